@@ -1,0 +1,3 @@
+module github.com/stoker-data/stoker
+
+go 1.26.0

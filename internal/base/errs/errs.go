@@ -1,0 +1,158 @@
+// Package errs is the one shape of an error in stoker: a code, what happened,
+// where (file, shard, member, offset, sample), the cause, and what to try.
+//
+// The table Classes maps every code to the exit status of the command line and
+// to the Python exception; testdata/errors.json locks it for both languages.
+package errs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Code names one kind of failure. It is stable: users and tests match on it.
+type Code string
+
+// The codes. A new one gets a row in Classes.
+const (
+	Bug          Code = "bug"           // ours
+	Config       Code = "config"        // the request can not be carried out as written
+	NotFound     Code = "not_found"     // a path that does not exist
+	Empty        Code = "empty"         // a dataset without a sample
+	Damaged      Code = "damaged"       // bytes that are not what their format says
+	Unsupported  Code = "unsupported"   // valid bytes of a kind that is not built
+	Changed      Code = "changed"       // a file or shard differs from its index
+	MissingField Code = "missing_field" // a sample without a field that was asked for
+	BadLimit     Code = "bad_limit"     // more bad samples than on_bad allows
+	Differs      Code = "differs"       // two things that should be equal are not
+	Unreadable   Code = "unreadable"    // the source refused or failed
+	Memory       Code = "memory"        // a limit on memory
+	Held         Code = "held"          // the user holds every slot that memory allows
+	Incompatible Code = "incompatible"  // engine and client, or index versions
+	State        Code = "state"         // a saved state that does not fit
+	Stalled      Code = "stalled"       // nothing moved before the deadline
+	Died         Code = "died"          // the engine died too often
+)
+
+// Class is what a code becomes at the doors.
+type Class struct {
+	Exit   int    // exit status of the command line
+	Python string // exception of the Python package
+}
+
+// Classes is the table code -> exit status -> Python exception.
+var Classes = map[Code]Class{
+	Bug:          {1, "EngineError"},
+	Config:       {2, "ConfigError"},
+	NotFound:     {2, "ConfigError"},
+	Empty:        {2, "ConfigError"},
+	Damaged:      {3, "DataError"},
+	Unsupported:  {3, "DataError"},
+	Changed:      {3, "DataError"},
+	MissingField: {3, "DataError"},
+	BadLimit:     {3, "DataError"},
+	Differs:      {4, "DataError"},
+	Unreadable:   {5, "SourceError"},
+	Memory:       {6, "ResourceError"},
+	Held:         {6, "ResourceError"},
+	Incompatible: {7, "EngineError"},
+	State:        {2, "StateError"},
+	Stalled:      {8, "StallError"},
+	Died:         {1, "EngineError"},
+}
+
+// Where is the place of a failure. Zero fields are unknown, except Sample and
+// Offset, where -1 is.
+type Where struct {
+	File   string `json:"file,omitempty"`   // a file of a folder dataset, or a path of the user's
+	Shard  string `json:"shard,omitempty"`  // the stored file that holds several samples
+	Member string `json:"member,omitempty"` // the member of the shard
+	Field  string `json:"field,omitempty"`
+	Offset int64  `json:"offset"` // bytes from the start of File or Shard
+	Sample int64  `json:"sample"` // sample id
+	Epoch  int64  `json:"epoch,omitempty"`
+	Step   int64  `json:"step,omitempty"`
+	Rank   int    `json:"rank,omitempty"`
+}
+
+// Nowhere is the Where that knows nothing.
+var Nowhere = Where{Offset: -1, Sample: -1}
+
+func (w Where) String() string {
+	var b strings.Builder
+	add := func(format string, a ...any) {
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, format, a...)
+	}
+	if w.File != "" {
+		add("%s", w.File)
+	}
+	if w.Shard != "" {
+		add("shard %s", w.Shard)
+	}
+	if w.Member != "" {
+		add("member %s", w.Member)
+	}
+	if w.Field != "" {
+		add("field %q", w.Field)
+	}
+	if w.Offset >= 0 {
+		add("offset %d", w.Offset)
+	}
+	if w.Sample >= 0 {
+		add("sample %d", w.Sample)
+	}
+	return b.String()
+}
+
+// Error is the one error that crosses a door.
+type Error struct {
+	Code  Code
+	What  string // one sentence: what happened
+	Where Where
+	Cause error  // may be nil
+	Hint  string // what to try
+}
+
+// New makes an error without a place.
+func New(code Code, format string, a ...any) *Error {
+	return &Error{Code: code, What: fmt.Sprintf(format, a...), Where: Nowhere}
+}
+
+// At sets the place and returns e.
+func (e *Error) At(w Where) *Error { e.Where = w; return e }
+
+// Because sets the cause and returns e.
+func (e *Error) Because(err error) *Error { e.Cause = err; return e }
+
+// Try sets the hint and returns e.
+func (e *Error) Try(format string, a ...any) *Error { e.Hint = fmt.Sprintf(format, a...); return e }
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.What)
+	if w := e.Where.String(); w != "" {
+		b.WriteString(" (" + w + ")")
+	}
+	if e.Cause != nil {
+		b.WriteString(": " + e.Cause.Error())
+	}
+	return b.String()
+}
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+// From returns err as an *Error: itself if it is one, else a Bug that wraps it.
+func From(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return New(Bug, "an error that nobody expected").Because(err).Try("please report this with the steps that lead to it")
+}
+
+// CodeOf is From(err).Code.
+func CodeOf(err error) Code { return From(err).Code }

@@ -1,0 +1,111 @@
+// Package kernel is every pixel and copy loop of stoker: one job per picture,
+// run by C (libjpeg-turbo and hand-written SIMD) in a single call, or by its
+// plain-Go twin, which is the reference and the whole engine where there is no
+// C compiler.
+//
+// A job goes: encoded JPEG or raw pixels -> steps (crop, resize, pad, flips,
+// grey) -> output layout (uint8 or normalised float32; HWC or CHW), written to
+// its final place. A leading crop of a JPEG decodes only that region.
+package kernel
+
+import "fmt"
+
+// Op is the kind of a step.
+type Op uint8
+
+// The steps. Coordinates are pixels of the picture as it stands before the step.
+const (
+	OpCrop   Op = iota + 1 // to the box X, Y, W, H, which lies inside the picture
+	OpResize               // to W x H by Filter
+	OpPad                  // to W x H, the picture at X, Y; the rest by Mode
+	OpFlipH                // left to right
+	OpFlipV                // top to bottom
+	OpGray                 // to luma by Pillow's fixed point, (19595 R + 38470 G + 7471 B + 32768) >> 16, in C channels, 1 or 3
+)
+
+// Filter is a way of resampling.
+type Filter uint8
+
+// The filters.
+const (
+	Bilinear Filter = iota // triangle, widened when shrinking (antialias=True)
+	Nearest                // floor(i * in / out), as torchvision's NEAREST
+)
+
+// PadMode is what stands in the padding.
+type PadMode uint8
+
+// The modes, by torchvision's names.
+const (
+	PadConstant PadMode = iota
+	PadEdge
+	PadReflect
+	PadSymmetric
+)
+
+// Step is one geometric or colour stage.
+type Step struct {
+	Op         Op
+	Filter     Filter
+	Mode       PadMode
+	X, Y, W, H int
+	C          int      // OpGray: channels of the result
+	Fill       [3]uint8 // OpPad with PadConstant
+}
+
+// Pixels is an uncompressed picture: uint8, HWC, rows without padding.
+type Pixels struct {
+	Pix  []byte
+	W, H int
+	C    int // 1 or 3
+}
+
+// Output is how the result is written.
+type Output struct {
+	Float       bool       // float32: x*Scale[c] + Bias[c], product and sum rounded apart; else uint8
+	CHW         bool       // planes; else interleaved
+	Scale, Bias [3]float32 // Float only
+}
+
+// Job is one picture's whole chain. The kernel keeps nothing of it.
+type Job struct {
+	JPEG  []byte // the encoded picture; nil: Src
+	Src   Pixels
+	Gray  bool // JPEG only: decode to one channel, as Pillow's convert("L") of the decoded RGB
+	Steps []Step
+	Out   Output
+	Dst   []byte // exactly the result's bytes
+}
+
+// Header is what a JPEG's markers say.
+type Header struct {
+	W, H        int
+	Components  int  // 1 grey, 3 colour, 4 CMYK or YCCK
+	Progressive bool // SOF2
+	Restart     int  // restart interval in MCUs; 0: none
+}
+
+// FormatError says that bytes are damaged: not what their format promises.
+type FormatError string
+
+func (e FormatError) Error() string { return string(e) }
+
+// UnsupportedError says that bytes are valid, of a kind that is not built.
+type UnsupportedError string
+
+func (e UnsupportedError) Error() string { return string(e) }
+
+// MaxPixels is the largest picture that is decoded: what Pillow refuses as a
+// decompression bomb (twice its MAX_IMAGE_PIXELS).
+const MaxPixels = 178956970
+
+// CheckSize refuses sizes that must not be allocated.
+func CheckSize(w, h int) error {
+	if w <= 0 || h <= 0 {
+		return FormatError(fmt.Sprintf("the header promises %d x %d pixels", w, h))
+	}
+	if int64(w)*int64(h) > MaxPixels {
+		return FormatError(fmt.Sprintf("the header promises %d x %d pixels, more than the limit of %d", w, h, MaxPixels))
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+// Package format is what bytes mean: how a dataset is found, indexed, judged
+// stale, and how the bytes of one sample become its encoded fields. Each format
+// is a package below this one; none decodes pixels.
+package format
+
+import "github.com/stoker-data/stoker/internal/stage/index"
+
+// Extent is a run of bytes of one stored file.
+type Extent struct {
+	File int   // number of the stored file in the index
+	Off  int64 // bytes
+	Len  int64 // bytes
+	// Whole says that the extent is its file from end to end.
+	Whole bool
+}
+
+// Field is one encoded field of a sample: a view into what was fetched or into
+// the index, valid until the sample's buffers are released.
+type Field struct {
+	Name   string // "image", "label", "jpg", "__key__", ...
+	Data   []byte // the encoded bytes, where IsInt is not set
+	Int    int64  // the value itself, where the index holds it (a folder's label)
+	IsInt  bool
+	File   int    // stored file that Data came from; -1: the index
+	Member []byte // name of the member within its shard; nil where a file is one sample
+	Off    int64  // of Data in File, bytes
+}
+
+// Sample is the encoded fields of one sample; its memory is reused.
+type Sample struct {
+	ID     int64
+	Fields []Field
+}
+
+// Dataset is an indexed, immutable, random-access collection of samples; safe
+// for concurrent use.
+type Dataset interface {
+	Index() *index.Index
+	// Extents appends where the bytes of sample id lie: from the index alone,
+	// no I/O. fields names what is wanted ("jpg;png" takes the first there is);
+	// nil wants everything.
+	Extents(id int64, fields []string, dst []Extent) []Extent
+	// Parse turns the bytes of those extents into the wanted fields, in the
+	// order of fields, as views. A field that is not there is an *errs.Error
+	// with code missing_field that names the fields there are.
+	Parse(id int64, fields []string, raw [][]byte, s *Sample) error
+}

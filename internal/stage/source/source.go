@@ -1,0 +1,28 @@
+// Package source is where bytes live: read-only namespaces of immutable
+// objects. It knows nothing of formats.
+package source
+
+import (
+	"context"
+	"iter"
+)
+
+// Info describes one object, or what a caller believes about it.
+type Info struct {
+	Name  string // path, as the source understands it
+	Size  int64  // bytes
+	MTime int64  // Unix nanoseconds; 0: unknown, or not watched
+	Dir   bool
+}
+
+// Source is a read-only namespace of immutable objects; safe for concurrent
+// use. Errors are *errs.Error: not_found, unreadable or changed.
+type Source interface {
+	Stat(ctx context.Context, name string) (Info, error)
+	// ReadAt reads all of p at byte offset off of obj, or fails. An object
+	// whose size (or time, where obj has one) is not obj's is an error with
+	// code changed, and nothing was read.
+	ReadAt(ctx context.Context, obj Info, p []byte, off int64) error
+	// List yields what lies directly below prefix, in byte order of names.
+	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
+}
