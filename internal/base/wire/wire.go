@@ -1,0 +1,209 @@
+// Package wire is the protocol between an engine and its client: frames,
+// messages, and the control page they share. Golden frames in testdata/wire are
+// tested by both languages.
+//
+// A frame is a length (uint32, little endian: the bytes that follow) and that
+// many bytes of JSON: one object with a "type". Descriptors ride along with the
+// first byte of the frame that names them (SCM_RIGHTS). Arrays never travel
+// here. The first frame of each side is Hello. End of file is the death notice,
+// both ways.
+//
+// The client asks, the engine answers: every request has a number ("req") that
+// its answer repeats; an Error answers any of them. Progress may come before
+// the answer to Open. Cancel, Close and Forget are not answered.
+//
+//	client                          engine
+//	hello                  ->
+//	                       <-       hello   (+ control page, eventfd)
+//	open    {spec}         ->
+//	                       <-       progress* opened
+//	pass    {epoch, ...}   ->
+//	                       <-       passed
+//	next    {pass}         ->
+//	                       <-       slot* batch | end
+//	cancel  {pass}         ->
+//	close   {loader}       ->
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// Protocol is the version of everything in this package. Engine and client
+// must have the same.
+const Protocol = 1
+
+// MaxFrame is the longest frame that is read, in bytes.
+const MaxFrame = 64 << 20
+
+// The types of messages.
+const (
+	TypeHello    = "hello"
+	TypeOpen     = "open"
+	TypeOpened   = "opened"
+	TypeProgress = "progress"
+	TypePass     = "pass"
+	TypePassed   = "passed"
+	TypeNext     = "next"
+	TypeSlot     = "slot"
+	TypeBatch    = "batch"
+	TypeEnd      = "end"
+	TypeCancel   = "cancel"
+	TypeClose    = "close"
+	TypeTable    = "table"
+	TypeStats    = "stats"
+	TypeError    = "error"
+)
+
+// Message is every message: the fields its type does not name are absent.
+// Requests and answers share names where they mean the same.
+type Message struct {
+	Type string `json:"type"`
+	Req  int64  `json:"req,omitempty"`
+
+	// hello
+	Protocol int       `json:"protocol,omitempty"`
+	Version  string    `json:"version,omitempty"` // of stoker
+	PID      int       `json:"pid,omitempty"`
+	Lanes    int       `json:"lanes,omitempty"`    // engine
+	Kernel   string    `json:"kernel,omitempty"`   // engine: which pixel kernel runs
+	Suspects []Suspect `json:"suspects,omitempty"` // client: samples in work when engines died
+
+	// open (client): a loader over a Spec; opened (engine)
+	Spec     json.RawMessage `json:"spec,omitempty"`
+	Loader   int64           `json:"loader,omitempty"`
+	Samples  int64           `json:"samples,omitempty"`
+	Digest   string          `json:"digest,omitempty"`   // of the dataset
+	Pipeline string          `json:"pipeline,omitempty"` // of fields and transforms
+	Classes  []string        `json:"classes,omitempty"`
+	Format   string          `json:"format,omitempty"`
+	Fields   []Field         `json:"fields,omitempty"`
+	Notes    []string        `json:"notes,omitempty"` // lines that the user should see once
+
+	// progress (engine)
+	Done  int64  `json:"done,omitempty"`
+	Total int64  `json:"total,omitempty"` // 0: not known
+	What  string `json:"what,omitempty"`
+
+	// pass (client) and passed, next, batch, end, cancel
+	Pass     int64 `json:"pass,omitempty"`
+	Epoch    int64 `json:"epoch"`
+	Position int64 `json:"position"`          // places of the epoch before this pass, or after this batch
+	Steps    int64 `json:"steps"`             // passed: batches this pass will give
+	Step     int64 `json:"step"`              // batch: its number in the pass
+	Timeout  int64 `json:"timeout,omitempty"` // next: milliseconds until a stall is an error; 0: never
+
+	// slot and batch (engine): a batch lies in a slot, a slot in a memfd
+	Slot  int64      `json:"slot"`
+	Bytes int64      `json:"bytes,omitempty"` // slot: size of its memfd
+	Rows  int        `json:"rows,omitempty"`  // batch: samples in it
+	Data  []Column   `json:"data,omitempty"`  // batch: where the fields lie
+	Bad   []BadPlace `json:"bad,omitempty"`   // batch: samples skipped or replaced
+
+	// table (client: which columns of the dataset; engine: a memfd with them as JSON)
+	Columns []string `json:"columns,omitempty"`
+
+	// stats (engine)
+	Stats json.RawMessage `json:"stats,omitempty"`
+
+	Error *Error `json:"error,omitempty"`
+}
+
+// Field says what a batch will hold under a name.
+type Field struct {
+	Name  string `json:"name"`
+	Kind  string `json:"kind"`            // image | number | bytes | text | json
+	DType string `json:"dtype"`           // NumPy's name; "object" for bytes, text and json
+	Shape []int  `json:"shape,omitempty"` // of one sample as it lies in memory; absent when it depends on the sample
+	// Axes is how an image lies: "hwc" or "chw"; View is how it is shown.
+	Axes string `json:"axes,omitempty"`
+	View string `json:"view,omitempty"`
+}
+
+// Column is where one field of a batch lies in its slot. A dense column is
+// Rows*Shape elements from Off. An object column, or one whose samples differ
+// in shape, has Rows+1 int64 offsets (bytes, relative to Data) at Off and the
+// bytes at Data.
+type Column struct {
+	Name   string  `json:"name"`
+	Off    int64   `json:"off"`
+	Shape  []int   `json:"shape,omitempty"`  // of one sample, dense
+	Data   int64   `json:"at,omitempty"`     // object and ragged columns
+	Shapes [][]int `json:"shapes,omitempty"` // ragged images: the shape of every sample
+	Ragged bool    `json:"ragged,omitempty"`
+}
+
+// Suspect is a sample that was in work when an engine died.
+type Suspect struct {
+	Loader int64  `json:"loader"` // of the engine that died
+	Digest string `json:"digest"` // of the dataset
+	Sample int64  `json:"sample"`
+	Deaths int    `json:"deaths"`
+}
+
+// BadPlace is one sample that was not delivered as the order says.
+type BadPlace struct {
+	Place  int64  `json:"place"`
+	Sample int64  `json:"sample"`
+	Put    int64  `json:"put"` // the sample that stands there instead
+	Error  *Error `json:"error"`
+}
+
+// Error is an errs.Error on the wire. Exception is the Python class.
+type Error struct {
+	Code      errs.Code  `json:"code"`
+	Exception string     `json:"exception"`
+	What      string     `json:"what"`
+	Where     errs.Where `json:"where"`
+	Cause     string     `json:"cause,omitempty"`
+	Hint      string     `json:"hint,omitempty"`
+}
+
+// FromError is err as it travels.
+func FromError(err error) *Error {
+	e := errs.From(err)
+	out := &Error{Code: e.Code, Exception: errs.Classes[e.Code].Python, What: e.What, Where: e.Where, Hint: e.Hint}
+	if e.Cause != nil {
+		out.Cause = e.Cause.Error()
+	}
+	return out
+}
+
+// Append appends m to b as one frame.
+func Append(b []byte, m *Message) ([]byte, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return b, fmt.Errorf("wire: %w", err)
+	}
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)))
+	return append(b, body...), nil
+}
+
+// Read reads one frame. buf is scratch that is grown and returned.
+func Read(r io.Reader, buf []byte) (*Message, []byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, buf, err
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n > MaxFrame {
+		return nil, buf, fmt.Errorf("wire: a frame of %d bytes is longer than %d", n, MaxFrame)
+	}
+	if cap(buf) < int(n) {
+		buf = make([]byte, n)
+	}
+	buf = buf[:n]
+	if _, err := io.ReadFull(r, buf); err != nil {
+		return nil, buf, fmt.Errorf("wire: a frame was cut: %w", err)
+	}
+	m := new(Message)
+	if err := json.Unmarshal(buf, m); err != nil {
+		return nil, buf, fmt.Errorf("wire: %w", err)
+	}
+	return m, buf, nil
+}
