@@ -1,0 +1,100 @@
+package decode
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stoker-data/stoker/internal/base/kernel"
+)
+
+// shownBytes limits how much of a wrong text an error repeats.
+const shownBytes = 40
+
+// Int reads a decimal integer, white space around it allowed.
+func Int(b []byte) (int64, error) {
+	text := bytes.TrimSpace(b)
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	switch {
+	case err == nil:
+		return n, nil
+	case len(text) == 0:
+		return 0, kernel.FormatError("an integer was expected, the text is empty")
+	case errors.Is(err, strconv.ErrRange):
+		return 0, kernel.FormatError(fmt.Sprintf("the integer %s does not fit into 64 bits", shown(text)))
+	}
+	return 0, kernel.FormatError(fmt.Sprintf("an integer was expected, the text is %s", shown(text)))
+}
+
+// Float reads a number, white space around it allowed, also "nan" and "inf" as
+// Python writes them. A number beyond the range of float64 is an error.
+func Float(b []byte) (float64, error) {
+	text := bytes.TrimSpace(b)
+	if len(text) == 0 {
+		return 0, kernel.FormatError("a number was expected, the text is empty")
+	}
+	// ParseFloat also takes hexadecimal floats and underscores, as Go source
+	// writes them; in a label they are more likely damage than numbers.
+	if bytes.ContainsAny(text, "_xXpP") {
+		return 0, kernel.FormatError(fmt.Sprintf("a number was expected, the text is %s", shown(text)))
+	}
+	x, err := strconv.ParseFloat(string(text), 64)
+	switch {
+	case err == nil:
+		return x, nil
+	case errors.Is(err, strconv.ErrRange) && math.IsInf(x, 0):
+		return 0, kernel.FormatError(fmt.Sprintf("the number %s does not fit into a float64", shown(text)))
+	}
+	return 0, kernel.FormatError(fmt.Sprintf("a number was expected, the text is %s", shown(text)))
+}
+
+// Text returns b as it stands, white space included; it must be valid UTF-8.
+func Text(b []byte) (string, error) {
+	if utf8.Valid(b) {
+		return string(b), nil
+	}
+	at := 0
+	for at < len(b) {
+		r, n := utf8.DecodeRune(b[at:])
+		if r == utf8.RuneError && n == 1 {
+			break
+		}
+		at += n
+	}
+	return "", kernel.FormatError(fmt.Sprintf("the text is not UTF-8: byte %d of %d is 0x%02x", at, len(b), b[at]))
+}
+
+// JSON validates that b is one JSON value in UTF-8.
+func JSON(b []byte) error {
+	if len(bytes.TrimSpace(b)) == 0 {
+		return kernel.FormatError("a JSON value was expected, the text is empty")
+	}
+	if _, err := Text(b); err != nil {
+		return err
+	}
+	if json.Valid(b) {
+		return nil
+	}
+	// Valid says only yes or no; the decoder is asked again for the place.
+	var value json.RawMessage
+	err := json.Unmarshal(b, &value)
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		from := max(0, min(int(syntax.Offset)-shownBytes/2, len(b)))
+		return kernel.FormatError(fmt.Sprintf("not JSON: %v at byte %d, near %s", err, syntax.Offset, shown(b[from:])))
+	}
+	return kernel.FormatError(fmt.Sprintf("not JSON: %s", shown(b)))
+}
+
+// shown quotes a text for an error, shortened, whatever bytes it holds.
+func shown(b []byte) string {
+	if len(b) <= shownBytes {
+		return strconv.Quote(string(b))
+	}
+	return strconv.Quote(strings.ToValidUTF8(string(b[:shownBytes]), "?")) + fmt.Sprintf("... (%d bytes)", len(b))
+}
