@@ -1,0 +1,173 @@
+"""Everything that stoker raises.
+
+    StokerError
+     ├── ConfigError      the request can not be carried out as written (also a ValueError)
+     ├── DataError        bytes are not what they should be
+     ├── SourceError      the place where bytes live refused or failed (also an OSError)
+     ├── ResourceError    memory: a limit, or too many batches held
+     ├── EngineError      the engine: a bug of ours, another version, died too often
+     ├── StallError       nothing moved before the deadline (also a TimeoutError)
+     └── StateError       a saved state that does not fit
+
+The engine names the class of each of its errors; ``testdata/errors.json`` holds
+the table code -> [exit status of the command line, class] for both languages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_WHERE_WORDS = {
+    "file": "{}",
+    "shard": "shard {}",
+    "member": "member {}",
+    "field": 'field "{}"',
+    "offset": "offset {}",
+    "sample": "sample {}",
+}
+
+
+class StokerError(Exception):
+    """Base of every error of this package.
+
+    ``what`` is one sentence that says what happened, ``code`` a stable word for the kind of failure, ``where`` the
+    place as far as it is known (keys ``file shard member field offset sample epoch step rank``), ``cause`` the lower
+    error's text or None, ``hint`` what to try, or None.
+    """
+
+    default_code = "bug"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        code: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        cause: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.code = code or self.default_code
+        self.where: dict[str, Any] = dict(where or {})
+        self.cause = cause or None
+        self.hint = hint or None
+
+    def __str__(self) -> str:
+        text = self.what
+        place = ", ".join(form.format(self.where[key]) for key, form in _WHERE_WORDS.items() if key in self.where)
+        if place:
+            text += f" ({place})"
+        if self.cause:
+            text += f": {self.cause}"
+        if self.hint:
+            text += f"\n  try: {self.hint}"
+        return text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.what, self.code, self.where, self.cause, self.hint)
+
+
+class ConfigError(StokerError, ValueError):
+    """The request can not be carried out as written. All problems of one call are in one error."""
+
+    default_code = "config"
+
+
+class DataError(StokerError):
+    """Bytes are not what their format, their index or a saved state says."""
+
+    default_code = "damaged"
+
+
+class SourceError(StokerError, OSError):
+    """The place where the bytes live refused or failed."""
+
+    default_code = "unreadable"
+
+
+class ResourceError(StokerError):
+    """A limit on memory, or every batch that memory allows is held."""
+
+    default_code = "memory"
+
+
+class EngineError(StokerError, RuntimeError):
+    """The engine can not run, is of another version, failed by a bug of ours, or died too often."""
+
+    default_code = "died"
+
+
+class StallError(StokerError, TimeoutError):
+    """Nothing moved before the deadline; the text names the stage and the sample."""
+
+    default_code = "stalled"
+
+
+class StateError(StokerError, ValueError):
+    """A saved state does not fit this loader."""
+
+    default_code = "state"
+
+
+_CLASSES: dict[str, type[StokerError]] = {
+    cls.__name__: cls
+    for cls in (ConfigError, DataError, SourceError, ResourceError, EngineError, StallError, StateError)
+}
+
+
+def _rebuild(
+    cls: type[StokerError], what: str, code: str, where: Mapping[str, Any], cause: str | None, hint: str | None
+) -> StokerError:
+    return cls(what, code=code, where=where, cause=cause, hint=hint)
+
+
+def from_wire(error: Mapping[str, Any]) -> StokerError:
+    """The exception for an ``error`` object of the engine; what it leaves out or marks as unknown is left out."""
+    where = {
+        key: value
+        for key, value in (error.get("where") or {}).items()
+        if not (key in ("offset", "sample") and value < 0)
+    }
+    cls = _CLASSES.get(str(error.get("exception")), EngineError)
+    return cls(
+        str(error.get("what", "the engine reported an error without words")),
+        code=str(error.get("code", "bug")),
+        where=where,
+        cause=error.get("cause"),
+        hint=error.get("hint"),
+    )
+
+
+class Problems:
+    """Collects what is wrong with a request, so that the user sees all of it at once.
+
+    >>> problems = Problems("DataLoader")
+    >>> problems.add("batch_size is 0", "give at least 1")
+    >>> problems.raise_any()                        # ConfigError, unless there were none
+    """
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+        self._found: list[tuple[str, str | None]] = []
+
+    def add(self, what: str, hint: str | None = None) -> None:
+        self._found.append((what, hint))
+
+    def take(self, error: StokerError) -> None:
+        """Adds the text of an error that was raised lower down."""
+        self._found.append((error.what, error.hint))
+
+    def raise_any(self) -> None:
+        if not self._found:
+            return
+        if len(self._found) == 1:
+            what, hint = self._found[0]
+            raise ConfigError(f"{self._subject}: {what}", hint=hint)
+        lines = [f"{self._subject}: {len(self._found)} problems"]
+        for what, hint in self._found:
+            lines.append(f"  - {what}")
+            if hint:
+                lines.append(f"    try: {hint}")
+        raise ConfigError("\n".join(lines))
