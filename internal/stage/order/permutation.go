@@ -1,0 +1,92 @@
+package order
+
+import (
+	"math/bits"
+
+	"github.com/stoker-data/stoker/internal/base/rng"
+)
+
+// wordShuffle keeps the shuffle's randomness apart from that of places, which
+// are never negative.
+const wordShuffle = 1<<64 - 1
+
+const (
+	// smallN is the largest epoch that is shuffled by a table: a Feistel network
+	// over so few bits would not be uniform enough to notice no pattern.
+	smallN = 4096
+	// rounds of the network. Four make a pseudo-random permutation of a good
+	// round function (Luby, Rackoff 1988); the rest is margin for unbalanced
+	// halves of few bits.
+	rounds = 8
+)
+
+// permutation is a keyed bijection of [0, n). The zero value is the identity.
+//
+// Above smallN it is a Feistel network over the smallest 2^(a+b) >= n, a and b
+// the bits of the two halves, walked until it lands below n (Black, Rogaway
+// 2002): at most two steps on average, since 2^(a+b) < 2n.
+type permutation struct {
+	n     int64
+	table []uint16 // small n
+	keys  [rounds]uint64
+	a, b  uint // bits of the left and right half; a+b is the whole, b-a is 0 or 1
+}
+
+func newPermutation(n int64, key rng.Key) permutation {
+	p := permutation{n: n}
+	if n <= smallN {
+		p.table = make([]uint16, n)
+		for i := range p.table {
+			p.table[i] = uint16(i)
+		}
+		for i := n - 1; i > 0; i-- { // Fisher, Yates; Durstenfeld 1964
+			j := key.Intn(uint64(i), i+1)
+			p.table[i], p.table[j] = p.table[j], p.table[i]
+		}
+		return p
+	}
+	whole := uint(bits.Len64(uint64(n - 1)))
+	p.a = whole / 2
+	p.b = whole - p.a
+	for i := range p.keys {
+		p.keys[i] = key.Uint64(uint64(i))
+	}
+	return p
+}
+
+func (p *permutation) at(place int64) int64 {
+	switch {
+	case p.n == 0:
+		return place
+	case p.table != nil:
+		return int64(p.table[place])
+	}
+	x := uint64(place)
+	for {
+		x = p.walk(x)
+		if x < uint64(p.n) {
+			return int64(x)
+		}
+	}
+}
+
+// walk is one pass of the network. In each pair of rounds the left half of a
+// bits and the right half of b bits take turns being changed by the other, so
+// that unequal halves need no swap.
+func (p *permutation) walk(x uint64) uint64 {
+	maskA, maskB := uint64(1)<<p.a-1, uint64(1)<<p.b-1
+	left, right := x>>p.b, x&maskB
+	for i := 0; i < rounds; i += 2 {
+		left ^= round(right, p.keys[i]) & maskA
+		right ^= round(left, p.keys[i+1]) & maskB
+	}
+	return left<<p.b | right
+}
+
+// round is the network's keyed function: a multiply-fold, whose high and low
+// halves both depend on every bit of x and of the key.
+func round(x, key uint64) uint64 {
+	hi, lo := bits.Mul64(x^key, 0x9E3779B97F4A7C15)
+	hi, lo = bits.Mul64(hi^lo^key>>32, 0xD6E8FEB86659FD93)
+	return hi ^ lo
+}
