@@ -1,0 +1,95 @@
+package mem
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestClassesHoldWhatTheyPromise(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 1<<30).Draw(t, "n")
+		class, size := classOf(n)
+		if size < n || (n > 1<<minClassBits && size-n > n/4) {
+			t.Fatalf("%d bytes get %d", n, size)
+		}
+		again, same := classOf(size)
+		if again != class || same != size {
+			t.Fatalf("class %d of %d bytes is not closed: %d, %d", class, size, again, same)
+		}
+	})
+}
+
+func TestPoolGivesMemoryBack(t *testing.T) {
+	p := &Pool{KeepBytes: 1 << 20}
+	a := p.Get(5000)
+	a.Retain(1)
+	a.Release()
+	if p.Out() != 1 {
+		t.Fatalf("%d buffers out, want 1", p.Out())
+	}
+	first := &a.Bytes[0]
+	a.Release()
+	if b := p.Get(4999); &b.Bytes[0] != first || len(b.Bytes) != 4999 {
+		t.Fatal("the released buffer was not used again")
+	}
+}
+
+func TestBudgetNeverExceeded(t *testing.T) {
+	b := NewBudget(100)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 200 {
+				n := int64(10 + i*5)
+				b.Acquire(n, func() bool { return false })
+				if used := b.Used(); used > 100 {
+					t.Errorf("%d bytes in use of 100", used)
+				}
+				b.Release(n)
+			}
+		})
+	}
+	wg.Wait()
+	if !b.Acquire(1000, func() bool { return false }) || b.Used() != 1000 {
+		t.Fatal("what is larger than the budget did not go through alone")
+	}
+	if b.Acquire(1, func() bool { return true }) {
+		t.Fatal("stopped, yet acquired")
+	}
+}
+
+func TestCgroupLimits(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, text string) {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("self", "0::/job/step\n")
+	write("cg/memory.max", "max\n")
+	write("cg/job/memory.max", "1000\n")
+	write("cg/job/memory.current", "600\n")
+	write("cg/job/memory.stat", "anon 400\ninactive_file 150\n")
+	write("cg/job/step/memory.max", "max\n")
+	dirs := cgroupDirs(filepath.Join(root, "self"), filepath.Join(root, "cg"))
+	if len(dirs) != 3 {
+		t.Fatalf("folders %v", dirs)
+	}
+	if n, ok := cgroupLeaves(dirs[1]); !ok || n != 550 {
+		t.Fatalf("leaves %d, %v; want 550", n, ok)
+	}
+	if _, ok := cgroupLeaves(dirs[0]); ok {
+		t.Fatal("a limit was read where there is none")
+	}
+	if Available() <= 0 {
+		t.Fatal("nothing available on this machine")
+	}
+}
