@@ -1,0 +1,180 @@
+// Package batch lays samples out as one batch: where each field of each row
+// lies in a slot, and how rows of unequal length are put behind one another.
+//
+// A slot is one run of memory:
+//
+//	columns of fixed size, each at a multiple of 4 KiB if it is large, 64 bytes
+//	if it is small; among them, for every field of unequal rows, its table of
+//	Rows+1 offsets
+//	the bytes of the fields of unequal rows, in the order of rows
+//
+// Samples of fixed size are decoded straight into their place in the slot; no
+// byte of theirs is copied again before the consumer reads it. Unequal rows are
+// collected by their lanes and put into the slot when the batch closes.
+package batch
+
+import (
+	"encoding/binary"
+
+	"github.com/stoker-data/stoker/internal/base/mem"
+)
+
+// The columns that every batch has besides its fields.
+const (
+	IDs   = "__ids__"   // int64: sample ids
+	Valid = "__valid__" // bool: false for padding and for skipped samples
+)
+
+// Field is one column of a batch.
+type Field struct {
+	Name  string
+	DType mem.DType
+	Shape mem.Shape // of one sample, as it lies in memory
+	Loose bool      // the samples' shapes or lengths differ; Shape is nil
+}
+
+// size is the bytes of one row.
+func (f Field) size() int64 {
+	if f.Loose {
+		return 8 // an offset
+	}
+	return int64(f.Shape.Elems()) * int64(f.DType.Size())
+}
+
+// Layout says where the columns of a batch of up to Rows samples lie. It is
+// immutable. The last two columns are IDs and Valid.
+type Layout struct {
+	Fields []Field
+	Rows   int
+	off    []int64
+	fixed  int64
+}
+
+const (
+	pageBytes = 4096
+	lineBytes = 64
+)
+
+func align(n, to int64) int64 { return (n + to - 1) / to * to }
+
+// NewLayout lays out fields for batches of up to rows samples.
+func NewLayout(fields []Field, rows int) *Layout {
+	l := &Layout{Rows: rows}
+	l.Fields = append(l.Fields, fields...)
+	l.Fields = append(l.Fields, Field{Name: IDs, DType: mem.Int64}, Field{Name: Valid, DType: mem.Bool})
+	var at int64
+	for _, f := range l.Fields {
+		n := f.size() * int64(rows)
+		if f.Loose {
+			n += 8
+		}
+		if n >= pageBytes {
+			at = align(at, pageBytes)
+		} else {
+			at = align(at, lineBytes)
+		}
+		l.off = append(l.off, at)
+		at += n
+	}
+	l.fixed = align(at, pageBytes)
+	return l
+}
+
+// Bytes is the size of a slot without unequal rows: a multiple of 4 KiB.
+func (l *Layout) Bytes() int64 { return l.fixed }
+
+// Off is where a column begins in the slot.
+func (l *Layout) Off(field int) int64 { return l.off[field] }
+
+// Row is the memory of one row of a column of fixed size.
+func (l *Layout) Row(slot []byte, field, row int) []byte {
+	n := l.Fields[field].size()
+	at := l.off[field] + int64(row)*n
+	return slot[at : at+n : at+n]
+}
+
+// Stamp writes a row's id and whether it is valid.
+func (l *Layout) Stamp(slot []byte, row int, id int64, valid bool) {
+	n := len(l.Fields)
+	binary.LittleEndian.PutUint64(l.Row(slot, n-2, row), uint64(id))
+	b := byte(0)
+	if valid {
+		b = 1
+	}
+	l.Row(slot, n-1, row)[0] = b
+}
+
+// CopyRow copies a row's fixed columns, but for its id and validity.
+func (l *Layout) CopyRow(slot []byte, to, from int) {
+	for i := range l.Fields[:len(l.Fields)-2] {
+		if !l.Fields[i].Loose {
+			copy(l.Row(slot, i, to), l.Row(slot, i, from))
+		}
+	}
+}
+
+// Loose is the rows of one field whose rows are unequal, on their way into the
+// slot. Each row has one writer; Pack comes after all of them.
+type Loose struct {
+	Rows   [][]byte    // reused from batch to batch
+	Shapes []mem.Shape // of images; nil for other kinds
+}
+
+// Reset makes room for n rows.
+func (c *Loose) Reset(n int) {
+	for len(c.Rows) < n {
+		c.Rows = append(c.Rows, nil)
+		c.Shapes = append(c.Shapes, nil)
+	}
+	c.Rows, c.Shapes = c.Rows[:n], c.Shapes[:n]
+	for i := range c.Rows {
+		c.Rows[i] = c.Rows[i][:0]
+	}
+}
+
+// Bytes is the length of all rows together.
+func (c *Loose) Bytes() int64 {
+	var n int64
+	for _, r := range c.Rows {
+		n += int64(len(r))
+	}
+	return n
+}
+
+// Pack writes the rows at offset at of the slot and their offsets into the
+// column's table, and returns where the rows end.
+func (l *Layout) Pack(slot []byte, field int, c *Loose, at int64) int64 {
+	table := slot[l.off[field]:]
+	end := at
+	for i, r := range c.Rows {
+		binary.LittleEndian.PutUint64(table[8*i:], uint64(end-at))
+		end += int64(copy(slot[end:], r))
+	}
+	binary.LittleEndian.PutUint64(table[8*len(c.Rows):], uint64(end-at))
+	return end
+}
+
+// Slot is the memory of one batch. Its owner changes hands: free, being filled,
+// ready, leased; at any time one party may write it.
+type Slot struct {
+	ID  int
+	Mem []byte
+	// Fresh is set while the consumer has not been told of this memory.
+	Fresh bool
+	FD    int // descriptor of the memory; -1: none
+}
+
+// Arena is where slots lie. Safe for concurrent use. Errors have code memory.
+type Arena interface {
+	Alloc(bytes int64) (*Slot, error)
+	Free(s *Slot)
+}
+
+// Heap is the Arena of a consumer in this process.
+type Heap struct{}
+
+// Alloc makes a slot on the Go heap.
+func (Heap) Alloc(bytes int64) (*Slot, error) { return &Slot{Mem: make([]byte, bytes), FD: -1}, nil }
+
+// Free leaves it to the garbage collector.
+func (Heap) Free(*Slot) {}

@@ -1,0 +1,316 @@
+// Package fetch brings bytes before they are needed: it reads ahead along the
+// plan so that lanes never wait for a disk, merges neighbouring extents, shares
+// a chunk between the samples that lie in it, and keeps within a byte budget.
+// It does not know what the bytes mean.
+//
+// Requests come in the order of the plan, some batches ahead. The planner of a
+// pass calls Submit and waits there while the budget is used up; readers take
+// chunks in that order and call back when a request's last chunk is there.
+// Readers belong to the fetcher, not to lanes: one that hangs holds up its own
+// samples only.
+package fetch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+const (
+	// gapBytes is the hole between two extents that is cheaper to read than to
+	// seek over.
+	gapBytes = 64 << 10
+	// chunkBytes is the longest merged read: large enough for any disk, small
+	// enough to be shared out early.
+	chunkBytes = 4 << 20
+)
+
+// Request is the bytes of one sample. The caller owns it, fills in Sample and
+// Extents, and may use it again after Release.
+type Request struct {
+	Sample  int64
+	Extents []format.Extent
+	Raw     [][]byte // one an extent, valid until Release
+	Err     error    // set if any extent could not be read
+
+	Owner any // the caller's
+
+	chunks  []*chunk // one an extent; the same chunk may stand several times
+	pending atomic.Int32
+	mu      sync.Mutex // guards Err while chunks arrive
+}
+
+// Release gives the bytes back.
+func (r *Request) Release() {
+	for i, c := range r.chunks {
+		c.release()
+		r.chunks[i] = nil
+		r.Raw[i] = nil
+	}
+	r.chunks, r.Raw, r.Err = r.chunks[:0], r.Raw[:0], nil
+}
+
+// chunk is one read: a run of one file that holds whole extents.
+type chunk struct {
+	f      *Fetcher
+	file   int
+	off    int64
+	length int64
+	held   int64 // bytes of the budget
+	first  int   // the first request that needs it
+	buf    *mem.Buffer
+	uses   []use
+	refs   atomic.Int32
+}
+
+// use is one extent within a chunk.
+type use struct {
+	req *Request
+	i   int // of req.Extents
+}
+
+func (c *chunk) release() {
+	if c.refs.Add(-1) > 0 {
+		return
+	}
+	if c.buf != nil {
+		c.buf.Release()
+	}
+	f := c.f
+	f.budget.Release(c.held)
+	*c = chunk{f: f, uses: c.uses[:0]}
+	f.spare.Put(c)
+}
+
+// ErrStopped answers requests that were given up before their reading began.
+var ErrStopped = errors.New("fetch: given up")
+
+// Index is what fetch needs to know of a dataset's files.
+type Index interface {
+	AppendPath(file int, dst []byte) []byte
+	Stamp(file int) (size, mtime int64)
+}
+
+// Options are the limits of a Fetcher.
+type Options struct {
+	Readers int         // reads at once
+	Budget  *mem.Budget // bytes read and not released
+	Pool    *mem.Pool
+	Board   *stats.Board
+	Stage   *stats.Stage
+	Loader  uint32 // for the board
+}
+
+// Fetcher reads the stored files of one dataset.
+type Fetcher struct {
+	src    source.Source
+	files  Index
+	ready  func(*Request)
+	budget *mem.Budget
+	opt    Options
+	spare  sync.Pool // *chunk
+
+	mu      sync.Mutex
+	wake    sync.Cond
+	queue   []*chunk // in the order of the plan
+	head    int
+	closed  bool
+}
+
+// New starts the readers. ready is called by a reader, once a request, when all
+// of it is there or has failed; it must not block.
+func New(src source.Source, files Index, ready func(*Request), opt Options) *Fetcher {
+	f := &Fetcher{src: src, files: files, ready: ready, budget: opt.Budget, opt: opt}
+	f.wake.L = &f.mu
+	f.spare.New = func() any { return &chunk{f: f} }
+	for range opt.Readers {
+		go f.read()
+	}
+	return f
+}
+
+// Close ends the readers and answers what they had not begun with ErrStopped.
+// It does not wait for a reader that hangs.
+func (f *Fetcher) Close() {
+	f.mu.Lock()
+	f.closed = true
+	left := slices.Clone(f.queue[f.head:])
+	f.queue, f.head = nil, 0
+	f.mu.Unlock()
+	f.wake.Broadcast()
+	for _, c := range left {
+		f.arrived(c, ErrStopped)
+	}
+}
+
+// Submit queues requests in the order of the plan, and waits while the budget
+// is used up unless force is set. Every request is answered by ready exactly
+// once: with ErrStopped if stop came true, or the fetcher was closed, before
+// its reading began. Whoever makes stop true wakes the budget.
+func (f *Fetcher) Submit(reqs []*Request, force bool, stop func() bool) {
+	whole := true
+	for _, r := range reqs {
+		r.chunks, r.Raw = r.chunks[:0], r.Raw[:0]
+		for range r.Extents {
+			r.chunks, r.Raw = append(r.chunks, nil), append(r.Raw, nil)
+		}
+		r.pending.Store(int32(len(r.Extents)))
+		whole = whole && len(r.Extents) == 1 && r.Extents[0].Whole
+	}
+	if !whole {
+		f.submitMerged(reqs, force, stop)
+		return
+	}
+	for _, r := range reqs {
+		c := f.newChunk(r.Extents[0])
+		f.share(c, r, 0)
+		f.push(c, force, stop)
+	}
+}
+
+// piece is one extent on its way into a chunk.
+type piece struct {
+	ext   format.Extent
+	req   int // of the requests
+	index int // of the request's extents
+}
+
+// submitMerged merges the extents of requests that lie in shared files: sorted
+// by place, joined over small gaps, read in the order in which the plan needs
+// their first byte.
+func (f *Fetcher) submitMerged(reqs []*Request, force bool, stop func() bool) {
+	var pieces []piece
+	for n, r := range reqs {
+		for i, e := range r.Extents {
+			pieces = append(pieces, piece{e, n, i})
+		}
+	}
+	slices.SortFunc(pieces, func(a, b piece) int {
+		return cmp.Or(cmp.Compare(a.ext.File, b.ext.File), cmp.Compare(a.ext.Off, b.ext.Off), cmp.Compare(a.req, b.req))
+	})
+	var chunks []*chunk
+	for _, p := range pieces {
+		var c *chunk
+		if len(chunks) > 0 {
+			c = chunks[len(chunks)-1]
+		}
+		end := p.ext.Off + p.ext.Len
+		if c == nil || c.file != p.ext.File || p.ext.Off > c.off+c.length+gapBytes || end-c.off > max(chunkBytes, c.length) {
+			c = f.newChunk(p.ext)
+			c.first = p.req
+			chunks = append(chunks, c)
+		}
+		c.length = max(c.length, end-c.off)
+		c.first = min(c.first, p.req)
+		f.share(c, reqs[p.req], p.index)
+	}
+	slices.SortStableFunc(chunks, func(a, b *chunk) int { return cmp.Compare(a.first, b.first) })
+	for _, r := range reqs {
+		if len(r.Extents) == 0 { // all of it is in the index
+			f.ready(r)
+		}
+	}
+	for _, c := range chunks {
+		f.push(c, force, stop)
+	}
+}
+
+func (f *Fetcher) newChunk(e format.Extent) *chunk {
+	c := f.spare.Get().(*chunk)
+	c.file, c.off, c.length = e.File, e.Off, e.Len
+	return c
+}
+
+func (f *Fetcher) share(c *chunk, r *Request, i int) {
+	r.chunks[i] = c
+	c.uses = append(c.uses, use{r, i})
+	c.refs.Add(1)
+}
+
+// push queues one chunk, or answers its requests with ErrStopped.
+func (f *Fetcher) push(c *chunk, force bool, stop func() bool) {
+	if force {
+		f.budget.Force(c.length)
+	} else if stop() || !f.budget.Acquire(c.length, stop) {
+		f.arrived(c, ErrStopped)
+		return
+	}
+	c.held = c.length
+	f.mu.Lock()
+	closed := f.closed
+	if !closed {
+		f.queue = append(f.queue, c)
+	}
+	f.mu.Unlock()
+	if closed {
+		f.arrived(c, ErrStopped)
+		return
+	}
+	f.wake.Signal()
+}
+
+func (f *Fetcher) next() *chunk {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.head == len(f.queue) {
+		if f.closed {
+			return nil
+		}
+		f.queue, f.head = f.queue[:0], 0
+		f.wake.Wait()
+	}
+	c := f.queue[f.head]
+	f.queue[f.head] = nil
+	f.head++
+	return c
+}
+
+// read is one reader.
+func (f *Fetcher) read() {
+	work := f.opt.Board.Take()
+	defer f.opt.Board.Give(work)
+	var path []byte
+	for c := f.next(); c != nil; c = f.next() {
+		work.Begin(wire.StageRead, f.opt.Loader, c.uses[0].req.Sample)
+		begin := time.Now()
+		c.buf = f.opt.Pool.Get(int(c.length))
+		path = f.files.AppendPath(c.file, path[:0])
+		size, mtime := f.files.Stamp(c.file)
+		obj := source.Info{Name: unsafe.String(unsafe.SliceData(path), len(path)), Size: size, MTime: mtime}
+		err := f.src.ReadAt(context.Background(), obj, c.buf.Bytes, c.off)
+		f.opt.Stage.Add(time.Since(begin), int64(len(c.uses)), c.length)
+		work.End()
+		f.arrived(c, err)
+	}
+}
+
+// arrived hands a chunk to its requests. The chunk may be gone after the last.
+func (f *Fetcher) arrived(c *chunk, err error) {
+	off := c.off
+	c.refs.Add(1) // ours, while c.uses is walked
+	for _, u := range c.uses {
+		e := u.req.Extents[u.i]
+		if err == nil {
+			u.req.Raw[u.i] = c.buf.Bytes[e.Off-off : e.Off-off+e.Len : e.Off-off+e.Len]
+		} else {
+			u.req.mu.Lock()
+			u.req.Err = err
+			u.req.mu.Unlock()
+		}
+		if u.req.pending.Add(-1) == 0 {
+			f.ready(u.req)
+		}
+	}
+	c.release()
+}
