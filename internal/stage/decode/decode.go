@@ -18,7 +18,9 @@ package decode
 
 import (
 	"bytes"
+	"compress/lzw"
 	"fmt"
+	"math"
 
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
@@ -81,14 +83,49 @@ func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
 // ReadHeader reads an image's size without decoding it. Sizes that must not be
 // allocated are a FormatError.
-func ReadHeader(b []byte) (Header, error) {
-	return Header{}, kernel.UnsupportedError("decode: not built yet")
+func ReadHeader(b []byte) (h Header, err error) {
+	switch h.Kind = Sniff(b); h.Kind {
+	case KindJPEG:
+		h.W, h.H, h.Components, err = jpegHeader(b)
+	case KindPNG:
+		var p pngInfo
+		p, _, err = pngHeader(b)
+		h.W, h.H, h.Components = p.w, p.h, p.samples()
+	case KindGIF:
+		var p gifInfo
+		p, err = gifHeader(b)
+		h.W, h.H, h.Components = p.w, p.h, 1
+	case KindBMP:
+		var p bmpInfo
+		p, err = bmpHeader(b)
+		h.W, h.H, h.Components = p.w, p.h, 3
+		if p.bits <= 8 {
+			h.Components = 1
+		}
+	case KindPNM:
+		var p pnmInfo
+		p, err = pnmHeader(b)
+		h.W, h.H, h.Components = p.w, p.h, p.samples()
+	default:
+		err = notAnImage(b)
+	}
+	if err != nil {
+		return Header{}, err
+	}
+	return h, nil
 }
 
 // Decoder decodes pictures for one lane. It owns the memory of its results:
 // one goroutine at a time.
 type Decoder struct {
-	pix []byte // the last result's samples
+	pix      []byte  // the last result's samples
+	row      []byte  // one row on its way
+	idx      []byte  // a whole picture's palette places, where rows do not come in order
+	pal      palette // of the picture in work
+	pngr     pngReader
+	gifr     gifBlocks
+	lzw      *lzw.Reader // nil until the first GIF
+	pnmScale pnmScale
 }
 
 // NewDecoder returns a Decoder without scratch memory; it grows with use.
@@ -96,6 +133,77 @@ func NewDecoder() *Decoder { return &Decoder{} }
 
 // Pixels decodes a picture of any kind but JPEG to uint8 HWC with three
 // channels, or one if gray. The result is valid until the next call.
-func (d *Decoder) Pixels(b []byte, gray bool) (kernel.Pixels, error) {
-	return kernel.Pixels{}, kernel.UnsupportedError("decode: not built yet")
+func (d *Decoder) Pixels(b []byte, gray bool) (px kernel.Pixels, err error) {
+	kind := Sniff(b)
+	// The parsers here are written not to panic; the libraries below them have
+	// done so on hostile files, and a lane must outlive its input.
+	defer func() {
+		if cause := recover(); cause != nil {
+			px, err = kernel.Pixels{}, malformed(kind, "the decoder gave up: %v", cause)
+		}
+	}()
+	var c canvas
+	switch kind {
+	case KindPNG:
+		c, err = d.png(b, gray)
+	case KindGIF:
+		c, err = d.gif(b, gray)
+	case KindBMP:
+		c, err = d.bmp(b, gray)
+	case KindPNM:
+		c, err = d.pnm(b, gray)
+	case KindJPEG:
+		err = unsupported(kind, "decoded by the kernel, not here")
+	default:
+		err = notAnImage(b)
+	}
+	if err != nil {
+		return kernel.Pixels{}, err
+	}
+	return c.pixels(), nil
+}
+
+// notAnImage says what bytes of no known kind are, as far as it can be told.
+func notAnImage(b []byte) error {
+	if len(b) == 0 {
+		return kernel.FormatError("not an image: it is empty")
+	}
+	for _, other := range []struct {
+		at   int
+		sign string
+		name string
+	}{
+		{4, "ftypavif", "AVIF"}, {4, "ftypavis", "AVIF"},
+		{4, "ftypheic", "HEIC"}, {4, "ftypheix", "HEIC"}, {4, "ftypmif1", "HEIF"},
+		{4, "jP  \r\n\x87\n", "JPEG 2000"}, {0, "\xff\x4f\xff\x51", "JPEG 2000"},
+		{4, "JXL \r\n\x87\n", "JPEG XL"}, {0, "\xff\x0a", "JPEG XL"},
+		{0, "\x00\x00\x01\x00", "ICO"}, {0, "8BPS", "Photoshop"}, {0, "qoif", "QOI"},
+		{0, "DDS ", "DDS"}, {0, "%!PS", "PostScript"}, {0, "%PDF", "PDF"},
+		{0, "v/1\x01", "OpenEXR"}, {0, "#?RADIANCE", "Radiance HDR"},
+		{0, "<svg", "SVG"}, {0, "PF\n", "PFM"}, {0, "Pf\n", "PFM"}, {0, "P7\n", "PAM"},
+	} {
+		if len(b) >= other.at+len(other.sign) && string(b[other.at:other.at+len(other.sign)]) == other.sign {
+			return kernel.UnsupportedError(other.name + " images are not built; convert them to PNG, JPEG or WebP")
+		}
+	}
+	return kernel.FormatError("not an image of a known kind: it begins with " + shown(b[:min(len(b), 12)]))
+}
+
+func malformed(k Kind, format string, a ...any) error {
+	return kernel.FormatError(k.String() + ": " + fmt.Sprintf(format, a...))
+}
+
+func unsupported(k Kind, format string, a ...any) error {
+	return kernel.UnsupportedError(k.String() + ": not supported: " + fmt.Sprintf(format, a...))
+}
+
+// checkSize is kernel.CheckSize for sizes as files store them.
+func checkSize(k Kind, w, h int64) error {
+	if w > math.MaxInt32 || h > math.MaxInt32 {
+		w, h = min(w, math.MaxInt32), min(h, math.MaxInt32)
+	}
+	if err := kernel.CheckSize(int(w), int(h)); err != nil {
+		return kernel.FormatError(k.String() + ": " + err.Error())
+	}
+	return nil
 }

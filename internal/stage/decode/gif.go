@@ -1,0 +1,200 @@
+package decode
+
+import (
+	"compress/lzw"
+	"encoding/binary"
+	"errors"
+	"io"
+)
+
+// GIF is parsed by hand because image/gif forgets the colour of the
+// transparent place, which Pillow's convert("RGB") shows.
+
+// gifInfo is the first frame and the screen it stands on.
+type gifInfo struct {
+	w, h           int // the screen, widened where the frame sticks out
+	x, y, fw, fh   int // the frame
+	interlaced     bool
+	colours        []byte // RGB triples; nil: greys
+	fill           byte   // the place that stands where the frame does not
+	codeBits, data int    // LZW's first code size; offset of the blocks
+}
+
+func gifHeader(b []byte) (p gifInfo, err error) {
+	if len(b) < 13 {
+		return p, malformed(KindGIF, "the file ends inside its header")
+	}
+	le := binary.LittleEndian
+	p.w, p.h = int(le.Uint16(b[6:])), int(le.Uint16(b[8:]))
+	at := 13
+	if b[10]&0x80 != 0 {
+		if p.colours, at, err = gifColours(b, at, b[10]); err != nil {
+			return p, err
+		}
+	}
+	for at < len(b) && b[at] != ',' {
+		switch b[at] {
+		case ';':
+			return p, malformed(KindGIF, "no picture in it")
+		case '!': // extension: label, blocks
+			if at+8 <= len(b) && b[at+1] == 0xf9 && b[at+2] >= 4 && b[at+3]&1 != 0 {
+				p.fill = b[at+6]
+			}
+			if at, err = gifSkip(b, at+2); err != nil {
+				return p, err
+			}
+		default: // stray bytes between blocks
+			at++
+		}
+	}
+	if at+10 > len(b) {
+		return p, malformed(KindGIF, "the file ends before its first picture")
+	}
+	f := b[at+1:]
+	p.x, p.y, p.fw, p.fh = int(le.Uint16(f)), int(le.Uint16(f[2:])), int(le.Uint16(f[4:])), int(le.Uint16(f[6:]))
+	p.interlaced = f[8]&0x40 != 0
+	at += 10
+	if f[8]&0x80 != 0 {
+		if p.colours, at, err = gifColours(b, at, f[8]); err != nil {
+			return p, err
+		}
+	}
+	if at >= len(b) {
+		return p, malformed(KindGIF, "the file ends before its first picture")
+	}
+	p.codeBits, p.data = int(b[at]), at+1
+	if p.fw == 0 || p.fh == 0 {
+		return p, malformed(KindGIF, "the first frame is %d x %d pixels", p.fw, p.fh)
+	}
+	p.w, p.h = max(p.w, p.x+p.fw), max(p.h, p.y+p.fh)
+	return p, checkSize(KindGIF, int64(p.w), int64(p.h))
+}
+
+// gifColours reads a colour table, whose size stands in flags.
+func gifColours(b []byte, at int, flags byte) (triples []byte, next int, err error) {
+	next = at + 3<<(flags&7+1)
+	if next > len(b) {
+		return nil, 0, malformed(KindGIF, "the file ends inside a colour table")
+	}
+	return b[at:next], next, nil
+}
+
+// gifSkip steps over a chain of blocks.
+func gifSkip(b []byte, at int) (next int, err error) {
+	for at < len(b) {
+		n := int(b[at])
+		if at += 1 + n; n == 0 {
+			return at, nil
+		}
+	}
+	return 0, malformed(KindGIF, "the file ends inside a block")
+}
+
+// gifBlocks reads a chain of blocks as one stream.
+type gifBlocks struct {
+	b    []byte
+	at   int
+	left int // bytes of the present block
+}
+
+// next enters the next block; io.EOF at the end of the chain.
+func (r *gifBlocks) next() error {
+	for r.left == 0 {
+		if r.at >= len(r.b) || r.b[r.at] == 0 {
+			return io.EOF
+		}
+		r.left = int(r.b[r.at])
+		r.at++
+	}
+	if r.at >= len(r.b) {
+		return io.EOF
+	}
+	return nil
+}
+
+func (r *gifBlocks) ReadByte() (byte, error) {
+	if err := r.next(); err != nil {
+		return 0, err
+	}
+	r.at++
+	r.left--
+	return r.b[r.at-1], nil
+}
+
+func (r *gifBlocks) Read(p []byte) (int, error) {
+	if err := r.next(); err != nil {
+		return 0, err
+	}
+	n := copy(p, r.b[r.at:min(len(r.b), r.at+r.left)])
+	r.at += n
+	r.left -= n
+	return n, nil
+}
+
+// gif decodes the first frame on its screen. Around it stands the transparent
+// colour, or place 0 if there is none: Pillow ignores the background's place.
+func (d *Decoder) gif(b []byte, gray bool) (canvas, error) {
+	p, err := gifHeader(b)
+	if err != nil {
+		return canvas{}, err
+	}
+	if p.codeBits < 2 || p.codeBits > 8 {
+		return canvas{}, malformed(KindGIF, "codes begin with %d bits, not 2 to 8", p.codeBits)
+	}
+	// A code of at most 12 bits stands for at most 4096 pixels.
+	if int64(p.fw)*int64(p.fh) > int64(len(b)-p.data)*4096 {
+		return canvas{}, malformed(KindGIF, "%d bytes cannot hold %d x %d pixels", len(b)-p.data, p.fw, p.fh)
+	}
+	if _, err := gifSkip(b, p.data); err != nil {
+		return canvas{}, err
+	}
+	if d.pal = (palette{}); p.colours == nil {
+		d.pal.setRamp()
+	} else {
+		d.pal.setRGB(p.colours)
+	}
+	d.gifr = gifBlocks{b: b, at: p.data}
+	if d.lzw == nil {
+		d.lzw = lzw.NewReader(&d.gifr, lzw.LSB, p.codeBits).(*lzw.Reader)
+	} else {
+		d.lzw.Reset(&d.gifr, lzw.LSB, p.codeBits)
+	}
+	c := d.canvas(p.w, p.h, gray)
+	if p.fw < p.w || p.fh < p.h {
+		d.row = sized(d.row, p.w)
+		for i := range d.row {
+			d.row[i] = p.fill
+		}
+		for y := range p.h {
+			c.indexed(c.row(y), d.row, &d.pal)
+		}
+	}
+	d.row = sized(d.row, p.fw)
+	for i := range p.fh {
+		if _, err := io.ReadFull(d.lzw, d.row); err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return canvas{}, malformed(KindGIF, "the compressed pixels end in row %d of %d", i, p.fh)
+			}
+			return canvas{}, malformed(KindGIF, "the compressed pixels are damaged: %v", err)
+		}
+		y := i
+		if p.interlaced {
+			y = gifRow(i, p.fh)
+		}
+		c.indexed(span{p.x, p.y + y, 1, p.fw}, d.row, &d.pal)
+	}
+	return c, nil
+}
+
+// gifRow is where the i-th stored row of an interlaced frame stands: every 8th
+// from 0, every 8th from 4, every 4th from 2, every 2nd from 1.
+func gifRow(i, h int) int {
+	for _, pass := range [3]struct{ from, step int }{{0, 8}, {4, 8}, {2, 4}} {
+		n := max(0, (h-pass.from+pass.step-1)/pass.step)
+		if i < n {
+			return pass.from + i*pass.step
+		}
+		i -= n
+	}
+	return 1 + 2*i
+}
