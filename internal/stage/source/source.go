@@ -13,10 +13,14 @@ type Info struct {
 	Size  int64  // bytes
 	MTime int64  // Unix nanoseconds; 0: unknown, or not watched
 	Dir   bool
+	// ID tells folders apart that have several names, where a source has links
+	// (device and inode); zero elsewhere.
+	ID [2]uint64
 }
 
 // Source is a read-only namespace of immutable objects; safe for concurrent
-// use. Errors are *errs.Error: not_found, unreadable or changed.
+// use. Errors are *errs.Error: not_found, unreadable or changed; or ctx.Err().
+// Names are valid in a call only and are not kept.
 type Source interface {
 	Stat(ctx context.Context, name string) (Info, error)
 	// ReadAt reads all of p at byte offset off of obj, or fails. An object

@@ -1,0 +1,59 @@
+package source
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// place copies the name: the caller's is valid in the call only.
+func place(name string, off int64) errs.Where {
+	return errs.Where{File: strings.Clone(name), Offset: off, Sample: -1}
+}
+
+// notRegular is the mode of what was found where a file should be.
+type notRegular uint32
+
+func (m notRegular) Error() string {
+	switch m & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return "it is a folder"
+	case unix.S_IFIFO:
+		return "it is a named pipe"
+	case unix.S_IFSOCK:
+		return "it is a socket"
+	}
+	return "it is a device"
+}
+
+// failed turns what the system said into an error with its place.
+func failed(name string, off int64, err error) error {
+	at := place(name, off)
+	var kind notRegular
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG):
+		return errs.New(errs.NotFound, "there is no such file or folder").At(at).Because(err).
+			Try("if it was there when the dataset was indexed, it was removed or renamed since, or what it lies on is not mounted")
+	case errors.As(err, &kind):
+		return errs.New(errs.Unreadable, "this is not a file that can be read").At(at).Because(err)
+	case errors.Is(err, fs.ErrPermission):
+		return errs.New(errs.Unreadable, "reading is not allowed").At(at).Because(err).
+			Try("give the user who runs this the right to read it (chmod, chown)")
+	case errors.Is(err, unix.ELOOP):
+		return errs.New(errs.Unreadable, "its links go round in a circle").At(at).Because(err)
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		return errs.New(errs.Unreadable, "no file can be opened any more").At(at).Because(err).
+			Try("raise the limit of open files (ulimit -n)")
+	}
+	return errs.New(errs.Unreadable, "reading failed").At(at).Because(err).
+		Try("see the system's log for errors of the disk or the network file system")
+}
+
+func changed(obj Info, format string, a ...any) error {
+	return errs.New(errs.Changed, "the file is not the one that was indexed: "+format, a...).At(place(obj.Name, -1)).
+		Try("do not write to a dataset that is being read; open it again to index it anew")
+}

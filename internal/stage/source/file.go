@@ -1,0 +1,255 @@
+package source
+
+import (
+	"context"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// File is the local file system; names are paths. A file that is read once (one
+// sample) is opened for the read and closed again: one object costs one openat,
+// fstat, pread and close, and no heap. Files that are watched by time (shards)
+// stay open, up to maxOpen of them.
+type File struct {
+	paths sync.Pool // *[]byte: room for a path and its zero
+	open  descriptors
+}
+
+// maxOpen bounds the descriptors kept; the usual limit of a process is 1,024,
+// and it is the trainer's too.
+const maxOpen = 64
+
+// NewFile makes a File; Close gives its descriptors back.
+func NewFile() *File {
+	return &File{
+		paths: sync.Pool{New: func() any { b := make([]byte, 0, 256); return &b }},
+		open:  descriptors{byName: make(map[string]*descriptor)},
+	}
+}
+
+// Close closes what is kept open. Reads that are under way end well; later ones
+// open their files anew.
+func (f *File) Close() error {
+	f.open.drop()
+	return nil
+}
+
+// ReadAt is Source's.
+func (f *File) ReadAt(ctx context.Context, obj Info, p []byte, off int64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if obj.MTime != 0 {
+		return f.readKept(obj, p, off)
+	}
+	fd, err := f.openat(obj.Name)
+	if err != nil {
+		return failed(obj.Name, off, err)
+	}
+	err = check(fd, obj)
+	if err == nil {
+		err = pread(fd, obj, p, off)
+	}
+	_ = unix.Close(fd)
+	return err
+}
+
+// readKept reads through the descriptors that are kept, and holds the file
+// against obj after the read, which finds what was written before it and while
+// it went on. What was open may have been removed or replaced since; then the
+// name is opened again, and it is the new file that has to be obj.
+func (f *File) readKept(obj Info, p []byte, off int64) error {
+	if d := f.open.get(obj.Name); d != nil {
+		err := pread(d.fd, obj, p, off)
+		if !unlinked(d.fd) {
+			if c := check(d.fd, obj); c != nil {
+				err = c
+			}
+			f.open.put(d, err != nil)
+			return err
+		}
+		f.open.put(d, true)
+	}
+	fd, err := f.openat(obj.Name)
+	if err != nil {
+		return failed(obj.Name, off, err)
+	}
+	d := f.open.add(obj.Name, fd)
+	if err = check(d.fd, obj); err == nil {
+		if err = pread(d.fd, obj, p, off); err == nil {
+			err = check(d.fd, obj)
+		}
+	}
+	f.open.put(d, err != nil)
+	return err
+}
+
+// openat opens a path for reading. It never waits for a writer of a FIFO.
+func (f *File) openat(name string) (int, error) {
+	if strings.IndexByte(name, 0) >= 0 {
+		return -1, unix.ENOENT
+	}
+	buf := f.paths.Get().(*[]byte)
+	*buf = append(append((*buf)[:0], name...), 0)
+	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+	at := unix.AT_FDCWD
+	dropped := false
+	for {
+		// By hand, because unix.Openat copies the path to the heap.
+		fd, _, e := unix.Syscall6(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(unsafe.SliceData(*buf))), flags, 0, 0, 0)
+		switch {
+		case e == 0:
+			f.paths.Put(buf)
+			return int(fd), nil
+		case e == unix.EINTR:
+		case (e == unix.EMFILE || e == unix.ENFILE) && !dropped:
+			dropped = true
+			f.open.drop()
+		default:
+			f.paths.Put(buf)
+			return -1, e
+		}
+	}
+}
+
+func fstat(fd int, st *unix.Stat_t) error {
+	for {
+		err := unix.Fstat(fd, st)
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+func unlinked(fd int) bool {
+	var st unix.Stat_t
+	return fstat(fd, &st) != nil || st.Nlink == 0
+}
+
+// check holds an open file against what the caller believes it to be.
+func check(fd int, obj Info) error {
+	var st unix.Stat_t
+	if err := fstat(fd, &st); err != nil {
+		return failed(obj.Name, -1, err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return failed(obj.Name, -1, notRegular(st.Mode))
+	case st.Size != obj.Size:
+		return changed(obj, "it has %d bytes, the index says %d", st.Size, obj.Size)
+	case obj.MTime != 0 && mtime(&st) != obj.MTime:
+		return changed(obj, "it was written to since it was indexed")
+	}
+	return nil
+}
+
+// pread fills p.
+func pread(fd int, obj Info, p []byte, off int64) error {
+	if off < 0 || off > obj.Size || int64(len(p)) > obj.Size-off {
+		return errs.New(errs.Bug, "%d bytes were asked for of a file of %d", len(p), obj.Size).At(place(obj.Name, off))
+	}
+	for len(p) > 0 {
+		n, err := unix.Pread(fd, p, off)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return failed(obj.Name, off, err)
+		case n == 0:
+			return changed(obj, "it ends at byte %d, the index says %d", off, obj.Size)
+		default:
+			p, off = p[n:], off+int64(n)
+		}
+	}
+	return nil
+}
+
+// mtime is the time of a file. A file whose time is the beginning of time is
+// watched too, and 0 says that one is not.
+func mtime(st *unix.Stat_t) int64 {
+	return max(st.Mtim.Nano(), 1)
+}
+
+// Stat is Source's; links are followed.
+func (f *File) Stat(ctx context.Context, name string) (Info, error) {
+	if err := ctx.Err(); err != nil {
+		return Info{}, err
+	}
+	var st unix.Stat_t
+	if err := statat(unix.AT_FDCWD, name, &st); err != nil {
+		return Info{}, failed(name, -1, err)
+	}
+	return info(name, &st), nil
+}
+
+func statat(dir int, name string, st *unix.Stat_t) error {
+	for {
+		err := unix.Fstatat(dir, name, st, 0)
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+func info(name string, st *unix.Stat_t) Info {
+	i := Info{Name: name, Size: st.Size, MTime: mtime(st)}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+	case unix.S_IFDIR:
+		i.Dir, i.Size, i.ID = true, 0, [2]uint64{st.Dev, st.Ino}
+	default:
+		i.Size = 0
+	}
+	return i
+}
+
+// List is Source's. Links are followed; a link that leads nowhere is yielded as
+// an empty file with the time 0, because it is there and can not be read.
+func (f *File) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		dir, err := os.Open(prefix)
+		if err != nil {
+			yield(Info{}, failed(prefix, -1, err))
+			return
+		}
+		defer dir.Close()
+		names, err := dir.Readdirnames(-1)
+		if err != nil {
+			yield(Info{}, failed(prefix, -1, err))
+			return
+		}
+		slices.Sort(names)
+		base := prefix
+		if base != "" && base[len(base)-1] != '/' {
+			base += "/"
+		}
+		for i, name := range names {
+			if i&255 == 0 && ctx.Err() != nil {
+				yield(Info{}, ctx.Err())
+				return
+			}
+			var st unix.Stat_t
+			switch err := statat(int(dir.Fd()), name, &st); err {
+			case nil:
+				if !yield(info(base+name, &st), nil) {
+					return
+				}
+			case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
+				if !yield(Info{Name: base + name}, nil) {
+					return
+				}
+			default:
+				if !yield(Info{}, failed(base+name, -1, err)) {
+					return
+				}
+			}
+		}
+	}
+}
