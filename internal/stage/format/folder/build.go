@@ -1,0 +1,134 @@
+package folder
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// The columns beside those that every index has. A sample is a file, so that
+// the columns of files are those of samples.
+const (
+	dirName  = "dir.name"  // strings: every folder below the root, "" is the root
+	dirMTime = "dir.mtime" // int64: its time when it was listed
+)
+
+func build(ctx context.Context, src source.Source, root string, opt Options, b *index.Builder) error {
+	ext := opt.Extensions
+	if len(ext) == 0 {
+		ext = Extensions()
+	}
+	w := &walker{src: src, ext: ext, progress: opt.Progress}
+	top, err := w.walk(ctx, root)
+	if err != nil {
+		return err
+	}
+	var (
+		names, classes, dirs index.Texts
+		sizes, times         []int64
+		class                []int32
+		empty                []string
+	)
+	dirs.AppendString("")
+	times = append(times, top.mtime)
+	for _, c := range top.subs {
+		classes.AppendString(c.rel)
+		before := len(sizes)
+		for _, d := range c.flatten() {
+			dirs.AppendString(d.rel)
+			times = append(times, d.mtime)
+			slices.SortFunc(d.files, func(a, b file) int { return comparePython(a.name, b.name) })
+			for _, f := range d.files {
+				names.AppendString(join(d.rel, f.name))
+				sizes = append(sizes, f.size)
+				class = append(class, c.class)
+			}
+		}
+		if len(sizes) == before {
+			empty = append(empty, c.rel)
+		}
+	}
+	if err := complaint(root, top, len(sizes), empty, ext, opt.AllowEmpty); err != nil {
+		return err
+	}
+	b.Meta.Root, b.Meta.Samples, b.Meta.Fields = root, int64(len(sizes)), slices.Clone(all)
+	b.Strings(index.FileName, &names, index.Identity)
+	b.Int64s(index.FileSize, sizes, index.Identity)
+	b.Int32s(index.SampleClass, class, index.Identity)
+	b.Strings(index.ClassName, &classes, index.Identity)
+	b.Strings(dirName, &dirs, index.Aside)
+	b.Int64s(dirMTime, times, index.Aside)
+	return nil
+}
+
+// complaint is what is wrong with what was found, or nil.
+func complaint(root string, top *dir, samples int, empty, ext []string, allowEmpty bool) error {
+	at := errs.Where{File: root, Offset: -1, Sample: -1}
+	switch {
+	case len(top.subs) == 0 && top.loose > 0:
+		return errs.New(errs.Empty, "%q has no class folder", root).At(at).
+			Try("%s directly in it: put them in one folder per class, such as %s/cat/1.jpg", lie(top.loose), root)
+	case len(top.subs) == 0:
+		return errs.New(errs.Empty, "%q has no class folder", root).At(at).
+			Try("a dataset of this kind is a folder with one folder of images per class, such as %s/cat/1.jpg", root)
+	case samples == 0:
+		return errs.New(errs.Empty, "there is no image below %q", root).At(at).
+			Try("%s; files count that end in %s", describe(len(top.subs), "class folder")+" were looked through", strings.Join(ext, ", "))
+	case len(empty) > 0 && !allowEmpty:
+		shown := empty
+		if len(shown) > 10 {
+			shown = append(slices.Clone(shown[:10]), "...")
+		}
+		return errs.New(errs.Empty, "%s without an image: %s", describe(len(empty), "class"), strings.Join(shown, ", ")).At(at).
+			Try("set allow_empty if that is meant, or remove the folders; files count that end in %s", strings.Join(ext, ", "))
+	}
+	return nil
+}
+
+func lie(n int) string {
+	if n == 1 {
+		return "1 image lies"
+	}
+	return describe(n, "image") + " lie"
+}
+
+// valid says whether the columns fit together. A whole index that is none of
+// ours in spite of its checksums is built anew and does no harm.
+func valid(x *index.Index) bool {
+	class, classes := x.Int32s(index.SampleClass), x.Strings(index.ClassName).Len()
+	if int64(x.Files()) != x.Len() || len(class) != x.Files() || len(x.Int64s(dirMTime)) != x.Strings(dirName).Len() {
+		return false
+	}
+	for _, c := range class {
+		if uint32(c) >= uint32(classes) {
+			return false
+		}
+	}
+	return x.Len() > 0
+}
+
+// fresh says whether every folder still has the time that it had: a file that is
+// added, removed or renamed gives its folder a new one.
+func fresh(ctx context.Context, src source.Source, root string, x *index.Index) bool {
+	names, times := x.Strings(dirName), x.Int64s(dirMTime)
+	const run = 256 // folders looked at by one goroutine in one go
+	err := each(ctx, (len(times)+run-1)/run, func(ctx context.Context, i int) error {
+		path := append([]byte(root), '/')
+		for j := i * run; j < min((i+1)*run, len(times)); j++ {
+			path = append(path[:len(root)+1], names.At(j)...)
+			st, err := src.Stat(ctx, strings.TrimSuffix(string(path), "/"))
+			if err != nil {
+				return err
+			}
+			if !st.Dir || st.MTime != times[j] {
+				return errs.New(errs.Changed, "stale")
+			}
+		}
+		return nil
+	})
+	return err == nil
+}

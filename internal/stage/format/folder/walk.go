@@ -1,0 +1,263 @@
+package folder
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// dir is one folder of the walk.
+type dir struct {
+	path   string // as the source knows it
+	rel    string // below the root; "" is the root
+	class  int32  // -1: the root
+	parent *dir
+	id     [2]uint64
+	mtime  int64 // before it was listed, and after
+	subs   []*dir
+	files  []file
+	loose  int // root: files that would be samples if they lay in a class
+}
+
+type file struct {
+	name string
+	size int64
+}
+
+// walker lists folders level by level, each level by a few goroutines.
+type walker struct {
+	src      source.Source
+	ext      []string
+	progress index.Progress
+
+	mu   sync.Mutex // of progress
+	seen atomic.Int64
+}
+
+// settled is how old a time must be before a later change is sure to get another
+// one: a tick of the kernel, or the two seconds of file systems that keep no
+// fractions.
+func settled(mtime int64) time.Duration {
+	if mtime%int64(time.Second) == 0 {
+		return 2 * time.Second
+	}
+	return 20 * time.Millisecond
+}
+
+// Settle waits until the time of an object is old enough to be a witness: what
+// is changed within the same tick of the clock can not be told from what was
+// there. Times in the future are not waited for.
+func settle(ctx context.Context, mtime int64) error {
+	age := time.Since(time.Unix(0, mtime))
+	if age < 0 || age >= settled(mtime) {
+		return ctx.Err()
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(settled(mtime) - age):
+		return nil
+	}
+}
+
+// list fills d with what lies in it. It lists again when the folder was written
+// to meanwhile, so that time and contents belong together.
+func (w *walker) list(ctx context.Context, d *dir) error {
+	for range 5 {
+		before, err := w.src.Stat(ctx, d.path)
+		if err != nil {
+			return err
+		}
+		if err := settle(ctx, before.MTime); err != nil {
+			return err
+		}
+		if err := w.once(ctx, d); err != nil {
+			return err
+		}
+		after, err := w.src.Stat(ctx, d.path)
+		if err != nil {
+			return err
+		}
+		if after.MTime == before.MTime && after.Dir {
+			d.mtime = after.MTime
+			return nil
+		}
+	}
+	return errs.New(errs.Changed, "the folder is being written to").At(errs.Where{File: d.path, Offset: -1, Sample: -1}).
+		Try("wait until the dataset is complete")
+}
+
+func (w *walker) once(ctx context.Context, d *dir) error {
+	d.subs, d.files, d.loose = nil, nil, 0
+	for it, err := range w.src.List(ctx, d.path) {
+		if err != nil {
+			return err
+		}
+		base := it.Name[strings.LastIndexByte(it.Name, '/')+1:]
+		switch {
+		case it.Dir:
+			sub := &dir{path: it.Name, rel: join(d.rel, base), class: d.class, parent: d, id: it.ID}
+			if up := sub.circle(); up != nil {
+				return errs.New(errs.Config, "a link leads back to a folder above it, %s", up.path).
+					At(errs.Where{File: sub.path, Offset: -1, Sample: -1}).Try("remove the link: images below it would be taken again and again")
+			}
+			d.subs = append(d.subs, sub)
+		case !w.sample(base):
+		case d.class < 0:
+			d.loose++
+		default:
+			d.files = append(d.files, file{base, it.Size})
+		}
+	}
+	w.tell(int64(len(d.files)))
+	return nil
+}
+
+func join(rel, base string) string {
+	if rel == "" {
+		return base
+	}
+	return rel + "/" + base
+}
+
+// circle is the folder above d that d is.
+func (d *dir) circle() *dir {
+	if d.id == ([2]uint64{}) {
+		return nil
+	}
+	for up := d.parent; up != nil; up = up.parent {
+		if up.id == d.id {
+			return up
+		}
+	}
+	return nil
+}
+
+func (w *walker) sample(name string) bool {
+	for _, e := range w.ext {
+		if len(name) >= len(e) && strings.EqualFold(name[len(name)-len(e):], e) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *walker) tell(n int64) {
+	if w.progress == nil || n == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.progress(w.seen.Add(n), 0, "files")
+}
+
+// level lists folders side by side; the first error in their order counts.
+func (w *walker) level(ctx context.Context, dirs []*dir) error {
+	return each(ctx, len(dirs), func(ctx context.Context, i int) error { return w.list(ctx, dirs[i]) })
+}
+
+// each calls f for 0 to n-1 from a few goroutines, and returns the error of the
+// lowest number that failed among those that were called.
+func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	at, failed := n, error(nil)
+	for range min(n, max(4, runtime.GOMAXPROCS(0))) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n || ctx.Err() != nil && i > 0 {
+					return
+				}
+				if err := f(ctx, i); err != nil {
+					mu.Lock()
+					if i < at && (failed == nil || ctx.Err() == nil || !isCancel(err)) {
+						at, failed = i, err
+					}
+					mu.Unlock()
+					stop()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return failed
+}
+
+func isCancel(err error) bool { return err == context.Canceled || err == context.DeadlineExceeded }
+
+// walk is the classes of the folder at root, each a tree, and the root itself.
+func (w *walker) walk(ctx context.Context, root string) (*dir, error) {
+	top := &dir{path: root, class: -1}
+	st, err := w.src.Stat(ctx, root)
+	if err != nil {
+		return nil, noRoot(root, err)
+	}
+	if !st.Dir {
+		return nil, notFolder(root)
+	}
+	top.id = st.ID
+	if err := w.list(ctx, top); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(top.subs, func(a, b *dir) int { return comparePython(a.rel, b.rel) })
+	for i, c := range top.subs {
+		c.class = int32(i)
+	}
+	for level := top.subs; len(level) > 0; {
+		if err := w.level(ctx, level); err != nil {
+			return nil, err
+		}
+		var next []*dir
+		for _, d := range level {
+			next = append(next, d.subs...)
+		}
+		level = next
+	}
+	return top, nil
+}
+
+// flatten is d and all folders below it, sorted by path.
+func (d *dir) flatten() []*dir {
+	all := []*dir{d}
+	for i := 0; i < len(all); i++ {
+		all = append(all, all[i].subs...)
+	}
+	slices.SortFunc(all, func(a, b *dir) int { return comparePython(a.rel, b.rel) })
+	return all
+}
+
+func noRoot(root string, err error) error {
+	e := errs.From(err)
+	if e.Code != errs.NotFound {
+		return err
+	}
+	return errs.New(errs.NotFound, "there is no dataset at %q", root).At(e.Where).Because(e.Cause).Try("%s", source.Suggest(root))
+}
+
+func notFolder(root string) error {
+	e := errs.New(errs.Config, "%q is a file, not a folder with one folder per class", root).At(errs.Where{File: root, Offset: -1, Sample: -1})
+	if strings.HasSuffix(strings.ToLower(root), ".tar") {
+		return e.Try("it looks like a tar shard: open it with the format tar (WebDataset)")
+	}
+	return e.Try("give the folder that holds the class folders")
+}
+
+func describe(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
