@@ -102,6 +102,13 @@ func ReadHeader(b []byte) (h Header, err error) {
 		if p.bits <= 8 {
 			h.Components = 1
 		}
+	case KindWebP:
+		var p webpImage
+		p, err = webpHeader(b)
+		h.W, h.H, h.Components = p.w, p.h, 3
+		if p.alpha {
+			h.Components = 4
+		}
 	case KindPNM:
 		var p pnmInfo
 		p, err = pnmHeader(b)
@@ -120,7 +127,7 @@ func ReadHeader(b []byte) (h Header, err error) {
 type Decoder struct {
 	pix      []byte  // the last result's samples
 	row      []byte  // one row on its way
-	idx      []byte  // a whole picture's palette places, where rows do not come in order
+	idx      []byte  // a whole picture on its way, where it does not come by rows
 	pal      palette // of the picture in work
 	pngr     pngReader
 	gifr     gifBlocks
@@ -150,6 +157,8 @@ func (d *Decoder) Pixels(b []byte, gray bool) (px kernel.Pixels, err error) {
 		c, err = d.gif(b, gray)
 	case KindBMP:
 		c, err = d.bmp(b, gray)
+	case KindWebP:
+		c, err = d.webp(b, gray)
 	case KindPNM:
 		c, err = d.pnm(b, gray)
 	case KindJPEG:

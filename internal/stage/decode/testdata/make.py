@@ -351,6 +351,46 @@ def make_pnm() -> None:
         ours(f"p5-{maxval}.pgm", b"P5\n%d %d\n%d\n" % (W, H, maxval) + p.astype(">u2").tobytes(), high, why)
 
 
+# WebP -----------------------------------------------------------------------------------------------------------
+
+
+def make_webp() -> None:
+    w, h = 37, 26
+    clear = photo(w, h)
+    clear.putalpha(Image.fromarray(noise(h, w)))
+    golden("lossy.webp", save(photo(w, h), "WEBP", quality=80))
+    golden("lossy-odd.webp", save(photo(17, 35), "WEBP", quality=40))
+    golden("lossy-even-low.webp", save(photo(48, 32), "WEBP", quality=5))
+    golden("lossy-pixel.webp", save(photo(1, 1), "WEBP"))
+    golden("lossy-column.webp", save(photo(1, 9), "WEBP"))
+    golden("lossy-row.webp", save(photo(2, 1), "WEBP"))
+    golden("lossy-alpha.webp", save(clear, "WEBP", quality=60))
+    golden("lossless.webp", save(photo(), "WEBP", lossless=True))
+    golden("lossless-alpha.webp", save(clear.crop((0, 0, W, H)), "WEBP", lossless=True, exact=True))
+    golden("lossless-noise.webp", save(Image.fromarray(noise(9, 7, 3)), "WEBP", lossless=True))
+    golden("lossless-palette.webp", save(Image.fromarray(noise(H, W, below=4) * 60), "WEBP", lossless=True))
+    golden("profile.webp", save(photo(), "WEBP", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0", icc_profile=b"odd"))
+    for name, options in (("lossy", {}), ("lossless", {"lossless": True})):
+        turned = [photo(), photo().rotate(180)]
+        golden(f"animated-{name}.webp", save(turned[0], "WEBP", save_all=True, append_images=turned[1:], **options))
+    # libwebp's encoder makes the first frame as large as its canvas; cut a smaller one by hand.
+    for name, still in (("lossy", save(photo(), "WEBP")), ("lossless", save(photo(), "WEBP", lossless=True))):
+        golden(f"small-frame-{name}.webp", animation(still[12:], W + 7, H + 5, 4, 2))
+
+
+def animation(picture: bytes, w: int, h: int, x: int, y: int) -> bytes:
+    def part(kind: bytes, data: bytes) -> bytes:
+        return kind + struct.pack("<I", len(data)) + data + b"\0" * (len(data) & 1)
+
+    def three(*values: int) -> bytes:
+        return b"".join(struct.pack("<I", v)[:3] for v in values)
+
+    frame = three(x // 2, y // 2, W - 1, H - 1, 100) + b"\0" + picture
+    body = b"WEBP" + part(b"VP8X", b"\x12\0\0\0" + three(w - 1, h - 1))
+    body += part(b"ANIM", b"\xff\xff\xff\xff\0\0") + part(b"ANMF", frame)
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
 if __name__ == "__main__":
     for folder in (FILES, PIXELS):
         folder.mkdir(exist_ok=True)
@@ -360,4 +400,5 @@ if __name__ == "__main__":
     make_gif()
     make_bmp()
     make_pnm()
+    make_webp()
     print(sum(f.stat().st_size for d in (FILES, PIXELS) for f in d.iterdir()), "bytes")

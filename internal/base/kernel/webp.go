@@ -1,0 +1,53 @@
+package kernel
+
+import "fmt"
+
+// WebP pictures come to the kernel as bare bitstreams: what a VP8 chunk (lossy)
+// or a VP8L chunk (lossless) holds. Containers are taken apart by the decode
+// stage. libwebp decodes where there is C; webpTwin, over golang.org/x/image,
+// is the reference and gives the same bytes.
+
+// WebPInfo is what a bitstream's first bytes say.
+type WebPInfo struct {
+	W, H     int
+	Lossless bool
+	Alpha    bool // Lossless only; a lossy picture has its alpha in a chunk of its own
+}
+
+// WebPHeader reads a bitstream's header. Sizes that must not be allocated are a
+// FormatError.
+func WebPHeader(stream []byte) (i WebPInfo, err error) {
+	switch {
+	case len(stream) >= 5 && stream[0] == 0x2f:
+		// A signature, then from the lowest bit: 14 bits width - 1, 14 bits
+		// height - 1, whether alpha is used, 3 bits of version, which is 0.
+		v := uint32(stream[1]) | uint32(stream[2])<<8 | uint32(stream[3])<<16 | uint32(stream[4])<<24
+		if v>>29 != 0 {
+			return i, UnsupportedError(fmt.Sprintf("WebP: not supported: lossless version %d", v>>29))
+		}
+		i = WebPInfo{W: int(v&0x3fff) + 1, H: int(v>>14&0x3fff) + 1, Lossless: true, Alpha: v>>28&1 != 0}
+	case len(stream) >= 10 && stream[0]&1 == 0 && string(stream[3:6]) == "\x9d\x01\x2a":
+		// A frame tag whose lowest bit says key frame, a start code, and two
+		// sizes of 14 bits below 2 bits of scaling, which decoders ignore.
+		i = WebPInfo{W: (int(stream[6]) | int(stream[7])<<8) & 0x3fff, H: (int(stream[8]) | int(stream[9])<<8) & 0x3fff}
+	default:
+		return i, FormatError("WebP: a bitstream that is neither VP8 nor VP8L")
+	}
+	if err := CheckSize(i.W, i.H); err != nil {
+		return i, FormatError("WebP: " + err.Error())
+	}
+	return i, nil
+}
+
+// WebP decodes a bitstream to RGB, dropping alpha. dst is exactly W*H*3 bytes
+// by the stream's own header. On an error dst holds anything.
+func WebP(dst, stream []byte) error {
+	i, err := WebPHeader(stream)
+	if err != nil {
+		return err
+	}
+	if len(dst) != i.W*i.H*3 {
+		return fmt.Errorf("kernel: WebP: %d bytes for %d x %d pixels", len(dst), i.W, i.H)
+	}
+	return webp(dst, stream, i)
+}
