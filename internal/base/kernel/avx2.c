@@ -1,0 +1,4 @@
+#include "stk.h"
+#ifdef __x86_64__
+const stk_target stk_avx2;
+#endif

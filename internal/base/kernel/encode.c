@@ -1,0 +1,80 @@
+// The encoder, for demonstrations and tests: allocates as libjpeg does.
+#include "stk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h>
+
+typedef struct {
+  struct jpeg_error_mgr err;
+  jmp_buf env;
+  char *msg;
+} encode_err;
+
+static void on_error(j_common_ptr c) {
+  encode_err *e = (encode_err *)c->err;
+  char msg[JMSG_LENGTH_MAX];
+  e->err.format_message(c, msg);
+  snprintf(e->msg, STK_MSG, "%s", msg);
+  longjmp(e->env, 1);
+}
+
+static void on_output(j_common_ptr c) { (void)c; }
+
+// A picture of 4 channels is stored as it is: inverted CMYK, or, with space
+// JCS_YCCK, converted, both with Adobe's marker.
+static void configure(struct jpeg_compress_struct *c, int channels, int quality, int hs, int vs, int restart,
+                      int progressive, int space) {
+  c->in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 4 ? JCS_CMYK : JCS_RGB;
+  jpeg_set_defaults(c);
+  if (space) jpeg_set_colorspace(c, space);
+  jpeg_set_quality(c, quality, TRUE);
+  c->dct_method = JDCT_ISLOW;
+  c->restart_interval = restart;
+  for (int i = 0; i < c->num_components; i++) c->comp_info[i].h_samp_factor = c->comp_info[i].v_samp_factor = 1;
+  int chroma = c->jpeg_color_space == JCS_YCbCr || c->jpeg_color_space == JCS_YCCK;
+  if (chroma) {
+    c->comp_info[0].h_samp_factor = hs;
+    c->comp_info[0].v_samp_factor = vs;
+    if (c->num_components == 4) {
+      c->comp_info[3].h_samp_factor = hs;
+      c->comp_info[3].v_samp_factor = vs;
+    }
+  }
+  if (progressive) jpeg_simple_progression(c);
+}
+
+// stk_encode writes into *out, which the caller frees, or a text into msg.
+int stk_encode(const uint8_t *pix, int w, int h, int channels, int quality, int hs, int vs, int restart,
+               int progressive, int space, uint8_t **out, unsigned long *nout, char *msg) {
+  struct jpeg_compress_struct c;
+  encode_err e;
+  memset(&c, 0, sizeof c);
+  *out = NULL;
+  *nout = 0;
+  e.msg = msg;
+  c.err = jpeg_std_error(&e.err);
+  e.err.error_exit = on_error;
+  e.err.output_message = on_output;
+  if (setjmp(e.env)) {
+    jpeg_destroy_compress(&c);
+    free(*out);
+    *out = NULL;
+    return STK_FORMAT;
+  }
+  jpeg_create_compress(&c);
+  jpeg_mem_dest(&c, out, nout);
+  c.image_width = w;
+  c.image_height = h;
+  c.input_components = channels;
+  configure(&c, channels, quality, hs, vs, restart, progressive, space);
+  jpeg_start_compress(&c, TRUE);
+  while (c.next_scanline < c.image_height) {
+    JSAMPROW row = (JSAMPROW)(pix + (size_t)c.next_scanline * w * channels);
+    jpeg_write_scanlines(&c, &row, 1);
+  }
+  jpeg_finish_compress(&c);
+  jpeg_destroy_compress(&c);
+  return STK_OK;
+}

@@ -1,0 +1,53 @@
+package kernel
+
+import "fmt"
+
+// EncodeJPEG encodes p at a quality of 1 to 100. subsampling is "4:4:4",
+// "4:2:2", "4:2:0", "4:4:0" or "4:1:1", and does not matter for one channel;
+// restart is the restart interval in MCUs, 0 for none. The kernel without C
+// knows 4:2:0 without restarts only, and says so.
+func EncodeJPEG(p Pixels, quality int, subsampling string, restart int) ([]byte, error) {
+	return encode(p, encodeOptions{quality: quality, subsampling: subsampling, restart: restart})
+}
+
+// encodeOptions are EncodeJPEG's and, for tests, what else libjpeg can write.
+type encodeOptions struct {
+	quality     int
+	subsampling string
+	restart     int
+	progressive bool
+	ycck, rgb   bool // color space of the file: of 4 channels, of 3
+}
+
+func (o *encodeOptions) check(p *Pixels) (hs, vs int, err error) {
+	if p.C != 4 { // tests encode CMYK
+		if err := checkSource(p); err != nil {
+			return 0, 0, err
+		}
+	}
+	if p.W > 65500 || p.H > 65500 {
+		return 0, 0, JobError(fmt.Sprintf("a JPEG of %d x %d: its sides end at 65500", p.W, p.H))
+	}
+	if o.quality < 1 || o.quality > 100 {
+		return 0, 0, JobError(fmt.Sprintf("a quality of %d: it goes from 1 to 100", o.quality))
+	}
+	if o.restart < 0 || o.restart > 65535 {
+		return 0, 0, JobError(fmt.Sprintf("a restart interval of %d MCUs: it goes from 0 to 65535", o.restart))
+	}
+	if p.C == 1 {
+		return 1, 1, nil
+	}
+	switch o.subsampling {
+	case "4:4:4":
+		return 1, 1, nil
+	case "4:2:2":
+		return 2, 1, nil
+	case "4:2:0":
+		return 2, 2, nil
+	case "4:4:0":
+		return 1, 2, nil
+	case "4:1:1":
+		return 4, 1, nil
+	}
+	return 0, 0, JobError(fmt.Sprintf("no subsampling %q: there are 4:4:4, 4:2:2, 4:2:0, 4:4:0 and 4:1:1", o.subsampling))
+}

@@ -1,0 +1,39 @@
+//go:build cgo
+
+package kernel
+
+// #include <stdlib.h>
+// #include "stk.h"
+import "C"
+
+import "unsafe"
+
+// What jpeglib.h calls JCS_RGB and JCS_YCCK.
+const (
+	spaceRGB  = 2
+	spaceYCCK = 5
+)
+
+func encode(p Pixels, o encodeOptions) ([]byte, error) {
+	hs, vs, err := o.check(&p)
+	if err != nil {
+		return nil, err
+	}
+	space := 0
+	switch {
+	case o.ycck:
+		space = spaceYCCK
+	case o.rgb:
+		space = spaceRGB
+	}
+	var out *C.uint8_t
+	var n C.ulong
+	var msg [C.STK_MSG]C.char
+	code := C.stk_encode((*C.uint8_t)(unsafe.SliceData(p.Pix)), C.int(p.W), C.int(p.H), C.int(p.C), C.int(o.quality),
+		C.int(hs), C.int(vs), C.int(o.restart), C.int(flag(o.progressive)), C.int(space), &out, &n, &msg[0])
+	defer C.free(unsafe.Pointer(out))
+	if code != C.STK_OK {
+		return nil, FormatError(C.GoString(&msg[0]))
+	}
+	return C.GoBytes(unsafe.Pointer(out), C.int(n)), nil
+}

@@ -1,0 +1,124 @@
+//go:build cgo
+
+package kernel
+
+/*
+#cgo CFLAGS: -O2 -fno-strict-aliasing -Wall -Wextra
+#cgo !stoker_shared LDFLAGS: -l:libjpeg.a -lm
+#cgo stoker_shared LDFLAGS: -ljpeg -lm
+#cgo noescape stk_run
+#cgo nocallback stk_run
+#include <stdlib.h>
+#include "stk.h"
+*/
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// libjpeg is linked in, so that the engine never looks for it at run time. Where
+// only the shared library is installed, build with -tags stoker_shared.
+
+func targets() []string {
+	return []string{"go", "base", "avx2", "avx512"}[:2+int(C.stk_best_level())]
+}
+
+// engine is a lane of the C kernel; nil for the twin. Its job lies in C memory
+// and holds no pointers: those to Go memory go as arguments, which pins them.
+type engine struct {
+	lane *C.stk_lane
+	job  *C.stk_job
+}
+
+func newEngine(target string) engine {
+	if target == "go" {
+		return engine{}
+	}
+	lane := C.stk_lane_new(C.int(rank(target) - 1))
+	if lane == nil {
+		return engine{}
+	}
+	return engine{lane: lane, job: C.stk_lane_job(lane)}
+}
+
+func (e *engine) close() {
+	C.stk_lane_free(e.lane)
+	e.lane, e.job = nil, nil
+}
+
+func (e *engine) run(j *Job, h *header) error {
+	if e.lane == nil {
+		return ErrMemory
+	}
+	if err := e.plan(j, h); err != nil {
+		return err
+	}
+	src, jpeg := j.Src.Pix, j.JPEG
+	code := C.stk_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)),
+		(*C.uint8_t)(unsafe.SliceData(src)), (*C.uint8_t)(unsafe.SliceData(j.Dst)))
+	runtime.KeepAlive(j)
+	switch code {
+	case C.STK_OK:
+		return nil
+	case C.STK_MEMORY:
+		return ErrMemory
+	case C.STK_UNSUPPORTED:
+		return UnsupportedError(C.GoString(C.stk_lane_msg(e.lane)))
+	}
+	return FormatError(C.GoString(C.stk_lane_msg(e.lane)))
+}
+
+// plan folds the steps into passes and writes them where C reads them.
+func (e *engine) plan(j *Job, h *header) error {
+	var p planner
+	if j.JPEG != nil {
+		p.jpeg(h, j.Gray)
+	} else {
+		p.raw(j.Src.W, j.Src.H, j.Src.C)
+	}
+	if err := p.fold(j.Steps); err != nil {
+		return err
+	}
+	c := e.job
+	c.w, c.h, c.c = C.int32_t(p.pass[0].sw), C.int32_t(p.pass[0].sh), C.int32_t(p.pass[0].cIn)
+	c.components = 0
+	if j.JPEG != nil {
+		c.components = C.int32_t(h.Components)
+	}
+	c.npass = C.int32_t(p.n + 1)
+	c.is_float, c.chw = flag(j.Out.Float), flag(j.Out.CHW)
+	for i := range 3 {
+		c.scale[i], c.bias[i] = C.float(j.Out.Scale[i]), C.float(j.Out.Bias[i])
+	}
+	for i := range p.n + 1 {
+		copyPass(&c.pass[i], &p.pass[i])
+	}
+	return nil
+}
+
+func copyPass(d *C.stk_pass, s *pass) {
+	*d = C.stk_pass{
+		c_in: C.int32_t(s.cIn), c_out: C.int32_t(s.cOut),
+		gray_pre: flag(s.grayPre), gray_post: C.int32_t(s.grayPost),
+		bx: C.int32_t(s.box.x), by: C.int32_t(s.box.y), bw: C.int32_t(s.box.w), bh: C.int32_t(s.box.h),
+		resample: flag(s.resample), nearest: flag(s.filter == Nearest),
+		rw: C.int32_t(s.rw), rh: C.int32_t(s.rh),
+		pre_h: flag(s.preH), pre_v: flag(s.preV),
+		wx: C.int32_t(s.win.x), wy: C.int32_t(s.win.y), ww: C.int32_t(s.win.w), wh: C.int32_t(s.win.h),
+		post_h: flag(s.postH), post_v: flag(s.postV),
+		pad: flag(s.pad), mode: C.int32_t(s.mode),
+		px: C.int32_t(s.out.x), py: C.int32_t(s.out.y), pw: C.int32_t(s.out.w), ph: C.int32_t(s.out.h),
+	}
+	for i, v := range s.fill {
+		d.fill[i] = C.uint8_t(v)
+	}
+}
+
+func flag(b bool) C.int32_t {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,346 @@
+// One job: source -> passes -> output, row by row.
+//
+// Rows stream from the source in rising order, four at a time, through the
+// horizontal resampling into a ring of pair rows, and every output row is made
+// as soon as the rows it needs are there, so that all of it stays in the
+// nearest caches. Mirrored outputs are made in the order their sources come.
+#include "stk.h"
+
+#include <math.h>
+#include <string.h>
+
+#pragma GCC optimize("fp-contract=off")
+
+// A source hands out rows x0..x1 of a box; y rises from call to call.
+typedef struct {
+  const uint8_t *pix;  // NULL: the JPEG
+  int w, h, c;
+  int x0, y0, x1, y1;
+  int row_bytes, off;  // of the JPEG's decoded rows: length, byte of column x0
+  int next;            // the JPEG's next row
+} source;
+
+// A sink takes rows of w pixels, c channels, in any order.
+typedef struct {
+  uint8_t *dst;
+  int w, h, c;
+  int final;           // in the output's layout; else uint8 HWC
+} sink;
+
+static void begin(stk_lane *l, source *s, int x0, int y0, int x1, int y1) {
+  s->x0 = x0;
+  s->y0 = y0;
+  s->x1 = x1;
+  s->y1 = y1;
+  if (!s->pix) {
+    s->off = stk_jpeg_region(l, x0, y0, x1, y1, &s->row_bytes) * s->c;
+    s->row_bytes *= s->c;
+    s->next = y0;
+  }
+}
+
+// fetch gives n rows from y, n <= 4, each readable STK_SLACK bytes past column x1.
+// They are valid until the next call.
+static void fetch(stk_lane *l, source *s, int y, int n, const uint8_t **rows) {
+  const size_t wide = (size_t)(s->x1 - s->x0) * s->c;
+  if (s->pix) {
+    const size_t stride = (size_t)s->w * s->c, total = stride * s->h;
+    uint8_t *safe = NULL;
+    for (int i = 0; i < n; i++) {
+      size_t at = (y + i) * stride + (size_t)s->x0 * s->c;
+      rows[i] = s->pix + at;
+      if (at + wide + STK_SLACK <= total) continue;
+      if (!safe) safe = stk_grow(l, &l->rows, 4 * (wide + STK_SLACK));
+      rows[i] = memcpy(safe + i * (wide + STK_SLACK), s->pix + at, wide);
+    }
+    return;
+  }
+  size_t stride = ((size_t)s->row_bytes + STK_SLACK + 63) & ~(size_t)63;
+  uint8_t *buf = stk_grow(l, &l->rows, 4 * stride), *out[4];
+  for (int i = 0; i < n; i++) out[i] = buf + i * stride;
+  for (; s->next < y; s->next++) stk_jpeg_rows(l, out, 1);
+  stk_jpeg_rows(l, out, n);
+  s->next += n;
+  for (int i = 0; i < n; i++) rows[i] = out[i] + s->off;
+}
+
+// fetch_gray is fetch, then luma where the pass asks for it.
+static void fetch_gray(stk_lane *l, source *s, const stk_pass *p, int y, int n, const uint8_t **rows) {
+  fetch(l, s, y, n, rows);
+  if (!p->gray_pre) return;
+  size_t w = s->x1 - s->x0, stride = w + STK_SLACK;
+  uint8_t *g = stk_grow(l, &l->gray, 4 * stride);
+  for (int i = 0; i < n; i++, g += stride) {
+    l->target->luma(rows[i], g, (int)w);
+    rows[i] = g;
+  }
+}
+
+static void put(stk_lane *l, const sink *k, int y, const uint8_t *row) {
+  const stk_job *j = &l->job;
+  const stk_target *t = l->target;
+  const size_t w = k->w, plane = w * k->h, at = y * w;
+  if (!k->final || (!j->is_float && (!j->chw || k->c == 1))) {
+    uint8_t *d = k->dst + at * k->c;
+    if (d != row) memcpy(d, row, w * k->c);
+  } else if (!j->is_float) {
+    t->planes(row, k->dst + at, k->dst + plane + at, k->dst + 2 * plane + at, k->w);
+  } else {
+    float *d = (float *)k->dst;
+    if (k->c == 1) {
+      t->f32(row, d + at, k->w, j->scale[0], j->bias[0]);
+    } else if (!j->chw) {
+      t->f32_rgb(row, d + 3 * at, k->w, j->scale, j->bias);
+    } else {
+      uint8_t *p = stk_grow(l, &l->line, 3 * (w + 64));
+      t->planes(row, p, p + w + 64, p + 2 * (w + 64), k->w);
+      for (int c = 0; c < 3; c++) t->f32(p + c * (w + 64), d + c * plane + at, k->w, j->scale[c], j->bias[c]);
+    }
+  }
+}
+
+// emit finishes a row of the window: luma, then the sink. c is what the row has.
+static void emit(stk_lane *l, const stk_pass *p, const sink *k, int y, const uint8_t *row, int c) {
+  if (!p->gray_post || (c == 1 && p->gray_post == 1)) {
+    put(l, k, y, row);
+    return;
+  }
+  int w = p->ww;
+  uint8_t *t = stk_grow(l, &l->post, (size_t)w * 4);
+  t += p->gray_post == 3 ? 3 * (size_t)w : 0;
+  if (c == 3)
+    l->target->luma(row, t, w);
+  else
+    memcpy(t, row, w);
+  if (p->gray_post == 3) {
+    uint8_t *o = t - 3 * (size_t)w;
+    for (int i = 0; i < w; i++) o[3 * i] = o[3 * i + 1] = o[3 * i + 2] = t[i];
+    t = o;
+  }
+  put(l, k, y, t);
+}
+
+static void copy_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k, int c) {
+  begin(l, s, p->bx, p->by, p->bx + p->bw, p->by + p->bh);
+  uint8_t *t = p->post_h ? stk_grow(l, &l->tmp, (size_t)p->ww * c) : NULL;
+  for (int y = 0; y < p->bh; y += 4) {
+    const uint8_t *rows[4];
+    int n = p->bh - y < 4 ? p->bh - y : 4;
+    fetch_gray(l, s, p, p->by + y, n, rows);
+    for (int i = 0; i < n; i++) {
+      const uint8_t *row = rows[i];
+      if (t) {
+        l->target->mirror(row, t, p->ww, c);
+        row = t;
+      }
+      emit(l, p, k, p->post_v ? p->wh - 1 - y - i : y + i, row, c);
+    }
+  }
+}
+
+// nearest is ATen's: the scale and the product in single precision.
+static int nearest(int i, int in, int out) {
+  if (in == out) return i;
+  if (out == 2 * in) return i >> 1;
+  volatile float x = (float)i * ((float)in / (float)out);
+  int v = (int)floorf(x);
+  return v < in - 1 ? v : in - 1;
+}
+
+static int near_at(int i, int in, int out, int lo, int n, int pre, int post) {
+  int v = nearest(lo + (post ? n - 1 - i : i), in, out);
+  return pre ? in - 1 - v : v;
+}
+
+static void nearest_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k, int c) {
+  int32_t *xs = stk_grow(l, &l->xmap, (size_t)p->ww * 4);
+  int x0 = p->bw, x1 = 0;
+  for (int i = 0; i < p->ww; i++) {
+    xs[i] = near_at(i, p->bw, p->rw, p->wx, p->ww, p->pre_h, p->post_h);
+    if (xs[i] < x0) x0 = xs[i];
+    if (xs[i] + 1 > x1) x1 = xs[i] + 1;
+  }
+  int back = p->pre_v != p->post_v;
+  int first = near_at(back ? p->wh - 1 : 0, p->bh, p->rh, p->wy, p->wh, p->pre_v, p->post_v);
+  int last = near_at(back ? 0 : p->wh - 1, p->bh, p->rh, p->wy, p->wh, p->pre_v, p->post_v);
+  begin(l, s, p->bx + x0, p->by + first, p->bx + x1, p->by + last + 1);
+  uint8_t *t = stk_grow(l, &l->tmp, (size_t)p->ww * c);
+  int have = -1;
+  for (int i = 0; i < p->wh; i++) {
+    int y = back ? p->wh - 1 - i : i;
+    int sy = near_at(y, p->bh, p->rh, p->wy, p->wh, p->pre_v, p->post_v);
+    if (sy != have) {
+      const uint8_t *row;
+      fetch_gray(l, s, p, p->by + sy, 1, &row);
+      have = sy;
+      if (c == 1)
+        for (int x = 0; x < p->ww; x++) t[x] = row[xs[x] - x0];
+      else
+        for (int x = 0; x < p->ww; x++) memcpy(t + 3 * x, row + 3 * (xs[x] - x0), 3);
+    }
+    emit(l, p, k, y, t, c);
+  }
+}
+
+// vertical weights as v wants them: per output its first pair row, their
+// number, and the weights of both rows of each.
+typedef struct {
+  const int32_t *first, *num;
+  const uint32_t *w;
+  int stride, most;
+} vplan;
+
+static vplan vprep(stk_lane *l, const stk_axis *a) {
+  vplan v;
+  v.stride = a->k / 2 + 1;
+  v.most = 1;
+  int32_t *f = stk_grow(l, &l->vnp, (size_t)a->n * 8), *num = f + a->n;
+  uint32_t *w = stk_grow(l, &l->vw, (size_t)a->n * v.stride * 4);
+  memset(w, 0, (size_t)a->n * v.stride * 4);
+  v.first = f;
+  v.num = num;
+  v.w = w;
+  for (int i = 0; i < a->n; i++, w += v.stride) {
+    int s = a->start[i] - a->lo;
+    f[i] = s >> 1;
+    num[i] = (s + a->cnt[i] - 1) / 2 - f[i] + 1;
+    if (num[i] > v.most) v.most = num[i];
+    memcpy((int16_t *)w + (s & 1), a->w + (size_t)i * a->k, (size_t)a->cnt[i] * 2);
+  }
+  return v;
+}
+
+static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k, int c) {
+  stk_axis *ax = &l->ax, *ay = &l->ay;
+  stk_axis_make(l, ax, p->bw, p->rw, p->wx, p->ww, p->pre_h, p->post_h);
+  stk_axis_make(l, ay, p->bh, p->rh, p->wy, p->wh, p->pre_v, p->post_v);
+  begin(l, s, p->bx + ax->lo, p->by + ay->lo, p->bx + ax->hi, p->by + ay->hi);
+  for (int i = 0; i < ax->n; i++) ax->start[i] -= ax->lo;
+
+  stk_hplan *h = &l->h;
+  h->axis = ax;
+  h->c = c;
+  h->elems = ax->n * c;
+  h->prec = ax->prec;
+  if (ax->safe)
+    l->target->hprep(l, h);
+  else
+    stk_base_hprep(l, h);
+  vplan v = vprep(l, ay);
+
+  // The ring holds what one output needs, and the four rows that come at a time.
+  int ring = 4;
+  while (ring < v.most + 4) ring *= 2;
+  size_t stride = ((size_t)h->elems + 63) & ~(size_t)63;
+  uint32_t *buf = stk_grow(l, &l->ring, ring * stride * 4);
+  const uint32_t **pairs = stk_grow(l, &l->ptrs, (size_t)v.most * sizeof *pairs);
+  uint8_t *t = stk_grow(l, &l->tmp, (size_t)h->elems);
+  int straight = !p->gray_post && (!k->final || (!l->job.is_float && (!l->job.chw || c == 1)));
+
+  int total = ay->hi - ay->lo, have = 0;
+  int back = p->pre_v != p->post_v;
+  for (int i = 0; i < ay->n; i++) {
+    int y = back ? ay->n - 1 - i : i;
+    int need = ay->start[y] - ay->lo + ay->cnt[y];
+    while (have < need) {
+      const uint8_t *rows[4];
+      int n = total - have < 4 ? total - have : 4;
+      fetch_gray(l, s, p, p->by + ay->lo + have, n, rows);
+      for (int r = n; r < 4; r++) rows[r] = rows[n - 1];
+      size_t at = have / 2 & (ring - 1);
+      h->run(h, rows, buf + at * stride, buf + (at + 1) * stride);
+      have += 4;
+    }
+    for (int q = 0; q < v.num[y]; q++) pairs[q] = buf + ((v.first[y] + q) & (ring - 1)) * stride;
+    uint8_t *out = straight ? k->dst + (size_t)y * h->elems : t;
+    l->target->v(out, pairs, v.w + (size_t)y * v.stride, v.num[y], h->elems, ay->prec);
+    if (!straight) emit(l, p, k, y, out, c);
+  }
+}
+
+// outside maps a coordinate beyond [0, n) back inside; -1: the fill.
+static int outside(int i, int n, int mode) {
+  enum { CONSTANT, EDGE, REFLECT, SYMMETRIC };
+  if (i >= 0 && i < n) return i;
+  int period;
+  switch (mode) {
+  case EDGE: return i < 0 ? 0 : n - 1;
+  case REFLECT:
+    if (n == 1) return 0;
+    period = 2 * n - 2;
+    i = (i % period + period) % period;
+    return i < n ? i : period - i;
+  case SYMMETRIC:
+    period = 2 * n;
+    i = (i % period + period) % period;
+    return i < n ? i : period - 1 - i;
+  }
+  return -1;
+}
+
+static void pad_pass(stk_lane *l, const stk_pass *p, const uint8_t *in, const sink *k) {
+  int c = k->c;
+  int32_t *xs = stk_grow(l, &l->xmap, (size_t)p->pw * 4);
+  for (int x = 0; x < p->pw; x++) xs[x] = outside(x - p->px, p->ww, p->mode);
+  int a = p->px < 0 ? 0 : p->px > p->pw ? p->pw : p->px;       // columns that are inside
+  int b = p->px + p->ww > p->pw ? p->pw : p->px + p->ww;
+  if (b < a) b = a;
+  uint8_t *t = stk_grow(l, &l->tmp, (size_t)p->pw * c);
+  for (int y = 0; y < p->ph; y++) {
+    int sy = outside(y - p->py, p->wh, p->mode);
+    const uint8_t *row = sy < 0 ? NULL : in + (size_t)sy * p->ww * c;
+    for (int x = 0; x < p->pw; x++) {
+      if (row && x == a && b > a) {
+        memcpy(t + (size_t)a * c, row + (size_t)(a - p->px) * c, (size_t)(b - a) * c);
+        x = b - 1;
+        continue;
+      }
+      memcpy(t + (size_t)x * c, row && xs[x] >= 0 ? row + (size_t)xs[x] * c : p->fill, c);
+    }
+    put(l, k, y, t);
+  }
+}
+
+static void run_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k) {
+  sink in = *k;
+  int c = p->gray_pre ? 1 : p->c_in;
+  if (p->pad) {
+    in.dst = stk_grow(l, &l->inner, (size_t)p->ww * p->wh * p->c_out);
+    in.w = p->ww;
+    in.h = p->wh;
+    in.final = 0;
+  }
+  if (!p->resample)
+    copy_pass(l, p, s, &in, c);
+  else if (p->nearest)
+    nearest_pass(l, p, s, &in, c);
+  else
+    bilinear_pass(l, p, s, &in, c);
+  if (p->pad) pad_pass(l, p, in.dst, k);
+}
+
+static void run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst) {
+  const stk_job *j = &l->job;
+  source s = {.pix = src, .w = j->w, .h = j->h, .c = j->c};
+  if (j->components) {
+    s.pix = NULL;
+    stk_jpeg_open(l, jpeg, njpeg);
+  }
+  for (int i = 0; i < j->npass; i++) {
+    const stk_pass *p = &j->pass[i];
+    sink k = {.w = p->pad ? p->pw : p->ww, .h = p->pad ? p->ph : p->wh, .c = p->c_out, .final = i == j->npass - 1};
+    k.dst = k.final ? dst : stk_grow(l, &l->pic[i & 1], (size_t)k.w * k.h * k.c);
+    run_pass(l, p, &s, &k);
+    if (i == 0 && j->components) stk_jpeg_close(l);
+    s = (source){.pix = k.dst, .w = k.w, .h = k.h, .c = k.c};
+  }
+}
+
+int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst) {
+  l->code = STK_OK;
+  if (!setjmp(l->env)) run(l, jpeg, njpeg, src, dst);
+  stk_jpeg_close(l);
+  stk_buf *big[] = {&l->ring, &l->rows, &l->tmp, &l->pic[0], &l->pic[1], &l->inner, &l->ax.b_tmp, &l->ay.b_tmp};
+  for (size_t i = 0; i < sizeof big / sizeof *big; i++) stk_release(big[i]);
+  return l->code;
+}

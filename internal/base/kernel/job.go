@@ -1,0 +1,78 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+)
+
+// JobError says that a job contradicts itself or its picture: a box outside
+// of it, a destination of the wrong length. It is the caller's mistake.
+type JobError string
+
+func (e JobError) Error() string { return string(e) }
+
+// ErrMemory says that there is no memory for a job's scratch.
+var ErrMemory = errors.New("no memory for the picture")
+
+// maxSteps bounds the steps of a job; maxSide a result's width and height.
+const (
+	maxSteps = 64
+	maxSide  = 1 << 20
+)
+
+// ResultSize is the size of what a job makes of a w x h picture: of its steps,
+// from a picture of c channels (1 or 3).
+func ResultSize(steps []Step, w, h, c int) (ow, oh, oc int, err error) {
+	return resultSize(w, h, c, steps)
+}
+
+func checkSource(p *Pixels) error {
+	if err := CheckSize(p.W, p.H); err != nil {
+		return err
+	}
+	if p.C != 1 && p.C != 3 {
+		return JobError(fmt.Sprintf("a source of %d channels: it takes 1 or 3", p.C))
+	}
+	if len(p.Pix) != p.W*p.H*p.C {
+		return JobError(fmt.Sprintf("a source of %d x %d x %d has %d bytes, not %d", p.H, p.W, p.C, p.W*p.H*p.C, len(p.Pix)))
+	}
+	return nil
+}
+
+// resultSize checks every step against the picture as it stands before it.
+func resultSize(w, h, c int, steps []Step) (int, int, int, error) {
+	if len(steps) > maxSteps {
+		return 0, 0, 0, JobError(fmt.Sprintf("%d steps; the limit is %d", len(steps), maxSteps))
+	}
+	for i := range steps {
+		s := &steps[i]
+		switch s.Op {
+		case OpCrop:
+			// Written so that no sum can overflow.
+			if s.W <= 0 || s.H <= 0 || s.X < 0 || s.Y < 0 || s.W > w || s.H > h || s.X > w-s.W || s.Y > h-s.H {
+				return 0, 0, 0, JobError(fmt.Sprintf("step %d: the box %d,%d %dx%d does not lie in %dx%d", i, s.X, s.Y, s.W, s.H, w, h))
+			}
+			w, h = s.W, s.H
+		case OpResize, OpPad:
+			if s.W <= 0 || s.H <= 0 || s.W > maxSide || s.H > maxSide || int64(s.W)*int64(s.H) > MaxPixels {
+				return 0, 0, 0, JobError(fmt.Sprintf("step %d: a result of %dx%d", i, s.W, s.H))
+			}
+			if s.Op == OpResize && s.Filter > Nearest {
+				return 0, 0, 0, JobError(fmt.Sprintf("step %d: no filter %d", i, s.Filter))
+			}
+			if s.Op == OpPad && (s.Mode > PadSymmetric || s.X < 0 || s.Y < 0 || s.X > s.W-w || s.Y > s.H-h) {
+				return 0, 0, 0, JobError(fmt.Sprintf("step %d: %dx%d at %d,%d does not lie in %dx%d", i, w, h, s.X, s.Y, s.W, s.H))
+			}
+			w, h = s.W, s.H
+		case OpFlipH, OpFlipV:
+		case OpGray:
+			if s.C != 1 && s.C != 3 {
+				return 0, 0, 0, JobError(fmt.Sprintf("step %d: grey of %d channels", i, s.C))
+			}
+			c = s.C
+		default:
+			return 0, 0, 0, JobError(fmt.Sprintf("step %d: no operation %d", i, s.Op))
+		}
+	}
+	return w, h, c, nil
+}

@@ -1,0 +1,110 @@
+package kernel
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// photos are the pictures of testdata/photos.
+func photos(t testing.TB) map[string][]byte {
+	t.Helper()
+	names, err := filepath.Glob("../../../testdata/photos/*.jpg")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no photos: %v", err)
+	}
+	m := map[string][]byte{}
+	for _, n := range names {
+		b, err := os.ReadFile(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m[filepath.Base(n)] = b
+	}
+	return m
+}
+
+// run runs a job on one target and returns the result.
+func run(t testing.TB, l *Lane, j Job) []byte {
+	t.Helper()
+	w, h, c := j.Src.W, j.Src.H, j.Src.C
+	if j.JPEG != nil {
+		hd, err := ReadHeader(j.JPEG)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, h, c = hd.W, hd.H, 3
+		if j.Gray {
+			c = 1
+		}
+	}
+	w, h, c, err := ResultSize(j.Steps, w, h, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := w * h * c
+	if j.Out.Float {
+		n *= 4
+	}
+	j.Dst = make([]byte, n)
+	if err := l.Run(&j); err != nil {
+		t.Fatalf("%s: %v", l.target, err)
+	}
+	return j.Dst
+}
+
+func random(r *rand.Rand, w, h, c int) Pixels {
+	p := newPixels(w, h, c)
+	for i := range p.Pix {
+		p.Pix[i] = byte(r.Uint32())
+	}
+	return p
+}
+
+// smooth is a picture that compresses like a photograph, different everywhere.
+func smooth(r *rand.Rand, w, h, c int) Pixels {
+	p := newPixels(w, h, c)
+	fx, fy := 5+r.IntN(40), 5+r.IntN(40)
+	for y := range h {
+		for x := range w {
+			for k := range c {
+				p.Pix[(y*w+x)*c+k] = byte((x*fx*(k+1)/7+y*fy/(k+2))&0x7f + (x*y>>4)&0x3f + r.IntN(24))
+			}
+		}
+	}
+	return p
+}
+
+// each runs f for every target of this machine but the twin.
+func each(t *testing.T, f func(t *testing.T, l *Lane)) {
+	for _, name := range targets() {
+		t.Run(name, func(t *testing.T) {
+			l := newLane(name)
+			defer l.Close()
+			f(t, l)
+		})
+	}
+}
+
+func diff(a, b []byte) string {
+	if len(a) != len(b) {
+		return fmt.Sprintf("%d bytes, want %d", len(a), len(b))
+	}
+	if bytes.Equal(a, b) {
+		return ""
+	}
+	n, most, first := 0, 0, -1
+	for i := range a {
+		if d := int(a[i]) - int(b[i]); d != 0 {
+			if first < 0 {
+				first = i
+			}
+			n++
+			most = max(most, d, -d)
+		}
+	}
+	return fmt.Sprintf("%d of %d bytes differ, by at most %d, first at %d: %d, want %d", n, len(a), most, first, a[first], b[first])
+}

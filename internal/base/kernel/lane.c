@@ -1,0 +1,97 @@
+// A lane's memory, its target, and how a job fails.
+#include "stk.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#pragma GCC optimize("fp-contract=off")
+
+// Buffers above this are given back after the job that needed them: one giant
+// picture must not raise the memory of a lane for good.
+enum { KEEP = 32 << 20 };
+
+static const stk_target *target_of(int level) {
+#ifdef __x86_64__
+  return &stk_base; if (level >= 2) return &stk_avx512;
+  if (level == 1) return &stk_avx2;
+#endif
+  (void)level;
+  return &stk_base;
+}
+
+int stk_best_level(void) {
+#ifdef __x86_64__
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+      __builtin_cpu_supports("avx512vnni"))
+    return 2;
+  if (__builtin_cpu_supports("avx2")) return 1;
+#endif
+  return 0;
+}
+
+stk_lane *stk_lane_new(int level) {
+  stk_lane *l = calloc(1, sizeof *l);
+  if (!l) return NULL;
+  l->level = level;
+  l->target = target_of(level);
+  return l;
+}
+
+stk_job *stk_lane_job(stk_lane *l) { return &l->job; }
+
+const char *stk_lane_msg(stk_lane *l) { return l->msg; }
+
+// Growing loses what was in the buffer; nobody grows a buffer that is in use.
+void *stk_grow(stk_lane *l, stk_buf *b, size_t n) {
+  n += STK_SLACK;
+  if (n <= b->cap) return b->p;
+  size_t cap = (n + n / 4 + 4095) & ~(size_t)4095;
+  void *p = NULL;
+  free(b->p);
+  b->p = NULL;
+  b->cap = 0;
+  if (cap < n || posix_memalign(&p, 64, cap)) stk_fail(l, STK_MEMORY, "no memory for %zu bytes of scratch", n);
+  // Slack is read by wide loads though never used; zero it once so that memory checkers agree.
+  memset(p, 0, cap < 65536 ? cap : 0);
+  b->p = p;
+  b->cap = cap;
+  return p;
+}
+
+void stk_release(stk_buf *b) {
+  if (b->cap <= KEEP) return;
+  free(b->p);
+  b->p = NULL;
+  b->cap = 0;
+}
+
+static void axis_free(stk_axis *a) {
+  free(a->b_start.p);
+  free(a->b_cnt.p);
+  free(a->b_w.p);
+  free(a->b_tmp.p);
+}
+
+void stk_lane_free(stk_lane *l) {
+  if (!l) return;
+  stk_jpeg_free(l);
+  axis_free(&l->ax);
+  axis_free(&l->ay);
+  stk_buf *all[] = {&l->h.b_off, &l->h.b_idx, &l->h.b_coef, &l->ring, &l->ptrs, &l->vw,     &l->vnp,
+                    &l->rows,    &l->gray,    &l->post, &l->tmp,      &l->line, &l->xmap, &l->pic[0], &l->pic[1],
+                    &l->inner};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->p);
+  free(l);
+}
+
+void stk_fail(stk_lane *l, int code, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(l->msg, sizeof l->msg, fmt, ap);
+  va_end(ap);
+  l->code = code;
+  longjmp(l->env, 1);
+}

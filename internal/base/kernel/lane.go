@@ -1,0 +1,90 @@
+package kernel
+
+import (
+	"fmt"
+	"os"
+)
+
+// Lane is the scratch of one worker: a decompressor, grown buffers, tables.
+// One goroutine at a time uses it; Close gives its memory back. Once warm, Run
+// allocates nothing.
+type Lane struct {
+	target string
+	engine engine
+}
+
+// kernelEnv forces a target.
+const kernelEnv = "STOKER_KERNEL"
+
+// Target is the name of what a new lane runs: "go" (the twin), "base", "avx2"
+// or "avx512". STOKER_KERNEL asks for one; where the processor or the build
+// does not have it, the best below it runs.
+func Target() string {
+	have := targets()
+	want := os.Getenv(kernelEnv)
+	for i := len(have) - 1; i >= 0; i-- {
+		if rank(have[i]) <= rank(want) {
+			return have[i]
+		}
+	}
+	return have[0]
+}
+
+// rank orders targets; a name that is none asks for the best.
+func rank(target string) int {
+	switch target {
+	case "go":
+		return 0
+	case "base":
+		return 1
+	case "avx2":
+		return 2
+	}
+	return 3
+}
+
+// NewLane makes a lane of the target that Target names.
+func NewLane() *Lane { return newLane(Target()) }
+
+func newLane(target string) *Lane {
+	return &Lane{target: target, engine: newEngine(target)}
+}
+
+// Close gives the lane's memory back. The lane can not be used after it.
+func (l *Lane) Close() { l.engine.close() }
+
+// Run runs one job and writes all of j.Dst, or fails: with FormatError or
+// UnsupportedError where the bytes are to blame, with JobError where the job
+// is, with ErrMemory where there is no memory for it. After an error, what
+// Dst holds is undefined.
+func (l *Lane) Run(j *Job) error {
+	var h header
+	w, hh, c := j.Src.W, j.Src.H, j.Src.C
+	if j.JPEG != nil {
+		var err error
+		if h, err = readHeader(j.JPEG); err != nil {
+			return err
+		}
+		w, hh, c = h.W, h.H, 3
+		if j.Gray {
+			c = 1
+		}
+	} else if err := checkSource(&j.Src); err != nil {
+		return err
+	}
+	w, hh, c, err := resultSize(w, hh, c, j.Steps)
+	if err != nil {
+		return err
+	}
+	size := w * hh * c
+	if j.Out.Float {
+		size *= 4
+	}
+	if len(j.Dst) != size {
+		return JobError(fmt.Sprintf("the result takes %d bytes, not %d", size, len(j.Dst)))
+	}
+	if l.target == "go" {
+		return runGo(j, &h)
+	}
+	return l.engine.run(j, &h)
+}

@@ -1,0 +1,60 @@
+//go:build cgo
+
+package kernel
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// A region is the same bytes as that part of the whole picture, wherever it lies.
+func TestRegionIsExact(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	l := NewLane()
+	defer l.Close()
+	sizes := [][2]int{{1, 1}, {7, 5}, {16, 16}, {17, 33}, {64, 48}, {97, 131}, {250, 187}, {333, 120}}
+	boxes := 0
+	for _, sub := range []string{"4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1", "gray", "cmyk", "ycck", "rgb"} {
+		for _, restart := range []int{0, 1, 3, 50} {
+			for _, prog := range []bool{false, true} {
+				for _, size := range sizes {
+					o := encodeOptions{quality: 30 + r.IntN(70), subsampling: "4:4:4", restart: restart, progressive: prog}
+					c := 3
+					switch sub {
+					case "gray":
+						c = 1
+					case "cmyk":
+						c = 4
+					case "ycck":
+						c, o.ycck, o.subsampling = 4, true, "4:2:0"
+					case "rgb":
+						o.rgb = true
+					default:
+						o.subsampling = sub
+					}
+					name := fmt.Sprintf("%s restart %d progressive %v %dx%d", sub, restart, prog, size[0], size[1])
+					jpeg, err := encode(smooth(r, size[0], size[1], c), o)
+					if err != nil {
+						t.Fatalf("%s: %v", name, err)
+					}
+					whole := Pixels{Pix: run(t, l, Job{JPEG: jpeg}), W: size[0], H: size[1], C: 3}
+					for range 12 {
+						x, y, w, h := box(r, size[0], size[1])
+						got := run(t, l, Job{JPEG: jpeg, Steps: []Step{{Op: OpCrop, X: x, Y: y, W: w, H: h}}})
+						if d := diff(got, crop(whole, x, y, w, h).Pix); d != "" {
+							t.Fatalf("%s: box %d,%d %dx%d: %s", name, x, y, w, h, d)
+						}
+						boxes++
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d boxes", boxes)
+}
+
+func box(r *rand.Rand, w, h int) (x, y, bw, bh int) {
+	bw, bh = 1+r.IntN(w), 1+r.IntN(h)
+	return r.IntN(w - bw + 1), r.IntN(h - bh + 1), bw, bh
+}

@@ -1,0 +1,159 @@
+// The C side of package kernel: what its files share.
+//
+// A lane owns every byte that a job touches besides the caller's input and
+// output. One call runs one job, under one setjmp: whatever fails below it
+// (libjpeg, memory) calls stk_fail and lands there.
+//
+// Pictures between stages are uint8, HWC, rows without padding, followed by
+// STK_SLACK readable bytes, because wide loads run past the last pixel.
+#ifndef STK_H
+#define STK_H
+
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct stk_lane stk_lane;
+
+enum { STK_OK, STK_FORMAT, STK_UNSUPPORTED, STK_MEMORY };
+enum { STK_MAX_PASS = 16, STK_SLACK = 128, STK_MSG = 256 };
+
+// stk_pass is one trip over the pixels: gray, box, resample, window, flips,
+// gray, pad, each of which may be absent. Go's planner folds steps into as
+// few of them as give the same pixels.
+typedef struct {
+  int32_t c_in, c_out;             // channels read and written
+  int32_t gray_pre;                // 3 channels to 1 before the resampling
+  int32_t gray_post;               // channels made of the luma after it; 0: as they are
+  int32_t bx, by, bw, bh;          // box of the source
+  int32_t resample, nearest;       // the box to rw x rh
+  int32_t rw, rh;
+  int32_t pre_h, pre_v;            // the box is mirrored before the resampling
+  int32_t wx, wy, ww, wh;          // window of the resampled box that is made
+  int32_t post_h, post_v;          // the window is mirrored
+  int32_t pad, mode;               // the window lies at px, py of pw x ph
+  int32_t px, py, pw, ph;
+  uint8_t fill[4];
+} stk_pass;
+
+// stk_job is filled by Go before stk_run; it holds no pointers.
+typedef struct {
+  int32_t w, h, c;                 // the source; of a JPEG: what its header says, c as decoded
+  int32_t components;              // of a JPEG; 0: raw pixels
+  int32_t npass;
+  int32_t is_float, chw;
+  float scale[3], bias[3];
+  stk_pass pass[STK_MAX_PASS];
+} stk_job;
+
+// stk_buf is memory that only grows within a job; stk_run gives back what is
+// unreasonably large after it.
+typedef struct {
+  uint8_t *p;
+  size_t cap;
+} stk_buf;
+
+// stk_axis is one dimension of an antialiased bilinear resampling, by ATen's
+// arithmetic: output i is (sum of w[i*k+t] * source[start[i]+t] + half) >> prec.
+// Weights past cnt[i] are 0, and their pixels may lie outside the source.
+typedef struct {
+  int32_t n;                       // outputs
+  int32_t k;                       // taps per output, even
+  int32_t prec;
+  int32_t safe;                    // no sum reaches 256 << prec: clamping is moot
+  int32_t lo, hi;                  // source positions that have a weight
+  int32_t *start, *cnt;
+  int16_t *w;
+  stk_buf b_start, b_cnt, b_w, b_tmp;
+} stk_axis;
+
+// stk_hplan is the horizontal half of a resampling, laid out for one target.
+// Four source rows become two pair rows: dword e of pair row j holds element
+// e of row 2j below and of row 2j+1 above, which is what pmaddwd wants.
+typedef struct stk_hplan stk_hplan;
+typedef void stk_hfunc(const stk_hplan *h, const uint8_t *const row[4], uint32_t *lo, uint32_t *hi);
+
+struct stk_hplan {
+  stk_hfunc *run;
+  const stk_axis *axis;
+  int32_t c, elems;                // channels; n * c
+  int32_t groups, pairs;           // of table entries; of taps
+  int32_t prec;
+  int32_t *off;                    // byte offsets into a row
+  uint8_t *idx;                    // shuffle tables
+  uint8_t *coef;
+  stk_buf b_off, b_idx, b_coef;
+};
+
+// stk_target is what differs between processors. All give the same bytes.
+typedef struct {
+  const char *name;
+  // hprep picks h->run and fills its tables.
+  void (*hprep)(stk_lane *l, stk_hplan *h);
+  // v makes n elements of one output row from npair pair rows; w[p] holds the
+  // weights of both rows of pair p.
+  void (*v)(uint8_t *out, const uint32_t *const *pair, const uint32_t *w, int npair, int n, int prec);
+  // planes splits n RGB pixels.
+  void (*planes)(const uint8_t *rgb, uint8_t *r, uint8_t *g, uint8_t *b, int n);
+  // f32 and f32_rgb write x*scale + bias: of one channel, and of n interleaved RGB pixels.
+  void (*f32)(const uint8_t *in, float *out, int n, float scale, float bias);
+  void (*f32_rgb)(const uint8_t *rgb, float *out, int n, const float *scale, const float *bias);
+  void (*luma)(const uint8_t *rgb, uint8_t *out, int n);
+  void (*mirror)(const uint8_t *in, uint8_t *out, int n, int c);
+} stk_target;
+
+struct stk_lane {
+  stk_job job;
+  const stk_target *target;
+  int level;                       // of the target: 0 base, 1 AVX2, 2 AVX-512
+  jmp_buf env;
+  int code;
+  char msg[STK_MSG];
+  struct stk_jpeg *jpeg;
+  stk_axis ax, ay;
+  stk_hplan h;
+  stk_buf ring, ptrs, vw, vnp;     // pair rows; pointers to them; vertical weights and their counts
+  stk_buf rows, gray, post, tmp, line, xmap;
+  stk_buf pic[2];                  // pictures between passes
+  stk_buf inner;                   // what a pad surrounds
+};
+
+// lane.c
+stk_lane *stk_lane_new(int level);
+void stk_lane_free(stk_lane *l);
+stk_job *stk_lane_job(stk_lane *l);
+const char *stk_lane_msg(stk_lane *l);
+int stk_best_level(void);
+void *stk_grow(stk_lane *l, stk_buf *b, size_t n);
+void stk_release(stk_buf *b);
+void stk_fail(stk_lane *l, int code, const char *fmt, ...)
+    __attribute__((noreturn, format(printf, 3, 4)));
+
+// axis.c
+void stk_axis_make(stk_lane *l, stk_axis *a, int in, int out, int lo, int n, int mirror_in, int mirror_out);
+
+// jpeg.c: open reads the header; region starts decoding so that rows come
+// from y0, row_pixels wide, and column x0 is pixel number (returned) of each.
+void stk_jpeg_open(stk_lane *l, const uint8_t *p, size_t n);
+int stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int y1, int *row_pixels);
+void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n);
+void stk_jpeg_close(stk_lane *l);
+void stk_jpeg_free(stk_lane *l);
+
+// job.c
+int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst);
+
+// base.c, avx2.c, avx512.c
+extern const stk_target stk_base;
+void stk_base_hprep(stk_lane *l, stk_hplan *h);
+#ifdef __x86_64__
+extern const stk_target stk_avx2, stk_avx512;
+void stk_avx2_hprep(stk_lane *l, stk_hplan *h);
+#endif
+
+// encode.c
+int stk_encode(const uint8_t *pix, int w, int h, int c, int quality, int hs, int vs, int restart,
+               int progressive, int space, uint8_t **out, unsigned long *nout, char *msg);
+
+#endif

@@ -1,0 +1,153 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// The twin: every stage in plain Go, one after the other, each over a whole
+// picture. It is written to be read and to be right; the C kernel is held to
+// it bit for bit.
+
+func runGo(j *Job, h *header) error {
+	p := j.Src
+	if j.JPEG != nil {
+		var err error
+		if p, err = decodeGo(j.JPEG, h); err != nil {
+			return err
+		}
+		if j.Gray {
+			p = gray(p, 1)
+		}
+	}
+	for i := range j.Steps {
+		s := &j.Steps[i]
+		switch s.Op {
+		case OpCrop:
+			p = crop(p, s.X, s.Y, s.W, s.H)
+		case OpResize:
+			p = resize(p, s.W, s.H, s.Filter)
+		case OpPad:
+			p = padTo(p, s)
+		case OpFlipH:
+			p = flipH(p)
+		case OpFlipV:
+			p = flipV(p)
+		case OpGray:
+			p = gray(p, s.C)
+		}
+	}
+	write(p, &j.Out, j.Dst)
+	return nil
+}
+
+func newPixels(w, h, c int) Pixels { return Pixels{Pix: make([]byte, w*h*c), W: w, H: h, C: c} }
+
+func (p *Pixels) row(y int) []byte { return p.Pix[y*p.W*p.C : (y+1)*p.W*p.C] }
+
+func crop(p Pixels, x, y, w, h int) Pixels {
+	q := newPixels(w, h, p.C)
+	for i := range h {
+		copy(q.row(i), p.row(y + i)[x*p.C:])
+	}
+	return q
+}
+
+func flipH(p Pixels) Pixels {
+	q := newPixels(p.W, p.H, p.C)
+	for y := range p.H {
+		in, out := p.row(y), q.row(y)
+		for x := range p.W {
+			copy(out[x*p.C:(x+1)*p.C], in[(p.W-1-x)*p.C:])
+		}
+	}
+	return q
+}
+
+func flipV(p Pixels) Pixels {
+	q := newPixels(p.W, p.H, p.C)
+	for y := range p.H {
+		copy(q.row(y), p.row(p.H-1-y))
+	}
+	return q
+}
+
+// luma is Pillow's convert("L").
+func luma(r, g, b uint8) uint8 {
+	return uint8((19595*uint32(r) + 38470*uint32(g) + 7471*uint32(b) + 32768) >> 16)
+}
+
+func gray(p Pixels, c int) Pixels {
+	if p.C == 1 && c == 1 {
+		return p
+	}
+	q := newPixels(p.W, p.H, c)
+	for i := range p.W * p.H {
+		y := p.Pix[i*p.C]
+		if p.C == 3 {
+			y = luma(y, p.Pix[3*i+1], p.Pix[3*i+2])
+		}
+		for k := range c {
+			q.Pix[i*c+k] = y
+		}
+	}
+	return q
+}
+
+func padTo(p Pixels, s *Step) Pixels {
+	q := newPixels(s.W, s.H, p.C)
+	for y := range s.H {
+		for x := range s.W {
+			sx, sy := beyond(x-s.X, p.W, s.Mode), beyond(y-s.Y, p.H, s.Mode)
+			in := s.Fill[:]
+			if sx >= 0 && sy >= 0 {
+				in = p.row(sy)[sx*p.C:]
+			}
+			copy(q.row(y)[x*p.C:(x+1)*p.C], in)
+		}
+	}
+	return q
+}
+
+// beyond maps a coordinate outside [0, n) back inside by the mode; -1 is fill.
+func beyond(i, n int, mode PadMode) int {
+	if i >= 0 && i < n {
+		return i
+	}
+	switch mode {
+	case PadEdge:
+		return min(max(i, 0), n-1)
+	case PadReflect:
+		if n == 1 {
+			return 0
+		}
+		period := 2*n - 2
+		i = (i%period + period) % period
+		return min(i, period-i)
+	case PadSymmetric:
+		period := 2 * n
+		i = (i%period + period) % period
+		return min(i, period-1-i)
+	}
+	return -1
+}
+
+func write(p Pixels, o *Output, dst []byte) {
+	if !o.Float && (!o.CHW || p.C == 1) {
+		copy(dst, p.Pix)
+		return
+	}
+	n := p.W * p.H
+	for i, v := range p.Pix {
+		c, at := i%p.C, i
+		if o.CHW {
+			at = c*n + i/p.C
+		}
+		if !o.Float {
+			dst[at] = v
+			continue
+		}
+		x := float32(float32(v)*o.Scale[c]) + o.Bias[c] // the conversion forbids fusing
+		binary.NativeEndian.PutUint32(dst[4*at:], math.Float32bits(x))
+	}
+}
