@@ -1,0 +1,340 @@
+package transform
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
+)
+
+// problem is one thing that keeps a program from being made.
+type problem struct {
+	place string // which transform; empty: the whole program
+	what  string
+	hint  string
+}
+
+func problemf(hint, format string, a ...any) *problem {
+	return &problem{what: fmt.Sprintf(format, a...), hint: hint}
+}
+
+func (p problem) String() string {
+	if p.place == "" {
+		return p.what
+	}
+	return p.place + ": " + p.what
+}
+
+// report is one error that names every problem.
+func report(problems []problem) error {
+	switch len(problems) {
+	case 0:
+		return nil
+	case 1:
+		return errs.New(errs.Config, "%s", problems[0]).Try("%s", problems[0].hint)
+	}
+	var what, hints []string
+	for _, p := range problems {
+		what = append(what, p.String())
+		if p.hint != "" && !slices.Contains(hints, p.hint) {
+			hints = append(hints, p.hint)
+		}
+	}
+	return errs.New(errs.Config, "%d problems in the transforms: %s", len(problems), strings.Join(what, "; ")).
+		Try("%s", strings.Join(hints, "; "))
+}
+
+// arguments reads those of one operation, and notes what is wrong with them.
+// JSON null is Python's None: the argument is as good as left out.
+type arguments struct {
+	op       Op
+	problems []problem
+}
+
+func (a *arguments) wrong(hint, format string, v ...any) {
+	a.problems = append(a.problems, *problemf(hint, format, v...))
+}
+
+func (a *arguments) raw(name string) (json.RawMessage, bool) {
+	raw, ok := a.op.Args[name]
+	if !ok || string(raw) == "null" {
+		return nil, false
+	}
+	return raw, true
+}
+
+// required says whether the argument is there, and notes it if not.
+func (a *arguments) required(name, wanted string) bool {
+	_, ok := a.raw(name)
+	if !ok {
+		a.wrong("", "%s is missing (%s)", name, wanted)
+	}
+	return ok
+}
+
+// checkNames notes arguments that the operation does not have.
+func (a *arguments) checkNames(known []string) {
+	var unknown []string
+	for name := range a.op.Args {
+		if !slices.Contains(known, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	for _, name := range unknown {
+		hint := "it has none"
+		if near := nearest(name, known); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		} else if len(known) > 0 {
+			hint = "it has " + strings.Join(known, ", ")
+		}
+		a.wrong(hint, "there is no argument %q", name)
+	}
+}
+
+// numbers reads a number, or a list of one of the lengths; nil if left out or
+// wrong.
+func (a *arguments) numbers(name, wanted string, lengths ...int) []float64 {
+	raw, ok := a.raw(name)
+	if !ok {
+		return nil
+	}
+	var one float64
+	if json.Unmarshal(raw, &one) == nil {
+		return []float64{one}
+	}
+	var many []float64
+	if json.Unmarshal(raw, &many) != nil || !slices.Contains(lengths, len(many)) {
+		a.wrong("", "%s must be %s, not %s", name, wanted, shown(raw))
+		return nil
+	}
+	return many
+}
+
+// wholes is numbers, all of them whole and between least and most.
+func (a *arguments) wholes(name, wanted string, least, most int, lengths ...int) []int {
+	var out []int
+	for _, f := range a.numbers(name, wanted, lengths...) {
+		if f != math.Trunc(f) || f < float64(least) || f > float64(most) {
+			a.wrong("", "%s must be %s, not %s", name, wanted, shown(a.op.Args[name]))
+			return nil
+		}
+		out = append(out, int(f))
+	}
+	return out
+}
+
+// mostSide bounds the edges of what is made, and paddings. It is the kernel's.
+const mostSide = 1 << 20
+
+// size is torchvision's size of a crop: n, [n] or [h, w].
+func (a *arguments) size() size {
+	const wanted = "a positive whole number, or [height, width]"
+	if !a.required("size", wanted) {
+		return size{}
+	}
+	n := a.wholes("size", wanted, 1, mostSide, 1, 2)
+	switch len(n) {
+	case 1:
+		n = append(n, n[0])
+	case 0:
+		return size{}
+	}
+	s := size{w: n[1], h: n[0]}
+	if !s.possible() {
+		a.wrong("", "size asks for pictures of %d x %d pixels, more than the limit of %d", s.w, s.h, kernel.MaxPixels)
+	}
+	return s
+}
+
+// probability is p.
+func (a *arguments) probability(standard float64) float64 {
+	p := a.numbers("p", "a number from 0 to 1")
+	if len(p) == 0 {
+		return standard
+	}
+	if !(p[0] >= 0 && p[0] <= 1) {
+		a.wrong("", "p must be a number from 0 to 1, not %v", p[0])
+	}
+	return p[0]
+}
+
+// pair is a range of two numbers, the lesser first.
+func (a *arguments) pair(name string, standard [2]float64, positive bool) [2]float64 {
+	const wanted = "two numbers, the lesser first"
+	if _, ok := a.raw(name); !ok {
+		return standard
+	}
+	v := a.numbers(name, wanted, 2)
+	if v == nil {
+		return standard
+	}
+	if len(v) != 2 || v[0] > v[1] || v[0] < 0 || positive && v[0] == 0 {
+		kind := "none negative"
+		if positive {
+			kind = "both positive"
+		}
+		a.wrong("", "%s must be %s, %s, not %s", name, wanted, kind, shown(a.op.Args[name]))
+		return standard
+	}
+	return [2]float64{v[0], v[1]}
+}
+
+func (a *arguments) flag(name string, standard bool) bool {
+	raw, ok := a.raw(name)
+	if !ok {
+		return standard
+	}
+	var v bool
+	if json.Unmarshal(raw, &v) != nil {
+		a.wrong("", "%s must be true or false, not %s", name, shown(raw))
+		return standard
+	}
+	return v
+}
+
+// text reads one of the words; standard, the first unless given, if left out.
+func (a *arguments) text(name string, words ...string) (string, bool) {
+	raw, ok := a.raw(name)
+	if !ok {
+		return words[0], true
+	}
+	var v string
+	if json.Unmarshal(raw, &v) != nil {
+		a.wrong("", "%s must be one of %s, not %s", name, strings.Join(words, ", "), shown(raw))
+		return "", false
+	}
+	if slices.Contains(words, v) {
+		return v, true
+	}
+	hint := "possible are " + strings.Join(words, ", ")
+	if near := nearest(v, words); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	a.wrong(hint, "%s can not be %q", name, v)
+	return "", false
+}
+
+// filter reads interpolation and antialias. antialias None means true, as it
+// does for the PIL pictures that these stand in for.
+func (a *arguments) filter() kernel.Filter {
+	name, ok := a.text("interpolation", "bilinear", "nearest")
+	smooth := a.flag("antialias", true)
+	switch {
+	case ok && name == "nearest":
+		return kernel.Nearest
+	case ok && !smooth:
+		a.wrong("leave antialias out, or take interpolation=\"nearest\"",
+			"bilinear is built with antialias=True only")
+	}
+	return kernel.Bilinear
+}
+
+// mode reads padding_mode.
+func (a *arguments) mode() kernel.PadMode {
+	names := []string{"constant", "edge", "reflect", "symmetric"}
+	name, _ := a.text("padding_mode", names...)
+	return kernel.PadMode(max(0, slices.Index(names, name)))
+}
+
+// fill is the colour of constant padding, in the numbers that the picture has
+// where it is padded.
+type fill struct {
+	v    [3]float64
+	each bool // written one for each channel
+}
+
+func (a *arguments) fill() fill {
+	v := a.numbers("fill", "a number, or one for each channel", 1, 3)
+	switch len(v) {
+	case 1:
+		return fill{v: [3]float64{v[0], v[0], v[0]}}
+	case 3:
+		return fill{[3]float64(v), true}
+	}
+	return fill{}
+}
+
+// nested reads the transforms of Compose and RandomApply.
+func (a *arguments) nested() []Op {
+	if !a.required("transforms", "a list") {
+		return nil
+	}
+	raw, _ := a.raw("transforms")
+	var ops []Op
+	if err := json.Unmarshal(raw, &ops); err != nil {
+		e := errs.From(err)
+		if e.Code == errs.Bug {
+			a.wrong("", "transforms must be a list, not %s", shown(raw))
+		} else {
+			a.wrong(e.Hint, "%s", e.What)
+		}
+	}
+	return ops
+}
+
+// margins are pixels around a picture.
+type margins struct{ left, top, right, bottom int }
+
+// padding reads torchvision's padding: all, [left and right, top and bottom],
+// or [left, top, right, bottom].
+func (a *arguments) padding() margins {
+	const wanted = "1, 2 or 4 whole numbers that are not negative"
+	switch n := a.wholes("padding", wanted, 0, mostSide, 1, 2, 4); len(n) {
+	case 1:
+		return margins{n[0], n[0], n[0], n[0]}
+	case 2:
+		return margins{n[0], n[1], n[0], n[1]}
+	case 4:
+		return margins{n[0], n[1], n[2], n[3]}
+	}
+	return margins{}
+}
+
+// channels reads mean or std: a number for all channels, or one for each.
+func (a *arguments) channels(name string) []float64 {
+	const wanted = "a number, or one for each channel"
+	if !a.required(name, wanted) {
+		return nil
+	}
+	return a.numbers(name, wanted, 1, 3)
+}
+
+// nearest is the word that differs least from name; empty if none is near.
+func nearest(name string, words []string) string {
+	best, least := "", 2+len(name)/4
+	for _, w := range words {
+		if d := distance(strings.ToLower(name), strings.ToLower(w)); d < least {
+			best, least = w, d
+		}
+	}
+	return best
+}
+
+// distance is the least number of letters put in, left out, changed, or
+// swapped with their neighbour, that makes b of a.
+func distance(a, b string) int {
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row, above, above2 := rows[i%3], rows[(i+2)%3], rows[(i+1)%3]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			changed := above[j-1]
+			if a[i-1] != b[j-1] {
+				changed++
+			}
+			row[j] = min(changed, above[j]+1, row[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], above2[j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)%3][len(b)]
+}

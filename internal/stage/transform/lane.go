@@ -1,0 +1,200 @@
+package transform
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"unicode/utf8"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/rng"
+	"github.com/stoker-data/stoker/internal/stage/decode"
+)
+
+// Lane is what one goroutine needs to run programs: scratch memory that grows
+// to the largest picture and stays. One goroutine at a time.
+type Lane struct {
+	Kernel  *kernel.Lane
+	Decoder *decode.Decoder
+
+	// The sample begun last.
+	program *Program // nil: none
+	encoded []byte
+	jpeg    bool
+	picture size // as the header says
+	run     run
+	job     kernel.Job
+	number  uint64 // an int or float, as its bits
+	dims    [3]int
+}
+
+// NewLane returns a lane. Close it.
+func NewLane() *Lane {
+	return &Lane{Kernel: kernel.NewLane(), Decoder: decode.NewDecoder()}
+}
+
+// Close frees the lane's memory.
+func (l *Lane) Close() {
+	l.Kernel.Close()
+	*l = Lane{}
+}
+
+// Begin reads what must be known before there is room for the sample: it makes
+// all random choices (key is rng.Sample of its place) and gives the shape of
+// the result as it lies in memory. bytes, text and json have one dimension,
+// their length, and are valid when this returns.
+//
+// The shape is valid until the next Begin; encoded must stay as it is until
+// Finish has returned. Errors are *errs.Error, without a place: damaged or
+// unsupported.
+func (p *Program) Begin(l *Lane, encoded []byte, key rng.Key) (mem.Shape, error) {
+	l.program, l.encoded = nil, encoded
+	var n int
+	var err *errs.Error
+	switch p.kind {
+	case "image":
+		n, err = p.beginImage(l, encoded, key)
+	case "number":
+		err = p.readNumber(l, encoded)
+	default:
+		l.dims[0], n = len(encoded), 1
+		err = p.validate(encoded)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.program = p
+	return l.dims[:n:n], nil
+}
+
+// beginImage gives the number of dimensions.
+func (p *Program) beginImage(l *Lane, encoded []byte, key rng.Key) (int, *errs.Error) {
+	l.jpeg = decode.Sniff(encoded) == decode.KindJPEG
+	if l.jpeg {
+		h, err := kernel.ReadHeader(encoded)
+		if err != nil {
+			return 0, failed("the picture can not be read", err)
+		}
+		l.picture = size{h.W, h.H}
+	} else {
+		h, err := decode.ReadHeader(encoded)
+		if err != nil {
+			return 0, failed("the picture can not be read", err)
+		}
+		l.picture = size{h.W, h.H}
+	}
+	c := 3
+	if p.codec == codecGray {
+		c = 1
+	}
+	l.run.reset(l.picture.w, l.picture.h, c)
+	l.run.tone = plain()
+	for _, op := range p.ops {
+		if err := op.resolve(&l.run, key); err != nil {
+			return 0, err
+		}
+	}
+	l.dims = p.dims(l.run.w, l.run.h, l.run.c)
+	return 3, nil
+}
+
+func (p *Program) readNumber(l *Lane, encoded []byte) *errs.Error {
+	if p.codec == codecInt {
+		n, err := decode.Int(encoded)
+		if err != nil {
+			return failed("the number can not be read", err)
+		}
+		l.number = uint64(n)
+		return nil
+	}
+	f, err := decode.Float(encoded)
+	if err != nil {
+		return failed("the number can not be read", err)
+	}
+	l.number = math.Float64bits(f)
+	return nil
+}
+
+func (p *Program) validate(encoded []byte) *errs.Error {
+	switch {
+	case p.codec == codecText && !utf8.Valid(encoded): // without the copy that Text makes
+		_, err := decode.Text(encoded)
+		return failed("the text can not be read", err)
+	case p.codec == codecJSON:
+		if err := decode.JSON(encoded); err != nil {
+			return failed("the JSON can not be read", err)
+		}
+	}
+	return nil
+}
+
+// Finish writes the sample begun last into dst, which has exactly the bytes of
+// its shape and type. After an error dst holds anything.
+func (p *Program) Finish(l *Lane, dst []byte) error {
+	if l.program != p {
+		return errs.New(errs.Bug, "transform: Finish without a Begin of the same program")
+	}
+	l.program = nil
+	need := max(1, p.dtype.Size())
+	switch p.kind {
+	case "image":
+		need *= l.dims[0] * l.dims[1] * l.dims[2]
+	case "bytes", "text", "json":
+		need = len(l.encoded)
+	}
+	if len(dst) != need {
+		return errs.New(errs.Bug, "transform: a sample of %d bytes is to be written to %d", need, len(dst))
+	}
+	switch p.kind {
+	case "image":
+		if err := p.finishImage(l, dst); err != nil {
+			return err
+		}
+	case "number":
+		binary.LittleEndian.PutUint64(dst, l.number)
+	default:
+		copy(dst, l.encoded)
+	}
+	return nil
+}
+
+func (p *Program) finishImage(l *Lane, dst []byte) *errs.Error {
+	gray := p.codec == codecGray
+	l.job = kernel.Job{Steps: l.run.steps, Out: l.run.tone.output(p.chw), Dst: dst}
+	if l.jpeg {
+		l.job.JPEG, l.job.Gray = l.encoded, gray
+	} else {
+		pixels, err := l.Decoder.Pixels(l.encoded, gray)
+		if err != nil {
+			return failed("the picture can not be decoded", err)
+		}
+		if pixels.W != l.picture.w || pixels.H != l.picture.h {
+			return failed("the picture can not be decoded", kernel.FormatError("its size is not what its header says"))
+		}
+		l.job.Src = pixels
+	}
+	err := l.Kernel.Run(&l.job)
+	l.job = kernel.Job{} // holds nothing of others
+	if err != nil {
+		return failed("the picture can not be decoded", err)
+	}
+	return nil
+}
+
+// failed is the error of a sample whose bytes could not be read, by the type of
+// the cause.
+func failed(what string, cause error) *errs.Error {
+	var damaged kernel.FormatError
+	var unsupported kernel.UnsupportedError
+	switch {
+	case errors.As(cause, &damaged):
+		return errs.New(errs.Damaged, "%s", what).Because(cause).
+			Try("restore or remove it, or go past such samples with on_bad=\"skip\"")
+	case errors.As(cause, &unsupported):
+		return errs.New(errs.Unsupported, "%s", what).Because(cause).
+			Try("convert it, or go past such samples with on_bad=\"skip\"")
+	}
+	return errs.From(cause)
+}

@@ -1,0 +1,269 @@
+package transform
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/rng"
+)
+
+// tone is how the numbers of a picture come from its bytes x: a[c]*x + b[c].
+// Geometry does not see it, so that flips and crops may stand anywhere; it is
+// worked out in float64 and rounded to float32 once, for the kernel.
+type tone struct {
+	float bool
+	a, b  [3]float64
+}
+
+// plain is uint8 as decoded.
+func plain() tone { return tone{a: [3]float64{1, 1, 1}} }
+
+// output is what the kernel is told.
+func (t *tone) output(chw bool) kernel.Output {
+	out := kernel.Output{Float: t.float, CHW: chw}
+	if t.float {
+		for i := range out.Scale {
+			out.Scale[i], out.Bias[i] = float32(t.a[i]), float32(t.b[i])
+		}
+	}
+	return out
+}
+
+// bytes is what has the value of f once the tone is applied: false if there are
+// no such bytes.
+func (t *tone) bytes(f fill) ([3]uint8, bool) {
+	var out [3]uint8
+	for i := range out {
+		x := (f.v[i] - t.b[i]) / t.a[i]
+		whole := math.RoundToEven(x)
+		if math.Abs(x-whole) > 1e-4 || whole < 0 || whole > 255 {
+			return out, false
+		}
+		out[i] = uint8(whole)
+	}
+	return out, true
+}
+
+// lay is ToImage and PILToTensor: numbers stay as they are.
+type lay struct{}
+
+func buildLay(*arguments, uint64) operation { return lay{} }
+
+func (lay) plan(k *known) (operation, *problem) {
+	k.laid = true
+	return nil, nil
+}
+
+func (lay) resolve(*run, rng.Key) *errs.Error { return nil }
+func (lay) canon(b []byte) []byte             { return b }
+
+// convert is ToTensor, ToDtype and ConvertImageDtype.
+type convert struct {
+	name  string
+	float bool // to float32, else to uint8
+	scale bool // 255 becomes 1
+}
+
+func buildToTensor(a *arguments, _ uint64) operation {
+	return &convert{name: a.op.Name, float: true, scale: true}
+}
+
+func buildConvertImageDtype(a *arguments, _ uint64) operation {
+	return &convert{name: a.op.Name, float: a.dtype("float32"), scale: true}
+}
+
+func buildToDtype(a *arguments, _ uint64) operation {
+	o := &convert{name: a.op.Name, scale: a.flag("scale", false)}
+	if a.required("dtype", `"uint8" or "float32"`) {
+		o.float = a.dtype("float32")
+	}
+	return o
+}
+
+// dtype says whether the type is float32.
+func (a *arguments) dtype(standard string) bool {
+	before := len(a.problems)
+	name, _ := a.text("dtype", standard, "float32", "uint8")
+	for i := before; i < len(a.problems); i++ {
+		a.problems[i].hint = "pictures are uint8 or float32; convert further in the training loop"
+	}
+	return name == "float32"
+}
+
+func (o *convert) plan(k *known) (operation, *problem) {
+	if o.name == "ToTensor" && k.laid && !k.tone.float {
+		return nil, problemf("leave the earlier conversion out, or write ToDtype(float32, scale=True)",
+			"ToTensor does nothing to what is a tensor already, not even scale it")
+	}
+	if o.float == k.tone.float {
+		return nil, nil
+	}
+	k.laid = true
+	if o.float {
+		k.by = o.name
+	} else if !o.undoes(&k.tone) || k.wild {
+		return nil, problemf("leave both conversions out: pictures are uint8 unless they are converted",
+			"float32 can become uint8 only where it came from uint8 by the same scale, with nothing in between")
+	}
+	o.convert(&k.tone)
+	return o, nil
+}
+
+// undoes says whether going to uint8 gives the bytes that the floats were made
+// of.
+func (o *convert) undoes(t *tone) bool {
+	one := 1.0
+	if o.scale {
+		one = 1.0 / 255
+	}
+	return t.a == [3]float64{one, one, one} && t.b == [3]float64{}
+}
+
+func (o *convert) convert(t *tone) {
+	*t = plain()
+	t.float = o.float
+	if o.float && o.scale {
+		t.a = [3]float64{1.0 / 255, 1.0 / 255, 1.0 / 255}
+	}
+}
+
+func (o *convert) resolve(r *run, _ rng.Key) *errs.Error {
+	o.convert(&r.tone)
+	return nil
+}
+
+func (o *convert) canon(b []byte) []byte {
+	switch {
+	case !o.float:
+		return append(b, "uint8"...)
+	case o.scale:
+		return append(b, "float32/255"...)
+	}
+	return append(b, "float32"...)
+}
+
+// normalize takes mean away and divides by std.
+type normalize struct {
+	n         int // channels it is written for; 1: any
+	mean, std [3]float64
+}
+
+func buildNormalize(a *arguments, _ uint64) operation {
+	mean, std := a.channels("mean"), a.channels("std")
+	a.flag("inplace", false) // of no meaning here: nothing else holds the numbers
+	if len(mean) == 0 || len(std) == 0 {
+		return nil
+	}
+	o := &normalize{n: max(len(mean), len(std))}
+	for i := range o.mean {
+		// torchvision rounds them to float32 first.
+		o.mean[i] = float64(float32(mean[min(i, len(mean)-1)]))
+		o.std[i] = float64(float32(std[min(i, len(std)-1)]))
+	}
+	if slices.Contains(o.std[:], 0) {
+		a.wrong("", "std must not be zero")
+	}
+	for i := range o.mean {
+		if math.IsInf(o.mean[i], 0) || math.IsInf(o.std[i], 0) {
+			a.wrong("", "mean and std must be within float32")
+			break
+		}
+	}
+	return o
+}
+
+func (o *normalize) plan(k *known) (operation, *problem) {
+	if !k.tone.float {
+		return nil, problemf("put ToTensor() or ToDtype(float32, scale=True) before it",
+			"Normalize needs floats, the picture is uint8")
+	}
+	if o.n > k.c {
+		return nil, problemf("give one mean and one std, or Grayscale(num_output_channels=3)",
+			"mean and std are for %d channels, the picture has %d", o.n, k.c)
+	}
+	o.normalize(&k.tone)
+	return o, nil
+}
+
+func (o *normalize) normalize(t *tone) {
+	for i := range t.a {
+		t.a[i] /= o.std[i]
+		t.b[i] = (t.b[i] - o.mean[i]) / o.std[i]
+	}
+}
+
+func (o *normalize) resolve(r *run, _ rng.Key) *errs.Error {
+	o.normalize(&r.tone)
+	return nil
+}
+
+func (o *normalize) canon(b []byte) []byte {
+	return fmt.Appendf(b, "normalize %v %v", o.mean, o.std)
+}
+
+// gray is Grayscale, and RandomGrayscale, which keeps the channels.
+type gray struct {
+	name   string
+	c      int // 0: as many as before
+	random bool
+	p      float64
+	number uint64
+}
+
+func buildGrayscale(a *arguments, _ uint64) operation {
+	const wanted = "1 or 3"
+	c := 1
+	if n := a.wholes("num_output_channels", wanted, 1, 3); len(n) == 1 {
+		c = n[0]
+	}
+	if c == 2 {
+		a.wrong("", "num_output_channels must be %s, not 2", wanted)
+	}
+	return &gray{name: a.op.Name, c: c}
+}
+
+func buildRandomGrayscale(a *arguments, number uint64) operation {
+	return &gray{name: a.op.Name, random: true, p: a.probability(0.1), number: number}
+}
+
+func (o *gray) plan(k *known) (operation, *problem) {
+	if k.c == 1 && o.c <= 1 {
+		return nil, nil
+	}
+	if k.tone.float {
+		return nil, before(o.name, k)
+	}
+	if o.c != 0 {
+		k.c = o.c
+	}
+	return o, nil
+}
+
+func (o *gray) resolve(r *run, key rng.Key) *errs.Error {
+	if o.random && !happens(key, o.number, o.p) {
+		return nil
+	}
+	c := o.c
+	if c == 0 {
+		c = r.c
+	}
+	r.gray(c)
+	return nil
+}
+
+func (o *gray) canon(b []byte) []byte {
+	if o.random {
+		return fmt.Appendf(b, "random gray %d %x", o.number, math.Float64bits(o.p))
+	}
+	return fmt.Appendf(b, "gray %d", o.c)
+}
+
+// before is the problem of an operation that needs bytes and stands behind the
+// conversion to floats.
+func before(name string, k *known) *problem {
+	return problemf(fmt.Sprintf("move %s before %s", name, k.by),
+		"%s after %s would give other numbers than torchvision, because pictures stay bytes until the end", name, k.by)
+}
