@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	"image/color"
 	"image/jpeg"
 	"io"
 )
 
 // decodeGo decodes a whole JPEG by the standard library: to one channel where
-// it has one component, else to RGB. It differs from libjpeg by at most 3 (the
-// DCT's rounding), and by up to 15 where chroma is subsampled, because it
-// repeats chroma samples where libjpeg interpolates.
+// it has one component, else to RGB. It differs from libjpeg by the rounding
+// of the DCT: at most 3.
 func decodeGo(b []byte, h *header) (Pixels, error) {
 	if h.arithmetic {
 		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG (the kernel without C does not decode it)")
@@ -50,19 +48,6 @@ func fromGray(m *image.Gray) Pixels {
 	p := newPixels(s.X, s.Y, 1)
 	for y := range s.Y {
 		copy(p.row(y), m.Pix[y*m.Stride:])
-	}
-	return p
-}
-
-func fromYCbCr(m *image.YCbCr) Pixels {
-	s := m.Bounds().Size()
-	p := newPixels(s.X, s.Y, 3)
-	for y := range s.Y {
-		row := p.row(y)
-		for x := range s.X {
-			ci := m.COffset(x, y)
-			row[3*x], row[3*x+1], row[3*x+2] = color.YCbCrToRGB(m.Y[m.YOffset(x, y)], m.Cb[ci], m.Cr[ci])
-		}
 	}
 	return p
 }

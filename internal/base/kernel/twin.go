@@ -18,6 +18,8 @@ func runGo(j *Job, h *header) error {
 		}
 		if j.Gray {
 			p = gray(p, 1)
+		} else if p.C == 1 {
+			p = gray(p, 3)
 		}
 	}
 	for i := range j.Steps {
