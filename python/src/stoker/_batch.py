@@ -1,0 +1,240 @@
+"""Batches as users see them, and how they are made from a slot.
+
+Large fields are views of the slot: they keep it leased. Small ones (below OWNED_BYTES a batch: labels, ids) are
+copies, so that keeping every label does not keep every image; where all are small the slot goes back at once.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ._client import Field
+from ._errors import StokerError, from_wire
+from ._wire import Message
+
+OWNED_BYTES = 1 << 20
+IDS = "__ids__"
+VALID = "__valid__"
+
+
+class Bad(NamedTuple):
+    """A sample that was not delivered as the order says: what stood at ``place`` was ``sample``; ``put`` stands there
+    instead (-1: a copy of another row of the batch, which is marked as not valid)."""
+
+    place: int
+    sample: int
+    put: int
+    error: StokerError
+
+
+class _Facts:
+    ids: Any
+    epoch: int
+    step: int
+    valid: Any
+    bad: list[Bad]
+
+
+class Batch(tuple[Any, ...], _Facts):
+    """One batch, a tuple of its fields: ``images, labels = batch``.
+
+    ids    int64 (rows,): sample ids, which do not depend on ranks, workers or restarts
+    epoch  the epoch
+    step   its number in the pass, from 0
+    valid  bool (rows,): False for rows that pad the end of an epoch and for rows whose sample was skipped
+    bad    what was skipped or replaced under on_bad="skip" or "replace", each with place, sample, put, error
+
+    ``ids`` and ``valid`` are of the loader's output kind (NumPy arrays for "jax"). Arrays of 1 MiB and more lie in
+    memory that is shared with the engine and used again once nothing refers to them; they may be kept and written.
+    """
+
+    def __repr__(self) -> str:
+        return f"Batch({super().__repr__()}, epoch={self.epoch}, step={self.step})"
+
+
+class DictBatch(dict[str, Any], _Facts):
+    """One batch of a dataset of dicts, with the attributes of ``Batch``."""
+
+
+class Kind:
+    """How arrays are made; one for NumPy, torch, JAX each. Shapes are those in memory."""
+
+    name = ""
+
+    def view(self, root: Any, dtype: str, shape: Sequence[int], offset: int) -> Any:
+        """An array over the slot."""
+        raise NotImplementedError
+
+    def own(self, array: Any) -> Any:
+        """A copy."""
+        raise NotImplementedError
+
+    def permute(self, array: Any, axes: Sequence[int]) -> Any:
+        raise NotImplementedError
+
+    def finish(self, array: Any) -> Any:
+        """What the user gets for a field."""
+        return array
+
+
+class NumpyKind(Kind):
+    name = "numpy"
+
+    def __init__(self) -> None:
+        import numpy
+
+        self._np = numpy
+
+    def view(self, root: Any, dtype: str, shape: Sequence[int], offset: int) -> Any:
+        kind = self._np.dtype(dtype)
+        count = _count(shape)
+        if not count:
+            return self._np.empty(shape, kind)
+        return self._np.frombuffer(root, kind, count, offset).reshape(shape)
+
+    def own(self, array: Any) -> Any:
+        return array.copy()
+
+    def permute(self, array: Any, axes: Sequence[int]) -> Any:
+        return array.transpose(axes)
+
+
+class JaxKind(NumpyKind):
+    """JAX arrays are copies: what lies in a slot must be free to change once it is given back."""
+
+    name = "jax"
+
+    def __init__(self) -> None:
+        super().__init__()
+        import jax.numpy
+
+        self._jax = jax.numpy
+
+    def finish(self, array: Any) -> Any:
+        return self._jax.array(array, copy=True)
+
+
+class TorchKind(Kind):
+    name = "torch"
+
+    def __init__(self, pin: bool = False) -> None:
+        import torch
+
+        self._torch = torch
+        self._pin = pin
+        self._dtypes = {
+            "uint8": torch.uint8,
+            "bool": torch.bool,
+            "int64": torch.int64,
+            "float32": torch.float32,
+            "float64": torch.float64,
+        }
+
+    def view(self, root: Any, dtype: str, shape: Sequence[int], offset: int) -> Any:
+        kind = self._dtypes[dtype]
+        count = _count(shape)
+        if not count:
+            return self._torch.empty(tuple(shape), dtype=kind)
+        return self._torch.frombuffer(root, dtype=kind, count=count, offset=offset).view(tuple(shape))
+
+    def own(self, array: Any) -> Any:
+        return array.clone()
+
+    def permute(self, array: Any, axes: Sequence[int]) -> Any:
+        return array.permute(tuple(axes))
+
+    def finish(self, array: Any) -> Any:
+        return array.pin_memory() if self._pin else array
+
+
+def _count(shape: Sequence[int]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+_BYTES = {"uint8": 1, "bool": 1, "int64": 8, "float32": 4, "float64": 8}
+
+Builder = Callable[[Message, Any], Any]
+
+
+class Maker:
+    """Makes batches of one loader: ``make(message, root of the slot)``.
+
+    ``single`` gives one sample without the batch dimension, ``limit`` the first rows only, ``squeeze`` names grey
+    images to be shown without their channel axis.
+    """
+
+    def __init__(
+        self,
+        fields: Iterable[Field],
+        kind: Kind,
+        *,
+        as_dict: bool = False,
+        single: bool = False,
+        squeeze: frozenset[str] = frozenset(),
+    ) -> None:
+        self._fields = {field.name: field for field in fields}
+        self._kind = kind
+        self._as_dict = as_dict
+        self._single = single
+        self._squeeze = squeeze
+
+    def make(self, message: Message, root: Any, limit: int | None = None) -> Batch | DictBatch:
+        rows = message["rows"]
+        columns = {column["name"]: column for column in message["data"]}
+        values = [self._field(field, columns[name], rows, limit, root) for name, field in self._fields.items()]
+        if self._single:
+            values = [self._one(field, value) for field, value in zip(self._fields.values(), values, strict=True)]
+        batch: Batch | DictBatch
+        batch = DictBatch(zip(self._fields, values, strict=True)) if self._as_dict else Batch(values)
+        batch.ids = self._fact(columns[IDS], "int64", rows, limit, root)
+        batch.valid = self._fact(columns[VALID], "bool", rows, limit, root)
+        batch.epoch = message["epoch"]
+        batch.step = message["step"]
+        batch.bad = [
+            Bad(bad["place"], bad["sample"], bad["put"], from_wire(bad.get("error") or {}))
+            for bad in message.get("bad") or []
+        ]
+        return batch
+
+    def _fact(self, column: Mapping[str, Any], dtype: str, rows: int, limit: int | None, root: Any) -> Any:
+        return self._kind.own(self._kind.view(root, dtype, (rows,), column["off"])[:limit])
+
+    def _field(self, field: Field, column: Mapping[str, Any], rows: int, limit: int | None, root: Any) -> Any:
+        if field.dtype == "object":
+            return _objects(field, column, rows, root)[:limit]
+        shape = (rows, *(column.get("shape") or ()))
+        array = self._kind.view(root, field.dtype, shape, column["off"])
+        if limit is not None:
+            array = array[:limit]
+        if _count(shape) * _BYTES[field.dtype] < OWNED_BYTES:
+            array = self._kind.own(array)
+        if field.axes == "hwc" and field.view == "chw":
+            array = self._kind.permute(array, (0, 3, 1, 2))
+        if field.name in self._squeeze:
+            array = array[..., 0] if field.view == "hwc" else array[:, 0]
+        return self._kind.finish(array)
+
+    def _one(self, field: Field, value: Any) -> Any:
+        """What torch gives for one sample: numbers are Python's."""
+        if field.kind == "number":
+            return value[0].item()
+        return value[0]
+
+
+def _objects(field: Field, column: Mapping[str, Any], rows: int, root: Any) -> list[Any]:
+    """Variable-length values: int64 offsets at ``off``, relative to ``at``."""
+    memory = memoryview(root).cast("B")
+    ends = struct.unpack_from(f"<{rows + 1}q", memory, column["off"])
+    base = column["at"]
+    found = [bytes(memory[base + ends[row] : base + ends[row + 1]]) for row in range(rows)]
+    if field.kind == "text":
+        return [value.decode("utf-8") for value in found]
+    if field.kind == "json":
+        return [json.loads(value) for value in found]
+    return found

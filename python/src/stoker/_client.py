@@ -1,0 +1,401 @@
+"""The one engine of this process: started at first need, restarted when it dies, ended with its last loader.
+
+    Client   which engine runs, how often it died, which samples are suspected of it, who needs it
+    Remote   a loader in the engine: a Spec, opened again on every new engine, the same or an error
+    Walk     a pass in the engine: goes on where it was, on every new engine
+
+A death is noticed by whoever talks to the engine; that thread buries it, and every other request in flight is carried
+out again on the next engine. A forked child begins with a Client of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import mmap
+import os
+import signal
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from . import _notice
+from ._engine import GRACE_SECONDS, Engine, Gone, status_words
+from ._errors import ConfigError, DataError, EngineError
+from ._wire import Message
+
+MAX_RESTARTS = 3
+WINDOW_SECONDS = 3600.0
+QUIET_SECONDS = 60.0  # that the engine may work on a request without a word
+
+T = TypeVar("T")
+
+# Signals by which somebody else ends a process. They say nothing about the samples in work.
+_FOREIGN = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
+
+
+class Client:
+    """Safe for concurrent use; one in a process, see ``client()``."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+        self._needed: set[int] = set()  # Remotes that keep the engine alive, by their number
+        self._released: deque[tuple[int, Engine | None, int]] = deque()
+        self._deaths: list[tuple[float, str]] = []
+        self._suspects: dict[tuple[str, int], int] = {}
+
+    def engine(self, need: int | None = None) -> Engine:
+        """The engine, started if none runs. ``need`` is who keeps it alive from now on."""
+        try:
+            with self._lock:
+                if need is not None:
+                    self._needed.add(need)
+                if self._engine is None:
+                    self._refuse_too_many_deaths()
+                    self._engine = Engine(
+                        [
+                            {"digest": digest, "sample": sample, "deaths": deaths}
+                            for (digest, sample), deaths in self._suspects.items()
+                        ]
+                    )
+                return self._engine
+        finally:
+            self._settle()
+
+    def bury(self, engine: Engine) -> None:
+        """Deals with a dead engine, once; EngineError if engines have died too often."""
+        try:
+            with self._lock:
+                if self._engine is not engine:
+                    return
+                self._engine = None
+                status = engine.end(1.0)
+                if engine.abandoned:
+                    return
+                now = time.monotonic()
+                self._deaths = [d for d in self._deaths if now - d[0] < WINDOW_SECONDS]
+                self._deaths.append((now, status_words(status)))
+                if status not in _FOREIGN:
+                    self._suspect(engine)
+                self._refuse_too_many_deaths()
+                _notice.warn(
+                    f"the engine died ({status_words(status)}); starting it again, "
+                    f"restart {len(self._deaths)} of {MAX_RESTARTS} an hour"
+                )
+        finally:
+            self._settle()
+
+    def _refuse_too_many_deaths(self) -> None:
+        now = time.monotonic()
+        recent = [how for when, how in self._deaths if now - when < WINDOW_SECONDS]
+        if len(recent) <= MAX_RESTARTS:
+            return
+        raise EngineError(
+            f"the engine died {len(recent)} times within an hour, the last time by {recent[-1]}",
+            code="died",
+            hint="what it wrote on stderr says why (SIGKILL is often the kernel out of memory: see dmesg, lower "
+            "memory= or batch_size); please report what is not explained there",
+        )
+
+    def _suspect(self, engine: Engine) -> None:
+        for work in engine.page.work():
+            if (digest := engine.digests.get(work.loader)) is not None and work.sample >= 0:
+                key = (digest, work.sample)
+                self._suspects[key] = self._suspects.get(key, 0) + 1
+
+    def release(self, number: int, engine: Engine | None, loader: int) -> None:
+        """Somebody needs the engine no longer; ``loader`` is 0 where none was opened. May be called by finalisers, anywhere: never waits for the lock."""
+        self._released.append((number, engine, loader))
+        self._settle()
+
+    def _settle(self) -> None:
+        while self._released and self._lock.acquire(blocking=False):
+            try:
+                while self._released:
+                    number, engine, loader = self._released.popleft()
+                    self._needed.discard(number)
+                    if engine is None or engine is not self._engine:
+                        continue
+                    if self._needed and loader:
+                        engine.post({"type": "close", "loader": loader})
+                    elif not self._needed:
+                        self._engine = None
+                        engine.end(2.0)
+            finally:
+                self._lock.release()
+
+    def stop(self) -> None:
+        """Ends the engine, at the end of the interpreter."""
+        with self._lock:
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.end(2.0)
+
+    def forget(self) -> None:
+        """In a forked child, instead of everything else."""
+        if self._engine is not None:
+            self._engine.forget()
+
+
+_client = Client()
+_locked: weakref.WeakSet[Remote | Walk] = weakref.WeakSet()
+
+
+def client() -> Client:
+    """The Client of this process."""
+    return _client
+
+
+def _after_fork() -> None:
+    global _client
+    parents, _client = _client, Client()
+    parents.forget()
+    for each in list(_locked):
+        each.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(lambda: _client.stop())
+
+
+class Field(NamedTuple):
+    """What batches hold under a name, in the engine's words."""
+
+    name: str
+    kind: str  # image | number | bytes | text | json
+    dtype: str
+    axes: str  # how an image lies: hwc, chw or ""
+    view: str  # how it is shown
+
+
+class Opened(NamedTuple):
+    """What the engine says about a loader that it opened."""
+
+    samples: int
+    digest: str
+    pipeline: str
+    classes: list[str]
+    format: str
+    fields: list[Field]
+    lanes: int
+
+
+def _opened(answer: Message, engine: Engine) -> Opened:
+    return Opened(
+        samples=int(answer.get("samples", 0)),
+        digest=str(answer.get("digest", "")),
+        pipeline=str(answer.get("pipeline", "")),
+        classes=list(answer.get("classes") or []),
+        format=str(answer.get("format", "")),
+        fields=[
+            Field(f["name"], f["kind"], f["dtype"], f.get("axes", ""), f.get("view", ""))
+            for f in answer.get("fields") or []
+        ],
+        lanes=int(answer.get("lanes") or engine.lanes),
+    )
+
+
+class _Place:
+    """Where a loader or a pass stands in an engine; outlives its owner, for the finaliser."""
+
+    __slots__ = ("engine", "id")
+
+    def __init__(self) -> None:
+        self.engine: Engine | None = None
+        self.id = 0
+
+
+class Remote:
+    """A loader in the engine. Opens at first need, and again after ``close()`` or on a new engine.
+
+    ``timeout`` is the stall deadline of a batch in seconds. ``keeps`` says whether the engine lives as long as this.
+    """
+
+    _count = 0
+
+    def __init__(self, spec: dict[str, Any], timeout: float = 60.0, keeps: bool = True) -> None:
+        Remote._count += 1
+        self._number = Remote._count
+        self.spec = spec
+        self.timeout = timeout
+        self._keeps = keeps
+        self._lock = threading.Lock()
+        self._at = _Place()
+        self.opened: Opened | None = None
+        self.closings = 0  # passes that began before the last close are over
+        _locked.add(self)
+        weakref.finalize(self, _release, self._number, self._at).atexit = False
+
+    @property
+    def open(self) -> bool:
+        return self._at.engine is not None
+
+    def info(self) -> Opened:
+        """What the engine says about it; opens it unless that was known."""
+        if self.opened is None:
+            self.call(lambda engine, loader: None)
+        assert self.opened is not None
+        return self.opened
+
+    def call(self, work: Callable[[Engine, int], T]) -> T:
+        """work(engine, number of this loader there), and again on the next engine if that one dies."""
+        while True:
+            engine = client().engine(self._number if self._keeps else None)
+            try:
+                return work(engine, self._open(engine))
+            except Gone as gone:
+                client().bury(gone.engine)
+
+    def _open(self, engine: Engine) -> int:
+        with self._lock:
+            if self._at.engine is engine:
+                return self._at.id
+            progress = _notice.Progress()
+            try:
+                answer, _ = engine.request(
+                    {"type": "open", "spec": self.spec},
+                    max(QUIET_SECONDS, self.timeout),
+                    lambda m: progress.show(m.get("done", 0), m.get("total", 0), m.get("what", "")),
+                )
+            except Gone:
+                raise
+            except BaseException:
+                self._leave(engine, 0)
+                raise
+            finally:
+                progress.close()
+            loader, found = int(answer["loader"]), _opened(answer, engine)
+            if self.opened is not None and self.opened.digest != found.digest:
+                self._leave(engine, loader)
+                raise DataError(
+                    "the dataset changed while it was in use",
+                    code="changed",
+                    cause=f"its digest was {self.opened.digest} and is {found.digest} now",
+                    hint="begin anew with a new loader: a stream can not go on over other data",
+                )
+            for note in answer.get("notes") or []:
+                _notice.say(note)
+            self.opened = found
+            engine.digests[loader] = found.digest
+            self._at.id, self._at.engine = loader, engine
+            return loader
+
+    def _leave(self, engine: Engine, loader: int) -> None:
+        self._at.engine = None
+        client().release(self._number, engine, loader)
+
+    def table(self, columns: list[str]) -> dict[str, list[Any]]:
+        """Columns of the dataset's index, whole."""
+
+        def ask(engine: Engine, loader: int) -> dict[str, list[Any]]:
+            answer, (fd,) = engine.request(
+                {"type": "table", "loader": loader, "columns": columns}, max(QUIET_SECONDS, self.timeout)
+            )
+            try:
+                size = int(answer.get("bytes", 0))
+                with mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ) as text:
+                    found: dict[str, list[Any]] = json.loads(text[:])
+                return found
+            finally:
+                os.close(fd)
+
+        return self.call(ask)
+
+    def stats(self) -> dict[str, Any]:
+        """The engine's numbers about this loader, at this moment."""
+
+        def ask(engine: Engine, loader: int) -> dict[str, Any]:
+            answer, _ = engine.request({"type": "stats", "loader": loader}, QUIET_SECONDS)
+            return dict(answer.get("stats") or {})
+
+        return self.call(ask)
+
+    def close(self) -> None:
+        """Ends it in the engine, and the engine if nobody else needs it."""
+        self.closings += 1
+        _release(self._number, self._at)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._at.engine = None
+
+
+def _release(number: int, at: _Place) -> None:
+    engine, at.engine = at.engine, None
+    if engine is not None:
+        client().release(number, engine, at.id)
+
+
+class Walk:
+    """A pass over ``remote`` from ``position`` of ``epoch`` on; begins in the engine at once.
+
+    ``position`` and ``step`` tell where it stands: after the last batch that ``next`` built, or before the first.
+    """
+
+    def __init__(self, remote: Remote, epoch: int, position: int) -> None:
+        self._remote = remote
+        self._closings = remote.closings
+        self._lock = threading.Lock()
+        self._at = _Place()
+        self.epoch = epoch
+        self.position = position
+        self.step = 0
+        _locked.add(self)
+        weakref.finalize(self, _cancel, self._at).atexit = False
+        self._remote.call(self._begin)
+
+    def next(self, build: Callable[[Message, Any], T]) -> T | None:
+        """build(message of the next batch, root of its slot); None at the end.
+
+        Whatever interrupts it, the next call gives this batch.
+        """
+        with self._lock:
+            if self._closings != self._remote.closings:
+                raise ConfigError("the loader of this iterator was closed", hint="begin a new pass with iter(loader)")
+            try:
+                found = self._remote.call(self._ask)
+                if found is None:
+                    self._at.engine = None
+                    return None
+                message, root = found
+                built = build(message, root)
+                self.position, self.step = message["position"], message["step"] + 1
+                return built
+            except BaseException:
+                self.cancel()  # the engine has moved on, or may have: it begins again at the last batch that arrived
+                raise
+
+    def _begin(self, engine: Engine, loader: int) -> int:
+        if self._at.engine is not engine:
+            answer, _ = engine.request(
+                {"type": "pass", "loader": loader, "epoch": self.epoch, "position": self.position, "step": self.step},
+                max(QUIET_SECONDS, self._remote.timeout),
+            )
+            self._at.id, self._at.engine = int(answer["pass"]), engine
+        return self._at.id
+
+    def _ask(self, engine: Engine, loader: int) -> tuple[Message, Any] | None:
+        seconds = self._remote.timeout
+        answer, _ = engine.request(
+            {"type": "next", "pass": self._begin(engine, loader), "timeout": int(seconds * 1000)},
+            seconds + GRACE_SECONDS,
+        )
+        return None if answer["type"] == "end" else (answer, engine.slots.lease(answer["slot"]))
+
+    def cancel(self) -> None:
+        """Ends it in the engine; ``next`` begins it again where it stands."""
+        _cancel(self._at)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._at.engine = None
+
+
+def _cancel(at: _Place) -> None:
+    engine, at.engine = at.engine, None
+    if engine is not None:
+        engine.post({"type": "cancel", "pass": at.id})

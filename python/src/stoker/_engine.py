@@ -1,0 +1,390 @@
+"""One engine process and the socket to it.
+
+Owns the process, the socket, the mapped slots and the control page. Nobody runs in the background here: whoever waits
+for an answer reads the socket, and hands what is for others to them; the others sleep until they are called. So any
+number of threads may have requests in flight, and a thread that is interrupted leaves nothing half done: its late
+answer is recognised by its number and undone (a batch gives its slot back, a pass is cancelled, a loader closed).
+"""
+
+from __future__ import annotations
+
+import array
+import itertools
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ._errors import EngineError, StallError, from_wire
+from ._lease import ControlPage, Slots, Work
+from ._version import VERSION
+from ._wire import PROTOCOL, FrameError, Message, Reader, pack
+
+HELLO_SECONDS = 60.0
+GRACE_SECONDS = 2.0  # that an answer may be late after the engine's own deadline
+READ_BYTES = 1 << 16
+
+Progress = Callable[[Message], None]
+
+
+class Gone(Exception):
+    """The engine of ``engine`` can not be talked to any more. Never leaves this package."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self.engine = engine
+
+
+def find() -> str:
+    """The engine's file: STOKER_ENGINE, else the one in the wheel, else the one built in this checkout."""
+    here = Path(__file__).resolve()
+    places = [here.parent / "_engine" / "stoker", here.parents[3] / "build" / "stoker"]
+    if asked := os.environ.get("STOKER_ENGINE"):
+        places = [Path(asked)]
+    for place in places:
+        if place.is_file() and os.access(place, os.X_OK):
+            return str(place)
+    raise EngineError(
+        f"there is no engine at {places[0]}",
+        code="incompatible",
+        hint="install a wheel of stoker, or build the engine with `make build` in a checkout, "
+        "or name its file in the environment variable STOKER_ENGINE",
+    )
+
+
+class _Waiter:
+    __slots__ = ("answer", "deadline", "descriptors", "patience", "progress")
+
+    def __init__(self, patience: float, progress: Progress | None) -> None:
+        self.patience = patience
+        self.deadline = time.monotonic() + patience
+        self.progress = progress
+        self.answer: Message | None = None
+        self.descriptors: list[int] = []
+
+
+class Engine:
+    """A running engine that has said hello. ``suspects`` are samples that were in work when others died."""
+
+    def __init__(self, suspects: list[dict[str, Any]]) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        fd = theirs.fileno()
+        try:
+            self._process = subprocess.Popen(
+                [find(), "engine", "--fd", str(fd)],
+                pass_fds=(fd,),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            raise EngineError(
+                "the engine could not be started",
+                code="incompatible",
+                cause=str(error),
+                hint="is it built for this machine?",
+            ) from error
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        self._socket = ours
+        self._reader = Reader()
+        self._descriptors: deque[int] = deque()
+        self._numbers = itertools.count(1)
+        self._waiters: dict[int, _Waiter] = {}
+        self._turn = threading.Condition()  # guards _waiters and _reading
+        self._reading = False
+        self._sending = threading.Lock()
+        self._unsent: deque[Message] = deque()
+        # True while bytes are on their way between the socket and us. Who finds one set, when it is his turn, knows
+        # that an interrupt fell on his predecessor there, and that the stream of frames is lost.
+        self._torn_in = self._torn_out = False
+        self._gone = False
+        self.digests: dict[int, str] = {}  # of the datasets of its loaders
+        self.abandoned = False  # given up by this side: not a death
+        try:
+            self._greet(suspects)
+        except Gone:
+            status = self.end(0.5)
+            raise EngineError(
+                f"the engine ended before it said hello ({status_words(status)})",
+                code="died",
+                hint="what it wrote on stderr, just above, says why",
+            ) from None
+        except BaseException:
+            self.end(0.0)
+            raise
+
+    def _greet(self, suspects: list[dict[str, Any]]) -> None:
+        hello: Message = {"type": "hello", "protocol": PROTOCOL, "version": VERSION, "pid": os.getpid()}
+        if suspects:
+            hello["suspects"] = suspects
+        answer, descriptors = self.request(hello, HELLO_SECONDS)
+        theirs = (answer.get("protocol"), answer.get("version"))
+        if theirs != (PROTOCOL, VERSION) or len(descriptors) != 2:
+            for fd in descriptors:
+                os.close(fd)
+            raise EngineError(
+                f"this package is version {VERSION} (protocol {PROTOCOL}), "
+                f"the engine {find()} is version {theirs[1]} (protocol {theirs[0]})",
+                code="incompatible",
+                hint="install both from the same release, or build the engine again with `make build`",
+            )
+        self.page = ControlPage(*descriptors)
+        self.slots = Slots(self.page)
+        self.lanes = int(answer.get("lanes", 0))
+        self.kernel = str(answer.get("kernel", ""))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    # Requests.
+
+    def request(
+        self, message: Mapping[str, Any], patience: float, progress: Progress | None = None
+    ) -> tuple[Message, list[int]]:
+        """Sends a message and waits for its answer, and returns it with the descriptors that came along.
+
+        ``patience`` is in seconds and begins anew with every progress message; when it is at its end, StallError.
+        An error that the engine answers is raised. Gone if the engine is.
+        """
+        number = next(self._numbers)
+        waiter = _Waiter(patience, progress)
+        with self._turn:
+            self._waiters[number] = waiter
+        try:
+            with self._sending:
+                self._send({**message, "req": number}, waiter.deadline)
+            self.flush()
+            self._wait(waiter)
+        except BaseException:
+            with self._turn:
+                self._waiters.pop(number, None)
+            if waiter.answer is not None:
+                self._undo(waiter.answer, waiter.descriptors)
+            raise
+        with self._turn:
+            self._waiters.pop(number, None)
+        answer = waiter.answer
+        assert answer is not None
+        if answer["type"] == "error":
+            raise from_wire(answer.get("error") or {})
+        return answer, waiter.descriptors
+
+    def post(self, message: Message) -> None:
+        """Sends a message that has no answer, now or with the next request; never waits for a lock, never raises.
+
+        Finalisers call it, in any thread and at any moment.
+        """
+        self._unsent.append(message)
+        self.flush()
+
+    def flush(self) -> None:
+        while self._unsent and not self._gone and self._sending.acquire(blocking=False):
+            try:
+                with suppress(Gone, IndexError, StallError):
+                    while True:
+                        self._send(self._unsent.popleft(), time.monotonic() + 5.0)
+            finally:
+                self._sending.release()
+
+    def _send(self, message: Mapping[str, Any], deadline: float) -> None:
+        """Sends one frame; ``_sending`` is held."""
+        self._check(self._torn_out)
+        left = memoryview(pack(message))
+        torn = False
+        while left:
+            self._torn_out = True
+            try:
+                sent = self._socket.send(left)
+            except BlockingIOError:
+                self._torn_out = torn  # half a frame is out: no other can follow
+                if not self._poll(select.POLLOUT, deadline - time.monotonic()):
+                    raise self._stalled("takes no requests") from None
+                continue
+            except OSError:
+                self._gone = True
+                raise Gone(self) from None
+            left = left[sent:]
+            torn = True
+        self._torn_out = False
+
+    # Reading.
+
+    def _wait(self, waiter: _Waiter) -> None:
+        """Returns when the waiter has its answer."""
+        with self._turn:
+            while True:
+                if waiter.answer is not None:
+                    return
+                self._check()
+                if not self._reading:
+                    self._reading = True
+                    break
+                if not self._turn.wait(max(0.0, waiter.deadline - time.monotonic())):
+                    self._expire(waiter)
+        try:
+            while waiter.answer is None:
+                left = waiter.deadline - time.monotonic()
+                # A trainer that slept through the deadline may find its answer waiting.
+                if not self._read(max(0.0, left)) and waiter.deadline <= time.monotonic():
+                    self._expire(waiter)
+        finally:
+            with self._turn:
+                self._reading = False
+                self._turn.notify_all()
+
+    def _expire(self, waiter: _Waiter) -> None:
+        if waiter.answer is None and waiter.deadline <= time.monotonic():
+            raise self._stalled(f"gave no answer for {waiter.patience:.0f} s")
+
+    def _read(self, seconds: float) -> bool:
+        """Waits for bytes and deals with all messages that are whole; false if none came in time."""
+        self._check(self._torn_in)
+        if not self._poll(select.POLLIN, seconds):
+            return False
+        self._torn_in = True
+        try:
+            data, extra, _, _ = self._socket.recvmsg(READ_BYTES, socket.CMSG_SPACE(16 * 4), socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            self._torn_in = False
+            return False
+        except OSError:
+            data, extra = b"", []
+        for level, kind, body in extra:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                numbers = array.array("i")
+                numbers.frombytes(body[: len(body) - len(body) % numbers.itemsize])
+                self._descriptors.extend(numbers)
+        if not data:
+            self._gone = True
+            raise Gone(self)
+        self._reader.feed(data)
+        try:
+            while (message := self._reader.take()) is not None:
+                self._deal(message)
+        except FrameError as error:
+            self._gone = True
+            raise EngineError("the engine sent what is no message", code="bug", cause=str(error)) from error
+        self._torn_in = False
+        return True
+
+    def _poll(self, event: int, seconds: float) -> bool:
+        waits = select.poll()
+        try:
+            waits.register(self._socket, event)
+        except ValueError:  # closed by another thread
+            raise Gone(self) from None
+        return bool(waits.poll(max(0.0, seconds) * 1000))
+
+    def _deal(self, message: Message) -> None:
+        kind = message["type"]
+        if kind == "slot":
+            self.slots.put(message["slot"], self._descriptors.popleft(), message["bytes"])
+            return
+        count = {"hello": 2, "table": 1}.get(kind, 0)
+        descriptors = [self._descriptors.popleft() for _ in range(min(count, len(self._descriptors)))]
+        with self._turn:
+            waiter = self._waiters.get(message.get("req", 0))
+            if waiter is not None and kind != "progress":
+                waiter.answer, waiter.descriptors = message, descriptors
+                self._turn.notify_all()
+                return
+        if kind != "progress":
+            self._undo(message, descriptors)
+        elif waiter is not None:
+            waiter.deadline = time.monotonic() + waiter.patience
+            if waiter.progress is not None:
+                waiter.progress(message)
+
+    def _undo(self, message: Message, descriptors: list[int]) -> None:
+        """Takes back what an answer stands for that nobody waits for any more."""
+        for fd in descriptors:
+            os.close(fd)
+        match message["type"]:
+            case "batch":
+                self.slots.release(message["slot"])
+            case "passed":
+                self.post({"type": "cancel", "pass": message["pass"]})
+            case "opened":
+                self.post({"type": "close", "loader": message["loader"]})
+
+    # The end.
+
+    def _check(self, torn: bool = False) -> None:
+        self.abandoned = self.abandoned or torn
+        if self._gone or self.abandoned:
+            raise Gone(self)
+
+    def _stalled(self, what: str) -> StallError:
+        work = self.page.work() if hasattr(self, "page") else []
+        return stall(f"the engine {what}", self._process.pid, work)
+
+    def end(self, seconds: float) -> int | None:
+        """Closes the socket, which ends the engine, and waits so long for it before it is killed.
+
+        Returns the exit status as subprocess has it (a signal is negative), None if it could not be had.
+        """
+        self._gone = True
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        for fd in self._descriptors:
+            os.close(fd)
+        self._descriptors.clear()
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5.0)
+        return None
+
+    def forget(self) -> None:
+        """In a forked child: lets go of what is the parent's."""
+        self._gone = True
+        self._socket.close()
+        self._process.returncode = 0  # not ours to wait for
+
+
+def stall(what: str, pid: int, work: list[Work]) -> StallError:
+    """The error for an engine that is silent, from what its control page says."""
+    stopped = False
+    with suppress(OSError):
+        stopped = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    where: dict[str, Any] = {}
+    if work:
+        oldest = work[0]
+        what += f"; the oldest of its work: stage {oldest.stage} at sample {oldest.sample} for {oldest.seconds:.1f} s"
+        where = {"stage": oldest.stage, "sample": oldest.sample}
+    else:
+        what += "; none of its lanes is at work"
+    if stopped:
+        hint = f"its process {pid} is stopped: `kill -CONT {pid}` lets it go on"
+    else:
+        hint = "see whether the storage answers (a hung mount shows as stage read), or raise timeout="
+    return StallError(what, where=where, hint=hint)
+
+
+def status_words(status: int | None) -> str:
+    """An exit status as people say it."""
+    if status is None:
+        return "it did not end and was killed"
+    if status < 0:
+        with suppress(ValueError):
+            return f"signal {-status}, {signal.Signals(-status).name}"
+        return f"signal {-status}"
+    return f"exit status {status}"
