@@ -18,7 +18,6 @@ package decode
 
 import (
 	"bytes"
-	"compress/lzw"
 	"fmt"
 	"math"
 
@@ -86,7 +85,9 @@ func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 func ReadHeader(b []byte) (h Header, err error) {
 	switch h.Kind = Sniff(b); h.Kind {
 	case KindJPEG:
-		h.W, h.H, h.Components, err = jpegHeader(b)
+		var p kernel.Header
+		p, err = kernel.ReadHeader(b)
+		h.W, h.H, h.Components = p.W, p.H, p.Components
 	case KindPNG:
 		var p pngInfo
 		p, _, err = pngHeader(b)
@@ -109,6 +110,13 @@ func ReadHeader(b []byte) (h Header, err error) {
 		if p.alpha {
 			h.Components = 4
 		}
+	case KindTIFF:
+		var p tiffInfo
+		p, err = tiffHeader(b)
+		h.W, h.H, h.Components = p.w, p.h, p.samples
+		if p.turned() {
+			h.W, h.H = p.h, p.w
+		}
 	case KindPNM:
 		var p pnmInfo
 		p, err = pnmHeader(b)
@@ -128,11 +136,13 @@ type Decoder struct {
 	pix      []byte  // the last result's samples
 	row      []byte  // one row on its way
 	idx      []byte  // a whole picture on its way, where it does not come by rows
+	plane    []byte  // one plane of a strip or tile
+	joined   []byte  // compressed pixels, where they lie in pieces
 	pal      palette // of the picture in work
 	pngr     pngReader
-	gifr     gifBlocks
-	lzw      *lzw.Reader // nil until the first GIF
 	pnmScale pnmScale
+	inflate  inflater
+	lzw      lzwTable
 }
 
 // NewDecoder returns a Decoder without scratch memory; it grows with use.
@@ -159,6 +169,8 @@ func (d *Decoder) Pixels(b []byte, gray bool) (px kernel.Pixels, err error) {
 		c, err = d.bmp(b, gray)
 	case KindWebP:
 		c, err = d.webp(b, gray)
+	case KindTIFF:
+		c, err = d.tiff(b, gray)
 	case KindPNM:
 		c, err = d.pnm(b, gray)
 	case KindJPEG:

@@ -1,7 +1,6 @@
 package decode
 
 import (
-	"compress/lzw"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -90,45 +89,21 @@ func gifSkip(b []byte, at int) (next int, err error) {
 	return 0, malformed(KindGIF, "the file ends inside a block")
 }
 
-// gifBlocks reads a chain of blocks as one stream.
-type gifBlocks struct {
-	b    []byte
-	at   int
-	left int // bytes of the present block
-}
-
-// next enters the next block; io.EOF at the end of the chain.
-func (r *gifBlocks) next() error {
-	for r.left == 0 {
-		if r.at >= len(r.b) || r.b[r.at] == 0 {
-			return io.EOF
+// gifJoin appends a chain of blocks to dst without what is between them.
+func gifJoin(dst, b []byte, at int) (joined []byte, err error) {
+	for at < len(b) {
+		n := int(b[at])
+		at++
+		if n == 0 {
+			return dst, nil
 		}
-		r.left = int(r.b[r.at])
-		r.at++
+		if at+n > len(b) {
+			break
+		}
+		dst = append(dst, b[at:at+n]...)
+		at += n
 	}
-	if r.at >= len(r.b) {
-		return io.EOF
-	}
-	return nil
-}
-
-func (r *gifBlocks) ReadByte() (byte, error) {
-	if err := r.next(); err != nil {
-		return 0, err
-	}
-	r.at++
-	r.left--
-	return r.b[r.at-1], nil
-}
-
-func (r *gifBlocks) Read(p []byte) (int, error) {
-	if err := r.next(); err != nil {
-		return 0, err
-	}
-	n := copy(p, r.b[r.at:min(len(r.b), r.at+r.left)])
-	r.at += n
-	r.left -= n
-	return n, nil
+	return nil, malformed(KindGIF, "the file ends inside its first picture")
 }
 
 // gif decodes the first frame on its screen. Around it stands the transparent
@@ -138,26 +113,28 @@ func (d *Decoder) gif(b []byte, gray bool) (canvas, error) {
 	if err != nil {
 		return canvas{}, err
 	}
-	if p.codeBits < 2 || p.codeBits > 8 {
-		return canvas{}, malformed(KindGIF, "codes begin with %d bits, not 2 to 8", p.codeBits)
+	if p.codeBits < 1 || p.codeBits > 8 {
+		return canvas{}, malformed(KindGIF, "codes begin with %d bits, not 1 to 8", p.codeBits)
 	}
-	// A code of at most 12 bits stands for at most 4096 pixels.
-	if int64(p.fw)*int64(p.fh) > int64(len(b)-p.data)*4096 {
+	// A code of at least 2 bits stands for at most 4096 pixels.
+	n := p.fw * p.fh
+	if n > (len(b)-p.data)*lzwRatio {
 		return canvas{}, malformed(KindGIF, "%d bytes cannot hold %d x %d pixels", len(b)-p.data, p.fw, p.fh)
 	}
-	if _, err := gifSkip(b, p.data); err != nil {
+	if d.joined, err = gifJoin(d.joined[:0], b, p.data); err != nil {
 		return canvas{}, err
+	}
+	d.idx = sized(d.idx, n)
+	switch got, err := d.lzw.decode(d.idx, d.joined, p.codeBits, false); {
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		return canvas{}, packedError(KindGIF, err)
+	case got < n:
+		return canvas{}, malformed(KindGIF, "the compressed pixels end in row %d of %d", got/p.fw, p.fh)
 	}
 	if d.pal = (palette{}); p.colours == nil {
 		d.pal.setRamp()
 	} else {
 		d.pal.setRGB(p.colours)
-	}
-	d.gifr = gifBlocks{b: b, at: p.data}
-	if d.lzw == nil {
-		d.lzw = lzw.NewReader(&d.gifr, lzw.LSB, p.codeBits).(*lzw.Reader)
-	} else {
-		d.lzw.Reset(&d.gifr, lzw.LSB, p.codeBits)
 	}
 	c := d.canvas(p.w, p.h, gray)
 	if p.fw < p.w || p.fh < p.h {
@@ -169,19 +146,12 @@ func (d *Decoder) gif(b []byte, gray bool) (canvas, error) {
 			c.indexed(c.row(y), d.row, &d.pal)
 		}
 	}
-	d.row = sized(d.row, p.fw)
 	for i := range p.fh {
-		if _, err := io.ReadFull(d.lzw, d.row); err != nil {
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				return canvas{}, malformed(KindGIF, "the compressed pixels end in row %d of %d", i, p.fh)
-			}
-			return canvas{}, malformed(KindGIF, "the compressed pixels are damaged: %v", err)
-		}
 		y := i
 		if p.interlaced {
 			y = gifRow(i, p.fh)
 		}
-		c.indexed(span{p.x, p.y + y, 1, p.fw}, d.row, &d.pal)
+		c.indexed(span{p.x, p.y + y, 1, p.fw}, d.idx[i*p.fw:(i+1)*p.fw], &d.pal)
 	}
 	return c, nil
 }

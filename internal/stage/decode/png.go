@@ -1,12 +1,8 @@
 package decode
 
 import (
-	"bytes"
-	"compress/zlib"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
-	"io"
 )
 
 // PNG is decoded by hand rather than by image/png: rows go from the inflater
@@ -16,9 +12,6 @@ import (
 // tests compare with.
 
 const pngSignature = "\x89PNG\r\n\x1a\n"
-
-// deflateRatio is the most that deflate can stretch: 258 bytes by two bits.
-const deflateRatio = 1032
 
 type pngInfo struct {
 	w, h       int
@@ -106,11 +99,8 @@ func pngHeader(b []byte) (p pngInfo, rest []byte, err error) {
 
 // pngReader is a Decoder's scratch for PNG.
 type pngReader struct {
-	joined    []byte // compressed pixels, where they lie in several chunks
-	src       bytes.Reader
-	inflate   io.ReadCloser // nil until the first picture; then a zlib.Resetter
-	cur, prev []byte        // filter byte and pixels of this row and the one above
-	wide      []byte        // samples below 8 bits, one a byte
+	cur, prev []byte // filter byte and pixels of this row and the one above
+	wide      []byte // samples below 8 bits, one a byte
 }
 
 func (d *Decoder) png(b []byte, gray bool) (canvas, error) {
@@ -125,15 +115,8 @@ func (d *Decoder) png(b []byte, gray bool) (canvas, error) {
 	if int64(p.rowBytes(p.w)+1)*int64(p.h)/deflateRatio > int64(len(packed)) {
 		return canvas{}, malformed(KindPNG, "%d bytes cannot hold %d x %d pixels", len(packed), p.w, p.h)
 	}
-	r := &d.pngr
-	r.src.Reset(packed)
-	if r.inflate == nil {
-		r.inflate, err = zlib.NewReader(&r.src)
-	} else {
-		err = r.inflate.(zlib.Resetter).Reset(&r.src, nil)
-	}
-	if err != nil {
-		return canvas{}, pngInflateError(err)
+	if err := d.inflate.open(packed); err != nil {
+		return canvas{}, packedError(KindPNG, err)
 	}
 	c := d.canvas(p.w, p.h, gray)
 	if p.interlaced {
@@ -150,11 +133,8 @@ func (d *Decoder) png(b []byte, gray bool) (canvas, error) {
 	} else if err := d.pngRows(p, c, c.row(0), 1); err != nil {
 		return canvas{}, err
 	}
-	// The inflater checks its sum only at the end of its stream. Data beyond
-	// the last row is odd but harmless; libpng warns, and so Pillow reads it.
-	var beyond [1]byte
-	if _, err := io.ReadFull(r.inflate, beyond[:]); err != nil && err != io.EOF {
-		return canvas{}, pngInflateError(err)
+	if err := d.inflate.close(); err != nil {
+		return canvas{}, packedError(KindPNG, err)
 	}
 	return c, nil
 }
@@ -179,11 +159,11 @@ func (d *Decoder) pngChunks(p pngInfo, rest []byte) (packed []byte, err error) {
 			case 1:
 				packed = data
 			case 2:
-				d.pngr.joined = append(append(d.pngr.joined[:0], packed...), data...)
-				packed = d.pngr.joined
+				d.joined = append(append(d.joined[:0], packed...), data...)
+				packed = d.joined
 			default:
-				d.pngr.joined = append(d.pngr.joined, data...)
-				packed = d.pngr.joined
+				d.joined = append(d.joined, data...)
+				packed = d.joined
 			}
 			continue
 		}
@@ -217,8 +197,8 @@ func (d *Decoder) pngRows(p pngInfo, c canvas, s span, dy int) error {
 	clear(r.prev)
 	back := max(1, p.samples()*p.depth/8)
 	for ; s.y < p.h; s.y += dy {
-		if _, err := io.ReadFull(r.inflate, r.cur); err != nil {
-			return pngInflateError(err)
+		if err := d.inflate.fill(r.cur); err != nil {
+			return packedError(KindPNG, err)
 		}
 		if !unfilter(r.cur[0], r.cur[1:], r.prev[1:], back) {
 			return malformed(KindPNG, "row filter %d is not defined", r.cur[0])
@@ -305,11 +285,4 @@ func unfilterPaeth(row, up []byte, back int) {
 			c = b
 		}
 	}
-}
-
-func pngInflateError(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return malformed(KindPNG, "the compressed pixels end before the last row")
-	}
-	return malformed(KindPNG, "the compressed pixels are damaged: %v", err)
 }

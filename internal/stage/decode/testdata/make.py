@@ -391,6 +391,129 @@ def animation(picture: bytes, w: int, h: int, x: int, y: int) -> bytes:
     return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
+# TIFF -----------------------------------------------------------------------------------------------------------
+
+
+def tiff(
+    s: np.ndarray,
+    photometric: int,
+    depth: int = 8,
+    big: bool = False,
+    block: tuple[int, int] | None = None,
+    rows: int = 4,
+    planar: bool = False,
+    compression: int = 1,
+    pack: object = lambda b: b,
+    extra: dict[int, list[int]] | None = None,
+) -> bytes:
+    """Samples (rows, columns, samples) as tiles of `block` (width, height), or strips of `rows` rows."""
+    o = ">" if big else "<"
+    h, w, n = s.shape
+    bw, bh = block or (w, rows)
+    planes = [s[..., i : i + 1] for i in range(n)] if planar else [s]
+    blocks = []
+    for plane in planes:
+        for y in range(0, h, bh):
+            for x in range(0, w, bw):
+                part = plane[y : y + bh, x : x + bw]
+                if block:
+                    part = np.pad(part, ((0, bh - part.shape[0]), (0, bw - part.shape[1]), (0, 0)), constant_values=7)
+                blocks.append(pack(part.astype(o + "u2").tobytes() if depth == 16 else bits(part, depth)))
+    tags = {256: [w], 257: [h], 258: [depth] * n, 259: [compression], 262: [photometric], 277: [n]}
+    tags |= {284: [2]} if planar else {}
+    tags |= extra or {}
+    offsets, sizes = (324, 325) if block else (273, 279)
+    tags |= {322: [bw], 323: [bh]} if block else {278: [rows]}
+    at, body = 8, b""
+    tags[offsets] = []
+    for b in blocks:
+        tags[offsets].append(at + len(body))
+        body += b
+    tags[sizes] = [len(b) for b in blocks]
+    body += b"\0" * (len(body) & 1)
+    directory = at + len(body)
+    loose = directory + 2 + 12 * len(tags) + 4
+    entries, far = b"", b""
+    for tag, values in sorted(tags.items()):
+        data = struct.pack(o + f"{len(values)}I", *values)
+        kind = 4
+        if tag in (258, 262, 277, 320, 338, 339):
+            data, kind = struct.pack(o + f"{len(values)}H", *values), 3
+        if len(data) > 4:
+            data, far = struct.pack(o + "I", loose + len(far)), far + data
+        entries += struct.pack(o + "HHI", tag, kind, len(values)) + data.ljust(4, b"\0")
+    head = (b"MM\0*" if big else b"II*\0") + struct.pack(o + "I", directory)
+    return head + body + struct.pack(o + "H", len(tags)) + entries + b"\0\0\0\0" + far
+
+
+def reversed_bits(b: bytes) -> bytes:
+    return bytes(int(f"{v:08b}"[::-1], 2) for v in b)
+
+
+def difference(s: np.ndarray) -> np.ndarray:
+    return np.concatenate([s[:, :1], s[:, 1:] - s[:, :-1]], 1)
+
+
+def make_tiff() -> None:
+    im = photo()
+    modes = {"rgb": im, "gray": im.convert("L"), "palette": im.quantize(50), "cmyk": im.convert("CMYK")}
+    for name, picture in modes.items():
+        golden(f"{name}-lzw.tif", save(picture, "TIFF", compression="tiff_lzw"))
+    for name in ("tiff_lzw", "tiff_deflate", "tiff_adobe_deflate", "packbits"):
+        golden(f"strips-{name}.tif", save(im, "TIFF", compression=name, strip_size=W * 3 * 2))
+    for name in ("tiff_lzw", "tiff_adobe_deflate"):
+        golden(f"predictor-{name}.tif", save(im, "TIFF", compression=name, tiffinfo={317: 2}))
+    large = Image.fromarray(noise(71, 60) // 16)
+    golden("lzw-wide-codes.tif", save(large, "TIFF", compression="tiff_lzw", tiffinfo={278: 71}))
+    golden("lzw-runs.tif", save(Image.new("L", (300, 12), 77), "TIFF", compression="tiff_lzw"))
+    for name in ("group3", "group4"):
+        golden(f"{name}.tif", save(photo(40, 30).convert("1"), "TIFF", compression=name))
+        golden(f"{name}-white.tif", save(Image.new("1", (40, 7), 1), "TIFF", compression=name))
+        golden(f"{name}-lsb.tif", save(photo(40, 30).convert("1"), "TIFF", compression=name, tiffinfo={266: 2}))
+    golden("bigtiff.tif", save(im, "TIFF", big_tiff=True))
+    pages = [im, im.rotate(180)]
+    golden("pages.tif", save(pages[0], "TIFF", save_all=True, append_images=pages[1:]))
+    for turn in range(1, 9):
+        golden(f"orientation{turn}.tif", save(photo(7, 5), "TIFF", tiffinfo={274: turn}))
+    golden("orientation6-lzw.tif", save(photo(7, 5), "TIFF", tiffinfo={274: 6}, compression="tiff_lzw"))
+    zipped = {"compression": 8, "pack": zlib.compress}
+    for depth in (1, 2, 4, 8):
+        s = noise(H, W, 1, seed=depth, below=1 << depth)
+        golden(f"white{depth}.tif", tiff(s, 0, depth))
+        golden(f"black{depth}-big.tif", tiff(s, 1, depth, big=True))
+        golden(f"black{depth}-lsb.tif", tiff(s, 1, depth, pack=reversed_bits, extra={266: [2]}))
+        colours = [int(v) for v in noise(3 << depth, seed=3, below=65536)]
+        golden(f"palette{depth}.tif", tiff(s, 3, depth, extra={320: colours}))
+        golden(f"palette{depth}-tiles.tif", tiff(s, 3, depth, block=(16, 16), extra={320: colours}, **zipped))
+    eight, wide = noise(H, W, 5, seed=5), noise(H, W, 5, seed=6, below=65536)
+    for big in (False, True):
+        end = "-big.tif" if big else ".tif"
+        golden(f"rgb16{end}", tiff(wide[..., :3], 2, 16, big))
+        golden(f"rgb16-zip{end}", tiff(wide[..., :3], 2, 16, big, **zipped))
+        golden(f"rgb16-predictor{end}", tiff(difference(wide[..., :3]), 2, 16, big, extra={317: [2]}, **zipped))
+        golden(f"rgba16-multiplied{end}", tiff(wide[..., :4], 2, 16, big, extra={338: [1]}))
+        golden(f"cmyk16{end}", tiff(wide[..., :4], 5, 16, big))
+        high = (wide[..., 0] >> 8).astype(np.uint8)
+        ours(f"gray16{end}", tiff(wide[..., :1], 1, 16, big), high, "the high byte; Pillow clips at 255")
+        ours(f"gray16-zip{end}", tiff(wide[..., :1], 1, 16, big, **zipped), high, "the high byte; Pillow clips at 255")
+    golden("rgb8-tiles.tif", tiff(eight[..., :3], 2, block=(16, 16)))
+    golden("rgb8-tiles-zip.tif", tiff(eight[..., :3], 2, block=(16, 16), **zipped))
+    golden("rgb8-planes.tif", tiff(eight[..., :3], 2, planar=True, rows=H))
+    golden("rgb8-planes-strips-zip.tif", tiff(eight[..., :3], 2, planar=True, **zipped))
+    golden("rgb8-planes-tiles-zip.tif", tiff(eight[..., :3], 2, planar=True, block=(16, 16), **zipped))
+    golden("rgb16-planes-zip.tif", tiff(wide[..., :3], 2, 16, planar=True, **zipped))
+    golden("rgbx8.tif", tiff(eight[..., :4], 2, extra={338: [0]}))
+    golden("rgba8.tif", tiff(eight[..., :4], 2, extra={338: [2]}))
+    golden("rgba8-unnamed.tif", tiff(eight[..., :4], 2))
+    golden("rgba8-multiplied.tif", tiff(eight[..., :4], 2, extra={338: [1]}))
+    golden("rgbax8.tif", tiff(eight, 2, extra={338: [2, 0]}))
+    golden("graya8.tif", tiff(eight[..., :2], 1, extra={338: [2]}))
+    golden("graya8-zip.tif", tiff(eight[..., :2], 1, extra={338: [2]}, **zipped))
+    golden("palettea8.tif", tiff(eight[..., :2], 3, extra={338: [2], 320: [int(v) for v in noise(768, seed=3, below=65536)]}))
+    golden("cmykx8.tif", tiff(eight, 5, extra={338: [0]}))
+    golden("one-strip.tif", tiff(eight[..., :3], 2, rows=2**32 - 1))
+
+
 if __name__ == "__main__":
     for folder in (FILES, PIXELS):
         folder.mkdir(exist_ok=True)
@@ -401,4 +524,5 @@ if __name__ == "__main__":
     make_bmp()
     make_pnm()
     make_webp()
+    make_tiff()
     print(sum(f.stat().st_size for d in (FILES, PIXELS) for f in d.iterdir()), "bytes")
