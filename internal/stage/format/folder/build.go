@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -116,7 +117,7 @@ func valid(x *index.Index) bool {
 func fresh(ctx context.Context, src source.Source, root string, x *index.Index) bool {
 	names, times := x.Strings(dirName), x.Int64s(dirMTime)
 	const run = 256 // folders looked at by one goroutine in one go
-	err := each(ctx, (len(times)+run-1)/run, func(ctx context.Context, i int) error {
+	err := format.Each(ctx, (len(times)+run-1)/run, func(ctx context.Context, i int) error {
 		path := append([]byte(root), '/')
 		for j := i * run; j < min((i+1)*run, len(times)); j++ {
 			path = append(path[:len(root)+1], names.At(j)...)

@@ -3,14 +3,13 @@ package folder
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -43,32 +42,6 @@ type walker struct {
 	seen atomic.Int64
 }
 
-// settled is how old a time must be before a later change is sure to get another
-// one: a tick of the kernel, or the two seconds of file systems that keep no
-// fractions.
-func settled(mtime int64) time.Duration {
-	if mtime%int64(time.Second) == 0 {
-		return 2 * time.Second
-	}
-	return 20 * time.Millisecond
-}
-
-// Settle waits until the time of an object is old enough to be a witness: what
-// is changed within the same tick of the clock can not be told from what was
-// there. Times in the future are not waited for.
-func settle(ctx context.Context, mtime int64) error {
-	age := time.Since(time.Unix(0, mtime))
-	if age < 0 || age >= settled(mtime) {
-		return ctx.Err()
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(settled(mtime) - age):
-		return nil
-	}
-}
-
 // list fills d with what lies in it. It lists again when the folder was written
 // to meanwhile, so that time and contents belong together.
 func (w *walker) list(ctx context.Context, d *dir) error {
@@ -77,7 +50,7 @@ func (w *walker) list(ctx context.Context, d *dir) error {
 		if err != nil {
 			return err
 		}
-		if err := settle(ctx, before.MTime); err != nil {
+		if err := source.Settle(ctx, before.MTime); err != nil {
 			return err
 		}
 		if err := w.once(ctx, d); err != nil {
@@ -162,41 +135,8 @@ func (w *walker) tell(n int64) {
 
 // level lists folders side by side; the first error in their order counts.
 func (w *walker) level(ctx context.Context, dirs []*dir) error {
-	return each(ctx, len(dirs), func(ctx context.Context, i int) error { return w.list(ctx, dirs[i]) })
+	return format.Each(ctx, len(dirs), func(ctx context.Context, i int) error { return w.list(ctx, dirs[i]) })
 }
-
-// each calls f for 0 to n-1 from a few goroutines, and returns the error of the
-// lowest number that failed among those that were called.
-func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	at, failed := n, error(nil)
-	for range min(n, max(4, runtime.GOMAXPROCS(0))) {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n || ctx.Err() != nil && i > 0 {
-					return
-				}
-				if err := f(ctx, i); err != nil {
-					mu.Lock()
-					if i < at && (failed == nil || ctx.Err() == nil || !isCancel(err)) {
-						at, failed = i, err
-					}
-					mu.Unlock()
-					stop()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return failed
-}
-
-func isCancel(err error) bool { return err == context.Canceled || err == context.DeadlineExceeded }
 
 // walk is the classes of the folder at root, each a tree, and the root itself.
 func (w *walker) walk(ctx context.Context, root string) (*dir, error) {

@@ -1,0 +1,122 @@
+// Package tar is tar shards by the rules of WebDataset: members with one key
+// that follow each other are one sample; the key is a member's name up to the
+// first dot of its last part (folders in front belong to it), and what follows
+// that dot, in lower case, is the name of the field. What is no regular file, has
+// no dot, begins with a dot or is called __like_this__ is no data.
+//
+// Three things differ, because WebDataset would give a wrong dataset without a
+// word: an archive that does not end with its two blocks of zeros is an error (it
+// may have lost samples), so is a key that comes again later in its shard (its
+// fields would be torn apart), and so is a name that would leave a folder.
+//
+// Headers are read once, when a shard is indexed. At reading, the header before
+// every wanted body is read with it and held against the hash that the index
+// has, so that a body is known to be the one that it was.
+package tar
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// The fields that every sample has beside its members.
+const (
+	Key = "__key__" // text
+	URL = "__url__" // text: path of the shard
+)
+
+// Options of tar shards.
+type Options struct {
+	Store    *index.Store   // where the index is kept; nil: index.DefaultStore()
+	Progress index.Progress // of indexing; may be nil
+}
+
+// Dataset is an open list of shards; safe for concurrent use.
+type Dataset struct {
+	x    *index.Index
+	urls [][]byte
+
+	name   index.Strings
+	field  []int32
+	off    []int64
+	size   []int64
+	head   []int64
+	first  []int64
+	keyLen []int32
+	shard  []int32
+	fields index.Strings
+}
+
+var _ format.Dataset = (*Dataset)(nil)
+
+// Open opens shards in this order (source.Expand makes the list of what a user
+// wrote), indexing those for which no index still holds. The size and time of
+// every shard are compared at every Open and at every read. Errors: not_found,
+// config, unreadable, damaged, unsupported (compressed, sparse), empty (no sample
+// in any shard), changed (a shard is being written to).
+func Open(ctx context.Context, src source.Source, shards []string, opt Options) (*Dataset, error) {
+	if len(shards) == 0 {
+		return nil, errs.New(errs.Config, "the list of shards is empty").Try("give at least one tar file, or a pattern such as train-{000..099}.tar")
+	}
+	paths := make([]string, len(shards))
+	for i, s := range shards {
+		paths[i] = s
+		if strings.Contains(s, "://") {
+			continue
+		}
+		abs, err := filepath.Abs(s)
+		if err != nil {
+			return nil, errs.New(errs.Unreadable, "the working folder is gone").Because(err)
+		}
+		paths[i] = abs
+	}
+	store := index.DefaultStore()
+	if opt.Store != nil {
+		store = *opt.Store
+	}
+	x, err := store.Load(ctx, index.Plan{
+		Key:   index.Key{Format: "tar", Paths: paths},
+		Fresh: func(x *index.Index) bool { return valid(x) && fresh(ctx, src, paths, x) },
+		Build: func(ctx context.Context, old *index.Index, b *index.Builder) error {
+			return build(ctx, src, paths, old, b, opt.Progress)
+		},
+		Progress: opt.Progress,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return open(x), nil
+}
+
+func open(x *index.Index) *Dataset {
+	d := &Dataset{
+		x:    x,
+		urls: make([][]byte, x.Files()),
+
+		name:   x.Strings(memberName),
+		field:  x.Int32s(memberField),
+		off:    x.Int64s(memberOff),
+		size:   x.Int64s(memberSize),
+		head:   x.Int64s(memberHead),
+		first:  x.Int64s(sampleFirst),
+		keyLen: x.Int32s(sampleKey),
+		shard:  x.Int32s(sampleShard),
+		fields: x.Strings(fieldName),
+	}
+	for i := range d.urls {
+		d.urls[i] = x.AppendPath(i, nil)
+	}
+	return d
+}
+
+// Index is format.Dataset's.
+func (d *Dataset) Index() *index.Index { return d.x }
+
+// Close closes the index; no sample may be in use.
+func (d *Dataset) Close() error { return d.x.Close() }

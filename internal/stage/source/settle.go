@@ -1,0 +1,29 @@
+package source
+
+import (
+	"context"
+	"time"
+)
+
+// Settle waits until the time of an object is old enough to be a witness: what
+// changes within the same tick of the clock keeps its time, and could not be
+// told from what was there. A tick is 20 ms, or the two seconds of file systems
+// that keep no fractions. A time in the future, or 0, is not waited for.
+func Settle(ctx context.Context, mtime int64) error {
+	tick := 20 * time.Millisecond
+	if mtime%int64(time.Second) == 0 {
+		tick = 2 * time.Second
+	}
+	age := time.Since(time.Unix(0, mtime))
+	if age < 0 || age >= tick {
+		return ctx.Err()
+	}
+	t := time.NewTimer(tick - age)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
