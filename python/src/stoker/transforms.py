@@ -1,0 +1,272 @@
+"""Transforms with the names, arguments and defaults of ``torchvision.transforms.v2``.
+
+They describe what the engine does to pictures; they hold no pixels and need no torch::
+
+    from stoker import transforms as T
+
+    train = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip(), T.ToTensor(), T.Normalize(mean, std)])
+
+Real torchvision transforms may be given instead, or mixed with these. Pictures are bytes (uint8) unless ``ToTensor``,
+``ToDtype`` or ``ConvertImageDtype`` make floats of them. Bilinear is antialiased; ``nearest`` is torchvision's for
+tensors.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ._errors import ConfigError
+
+__all__ = [
+    "CenterCrop",
+    "Compose",
+    "ConvertImageDtype",
+    "Grayscale",
+    "Identity",
+    "InterpolationMode",
+    "Normalize",
+    "PILToTensor",
+    "Pad",
+    "RandomApply",
+    "RandomCrop",
+    "RandomGrayscale",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "RandomVerticalFlip",
+    "Resize",
+    "ToDtype",
+    "ToImage",
+    "ToTensor",
+]
+
+
+class InterpolationMode(enum.Enum):
+    """The ways of resampling that the engine has; strings and Pillow's integers are as good."""
+
+    NEAREST = "nearest"
+    BILINEAR = "bilinear"
+
+
+class Transform:
+    """Base of all. Arguments are attributes, nothing else is kept."""
+
+    def __call__(self, *inputs: Any) -> Any:
+        raise ConfigError(
+            f"{type(self).__name__} of stoker.transforms describes work for the engine and can not be called",
+            hint="give it to a stoker dataset, or take the class of the same name from torchvision.transforms.v2",
+        )
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={value}" for name, value in vars(self).items() if value is not None)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class _Holder(Transform):
+    """A transform of transforms."""
+
+    transforms: Sequence[Any]
+
+    def __init__(self, transforms: Sequence[Any]) -> None:
+        # A torch.nn.ModuleList is no Sequence, but has what is needed of one.
+        if not (hasattr(transforms, "__iter__") and hasattr(transforms, "__len__")):
+            raise ConfigError(f"{type(self).__name__}: transforms must be a list, not {transforms!r}")
+        if len(transforms) == 0:
+            raise ConfigError(f"{type(self).__name__}: transforms is empty", hint="pass at least one transform")
+        self.transforms = transforms
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.transforms)
+
+    def __repr__(self) -> str:
+        lines = "\n".join(f"    {t}" for t in self.transforms).split("\n")
+        return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)"
+
+
+class _Chance(Transform):
+    p: float
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = _probability(self, p)
+
+
+def _probability(owner: Transform, p: float) -> float:
+    if not 0.0 <= p <= 1.0:
+        raise ConfigError(f"{type(owner).__name__}: p must be a number from 0 to 1, not {p!r}")
+    return p
+
+
+def _pair(owner: Transform, size: int | Sequence[int]) -> Sequence[int]:
+    if isinstance(size, Sequence):
+        if len(size) == 1:
+            return size[0], size[0]
+        if len(size) == 2:
+            return size
+        raise ConfigError(f"{type(owner).__name__}: size must be a number or (height, width), not {size!r}")
+    return int(size), int(size)
+
+
+class Compose(_Holder):
+    """One after the other."""
+
+    def __init__(self, transforms: Sequence[Any]) -> None:
+        super().__init__(transforms)
+
+
+class RandomApply(_Holder):
+    """All of them with probability ``p``, else none."""
+
+    def __init__(self, transforms: Sequence[Any], p: float = 0.5) -> None:
+        super().__init__(transforms)
+        self.p = _probability(self, p)
+
+
+class Identity(Transform):
+    """Nothing."""
+
+
+class Resize(Transform):
+    """To ``(height, width)``, or the shorter edge to a length (the longer then at most ``max_size``)."""
+
+    def __init__(
+        self,
+        size: int | Sequence[int] | None,
+        interpolation: str | int | enum.Enum = "bilinear",
+        max_size: int | None = None,
+        antialias: bool | None = True,
+    ) -> None:
+        if size is None:
+            if max_size is None:
+                raise ConfigError("Resize: size and max_size are both None", hint="give one of them")
+            self.size = None
+        elif isinstance(size, Sequence):
+            if len(size) not in (1, 2):
+                raise ConfigError(f"Resize: size must be a number or (height, width), not {size!r}")
+            self.size = list(size)
+        else:
+            self.size = [int(size)]
+        self.interpolation = interpolation
+        self.max_size = max_size
+        self.antialias = antialias
+
+
+class CenterCrop(Transform):
+    """The centre; what is missing is padded with zeros."""
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self.size = _pair(self, size)
+
+
+class RandomResizedCrop(Transform):
+    """A random region, by its share of the area and its ratio, resized to ``size``."""
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        scale: tuple[float, float] = (0.08, 1.0),
+        ratio: tuple[float, float] = (3.0 / 4.0, 4.0 / 3.0),
+        interpolation: str | int | enum.Enum = "bilinear",
+        antialias: bool | None = True,
+    ) -> None:
+        self.size = _pair(self, size)
+        self.scale = scale
+        self.ratio = ratio
+        self.interpolation = interpolation
+        self.antialias = antialias
+
+
+class RandomCrop(Transform):
+    """A region of ``size`` at a random place, after padding."""
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        padding: int | Sequence[int] | None = None,
+        pad_if_needed: bool = False,
+        fill: float | Sequence[float] | dict[Any, Any] | None = 0,
+        padding_mode: str = "constant",
+    ) -> None:
+        self.size = _pair(self, size)
+        self.padding = padding
+        self.pad_if_needed = pad_if_needed
+        self.fill = fill
+        self.padding_mode = padding_mode
+
+
+class Pad(Transform):
+    """More pixels on each side: one number, (left and right, top and bottom), or (left, top, right, bottom)."""
+
+    def __init__(
+        self,
+        padding: int | Sequence[int],
+        fill: float | Sequence[float] | dict[Any, Any] | None = 0,
+        padding_mode: str = "constant",
+    ) -> None:
+        self.padding = padding if isinstance(padding, int) else list(padding)
+        self.fill = fill
+        self.padding_mode = padding_mode
+
+
+class RandomHorizontalFlip(_Chance):
+    """Left to right with probability ``p``."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__(p)
+
+
+class RandomVerticalFlip(_Chance):
+    """Top to bottom with probability ``p``."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__(p)
+
+
+class Grayscale(Transform):
+    """Luma, as Pillow computes it, in one channel or three."""
+
+    def __init__(self, num_output_channels: int = 1) -> None:
+        self.num_output_channels = num_output_channels
+
+
+class RandomGrayscale(_Chance):
+    """Luma in as many channels as before, with probability ``p``."""
+
+    def __init__(self, p: float = 0.1) -> None:
+        super().__init__(p)
+
+
+class ToTensor(Transform):
+    """float32, 255 becomes 1."""
+
+
+class PILToTensor(Transform):
+    """Bytes stay bytes."""
+
+
+class ToImage(Transform):
+    """Bytes stay bytes."""
+
+
+class ToDtype(Transform):
+    """``float32`` or ``uint8``: a name, or the dtype of torch or NumPy. With ``scale``, 255 becomes 1."""
+
+    def __init__(self, dtype: Any, scale: bool = False) -> None:
+        self.dtype = dtype
+        self.scale = scale
+
+
+class ConvertImageDtype(Transform):
+    """``ToDtype`` with ``scale=True``."""
+
+    def __init__(self, dtype: Any = "float32") -> None:
+        self.dtype = dtype
+
+
+class Normalize(Transform):
+    """``(x - mean) / std``, for each channel; needs floats."""
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> None:
+        self.mean = [float(v) for v in mean]
+        self.std = [float(v) for v in std]
+        self.inplace = inplace

@@ -1,0 +1,297 @@
+"""stoker.transforms and their way to a Spec, against torchvision's classes."""
+
+from __future__ import annotations
+
+import copy
+import enum
+import inspect
+import json
+import pickle
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+
+from stoker import transforms as T
+from stoker._compile import to_ops
+from stoker._errors import ConfigError
+
+# One of each, with arguments that are not the defaults: name, arguments, keywords.
+EXAMPLES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("CenterCrop", (8,), {}),
+    ("CenterCrop", ([8, 9],), {}),
+    ("Grayscale", (3,), {}),
+    ("Normalize", ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6)), {}),
+    ("PILToTensor", (), {}),
+    ("Pad", (2,), {}),
+    ("Pad", ([1, 2],), {"fill": 7}),
+    ("Pad", ((1, 2, 3, 4),), {"padding_mode": "reflect"}),
+    ("RandomCrop", (8,), {}),
+    ("RandomCrop", ((8, 9),), {"padding": 3, "fill": (1, 2, 3)}),
+    ("RandomCrop", (8, [1, 2, 3, 4]), {"pad_if_needed": True, "padding_mode": "edge"}),
+    ("RandomGrayscale", (0.3,), {}),
+    ("RandomHorizontalFlip", (), {}),
+    ("RandomResizedCrop", (8,), {"scale": (0.5, 1.0), "interpolation": 0}),
+    ("RandomResizedCrop", ([8, 9],), {"ratio": (1.0, 1.0)}),
+    ("RandomVerticalFlip", (0.9,), {}),
+    ("Resize", (8,), {"max_size": 20}),
+    ("Resize", ([8, 9],), {"interpolation": 2}),
+    ("Resize", ([8],), {"antialias": None}),
+    ("ToImage", (), {}),
+    ("ToTensor", (), {}),
+]
+CLASSES = sorted(set(T.__all__) - {"InterpolationMode"})
+
+
+def ours(name: str, *args: Any, **kwargs: Any) -> Any:
+    return getattr(T, name)(*args, **kwargs)
+
+
+def theirs(package: str, name: str, *args: Any, **kwargs: Any) -> Any:
+    modules = {
+        "v1": pytest.importorskip("torchvision.transforms"),
+        "v2": pytest.importorskip("torchvision.transforms.v2"),
+    }
+    cls = getattr(modules[package], name, None)
+    if cls is None:
+        pytest.skip(f"torchvision {package} has no {name}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return cls(*args, **kwargs)
+
+
+def plain(value: Any) -> Any:
+    """A default as both sides may write it."""
+    return value.value if isinstance(value, enum.Enum) else str(value).removeprefix("torch.")
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_signatures_are_torchvisions(name: str) -> None:
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    cls = getattr(v2, name, None) or getattr(v2._misc, name)
+
+    def parameters(of: Any) -> list[tuple[str, Any, Any]]:
+        if of.__init__ is object.__init__:
+            return []
+        signature = inspect.signature(of)
+        return [(p.name, p.kind, plain(p.default)) for p in signature.parameters.values()]
+
+    assert parameters(getattr(T, name)) == parameters(cls)
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), EXAMPLES)
+@pytest.mark.parametrize("package", ["v1", "v2"])
+def test_torchvisions_objects_compile_to_what_ours_do(
+    package: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    mine = to_ops(ours(name, *args, **kwargs), "here")
+    assert mine == to_ops(theirs(package, name, *args, **kwargs), "here") or name == "RandomCrop"
+    if name == "RandomCrop":  # the same padding, written in other ways
+        other = to_ops(theirs(package, name, *args, **kwargs), "here")
+        assert spread(mine[0]) == spread(other[0])
+    assert json.loads(json.dumps(mine)) == mine
+    assert [op["op"] for op in mine] == [name]
+
+
+def spread(op: dict[str, Any]) -> dict[str, Any]:
+    """RandomCrop with its padding as four numbers."""
+    p = op.get("padding")
+    if p is not None:
+        op["padding"] = p * 4 if len(p) == 1 else [p[0], p[1], p[0], p[1]] if len(p) == 2 else p
+    return op
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), EXAMPLES)
+def test_repr_is_torchvisions(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    mine = repr(ours(name, *args, **kwargs))
+    if name == "RandomCrop" and (len(args) > 1 or "padding" in kwargs):
+        assert "padding=" in mine  # v2 shows it in an order of its own
+        return
+    assert mine == repr(theirs("v2", name, *args, **kwargs))
+
+
+def test_repr_of_holders_is_torchvisions() -> None:
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+
+    def build(m: Any) -> Any:
+        return m.Compose([m.RandomApply([m.Resize(3), m.ToImage()], p=0.2), m.CenterCrop(2)])
+
+    assert repr(build(T)) == repr(build(v2))
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), EXAMPLES)
+def test_pickle_and_copy(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    one = ours(name, *args, **kwargs)
+    for again in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one)):
+        assert type(again) is type(one)
+        assert vars(again) == vars(one)
+        assert to_ops(again, "") == to_ops(one, "")
+
+
+def test_import_needs_the_standard_library_only() -> None:
+    code = (
+        "import sys; import stoker.transforms, stoker._compile as c; "
+        "print(sorted(m for m in ('torch', 'torchvision', 'numpy', 'PIL') if m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_usual_training_transform() -> None:
+    t = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip(), T.ToTensor(), T.Normalize([0.5], [0.25])])
+    assert to_ops(t, "here") == [
+        {
+            "op": "RandomResizedCrop",
+            "size": [224, 224],
+            "scale": [0.08, 1.0],
+            "ratio": [0.75, 4.0 / 3.0],
+            "interpolation": "bilinear",
+        },
+        {"op": "RandomHorizontalFlip", "p": 0.5},
+        {"op": "ToTensor"},
+        {"op": "Normalize", "mean": [0.5], "std": [0.25]},
+    ]
+    assert to_ops(None, "here") == []
+
+
+def test_holders_are_flattened_and_random_apply_is_not() -> None:
+    torch = pytest.importorskip("torch")
+    v1 = pytest.importorskip("torchvision.transforms")
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    t = v1.Compose(
+        [
+            torch.nn.Sequential(v2.CenterCrop(4), torch.nn.Identity()),
+            v2.RandomApply(torch.nn.ModuleList([v2.Compose([v2.Resize(3)])]), p=0.25),
+            [v2.ToImage(), v2.ToPureTensor()],
+        ]
+    )
+    assert to_ops(t, "here") == [
+        {"op": "CenterCrop", "size": [4, 4]},
+        {"op": "Identity"},
+        {"op": "RandomApply", "p": 0.25, "transforms": [{"op": "Resize", "size": [3], "interpolation": "bilinear"}]},
+        {"op": "ToImage"},
+        {"op": "Identity"},
+    ]
+
+
+def test_the_preset_of_classification_weights() -> None:
+    presets = pytest.importorskip("torchvision.transforms._presets")
+    ops = to_ops(presets.ImageClassification(crop_size=224, resize_size=232), "here")
+    assert [op["op"] for op in ops] == ["Resize", "CenterCrop", "ToDtype", "Normalize"]
+    assert (ops[0]["size"], ops[1]["size"], ops[3]["std"]) == ([232], [224], [0.229, 0.224, 0.225])
+
+
+def test_dtypes_of_every_library() -> None:
+    np = pytest.importorskip("numpy")
+    torch = pytest.importorskip("torch")
+    for dtype in ("float32", "torch.float32", torch.float32, torch.float, np.float32, np.dtype("float32")):
+        assert to_ops(T.ToDtype(dtype, scale=True), "") == [{"op": "ToDtype", "dtype": "float32", "scale": True}]
+    for dtype in ("uint8", torch.uint8, np.uint8, np.dtype("uint8")):
+        assert to_ops(T.ConvertImageDtype(dtype), "") == [{"op": "ConvertImageDtype", "dtype": "uint8"}]
+    for dtype in (torch.float16, np.float64, "int64", float, None):
+        with pytest.raises(ConfigError, match="dtype can not be"):
+            to_ops(T.ToDtype(dtype), "")
+
+
+def test_values_that_v2_keeps_by_type() -> None:
+    torch = pytest.importorskip("torch")
+    tv = pytest.importorskip("torchvision.tv_tensors")
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    t = v2.ToDtype({tv.Image: torch.float32, tv.Mask: torch.int64, "others": None}, scale=True)
+    assert to_ops(t, "") == [{"op": "ToDtype", "dtype": "float32", "scale": True}]
+    assert to_ops(v2.ToDtype({tv.Mask: torch.int64, "others": None}), "")[0]["dtype"] == "uint8"
+    assert to_ops(v2.Pad(1, fill={tv.Image: 9, "others": 0}), "")[0]["fill"] == 9.0
+    with pytest.raises(ConfigError, match="no value for images"):
+        to_ops(v2.Pad(1, fill={tv.Mask: 9}), "")
+
+
+def test_tensors_and_arrays_as_arguments() -> None:
+    np = pytest.importorskip("numpy")
+    torch = pytest.importorskip("torch")
+    v1 = pytest.importorskip("torchvision.transforms")
+    t = v1.Normalize(torch.tensor([0.5, 0.25, 0.125]), np.array([0.5]))
+    assert to_ops(t, "") == [{"op": "Normalize", "mean": [0.5, 0.25, 0.125], "std": [0.5]}]
+    assert to_ops(T.CenterCrop(np.int64(5)), "") == [{"op": "CenterCrop", "size": [5, 5]}]
+
+
+class MyAug:
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+class MyCrop(T.CenterCrop):
+    pass
+
+
+def shrink(x: Any) -> Any:
+    return x
+
+
+def refused(transform: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        to_ops(transform, "ImageFolder(transform=...)")
+    assert caught.value.code == "config"
+    return str(caught.value)
+
+
+def test_what_can_not_run_is_named_with_its_place() -> None:
+    t = T.Compose([T.Resize(4), MyAug(), T.ToTensor()])
+    text = refused(t)
+    assert "ImageFolder(transform=...): transform 2 of 3: MyAug" in text
+    assert "transform: MyAug" in refused(MyAug())
+    assert "MyCrop is a subclass of CenterCrop" in refused([MyCrop(3)])
+    assert "the function shrink" in refused([shrink])
+    assert "test_transforms.py" in refused([lambda x: x])
+    assert "ToTensor is a class" in refused([T.ToTensor])
+    assert "transform 1 of 1 in transform 2 of 2 (RandomApply): MyAug" in refused(
+        [T.ToImage(), T.RandomApply([MyAug()])]
+    )
+
+
+def test_torchvisions_others_are_named() -> None:
+    v1 = pytest.importorskip("torchvision.transforms")
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+
+    class Mine(v2.Resize):  # type: ignore[misc, name-defined, unused-ignore]
+        pass
+
+    text = refused([v2.ColorJitter(), v1.Lambda(lambda x: x), Mine(3), v1.Resize(3)])
+    assert "3 problems" in text
+    assert "transform 1 of 4: ColorJitter of torchvision is not built" in text
+    assert "transform 2 of 4: Lambda runs Python (a lambda" in text
+    assert "Mine is a subclass of Resize" in text
+
+
+def test_arguments_that_are_not_built() -> None:
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    assert "bicubic" in refused(v2.Resize(3, interpolation=v2.InterpolationMode.BICUBIC))
+    assert "lanczos" in refused(T.RandomResizedCrop(3, interpolation=1))
+    assert "antialias=False" in refused(v2.Resize(3, antialias=False))
+    assert to_ops(v2.Resize(3, interpolation="nearest", antialias=False), "")[0]["interpolation"] == "nearest"
+    assert "finite" in refused(T.Normalize([float("nan")], [1.0]))
+    assert "whole number" in refused(T.CenterCrop((2.5, 3)))  # type: ignore[arg-type]
+    assert "two numbers" in refused(T.RandomResizedCrop(3, scale=(0.1, 0.2, 0.3)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: T.RandomHorizontalFlip(1.5),
+        lambda: T.RandomApply([], p=0.5),
+        lambda: T.RandomApply([T.ToImage()], p=-1),
+        lambda: T.Compose(T.ToImage()),  # type: ignore[arg-type]
+        lambda: T.CenterCrop((1, 2, 3)),
+        lambda: T.Resize((1, 2, 3)),
+        lambda: T.Resize(None),
+    ],
+)
+def test_wrong_arguments_fail_where_they_are_written(make: Any) -> None:
+    with pytest.raises(ConfigError):
+        make()
+
+
+def test_calling_one_says_what_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"torchvision\.transforms\.v2"):
+        T.ToTensor()("picture")
