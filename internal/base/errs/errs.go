@@ -23,6 +23,7 @@ const (
 	Damaged      Code = "damaged"       // bytes that are not what their format says
 	Unsupported  Code = "unsupported"   // valid bytes of a kind that is not built
 	Changed      Code = "changed"       // a file or shard differs from its index
+	Forbidden    Code = "forbidden"     // a file that may not be read
 	MissingField Code = "missing_field" // a sample without a field that was asked for
 	BadLimit     Code = "bad_limit"     // more bad samples than on_bad allows
 	Differs      Code = "differs"       // two things that should be equal are not
@@ -50,6 +51,7 @@ var Classes = map[Code]Class{
 	Damaged:      {3, "DataError"},
 	Unsupported:  {3, "DataError"},
 	Changed:      {3, "DataError"},
+	Forbidden:    {3, "DataError"},
 	MissingField: {3, "DataError"},
 	BadLimit:     {3, "DataError"},
 	Differs:      {4, "DataError"},

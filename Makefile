@@ -1,0 +1,103 @@
+# stoker: two commands do all set-up on a fresh machine.
+#   make demo    builds the engine and runs the main job on a small dataset
+#   make test    makes .venv, and runs every check and every test
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := demo
+
+export GOTOOLCHAIN := local
+export GOFLAGS := -buildvcs=false
+PYTHON ?= python3
+VENV := .venv/bin
+GO_SOURCES := $(shell find . -name '*.go' -not -path './.venv*' -not -path './build/*' 2>/dev/null) $(wildcard internal/base/kernel/*.c internal/base/kernel/*.h) go.mod VERSION
+
+# The engine is static where there is a C compiler, so that it runs on any
+# Linux of its architecture; without one it is pure Go, and says so.
+CGO := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && test -z "$$STOKER_NO_CGO" && echo 1 || echo 0)
+ifeq ($(CGO),1)
+BUILD := CGO_ENABLED=1 go build -tags netgo,osusergo -ldflags '-s -w -linkmode external -extldflags "-static"'
+else
+BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
+endif
+
+.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-asan py-test bench bench-venvs bench-transport bench-startup soak fuzz wheel clean gpu-test gpu-bench
+
+demo: setup engine
+	@build/stoker demo
+
+engine: build/stoker
+
+build/stoker: $(GO_SOURCES) | setup
+	@mkdir -p build
+ifeq ($(CGO),0)
+	@echo "no C compiler: the pure-Go engine is built; it decodes about a third as fast"
+endif
+	@$(BUILD) -o build/stoker.new ./cmd/stoker && mv build/stoker.new build/stoker
+
+# Debian's packages: what is missing is installed where that is possible, and
+# named where it is not.
+setup:
+	@bash tools/setup.sh
+
+venv: .venv/ready
+.venv/ready: python/pyproject.toml python/requirements-dev.txt
+	$(PYTHON) -m venv .venv
+	$(VENV)/python -m pip install -q --disable-pip-version-check -r python/requirements-dev.txt
+	$(VENV)/python -m pip install -q --disable-pip-version-check --no-deps -e python
+	@touch $@
+
+test: setup engine venv check go-test go-race go-nocgo py-test
+	@echo "all checks and tests passed"
+
+check: engine venv build/tools/staticcheck
+	go vet ./...
+	@out=$$(build/tools/gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$out" || { echo "not gofumpt-ed: $$out"; exit 1; }
+	build/tools/staticcheck ./...
+	$(VENV)/ruff check python bench
+	$(VENV)/ruff format --check python bench
+	$(VENV)/mypy --config-file python/pyproject.toml
+
+build/tools/staticcheck: tools/go.mod
+	@mkdir -p build/tools
+	cd tools && go build -o ../build/tools/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt
+
+go-test:
+	go test ./...
+
+go-race:
+	go test -race -short ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats .
+
+go-nocgo:
+	CGO_ENABLED=0 go test -short ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/loader/... .
+
+# The C under AddressSanitizer, damaged pictures included.
+go-asan:
+	CGO_CFLAGS='-O1 -g -fsanitize=address -fno-omit-frame-pointer' CGO_LDFLAGS=-fsanitize=address go test -asan -count=1 ./internal/base/kernel
+
+py-test: engine venv
+	cd python && ../$(VENV)/python -m pytest -q
+
+soak: engine venv
+	cd python && STOKER_SOAK=$${KILLS:-200} ../$(VENV)/python -m pytest -q -k "kill or leak"
+
+fuzz:
+	bash tools/fuzz.sh $${SECONDS_EACH:-60}
+
+wheel: engine
+	bash tools/wheel.sh
+
+bench-venvs:
+	$(PYTHON) bench/setup.py
+
+bench: engine venv bench-venvs
+	@test -n "$(DATA)" || { echo "usage: make bench DATA=folder-of-jpegs"; exit 2; }
+	$(VENV)/python bench/compare.py --data "$(DATA)" --out build/bench.json
+
+bench-transport: engine venv
+	$(VENV)/python bench/transport.py
+
+bench-startup: engine venv
+	$(VENV)/python bench/startup.py
+
+clean:
+	rm -rf build dist .venv .venv-bench python/src/stoker/_engine

@@ -1,0 +1,86 @@
+// Package engine is the process that serves one trainer: it lives and dies with
+// its client, reads requests from the inherited socket, and shares lanes and
+// memory between the client's loaders.
+package engine
+
+import (
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/deliver"
+)
+
+// Run serves the client at the other end of fd until it is gone. It returns an
+// error only if it could not begin; the end of the client ends the process.
+func Run(fd int, version, kernel string) error {
+	// The trainer may be saving when the terminal or the scheduler signals the
+	// whole group: the engine goes when its client does, not before.
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	cores := loader.Cores()
+	// Lanes sit in C most of the time; two more threads run Go beside them.
+	runtime.GOMAXPROCS(max(cores, runtime.NumCPU()) + 2)
+
+	conn, err := deliver.NewConn(fd)
+	if err != nil {
+		return err
+	}
+	hello, err := conn.Read()
+	if err != nil {
+		return err
+	}
+	if hello.Type != wire.TypeHello || hello.Protocol != wire.Protocol || hello.Version != version {
+		e := errs.New(errs.Incompatible, "client %s speaks protocol %d, engine %s speaks %d", hello.Version, hello.Protocol, version, wire.Protocol).
+			Try("install one version of stoker: `pip install --force-reinstall stoker`, and unset STOKER_ENGINE")
+		_ = conn.Write(deliver.Envelope{Message: &wire.Message{Type: wire.TypeError, Req: hello.Req, Error: wire.FromError(e)}})
+		return e
+	}
+	watchClient(hello.PID)
+
+	arena, err := deliver.NewArena()
+	if err != nil {
+		return err
+	}
+	arena.Poison = os.Getenv("STOKER_POISON") != ""
+	shared := loader.NewShared(arena, stats.NewBoard(arena.Work(), 0))
+	s := newSession(conn, arena, shared, hello.Suspects)
+	answer := &wire.Message{Type: wire.TypeHello, Req: hello.Req, Protocol: wire.Protocol, Version: version, PID: os.Getpid(), Lanes: cores, Kernel: kernel}
+	if err := conn.Write(deliver.Envelope{Message: answer, FDs: []int{arena.PageFD, arena.EventFD}}); err != nil {
+		return err
+	}
+	go arena.Released(s.leasedIDs, s.back)
+	s.serve()
+	// End of file: the client is gone, and all of our memory is anonymous.
+	os.Exit(0)
+	return nil
+}
+
+// watchClient ends this process with the client's. The socket alone does not
+// tell: a forked child of the client may hold its other end open.
+func watchClient(pid int) {
+	if pid <= 0 {
+		return
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		if err == unix.ESRCH { //nolint:errorlint // a bare errno
+			os.Exit(0)
+		}
+		return // a kernel before 5.3: the socket has to do
+	}
+	go func() {
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			if n > 0 || (err != nil && err != unix.EINTR) { //nolint:errorlint // a bare errno
+				os.Exit(0)
+			}
+		}
+	}()
+}

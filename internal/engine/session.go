@@ -1,0 +1,289 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/deliver"
+)
+
+// session is one client's loaders, passes and leased slots.
+type session struct {
+	conn     *deliver.Conn
+	arena    *deliver.Arena
+	shared   *loader.Shared
+	suspects []wire.Suspect
+
+	mu      sync.Mutex
+	loaders map[int64]*loader.Loader
+	passes  map[int64]*pass
+	leased  map[int]*loader.Batch // by slot
+	last    int64
+}
+
+type pass struct {
+	*loader.Pass
+	loader int64
+}
+
+func newSession(conn *deliver.Conn, arena *deliver.Arena, shared *loader.Shared, suspects []wire.Suspect) *session {
+	return &session{
+		conn: conn, arena: arena, shared: shared, suspects: suspects,
+		loaders: map[int64]*loader.Loader{}, passes: map[int64]*pass{}, leased: map[int]*loader.Batch{},
+	}
+}
+
+// serve answers requests until the client is gone. What may wait runs beside
+// the reading, so that one loader's wait is not another's.
+func (s *session) serve() {
+	for {
+		m, err := s.conn.Read()
+		if err != nil {
+			return
+		}
+		switch m.Type {
+		case wire.TypeOpen:
+			go s.answer(m, s.open)
+		case wire.TypePass:
+			s.answer(m, s.begin)
+		case wire.TypeNext:
+			go s.answer(m, s.next)
+		case wire.TypeTable:
+			go s.answer(m, s.table)
+		case wire.TypeStats:
+			s.answer(m, s.stats)
+		case wire.TypeCancel:
+			s.cancel(m.Pass)
+		case wire.TypeClose:
+			s.close(m.Loader)
+		default:
+			s.answer(m, func(*wire.Message) ([]deliver.Envelope, error) {
+				return nil, errs.New(errs.Incompatible, "no message %q", m.Type)
+			})
+		}
+	}
+}
+
+// answer sends what f makes of a request, or its error.
+func (s *session) answer(m *wire.Message, f func(*wire.Message) ([]deliver.Envelope, error)) {
+	out, err := f(m)
+	if err != nil {
+		out = []deliver.Envelope{{Message: &wire.Message{Type: wire.TypeError, Error: wire.FromError(err)}}}
+	}
+	if len(out) > 0 {
+		out[len(out)-1].Message.Req = m.Req
+		_ = s.conn.Write(out...) // a client that is gone ends serve
+	}
+}
+
+func one(m *wire.Message, fds ...int) []deliver.Envelope {
+	return []deliver.Envelope{{Message: m, FDs: fds}}
+}
+
+func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
+	var spec loader.Spec
+	if err := json.Unmarshal(m.Spec, &spec); err != nil {
+		if e := (*errs.Error)(nil); errors.As(err, &e) {
+			return nil, e
+		}
+		return nil, errs.New(errs.Config, "the Spec can not be read").Because(err).Try("compare it with the table of keys in ARCHITECTURE.md")
+	}
+	var told time.Time
+	l, err := loader.Open(context.Background(), s.shared, spec, loader.Options{
+		Progress: func(done, total int64, what string) {
+			if now := time.Now(); now.Sub(told) > 200*time.Millisecond {
+				told = now
+				_ = s.conn.Write(one(&wire.Message{Type: wire.TypeProgress, Req: m.Req, Done: done, Total: total, What: what})...)
+			}
+		},
+		Deadly: s.deadly,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.loaders[l.ID()] = l
+	s.mu.Unlock()
+	return one(&wire.Message{
+		Type: wire.TypeOpened, Loader: l.ID(), Samples: l.Len(), Digest: l.Digest(), Pipeline: l.Pipeline(),
+		Classes: l.Classes(), Format: l.Format(), Fields: l.Fields(), Lanes: l.Stats().Lanes, Notes: l.Notes(),
+	}), nil
+}
+
+// deadly is the samples of a dataset that were in work when engines died.
+func (s *session) deadly(digest string) map[int64]int {
+	out := map[int64]int{}
+	for _, x := range s.suspects {
+		if x.Digest == digest {
+			out[x.Sample] += x.Deaths
+		}
+	}
+	return out
+}
+
+func (s *session) loader(id int64) (*loader.Loader, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.loaders[id]; l != nil {
+		return l, nil
+	}
+	return nil, errs.New(errs.Config, "no loader %d is open", id)
+}
+
+func (s *session) begin(m *wire.Message) ([]deliver.Envelope, error) {
+	l, err := s.loader(m.Loader)
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.Pass(m.Epoch, m.Position, m.Step)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.last++
+	id := s.last
+	s.passes[id] = &pass{p, m.Loader}
+	s.mu.Unlock()
+	return one(&wire.Message{Type: wire.TypePassed, Pass: id, Epoch: m.Epoch, Steps: p.Steps()}), nil
+}
+
+func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
+	s.mu.Lock()
+	p := s.passes[m.Pass]
+	s.mu.Unlock()
+	if p == nil {
+		return nil, errs.New(errs.Config, "no pass %d", m.Pass)
+	}
+	b, err := p.Next(context.Background(), time.Duration(m.Timeout)*time.Millisecond)
+	if errors.Is(err, io.EOF) {
+		s.mu.Lock()
+		delete(s.passes, m.Pass)
+		s.mu.Unlock()
+		return one(&wire.Message{Type: wire.TypeEnd, Pass: m.Pass}), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.leased[b.Slot.ID] = b
+	s.mu.Unlock()
+	var out []deliver.Envelope
+	if b.Slot.Fresh {
+		b.Slot.Fresh = false
+		out = append(out, deliver.Envelope{
+			Message: &wire.Message{Type: wire.TypeSlot, Slot: int64(b.Slot.ID), Bytes: int64(len(b.Slot.Mem))}, FDs: []int{b.Slot.FD},
+		})
+	}
+	answer := &wire.Message{
+		Type: wire.TypeBatch, Pass: m.Pass, Epoch: b.Epoch, Step: b.Step, Position: b.Position,
+		Slot: int64(b.Slot.ID), Rows: b.Rows, Data: b.Columns,
+	}
+	for _, bad := range b.Bad {
+		answer.Bad = append(answer.Bad, wire.BadPlace{Place: bad.Place, Sample: bad.Sample, Put: bad.Put, Error: wire.FromError(bad.Err)})
+	}
+	return append(out, deliver.Envelope{Message: answer}), nil
+}
+
+// leasedIDs lists the slots that the client holds.
+func (s *session) leasedIDs(yield func(int) bool) {
+	s.mu.Lock()
+	ids := make([]int, 0, len(s.leased))
+	for id := range s.leased {
+		ids = append(ids, id)
+	}
+	s.mu.Unlock()
+	for _, id := range ids {
+		if !yield(id) {
+			return
+		}
+	}
+}
+
+// back takes a slot that the client has let go.
+func (s *session) back(id int, drop bool) {
+	s.mu.Lock()
+	b := s.leased[id]
+	delete(s.leased, id)
+	s.mu.Unlock()
+	switch {
+	case b == nil:
+	case drop:
+		b.Discard()
+	default:
+		if s.arena.Poison {
+			for i := range b.Slot.Mem {
+				b.Slot.Mem[i] = 0xA5
+			}
+		}
+		b.Release()
+	}
+}
+
+func (s *session) cancel(id int64) {
+	s.mu.Lock()
+	p := s.passes[id]
+	delete(s.passes, id)
+	s.mu.Unlock()
+	if p != nil {
+		p.Cancel()
+	}
+}
+
+func (s *session) close(id int64) {
+	s.mu.Lock()
+	l := s.loaders[id]
+	delete(s.loaders, id)
+	for n, p := range s.passes {
+		if p.loader == id {
+			delete(s.passes, n)
+		}
+	}
+	s.mu.Unlock()
+	if l != nil {
+		l.Close()
+	}
+}
+
+// table sends columns of the dataset as JSON in a memory of their own: they may
+// be millions of rows.
+func (s *session) table(m *wire.Message) ([]deliver.Envelope, error) {
+	l, err := s.loader(m.Loader)
+	if err != nil {
+		return nil, err
+	}
+	columns, err := l.Table(m.Columns)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(columns)
+	if err != nil {
+		return nil, err
+	}
+	slot, err := s.arena.Alloc(int64(len(b)))
+	if err != nil {
+		return nil, err
+	}
+	copy(slot.Mem, b)
+	err = s.conn.Write(one(&wire.Message{Type: wire.TypeTable, Req: m.Req, Bytes: int64(len(b))}, slot.FD)...)
+	s.arena.Free(slot)
+	return nil, err
+}
+
+func (s *session) stats(m *wire.Message) ([]deliver.Envelope, error) {
+	l, err := s.loader(m.Loader)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(l.Stats())
+	if err != nil {
+		return nil, err
+	}
+	return one(&wire.Message{Type: wire.TypeStats, Stats: b}), nil
+}

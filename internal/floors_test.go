@@ -1,0 +1,133 @@
+package internal_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/stoker-data/stoker"
+
+// floors is the house, lowest first: imports go down, never up, and never
+// sideways but along edges. This list is policy: do not edit it to make a build
+// pass.
+var floors = [][]string{
+	{ // 0: base
+		"internal/base/errs", "internal/base/kernel", "internal/base/mem", "internal/base/rng", "internal/base/stats", "internal/base/wire",
+	},
+	{ // 1: stages, in the direction of data
+		"internal/stage/source", "internal/stage/index", "internal/stage/format", "internal/stage/order", "internal/stage/fetch",
+		"internal/stage/decode", "internal/stage/transform", "internal/stage/batch", "internal/stage/deliver",
+	},
+	{"internal/loader", "internal/engine"}, // 2: assembly
+	{"internal/tool"},                      // 3: tools
+	{".", "cmd/stoker", "examples"},        // 4: doors
+}
+
+// edges are the imports allowed between rooms of one floor.
+var edges = map[string][]string{
+	"internal/base/wire": {"internal/base/errs"},
+
+	"internal/stage/index":     {"internal/stage/source"},
+	"internal/stage/format":    {"internal/stage/index", "internal/stage/source"},
+	"internal/stage/fetch":     {"internal/stage/format", "internal/stage/source"},
+	"internal/stage/transform": {"internal/stage/decode"},
+	"internal/stage/deliver":   {"internal/stage/batch"},
+
+	"internal/engine": {"internal/loader"},
+	"cmd/stoker":      {"."},
+	"examples":        {"."},
+}
+
+// only lists rooms that may import nothing of ours but this.
+var only = map[string][]string{
+	"internal/base/kernel": nil,
+	"internal/base/rng":    nil,
+	"internal/base/mem":    nil,
+	"internal/base/errs":   nil,
+	"internal/stage/order": {"internal/base/rng"},
+}
+
+// cgo lists the rooms that may import "C".
+var cgo = []string{"internal/base/kernel"}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	CgoFiles   []string
+}
+
+// room is the room that a package belongs to, and its floor; -1: none.
+func room(path string) (string, int) {
+	rel := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
+	if rel == "" {
+		return ".", 4
+	}
+	best, floor := "", -1
+	for i, rooms := range floors {
+		for _, r := range rooms {
+			if (rel == r || strings.HasPrefix(rel, r+"/")) && len(r) > len(best) {
+				best, floor = r, i
+			}
+		}
+	}
+	return best, floor
+}
+
+func packages(t *testing.T) (out []pkg) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,CgoFiles", "./...")
+	cmd.Dir = ".."
+	b, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	dec := json.NewDecoder(strings.NewReader(string(b)))
+	for dec.More() {
+		var p pkg
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func TestFloors(t *testing.T) {
+	all := packages(t)
+	if len(all) < 10 {
+		t.Fatalf("only %d packages found", len(all))
+	}
+	for _, p := range all {
+		from, floor := room(p.ImportPath)
+		if strings.Contains(p.ImportPath, "/internal/stagetest") || p.ImportPath == module+"/internal" {
+			continue // test support stands outside
+		}
+		if floor < 0 {
+			t.Errorf("%s stands on no floor: every package has its room in the list", p.ImportPath)
+			continue
+		}
+		if len(p.CgoFiles) > 0 && !slices.Contains(cgo, from) {
+			t.Errorf("%s imports \"C\": only %v may", p.ImportPath, cgo)
+		}
+		for _, imp := range p.Imports {
+			if imp != module && !strings.HasPrefix(imp, module+"/") {
+				continue
+			}
+			to, below := room(imp)
+			if to == from {
+				continue
+			}
+			if below > floor {
+				t.Errorf("%s imports %s: from floor %d up to floor %d", p.ImportPath, imp, floor, below)
+			}
+			if below == floor && !slices.Contains(edges[from], to) {
+				t.Errorf("%s imports %s: no such edge on floor %d", p.ImportPath, imp, floor)
+			}
+			if allowed, strict := only[from]; strict && !slices.Contains(allowed, to) {
+				t.Errorf("%s imports %s: %s may import nothing of ours but %v", p.ImportPath, imp, from, allowed)
+			}
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package loader
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLanes is more lanes than any machine has use for.
+const maxLanes = 256
+
+// Cores is how many lanes this process should run: the cores that its affinity
+// and its cgroups' quotas leave, shared with the other ranks of this machine
+// (LOCAL_WORLD_SIZE), less one for the trainer where there are more than two.
+func Cores() int {
+	n := float64(affinity())
+	for _, dir := range quotaDirs("/proc/self/cgroup", "/sys/fs/cgroup") {
+		if q, ok := quota(dir); ok {
+			n = math.Min(n, q)
+		}
+	}
+	if ranks, err := strconv.Atoi(os.Getenv("LOCAL_WORLD_SIZE")); err == nil && ranks > 1 {
+		n /= float64(ranks)
+	}
+	cores := int(math.Ceil(n - 0.1))
+	if cores > 2 {
+		cores--
+	}
+	return min(max(cores, 1), maxLanes)
+}
+
+func affinity() int {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return 1
+	}
+	return max(set.Count(), 1)
+}
+
+// quotaDirs are the folders of this process's cpu cgroup and all its parents.
+func quotaDirs(self, root string) (dirs []string) {
+	b, err := os.ReadFile(self)
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(b)) {
+		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(part) != 3 {
+			continue
+		}
+		base := root
+		if part[1] != "" {
+			if !strings.Contains(","+part[1]+",", ",cpu,") {
+				continue
+			}
+			base = filepath.Join(root, "cpu")
+		}
+		for p := filepath.Clean("/" + part[2]); ; p = filepath.Dir(p) {
+			dirs = append(dirs, filepath.Join(base, p))
+			if p == "/" {
+				break
+			}
+		}
+	}
+	return dirs
+}
+
+// quota is the cores that one cgroup allows, of version 2 or 1.
+func quota(dir string) (float64, bool) {
+	ratio := func(quota, period string) (float64, bool) {
+		q, err := strconv.ParseFloat(quota, 64)
+		if err != nil || q <= 0 {
+			return 0, false
+		}
+		p, err := strconv.ParseFloat(period, 64)
+		return q / p, err == nil && p > 0
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "cpu.max")); err == nil {
+		if f := strings.Fields(string(b)); len(f) == 2 {
+			return ratio(f[0], f[1])
+		}
+	}
+	q, err := os.ReadFile(filepath.Join(dir, "cpu.cfs_quota_us"))
+	if err != nil {
+		return 0, false
+	}
+	p, err := os.ReadFile(filepath.Join(dir, "cpu.cfs_period_us"))
+	if err != nil {
+		return 0, false
+	}
+	return ratio(strings.TrimSpace(string(q)), strings.TrimSpace(string(p)))
+}

@@ -1,0 +1,221 @@
+package loader
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/fetch"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/folder"
+	"github.com/stoker-data/stoker/internal/stage/format/tar"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// openDataset opens what the Spec names. To add a format: a package below
+// format, a name here, and a row in sniff.
+func (l *Loader) openDataset(ctx context.Context, spec Spec, opt Options) error {
+	d := spec.Dataset
+	if d.Format == "synthetic" {
+		return l.openSynthetic(d)
+	}
+	paths, err := source.Expand(d.Path)
+	if err != nil {
+		return err
+	}
+	kind, paths, err := sniff(d.Format, paths)
+	if err != nil {
+		return err
+	}
+	src := source.NewFile()
+	l.src = src
+	progress := index.Progress(opt.Progress)
+	var ds format.Dataset
+	switch kind {
+	case "folder":
+		ds, err = folder.Open(ctx, src, paths[0], folder.Options{Extensions: d.Extensions, AllowEmpty: d.AllowEmpty, Progress: progress})
+	case "tar":
+		ds, err = tar.Open(ctx, src, paths, tar.Options{Progress: progress})
+	}
+	if err != nil {
+		_ = src.Close()
+		return err
+	}
+	l.ds = ds
+	l.n, l.digest = ds.Index().Len(), ds.Index().Digest()
+	return nil
+}
+
+// sniff decides the format of expanded paths. A folder that holds nothing but
+// shards stands for them.
+func sniff(name string, paths []string) (string, []string, error) {
+	if name != "" && name != "auto" {
+		if name == "folder" && len(paths) != 1 {
+			return "", nil, errs.New(errs.Config, "a folder dataset has one root, and %d paths were given", len(paths)).
+				Try("give the folder that holds one folder per class")
+		}
+		return name, paths, nil
+	}
+	if len(paths) == 1 {
+		if st, err := os.Stat(paths[0]); err == nil && st.IsDir() {
+			if shards := shardsIn(paths[0]); len(shards) > 0 {
+				return "tar", shards, nil
+			}
+			return "folder", paths, nil
+		}
+	}
+	for _, p := range paths {
+		if !strings.HasSuffix(strings.ToLower(p), ".tar") {
+			return "", nil, errs.New(errs.Config, "the format of %s is not known", p).
+				Try("datasets are folders of images (one folder per class) or .tar shards; pass format= where the name does not say")
+		}
+	}
+	return "tar", paths, nil
+}
+
+// shardsIn is the shards of a folder that has no folder in it.
+func shardsIn(dir string) (shards []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			return nil
+		}
+		if strings.HasSuffix(strings.ToLower(e.Name()), ".tar") {
+			shards = append(shards, filepath.Join(dir, e.Name()))
+		}
+	}
+	slices.Sort(shards)
+	return shards
+}
+
+// openSynthetic makes the one ready sample that every row is a copy of.
+func (l *Loader) openSynthetic(d Dataset) error {
+	size := 1
+	for _, n := range d.Shape {
+		if n <= 0 || size > 1<<30/n {
+			return errs.New(errs.Config, "a synthetic sample of shape %v", d.Shape)
+		}
+		size *= n
+	}
+	l.synthetic = make([]byte, size)
+	for i := range l.synthetic {
+		l.synthetic[i] = byte(i * 31)
+	}
+	l.n, l.digest = d.Samples, "synthetic"
+	return nil
+}
+
+// noFiles is the storage of a synthetic dataset.
+type noFiles struct{}
+
+func (noFiles) AppendPath(_ int, dst []byte) []byte { return dst }
+func (noFiles) Stamp(int) (size, mtime int64)       { return 0, 0 }
+
+// storage is what fetch reads from.
+func (l *Loader) storage() (source.Source, fetch.Index) {
+	if l.ds == nil {
+		return nil, noFiles{}
+	}
+	return l.src, l.ds.Index()
+}
+
+func (l *Loader) closeDataset() {
+	if l.ds != nil {
+		_ = l.ds.Index().Close()
+	}
+	if l.src != nil {
+		_ = l.src.Close()
+	}
+}
+
+// Classes are the names of the classes, where the dataset has them.
+func (l *Loader) Classes() []string {
+	if l.ds == nil {
+		return nil
+	}
+	return l.ds.Index().Classes()
+}
+
+// Format is the name of the dataset's format.
+func (l *Loader) Format() string {
+	if l.ds == nil {
+		return "synthetic"
+	}
+	return l.ds.Index().Meta().Format
+}
+
+// imageFields are the stored names that hold images in shards.
+var imageFields = []string{"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "webp", "gif", "bmp", "tif", "tiff"}
+
+// defaultFields are what a dataset delivers when the Spec names nothing: images
+// decoded, classes as numbers, the rest by its extension.
+func defaultFields(ds format.Dataset) []Field {
+	if ds.Index().Meta().Format == "folder" {
+		return []Field{{Name: folder.Image, Decode: "rgb"}, {Name: folder.Label, Decode: "int"}}
+	}
+	var out []Field
+	for _, name := range ds.Index().Meta().Fields {
+		f := Field{Name: name, Decode: "bytes"}
+		switch {
+		case slices.Contains(imageFields, name):
+			f.Decode = "rgb"
+		case name == "cls" || name == "cls2" || name == "index":
+			f.Decode = "int"
+		case name == "txt" || name == "text":
+			f.Decode = "text"
+		case name == "json" || name == "jsn":
+			f.Decode = "json"
+		case strings.HasPrefix(name, "__"):
+			continue
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// Notes are lines that the user should see once.
+func (l *Loader) Notes() []string {
+	if l.ds == nil {
+		return nil
+	}
+	if note := l.ds.Index().Note(); note != "" {
+		return []string{note}
+	}
+	return nil
+}
+
+// Table is columns of the dataset, a row a sample: "label" (the number of its
+// class) and "path" (of the file or shard it lies in).
+func (l *Loader) Table(names []string) (map[string]any, error) {
+	out := map[string]any{}
+	for _, name := range names {
+		switch {
+		case l.ds == nil:
+			return nil, errs.New(errs.Config, "a synthetic dataset has no column %q", name)
+		case name == "label" && l.ds.Index().Int32s(index.SampleClass) != nil:
+			out[name] = l.ds.Index().Int32s(index.SampleClass)
+		case name == "path":
+			paths := make([]string, l.n)
+			var extents []format.Extent
+			var text []byte
+			for id := range l.n {
+				extents = l.ds.Extents(id, nil, extents[:0])
+				if len(extents) > 0 {
+					text = l.ds.Index().AppendPath(extents[0].File, text[:0])
+					paths[id] = string(text)
+				}
+			}
+			out[name] = paths
+		default:
+			return nil, errs.New(errs.Config, "a %s dataset has no column %q", l.Format(), name).Try("there are \"path\", and \"label\" where samples have classes")
+		}
+	}
+	return out, nil
+}

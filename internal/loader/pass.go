@@ -1,0 +1,284 @@
+package loader
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/rng"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/fetch"
+	"github.com/stoker-data/stoker/internal/stage/order"
+)
+
+// Pass is one walk through an epoch: parallel work, delivered in order.
+//
+// Its planner opens batches ahead of the consumer, as far as prefetch and slots
+// allow, and submits their samples to fetch in the order of the plan. Lanes
+// take samples of the oldest open batch first. Whichever lane fills the last
+// row of a batch closes it. Next hands out the oldest batch once it is closed.
+//
+// Two invariants: batches are handed out in the order of steps; and every task
+// of an open batch is finished exactly once, by a lane or as given up, so that
+// its slot always comes back. A pool of finished samples with a reorder buffer
+// was the simpler design; it needs a copy of every sample.
+//
+// Everything below is guarded by Shared.mu, but for what is said to be atomic.
+type Pass struct {
+	l     *Loader
+	id    int64
+	epoch int64
+	order order.Epoch
+	slice order.Slice
+	from  int64 // number of the first step: a pass that goes on counts on
+
+	open      []*openBatch // in order; the first is the next to be handed out
+	nextStep  int64        // of the slice: the next to open
+	delivered int64        // of the slice: steps handed out
+	waiting   int          // consumers in Next
+	heldSince time.Time    // when Next first found every slot leased
+	ahead     bool         // begun before it was asked for
+	resting   bool         // gave up its batches to others; Next wakes it
+	cancelled bool
+	failed    error
+	bad       int64 // samples that could not be delivered
+	asked     int64 // when Next was last called: Shared.clock
+}
+
+// openBatch is a batch on its way.
+type openBatch struct {
+	pass  *Pass
+	step  int64 // of the slice
+	rows  int
+	slot  *batch.Slot
+	tasks []task
+	ready []*task       // fetched, not taken; guarded by Shared.mu
+	left  int           // tasks not finished
+	loose []batch.Loose // one a field
+	bad   []Bad         // guarded by Shared.mu
+	good  []bool        // rows that hold their sample; one writer each
+
+	closing bool // a lane is closing it; only that lane may touch its slot
+	done    bool
+	err     error
+	columns []wire.Column
+	gone    atomic.Bool // given up: its tasks only have to come back
+}
+
+// task is one row of an open batch.
+type task struct {
+	req     fetch.Request
+	batch   *openBatch
+	row     int
+	place   int64
+	key     rng.Key
+	attempt int // replacements so far
+}
+
+// Bad is one sample that was not delivered as the order says.
+type Bad struct {
+	Place  int64
+	Sample int64 // the one that failed
+	Put    int64 // the one that stands there instead
+	Err    error
+}
+
+// Batch is one batch as it is handed out. Release gives its slot back; nothing
+// of it may be read afterwards.
+type Batch struct {
+	Epoch    int64
+	Step     int64
+	Position int64 // places of the epoch that all ranks have been given after it
+	Rows     int
+	Slot     *batch.Slot
+	Columns  []wire.Column
+	Bad      []Bad
+
+	l *Loader
+}
+
+// Release gives the slot back for the next batch.
+func (b *Batch) Release() { b.l.slots.release(b.Slot, true) }
+
+// Discard gives the slot back never to be written again.
+func (b *Batch) Discard() { b.l.slots.release(b.Slot, false) }
+
+// Steps is the number of batches of the whole pass.
+func (p *Pass) Steps() int64 { return p.slice.Steps() }
+
+// Next waits for the next batch. io.EOF is the end of the pass. A deadline of 0
+// never stalls.
+func (p *Pass) Next(ctx context.Context, deadline time.Duration) (*Batch, error) {
+	s := p.l.shared
+	begin := time.Now()
+	wake := func() { s.mu.Lock(); s.changed.Broadcast(); s.mu.Unlock() }
+	defer context.AfterFunc(ctx, wake)()
+	if deadline > 0 {
+		defer time.AfterFunc(deadline, wake).Stop()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.waiting++
+	s.clock++
+	p.asked, p.resting = s.clock, false
+	s.changed.Broadcast()
+	defer func() {
+		p.waiting--
+		p.l.stats.Wait.Add(time.Since(begin), 1, 0)
+	}()
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if len(p.open) > 0 && p.open[0].done {
+			return p.hand()
+		}
+		if p.failed != nil {
+			return nil, p.failed
+		}
+		if p.cancelled {
+			return nil, errs.New(errs.Config, "the pass was cancelled")
+		}
+		if p.nextStep >= p.slice.Steps() && len(p.open) == 0 {
+			return nil, io.EOF
+		}
+		if deadline > 0 && time.Since(begin) >= deadline {
+			return nil, p.stalled(time.Since(begin))
+		}
+		s.changed.Wait()
+	}
+}
+
+// hand takes the oldest batch, which is done. Shared.mu is held.
+func (p *Pass) hand() (*Batch, error) {
+	ob := p.open[0]
+	p.open[0] = nil
+	p.open = p.open[1:]
+	p.l.inflight--
+	p.l.shared.changed.Broadcast()
+	if ob.err != nil {
+		p.failed = ob.err
+		p.giveUp()
+		p.l.slots.put(ob.slot)
+		return nil, ob.err
+	}
+	p.delivered++
+	p.l.slots.lease(ob.slot)
+	p.l.samples.Add(int64(ob.rows))
+	defer func() { p.l.spare = append(p.l.spare, ob) }()
+	return &Batch{
+		Epoch: p.epoch, Step: p.from + ob.step, Position: p.slice.After(ob.step), Rows: ob.rows,
+		Slot: ob.slot, Columns: ob.columns, Bad: ob.bad, l: p.l,
+	}, nil
+}
+
+// Cancel ends the pass and what it had prefetched. It does not wait.
+func (p *Pass) Cancel() {
+	s := p.l.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.cancel()
+}
+
+func (p *Pass) cancel() {
+	if p.cancelled {
+		return
+	}
+	p.cancelled = true
+	p.giveUp()
+	p.l.drop(p)
+	p.l.shared.changed.Broadcast()
+}
+
+// giveUp drops what is prefetched: it will be made again when Next asks.
+// Shared.mu is held.
+func (p *Pass) giveUp() {
+	for _, ob := range p.open {
+		ob.gone.Store(true)
+		for _, t := range ob.ready {
+			t.req.Release()
+			ob.left--
+		}
+		ob.ready = nil
+		ob.settle()
+	}
+	p.open = nil
+	p.nextStep = p.delivered
+	p.l.budget.Wake()
+}
+
+// plan is the planner of one pass.
+func (p *Pass) plan() {
+	l := p.l
+	s := l.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case p.cancelled || p.failed != nil:
+			return
+		case p.nextStep >= p.slice.Steps():
+			l.lookAhead(p)
+			if p.delivered >= p.slice.Steps() && !p.ahead {
+				l.drop(p)
+				return
+			}
+		case !p.resting && p.mayOpen():
+			slot, err := l.slots.take(p)
+			if err != nil {
+				p.failed = err
+				s.changed.Broadcast()
+				return
+			}
+			if p.cancelled || p.resting {
+				l.slots.put(slot)
+				continue
+			}
+			if slot != nil {
+				p.begin(slot)
+				continue
+			}
+		}
+		s.changed.Wait()
+	}
+}
+
+// mayOpen says whether prefetch has room for one more batch; the one that the
+// consumer waits for always has.
+func (p *Pass) mayOpen() bool {
+	room := p.l.prefetch
+	if p.ahead && p.l.current != nil {
+		room -= len(p.l.current.open)
+	}
+	return len(p.open) < room
+}
+
+// begin opens the next step in slot and submits its samples. Shared.mu is held,
+// and let go while fetch makes it wait.
+func (p *Pass) begin(slot *batch.Slot) {
+	l := p.l
+	ob := l.newBatch(p, p.nextStep, slot)
+	p.nextStep++
+	l.inflight++
+	p.open = append(p.open, ob)
+	l.shared.mu.Unlock()
+	l.submit(ob)
+	l.shared.mu.Lock()
+}
+
+// stalled says what has been in work for longest.
+func (p *Pass) stalled(after time.Duration) error {
+	l := p.l
+	stage, sample, since := l.shared.Board.Oldest(uint32(l.id))
+	e := errs.New(errs.Stalled, "no batch for %.0f s", after.Seconds())
+	if stage == 0 {
+		return e.Try("nothing is in work: the engine waits for memory or for its lanes; look at loader.stats(), or raise timeout=")
+	}
+	e.Where = l.where(sample)
+	e.Where.Epoch, e.Where.Step, e.Where.Rank = p.epoch, p.from+p.delivered, l.spec.Rank
+	e.What += ": stage " + wire.StageNames[stage] + " has been at one sample for " + time.Duration(nowNanos()-since).Round(time.Second).String()
+	return e.Try("see whether its storage answers (a hung mount shows here as stage read), or raise timeout=")
+}

@@ -1,0 +1,161 @@
+package loader
+
+import (
+	"sync"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+)
+
+// Shared is what all loaders of one process share: lanes, the memory of
+// batches, buffers, the board. One lock guards all of it and all passes: it is
+// taken a few times a sample, for less than a microsecond.
+type Shared struct {
+	Arena batch.Arena
+	Board *stats.Board
+	Pool  *mem.Pool
+
+	mu      sync.Mutex
+	changed sync.Cond // a batch, a slot, a pass, a consumer: rare events
+	work    sync.Cond // a sample is ready for a lane
+	loaders []*Loader
+	lanes   int // running
+	clock   int64
+	lastID  int64
+	closed  bool
+	done    sync.WaitGroup
+}
+
+// NewShared is the common ground of loaders whose batches lie in arena.
+func NewShared(arena batch.Arena, board *stats.Board) *Shared {
+	s := &Shared{Arena: arena, Board: board, Pool: &mem.Pool{KeepBytes: 64 << 20}}
+	s.changed.L, s.work.L = &s.mu, &s.mu
+	return s
+}
+
+// Close ends the lanes, once their samples in work are done. All loaders must
+// be closed.
+func (s *Shared) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.work.Broadcast()
+	s.changed.Broadcast()
+	s.mu.Unlock()
+	s.done.Wait()
+}
+
+// grow runs at least n lanes.
+func (s *Shared) grow(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ; s.lanes < n; s.lanes++ {
+		s.done.Go(s.lane)
+	}
+}
+
+// Lanes is the number of lanes that run.
+func (s *Shared) Lanes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lanes
+}
+
+// lane is one worker: it takes the next sample that is ready, of the batch that
+// is needed first, and decodes it into its place.
+func (s *Shared) lane() {
+	kernel := transform.NewLane()
+	defer kernel.Close()
+	work := s.Board.Take()
+	defer s.Board.Give(work)
+	var sample format.Sample
+	for t := s.take(); t != nil; t = s.take() {
+		l := t.batch.pass.l
+		work.Begin(wire.StageDecode, uint32(l.id), t.req.Sample)
+		begin := time.Now()
+		err := l.fill(kernel, &sample, t)
+		l.stats.Decode.Add(time.Since(begin), 1, 0)
+		work.End()
+		l.finish(t, err)
+	}
+}
+
+// take waits for the next task: of the pass that is needed most, of its oldest
+// batch. nil: the lanes end.
+func (s *Shared) take() *task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if s.closed {
+			return nil
+		}
+		var best *openBatch
+		bestRank := 1 << 30
+		for _, l := range s.loaders {
+			if l.running >= l.lanes {
+				continue
+			}
+			for _, p := range l.passes {
+				if ob, rank := p.oldestReady(); ob != nil && rank < bestRank {
+					best, bestRank = ob, rank
+				}
+			}
+		}
+		if best != nil {
+			t := best.ready[0]
+			copy(best.ready, best.ready[1:])
+			best.ready = best.ready[:len(best.ready)-1]
+			best.pass.l.running++
+			return t
+		}
+		s.work.Wait()
+	}
+}
+
+// oldestReady is the oldest batch of the pass with a sample to decode, and how
+// urgent that is: less is more.
+func (p *Pass) oldestReady() (*openBatch, int) {
+	for i, ob := range p.open {
+		if len(ob.ready) > 0 {
+			rank := 2 * i // batches that stand between it and the consumer
+			if p.waiting == 0 {
+				rank += 1000
+			}
+			if p.ahead {
+				rank += 10000
+			}
+			return ob, rank
+		}
+	}
+	return nil, 0
+}
+
+// fetched is fetch's call when a sample's bytes are there.
+func (s *Shared) fetched(t *task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.batch.gone.Load() {
+		t.req.Release()
+		t.batch.left--
+		t.batch.settle()
+		return
+	}
+	t.batch.ready = append(t.batch.ready, t)
+	s.work.Signal()
+}
+
+// settle gives the slot of a batch that was given up back, once nobody works on
+// it. Shared.mu is held.
+func (ob *openBatch) settle() {
+	if ob.gone.Load() && ob.left == 0 && !ob.closing && ob.slot != nil {
+		ob.pass.l.slots.put(ob.slot)
+		ob.slot = nil
+		ob.pass.l.inflight--
+	}
+}
+
+func nowNanos() int64 { return stats.Monotonic() }

@@ -1,0 +1,172 @@
+package loader
+
+import (
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+)
+
+// heldGrace is how long every slot may be held by the user before that is an
+// error: another thread may be about to let one go.
+const heldGrace = time.Second
+
+// slots is the memory of one loader's batches, within its limit. Slots are made
+// when first needed and used again; Shared.mu guards all of it.
+type slots struct {
+	l      *Loader
+	limit  int64 // bytes
+	bytes  int64 // of all slots, free and not
+	count  int
+	leased int
+	free   []*batch.Slot
+}
+
+// take is a slot for pass p, or nil if there is none now. Shared.mu is held, and
+// let go while new memory is made.
+func (s *slots) take(p *Pass) (*batch.Slot, error) {
+	l := s.l
+	if len(s.free) == 0 && s.bytes+l.slotBytes > s.limit && s.count > 0 && p.starves() {
+		l.shared.reclaim(l, p, false)
+	}
+	if n := len(s.free); n > 0 {
+		slot := s.free[n-1]
+		s.free = s.free[:n-1]
+		p.heldSince = time.Time{}
+		return slot, nil
+	}
+	if s.count == 0 || s.bytes+l.slotBytes <= s.limit {
+		slot, err := s.alloc(l.slotBytes)
+		if err == nil || s.count == 0 {
+			return slot, err
+		}
+		s.limit = s.bytes // make do with what there is
+		if p.starves() {
+			l.shared.reclaim(l, p, true)
+		}
+		return nil, nil
+	}
+	if p.starves() && s.leased == s.count {
+		return nil, s.held(p)
+	}
+	return nil, nil
+}
+
+// starves says that the consumer waits and nothing is on its way.
+func (p *Pass) starves() bool { return p.waiting > 0 && len(p.open) == 0 }
+
+// held is the error of a user who holds every slot, once that has lasted.
+func (s *slots) held(p *Pass) error {
+	if p.heldSince.IsZero() {
+		p.heldSince = time.Now()
+		time.AfterFunc(heldGrace+10*time.Millisecond, func() {
+			s.l.shared.mu.Lock()
+			s.l.shared.changed.Broadcast()
+			s.l.shared.mu.Unlock()
+		})
+	}
+	if time.Since(p.heldSince) < heldGrace {
+		return nil
+	}
+	return errs.New(errs.Held, "the training loop holds %d batches of %.1f MiB, all that memory=%.0f MiB allows",
+		s.leased, float64(s.l.slotBytes)/(1<<20), float64(s.limit)/(1<<20)).
+		Try("let batches go (del images, or copy what you keep: images.clone()), or raise memory=")
+}
+
+// alloc makes a slot. Shared.mu is held, and let go meanwhile.
+func (s *slots) alloc(bytes int64) (*batch.Slot, error) {
+	s.bytes += bytes
+	s.count++
+	s.l.shared.mu.Unlock()
+	slot, err := s.l.shared.Arena.Alloc(bytes)
+	s.l.shared.mu.Lock()
+	if err != nil {
+		s.bytes -= bytes
+		s.count--
+		return nil, err
+	}
+	return slot, nil
+}
+
+// replace is a larger slot with the fixed columns of an old one, which is gone.
+func (s *slots) replace(old *batch.Slot, bytes int64) (*batch.Slot, error) {
+	bytes = (bytes + 4095) / 4096 * 4096
+	mu := &s.l.shared.mu
+	mu.Lock()
+	defer mu.Unlock()
+	slot, err := s.alloc(bytes)
+	if err != nil {
+		return nil, err
+	}
+	copy(slot.Mem, old.Mem[:s.l.layout.Bytes()])
+	s.l.slotBytes = max(s.l.slotBytes, bytes)
+	s.discard(old)
+	return slot, nil
+}
+
+func (s *slots) discard(slot *batch.Slot) {
+	s.count--
+	s.bytes -= int64(len(slot.Mem))
+	s.l.shared.Arena.Free(slot)
+}
+
+// put takes back a slot that nobody uses. Shared.mu is held.
+func (s *slots) put(slot *batch.Slot) {
+	if s.l.closed || int64(len(slot.Mem)) < s.l.slotBytes {
+		s.discard(slot)
+	} else {
+		s.free = append(s.free, slot)
+	}
+	s.l.shared.changed.Broadcast()
+}
+
+// lease counts a slot as the user's. Shared.mu is held.
+func (s *slots) lease(*batch.Slot) { s.leased++ }
+
+// release takes a leased slot back: for the next batch, or never to be written
+// again.
+func (s *slots) release(slot *batch.Slot, again bool) {
+	mu := &s.l.shared.mu
+	mu.Lock()
+	defer mu.Unlock()
+	s.leased--
+	if again {
+		s.put(slot)
+		return
+	}
+	s.discard(slot)
+	s.l.shared.changed.Broadcast()
+}
+
+// reclaim takes what is prefetched from passes that nobody waits for, the one
+// that was asked longest ago first: those of the same loader, or, where the
+// machine has no memory left, of all. Shared.mu is held.
+func (s *Shared) reclaim(l *Loader, p *Pass, everybody bool) {
+	for {
+		var victim *Pass
+		for _, other := range s.loaders {
+			if other != l && !everybody {
+				continue
+			}
+			if everybody {
+				for _, slot := range other.slots.free {
+					other.slots.discard(slot)
+				}
+				other.slots.free = nil
+			}
+			for _, q := range other.passes {
+				if q != p && q.waiting == 0 && len(q.open) > 0 && (victim == nil || q.asked < victim.asked) {
+					victim = q
+				}
+			}
+		}
+		if victim == nil {
+			return
+		}
+		victim.resting = true
+		victim.giveUp()
+		if !everybody {
+			return
+		}
+	}
+}

@@ -1,0 +1,187 @@
+// Package deliver carries slots to a client in another process: sealed memfds
+// whose descriptors ride over the socket, a control page through which the
+// client gives them back without a system call of ours, and the socket itself.
+// Nothing here has a name in the file system: the kernel cleans up.
+package deliver
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+)
+
+// spareBytes is what an allocation must leave of the machine's memory: a memfd
+// has no limit of its own, and an OOM kill would take the trainer.
+const spareBytes = 128 << 20
+
+// Arena makes slots of shared memory and owns the control page on which they
+// come back. Safe for concurrent use.
+type Arena struct {
+	PageFD  int // of the control page
+	EventFD int // kicked by the client
+
+	// Poison fills the memory of slots that come back, for tests.
+	Poison bool
+
+	page []byte
+
+	mu   sync.Mutex
+	used [wire.MaxSlots]bool
+	next int
+}
+
+// NewArena makes the control page and its eventfd.
+func NewArena() (*Arena, error) {
+	fd, page, err := memfd("stoker-control", wire.PageBytes)
+	if err != nil {
+		return nil, err
+	}
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("deliver: eventfd: %w", err)
+	}
+	binary.LittleEndian.PutUint32(page[0:], wire.PageMagic)
+	binary.LittleEndian.PutUint32(page[4:], wire.Protocol)
+	binary.LittleEndian.PutUint32(page[8:], wire.MaxWork)
+	return &Arena{PageFD: fd, EventFD: event, page: page}, nil
+}
+
+// Work is the control page's work table.
+func (a *Arena) Work() []stats.Work {
+	return unsafe.Slice((*stats.Work)(unsafe.Pointer(&a.page[wire.PageWork])), wire.MaxWork)
+}
+
+// memfd is a sealed shared memory of n bytes, its pages made and mapped.
+func memfd(name string, n int64) (int, []byte, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, nil, fmt.Errorf("deliver: memfd_create: %w", err)
+	}
+	fail := func(what string, err error) (int, []byte, error) {
+		_ = unix.Close(fd)
+		return -1, nil, fmt.Errorf("deliver: %s of %d bytes: %w", what, n, err)
+	}
+	if err := retry(func() error { return unix.Fallocate(fd, 0, 0, n) }); err != nil {
+		return fail("fallocate", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		return fail("seal", err)
+	}
+	m, err := unix.Mmap(fd, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return fail("mmap", err)
+	}
+	return fd, m, nil
+}
+
+func retry(f func() error) error {
+	for {
+		if err := f(); err != unix.EINTR { //nolint:errorlint // a bare errno
+			return err
+		}
+	}
+}
+
+// Alloc makes a slot, unless the machine or its cgroup has not that much left.
+func (a *Arena) Alloc(n int64) (*batch.Slot, error) {
+	if left := mem.Available(); left < n+spareBytes {
+		return nil, errs.New(errs.Memory, "a batch needs %.1f MiB of shared memory, and this machine or its cgroup has %.0f MiB left",
+			float64(n)/(1<<20), float64(left)/(1<<20)).
+			Try("lower batch_size or prefetch, or give the container more memory (stoker needs no --shm-size)")
+	}
+	id, err := a.number()
+	if err != nil {
+		return nil, err
+	}
+	fd, m, err := memfd("stoker-batch", n)
+	if err != nil {
+		a.forget(id)
+		return nil, errs.New(errs.Memory, "no shared memory for a batch").Because(err).Try("lower batch_size or prefetch; see `ulimit -n` for descriptors")
+	}
+	return &batch.Slot{ID: id, Mem: m, FD: fd, Fresh: true}, nil
+}
+
+// number takes the least used slot number there is, so that numbers come back
+// late and a message of yesterday names nothing of today.
+func (a *Arena) number() (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for range wire.MaxSlots {
+		id := a.next
+		a.next = (a.next + 1) % wire.MaxSlots
+		if !a.used[id] {
+			a.used[id] = true
+			a.flag(id).Store(0)
+			return id, nil
+		}
+	}
+	return 0, errs.New(errs.Held, "%d batches are held", wire.MaxSlots).Try("let batches go")
+}
+
+func (a *Arena) forget(id int) {
+	a.mu.Lock()
+	a.used[id] = false
+	a.mu.Unlock()
+}
+
+// Free unmaps a slot. The client's own mapping lives as long as its arrays.
+func (a *Arena) Free(s *batch.Slot) {
+	_ = unix.Munmap(s.Mem)
+	_ = unix.Close(s.FD)
+	s.Mem, s.FD = nil, -1
+	a.forget(s.ID)
+}
+
+// flag is the aligned word of the control page that holds the slot's byte.
+func (a *Arena) flag(id int) *flag { return (*flag)(unsafe.Pointer(&a.page[wire.PageSlots+id])) }
+
+// flag is one byte that the client writes and we clear. Bytes of one page are
+// written independently on every machine we run on; a word-wide exchange would
+// race with the client's byte next to it.
+type flag struct{ b byte }
+
+//go:noinline
+func (f *flag) Load() byte { return f.b }
+
+//go:noinline
+func (f *flag) Store(b byte) { f.b = b }
+
+// Released waits for the client's kick and calls back for every leased slot
+// whose byte is set; leased lists them. It returns when the arena is closed.
+func (a *Arena) Released(leased func(yield func(id int) bool), back func(id int, drop bool)) {
+	file := os.NewFile(uintptr(a.EventFD), "eventfd")
+	var buf [8]byte
+	for {
+		if _, err := file.Read(buf[:]); err != nil {
+			return
+		}
+		a.Scan(leased, back)
+	}
+}
+
+// Scan is Released once, without waiting.
+func (a *Arena) Scan(leased func(yield func(id int) bool), back func(id int, drop bool)) {
+	var fence atomic.Int32 // what the client wrote before its kick is seen after it
+	fence.Add(1)
+	for id := range leased {
+		switch f := a.flag(id); f.Load() {
+		case wire.SlotFree:
+			f.Store(wire.SlotLeased)
+			back(id, false)
+		case wire.SlotDrop:
+			f.Store(wire.SlotLeased)
+			back(id, true)
+		}
+	}
+}
