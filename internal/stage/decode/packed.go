@@ -2,9 +2,10 @@ package decode
 
 import (
 	"bytes"
-	"compress/zlib"
 	"errors"
 	"io"
+
+	"github.com/klauspost/compress/zlib"
 )
 
 // The most that each compression stretches its bytes. A file that is shorter is

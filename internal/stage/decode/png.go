@@ -6,10 +6,10 @@ import (
 )
 
 // PNG is decoded by hand rather than by image/png: rows go from the inflater
-// through one filter straight into the result, which costs half the time and
-// no garbage, and files that are odd but whole (a short palette, a transparency
-// table that does not fit) are read as Pillow reads them. image/png is what the
-// tests compare with.
+// through their filter straight into the result, for two thirds of the time and
+// without a picture of garbage, and files that are odd but whole (a short
+// palette, a transparency table that does not fit) are read as Pillow reads
+// them. image/png is what the tests compare with.
 
 const pngSignature = "\x89PNG\r\n\x1a\n"
 
@@ -260,29 +260,58 @@ func unfilter(filter byte, row, up []byte, back int) bool {
 	return true
 }
 
-// unfilterPaeth predicts each byte by whichever of left (a), above (b) and
-// above left (c) lies nearest to a + b - c, in this order of preference.
+// unfilterPaeth undoes filter 4. Each byte waits for the one at its left, so
+// the channels of the usual pixels run side by side.
 func unfilterPaeth(row, up []byte, back int) {
 	head := min(back, len(row))
 	for i := range head {
 		row[i] += up[i]
 	}
-	for lane := range head {
-		a, c := int(row[lane]), int(up[lane])
-		for i := lane + back; i < len(row); i += back {
-			b := int(up[i])
-			pa, pb := b-c, a-c
-			pc := pa + pb
-			pa, pb, pc = max(pa, -pa), max(pb, -pb), max(pc, -pc)
-			guess := c
-			if pa <= pb && pa <= pc {
-				guess = a
-			} else if pb <= pc {
-				guess = b
-			}
-			a = (guess + int(row[i])) & 255
-			row[i] = byte(a)
-			c = b
+	if back == 3 && len(row) >= 3 {
+		a0, a1, a2 := int(row[0]), int(row[1]), int(row[2])
+		c0, c1, c2 := int(up[0]), int(up[1]), int(up[2])
+		for i := 3; i+3 <= len(row) && i+3 <= len(up); i += 3 {
+			r, u := row[i:i+3:i+3], up[i:i+3:i+3]
+			b0, b1, b2 := int(u[0]), int(u[1]), int(u[2])
+			a0 = (int(r[0]) + paeth(a0, b0, c0)) & 255
+			a1 = (int(r[1]) + paeth(a1, b1, c1)) & 255
+			a2 = (int(r[2]) + paeth(a2, b2, c2)) & 255
+			r[0], r[1], r[2] = byte(a0), byte(a1), byte(a2)
+			c0, c1, c2 = b0, b1, b2
 		}
+		return
 	}
+	if back == 4 && len(row) >= 4 {
+		a0, a1, a2, a3 := int(row[0]), int(row[1]), int(row[2]), int(row[3])
+		c0, c1, c2, c3 := int(up[0]), int(up[1]), int(up[2]), int(up[3])
+		for i := 4; i+4 <= len(row) && i+4 <= len(up); i += 4 {
+			r, u := row[i:i+4:i+4], up[i:i+4:i+4]
+			b0, b1, b2, b3 := int(u[0]), int(u[1]), int(u[2]), int(u[3])
+			a0 = (int(r[0]) + paeth(a0, b0, c0)) & 255
+			a1 = (int(r[1]) + paeth(a1, b1, c1)) & 255
+			a2 = (int(r[2]) + paeth(a2, b2, c2)) & 255
+			a3 = (int(r[3]) + paeth(a3, b3, c3)) & 255
+			r[0], r[1], r[2], r[3] = byte(a0), byte(a1), byte(a2), byte(a3)
+			c0, c1, c2, c3 = b0, b1, b2, b3
+		}
+		return
+	}
+	for i := head; i < len(row); i++ {
+		row[i] += byte(paeth(int(row[i-back]), int(up[i]), int(up[i-back])))
+	}
+}
+
+// paeth is whichever of left (a), above (b) and above left (c) lies nearest to
+// a + b - c, the first of equals. It is written to compile without jumps.
+func paeth(a, b, c int) int {
+	pa, pb := b-c, a-c
+	pc := pa + pb
+	pa, pb, pc = max(pa, -pa), max(pb, -pb), max(pc, -pc)
+	if pb <= pc {
+		c, pc = b, pb
+	}
+	if pa <= pc {
+		c = a
+	}
+	return c
 }
