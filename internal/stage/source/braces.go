@@ -146,10 +146,11 @@ func span(s string, limit int) (items []string, ok bool, err error) {
 	if to < from {
 		span, step = -span, -step
 	}
-	count := span/uint64(max(step, -step)) + 1
-	if count > uint64(limit) {
+	count := span / uint64(max(step, -step))
+	if count >= uint64(limit) {
 		return nil, false, tooMany("{" + s + "}")
 	}
+	count++
 	items = make([]string, 0, count)
 	for i := range int64(count) {
 		n := from + i*step

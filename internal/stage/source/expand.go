@@ -72,9 +72,10 @@ func appendFound(out []string, pattern string, names []string) ([]string, error)
 	return out, nil
 }
 
+// exists is also true of what is there and can not be looked at.
 func exists(name string) bool {
 	_, err := os.Stat(name)
-	return err == nil || !errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(name, "{*?[")
+	return err == nil || errors.Is(err, fs.ErrPermission) && !strings.ContainsAny(name, "{*?[")
 }
 
 func notFound(pattern, name string, missing, of int) error {

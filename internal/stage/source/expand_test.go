@@ -1,0 +1,193 @@
+package source_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// What bash 5.2 makes of the same words (and braceexpand, where it agrees).
+func TestBraces(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"plain":               "plain",
+		"":                    "",
+		"t-{000..003}.tar":    "t-000.tar t-001.tar t-002.tar t-003.tar",
+		"{8..11}":             "8 9 10 11",
+		"{08..11}":            "08 09 10 11",
+		"{3..1}":              "3 2 1",
+		"{-2..1}":             "-2 -1 0 1",
+		"{0..10..5}":          "0 5 10",
+		"{10..0..-5}":         "10 5 0",
+		"{a..e..2}":           "a c e",
+		"{c..a}":              "c b a",
+		"{a,b}{1,2}":          "a1 a2 b1 b2",
+		"x{a,b{1..3},c}y":     "xay xb1y xb2y xb3y xcy",
+		"{a,}":                "a ",
+		"{a,{b,{c,d}}}":       "a b c d",
+		"{x}":                 "{x}",
+		"{}":                  "{}",
+		"{x}{1,2}":            "{x}1 {x}2",
+		"{{1,2}}":             "{1} {2}",
+		"{1..x}":              "{1..x}",
+		`\{a,b\}`:             "{a,b}",
+		`{a\,b,c}`:            "a,b c",
+		"s3://b/{0..1}/x.tar": "s3://b/0/x.tar s3://b/1/x.tar",
+		"{1..2}..{3..4}":      "1..3 1..4 2..3 2..4",
+		"{001..2}":            "001 002",
+		"{9223372036854775806..9223372036854775807}": "9223372036854775806 9223372036854775807",
+	} {
+		got, err := source.Braces(pattern)
+		if err != nil {
+			t.Errorf("%q: %v", pattern, err)
+		} else if strings.Join(got, " ") != want {
+			t.Errorf("%q became %q, want %q", pattern, strings.Join(got, " "), want)
+		}
+	}
+	for pattern, want := range map[string]string{
+		"{a":                                    "no }",
+		"a}":                                    "no {",
+		"{{a}":                                  "no }",
+		"{1..1000000000}":                       "more than",
+		"{0..9}" + strings.Repeat("{0..9}", 12): "more than",
+		"{-9223372036854775808..9223372036854775807}": "more than",
+	} {
+		_, err := source.Braces(pattern)
+		e := errs.From(err)
+		if err == nil || e.Code != errs.Config || !strings.Contains(e.What, want) || e.Hint == "" {
+			t.Errorf("%q: %v", pattern, err)
+		}
+	}
+}
+
+func TestBracesCountProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 200).Draw(t, "n")
+		from := rapid.IntRange(-50, 5000).Draw(t, "from")
+		width := rapid.IntRange(1, 6).Draw(t, "width")
+		pattern := fmt.Sprintf("a{%0*d..%0*d}b{x,y}", width, from, width, from+n)
+		got, err := source.Braces(pattern)
+		if err != nil || len(got) != 2*(n+1) {
+			t.Fatalf("%s: %d names, %v", pattern, len(got), err)
+		}
+		slices.Sort(got)
+		if len(slices.Compact(got)) != 2*(n+1) {
+			t.Fatalf("%s: the same name twice", pattern)
+		}
+	})
+}
+
+func TestBracesNeverPanic(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		_, _ = source.Braces(rapid.StringOfN(rapid.RuneFrom([]rune(`{},.\019a-*`)), 0, 30, -1).Draw(t, "pattern"))
+	})
+}
+
+func tree(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, n := range names {
+		if strings.HasSuffix(n, "/") {
+			if err := os.MkdirAll(filepath.Join(dir, n), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		put(t, filepath.Join(dir, n), nil)
+	}
+	t.Chdir(dir)
+	return dir
+}
+
+func TestExpand(t *testing.T) {
+	dir := tree(t, "train-000.tar", "train-001.tar", "train-002.tar", "val.tar", ".hidden.tar", "sub/a.tar", "sub/deep/b.tar", "sub/.h/c.tar",
+		"[odd].tar", "{0..1}.tar", "other/a.tar", "nodots")
+	if err := os.Symlink("..", "sub/up"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ patterns, want string }{
+		{"train-{000..002}.tar", "train-000.tar train-001.tar train-002.tar"},
+		{"train-{002,000}.tar val.tar", "train-002.tar train-000.tar val.tar"},
+		{"val.tar train-*.tar", "val.tar train-000.tar train-001.tar train-002.tar"},
+		{"*.tar", "[odd].tar train-000.tar train-001.tar train-002.tar val.tar {0..1}.tar"},
+		{".*.tar", ".hidden.tar"},
+		{"train-00[!1].tar", "train-000.tar train-002.tar"},
+		{"train-00[01].tar", "train-000.tar train-001.tar"},
+		{"[odd].tar", "[odd].tar"},
+		{"{0..1}.tar", "{0..1}.tar"},
+		{"**/*.tar", "[odd].tar other/a.tar sub/a.tar sub/deep/b.tar train-000.tar train-001.tar train-002.tar val.tar {0..1}.tar"},
+		{"sub/**", "sub/a.tar sub/deep/b.tar sub/up"},
+		{"{sub,other}/*.tar", "sub/a.tar other/a.tar"},
+		{"s?b/a.tar", "sub/a.tar"},
+		{"sub", "sub"},
+		{dir + "/v*.tar", dir + "/val.tar"},
+		{"s3://b/{1..2}.tar http://h/*.tar", "s3://b/1.tar s3://b/2.tar http://h/*.tar"},
+		{"val.tar val.tar", "val.tar val.tar"},
+	} {
+		got, err := source.Expand(strings.Fields(c.patterns))
+		if err != nil {
+			t.Errorf("%s: %v", c.patterns, err)
+		} else if diff := cmp.Diff(strings.Fields(c.want), got); diff != "" {
+			t.Errorf("%s: %s", c.patterns, diff)
+		}
+	}
+}
+
+func TestExpandTeaches(t *testing.T) {
+	tree(t, "train-000.tar", "train-001.tar", "val/x.tar", "empty/")
+	for _, c := range []struct{ pattern, what, hint string }{
+		{"train-{000..003}.tar", `2 of the 4 files of "train-{000..003}.tar" are missing, the first is "train-002.tar"`, `did you mean "train-000.tar"?`},
+		{"tarin-000.tar", `there is no "tarin-000.tar"`, `did you mean "train-000.tar"?`},
+		{"vla/x.tar", `there is no "vla/x.tar"`, `did you mean "val/x.tar"?`},
+		{"Val/*.tar", `nothing matches "Val/*.tar"`, `did you mean "val"?`},
+		{"nowhere/at/all.tar", `there is no "nowhere/at/all.tar"`, `the folder "." has 4 entries: empty, train-000.tar, train-001.tar, val`},
+		{"empty/x.tar", `there is no "empty/x.tar"`, `the folder "empty" is empty`},
+		{"empty/*", `nothing matches "empty/*"`, `the folder "empty" is empty`},
+		{"train-000.tar/x", `there is no "train-000.tar/x"`, `did you mean "train-000.tar"?`},
+		{"val/[x.tar", `nothing matches "val/[x.tar"`, `did you mean "val/x.tar"?`},
+	} {
+		_, err := source.Expand([]string{c.pattern})
+		e := errs.From(err)
+		if err == nil || e.Code != errs.NotFound || e.What != c.what || e.Hint != c.hint {
+			t.Errorf("%s:\n got %s | %s\nwant %s | %s", c.pattern, e.What, e.Hint, c.what, c.hint)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	for _, c := range []struct{ word, want, from string }{
+		{"jpeg", "jpg", "png jpg cls"},
+		{"imgae", "image", "label image"},
+		{"JPG", "jpg", "png jpg"},
+		{"cat", "", "elephant hippopotamus"},
+		{"x", "", "abc de"},
+		{"", "", "abc"},
+		{"shufle", "shuffle", "seed shuffle"},
+		{"batch_sise", "batch_size", "batch_size batch_sampler"},
+		{"ab", "ab", "ac ab"},
+		{"train", "train2", "train2 train3"},
+		{"größe", "grösse", "grosz grösse"},
+	} {
+		if got := source.Nearest(c.word, strings.Fields(c.from)); got != c.want {
+			t.Errorf("Nearest(%q, %s) = %q, want %q", c.word, c.from, got, c.want)
+		}
+	}
+}
+
+func TestNearestProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		words := rapid.SliceOfN(rapid.StringMatching(`[a-z]{1,9}`), 1, 8).Draw(t, "words")
+		word := rapid.SampledFrom(words).Draw(t, "word")
+		if got := source.Nearest(word, words); got != word {
+			t.Fatalf("a word that is there is nearest to %q", got)
+		}
+	})
+}
