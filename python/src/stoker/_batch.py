@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ._client import Field
@@ -159,14 +159,12 @@ def _count(shape: Sequence[int]) -> int:
 
 _BYTES = {"uint8": 1, "bool": 1, "int64": 8, "float32": 4, "float64": 8}
 
-Builder = Callable[[Message, Any], Any]
-
 
 class Maker:
     """Makes batches of one loader: ``make(message, root of the slot)``.
 
-    ``single`` gives one sample without the batch dimension, ``limit`` the first rows only, ``squeeze`` names grey
-    images to be shown without their channel axis.
+    ``single`` gives one sample without the batch dimension, ``squeeze`` names grey images to be shown without their
+    channel axis.
     """
 
     def __init__(
@@ -184,16 +182,16 @@ class Maker:
         self._single = single
         self._squeeze = squeeze
 
-    def make(self, message: Message, root: Any, limit: int | None = None) -> Batch | DictBatch:
+    def make(self, message: Message, root: Any) -> Batch | DictBatch:
         rows = message["rows"]
         columns = {column["name"]: column for column in message["data"]}
-        values = [self._field(field, columns[name], rows, limit, root) for name, field in self._fields.items()]
+        values = [self._field(field, columns[name], rows, root) for name, field in self._fields.items()]
         if self._single:
             values = [self._one(field, value) for field, value in zip(self._fields.values(), values, strict=True)]
         batch: Batch | DictBatch
         batch = DictBatch(zip(self._fields, values, strict=True)) if self._as_dict else Batch(values)
-        batch.ids = self._fact(columns[IDS], "int64", rows, limit, root)
-        batch.valid = self._fact(columns[VALID], "bool", rows, limit, root)
+        batch.ids = self._fact(columns[IDS], "int64", rows, root)
+        batch.valid = self._fact(columns[VALID], "bool", rows, root)
         batch.epoch = message["epoch"]
         batch.step = message["step"]
         batch.bad = [
@@ -202,16 +200,14 @@ class Maker:
         ]
         return batch
 
-    def _fact(self, column: Mapping[str, Any], dtype: str, rows: int, limit: int | None, root: Any) -> Any:
-        return self._kind.own(self._kind.view(root, dtype, (rows,), column["off"])[:limit])
+    def _fact(self, column: Mapping[str, Any], dtype: str, rows: int, root: Any) -> Any:
+        return self._kind.own(self._kind.view(root, dtype, (rows,), column["off"]))
 
-    def _field(self, field: Field, column: Mapping[str, Any], rows: int, limit: int | None, root: Any) -> Any:
+    def _field(self, field: Field, column: Mapping[str, Any], rows: int, root: Any) -> Any:
         if field.dtype == "object":
-            return _objects(field, column, rows, root)[:limit]
+            return _objects(field, column, rows, root)
         shape = (rows, *(column.get("shape") or ()))
         array = self._kind.view(root, field.dtype, shape, column["off"])
-        if limit is not None:
-            array = array[:limit]
         if _count(shape) * _BYTES[field.dtype] < OWNED_BYTES:
             array = self._kind.own(array)
         if field.axes == "hwc" and field.view == "chw":
@@ -231,7 +227,7 @@ def _objects(field: Field, column: Mapping[str, Any], rows: int, root: Any) -> l
     """Variable-length values: int64 offsets at ``off``, relative to ``at``."""
     memory = memoryview(root).cast("B")
     ends = struct.unpack_from(f"<{rows + 1}q", memory, column["off"])
-    base = column["at"]
+    base = column.get("at", 0)
     found = [bytes(memory[base + ends[row] : base + ends[row + 1]]) for row in range(rows)]
     if field.kind == "text":
         return [value.decode("utf-8") for value in found]

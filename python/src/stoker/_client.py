@@ -108,7 +108,10 @@ class Client:
                 self._suspects[key] = self._suspects.get(key, 0) + 1
 
     def release(self, number: int, engine: Engine | None, loader: int) -> None:
-        """Somebody needs the engine no longer; ``loader`` is 0 where none was opened. May be called by finalisers, anywhere: never waits for the lock."""
+        """Somebody needs the engine no longer; ``loader`` is 0 where none was opened.
+
+        Finalisers call it, anywhere: it never waits for the lock.
+        """
         self._released.append((number, engine, loader))
         self._settle()
 
@@ -235,9 +238,12 @@ class Remote:
         return self._at.engine is not None
 
     def info(self) -> Opened:
-        """What the engine says about it; opens it unless that was known."""
-        if self.opened is None:
-            self.call(lambda engine, loader: None)
+        """What the engine says about it; opens it unless that is known."""
+        return self.opened or self.reopened()
+
+    def reopened(self) -> Opened:
+        """Opens it if it is not open."""
+        self.call(lambda engine, loader: None)
         assert self.opened is not None
         return self.opened
 

@@ -25,7 +25,7 @@ class FrameError(Exception):
 
 
 def pack(message: Mapping[str, Any]) -> bytes:
-    """One frame. Strings that are no UTF-8 (names of files) travel as the escapes that JSON has for them."""
+    """One frame."""
     body = json.dumps(message, separators=(",", ":"), ensure_ascii=True).encode("ascii")
     if len(body) > MAX_FRAME:
         raise FrameError(f"a frame of {len(body)} bytes is longer than {MAX_FRAME}")

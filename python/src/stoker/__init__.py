@@ -1,0 +1,45 @@
+"""stoker keeps training loops fed: torch's DataLoader, over an engine of its own.
+
+>>> import stoker
+>>> from stoker import transforms as T
+>>> train = stoker.ImageFolder("data/train", transform=T.Compose([T.RandomResizedCrop(224), T.ToTensor()]))
+>>> for images, labels in stoker.DataLoader(train, batch_size=256, shuffle=True):
+...     ...
+
+Importing it needs the standard library only; numpy, torch and jax are used where they are asked for.
+"""
+
+from . import transforms
+from ._batch import Batch
+from ._datasets import ImageFolder, Synthetic
+from ._errors import (
+    ConfigError,
+    DataError,
+    EngineError,
+    ResourceError,
+    SourceError,
+    StallError,
+    StateError,
+    StokerError,
+)
+from ._loader import DataLoader
+from ._version import VERSION as __version__
+from ._webdataset import WebDataset
+
+__all__ = [
+    "Batch",
+    "ConfigError",
+    "DataError",
+    "DataLoader",
+    "EngineError",
+    "ImageFolder",
+    "ResourceError",
+    "SourceError",
+    "StallError",
+    "StateError",
+    "StokerError",
+    "Synthetic",
+    "WebDataset",
+    "__version__",
+    "transforms",
+]

@@ -1,0 +1,415 @@
+"""From the keywords that users know to the one document that the engine takes.
+
+Recipe     what a dataset says about itself
+Settings   what the keywords of DataLoader come to; all that is wrong with them is one ConfigError
+spec()     both together: the Spec
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _notice
+from ._errors import Problems
+
+OUTPUTS = ("torch", "numpy", "jax")
+TAILS = ("pad", "fill", "drop")
+POLICIES = ("fail", "skip", "replace")
+LAYOUTS = ("nchw", "nhwc")
+
+
+class _AllCores(int):
+    """The default of num_workers. It equals torch's default, 0, and is told from it by identity."""
+
+    def __repr__(self) -> str:
+        return "all cores"
+
+    def __reduce__(self) -> str:
+        return "ALL_CORES"
+
+
+ALL_CORES = _AllCores(0)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a dataset says about itself; the keywords of DataLoader come on top."""
+
+    dataset: dict[str, Any]  # of the Spec
+    fields: list[dict[str, Any]] | None  # of the Spec; None: the format's own
+    as_dict: bool = False
+    squeeze: frozenset[str] = frozenset()  # grey images that are shown without a channel axis
+    shuffle: bool = False
+    seed: int | None = None
+    batch: int | None = None  # batches are made by the dataset, of so many samples
+    drop: bool = False
+    on_bad: str | None = None
+    epoch_items: int | None = None  # with_epoch: items of an epoch, a rank
+    epoch_in_batches: bool = False  # and whether those items are batches
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the keywords of a DataLoader come to. None: not said."""
+
+    batch_size: int | None
+    shuffle: bool
+    seed: int
+    workers: int | None  # lanes; None: all
+    tail: str | None
+    prefetch: int | None
+    memory: str | int | None
+    on_bad: str | None
+    max_bad: int | None
+    max_bad_rate: float | None
+    rank: int | None
+    world_size: int | None
+    output: str
+    layout: str | None
+    pin: bool
+    timeout: float  # seconds, as torch's: 0 is the default deadline
+    torch: dict[str, Any] = field(default_factory=dict)  # keywords of torch's that are only shown as attributes
+
+    @property
+    def deadline(self) -> float:
+        """Seconds without a batch that are a stall."""
+        return self.timeout or 60.0
+
+
+def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems) -> Settings:
+    """Reads the keywords of a DataLoader over a dataset (None: it is none of ours, which is a problem already).
+
+    Raises what has come together in problems.
+    """
+    k = keywords
+    recipe = recipe or Recipe({}, None)
+    _refuse_python(k, problems)
+    workers = _workers(k, problems)
+    batch_size = _batch_size(k["batch_size"], recipe, problems)
+    seed = _seed(k, recipe, problems)
+    tail = _tail(k, recipe, batch_size, problems)
+    prefetch = _prefetch(k, workers, problems)
+    on_bad = _on_bad(k, recipe, problems)
+    output = _output(k["output"], problems)
+    pin = _pin(k, output)
+    _device(k["device"], problems)
+    memory = _memory(k["memory"], problems)
+    _one_of("layout", k["layout"], LAYOUTS, problems)
+    timeout = k["timeout"]
+    if not _number(timeout) or timeout < 0:
+        problems.add(f"timeout is {timeout!r}", "give seconds; 0 leaves the stall deadline at 60 s")
+    if (k["rank"] is None) != (k["world_size"] is None):
+        problems.add("rank and world_size belong together", "give both, or neither")
+    elif k["rank"] is not None:
+        _check_rank(k["rank"], k["world_size"], problems)
+    if k["shuffle"] not in (None, False, True):
+        problems.add(f"shuffle is {k['shuffle']!r}", "give True or False")
+    problems.raise_any()
+    _ignore(k)
+    return Settings(
+        batch_size=batch_size,
+        shuffle=bool(k["shuffle"]) or recipe.shuffle,
+        seed=seed,
+        workers=workers,
+        tail=tail,
+        prefetch=prefetch,
+        memory=memory,
+        on_bad=on_bad,
+        max_bad=k["max_bad"],
+        max_bad_rate=k["max_bad_rate"],
+        rank=k["rank"],
+        world_size=k["world_size"],
+        output=output,
+        layout=k["layout"],
+        pin=pin,
+        timeout=timeout,
+        torch={
+            name: k[name]
+            for name in (
+                "collate_fn",
+                "worker_init_fn",
+                "multiprocessing_context",
+                "generator",
+                "prefetch_factor",
+                "persistent_workers",
+                "pin_memory",
+                "pin_memory_device",
+                "in_order",
+                "timeout",
+            )
+        },
+    )
+
+
+def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+    """The Spec, with what nobody asked for left out."""
+    rank, world = rank_and_world(settings)
+    layout = settings.layout
+    built: dict[str, Any] = {"dataset": recipe.dataset}
+    if fields is not None:
+        built["fields"] = [
+            {**f, "layout": layout} if layout and f.get("decode") in ("rgb", "gray") and "layout" not in f else dict(f)
+            for f in fields
+        ]
+    built["order"] = _said(shuffle="full" if settings.shuffle else None, seed=settings.seed or None, tail=settings.tail)
+    built["batch"] = {"size": settings.batch_size or recipe.batch or 1}
+    built["deliver"] = _said(prefetch=settings.prefetch, memory=settings.memory)
+    built["workers"] = settings.workers
+    built["on_bad"] = _said(
+        policy=settings.on_bad, max_bad=settings.max_bad or None, max_bad_rate=settings.max_bad_rate or None
+    )
+    if world > 1:
+        built["rank"], built["world_size"] = rank, world
+    return {key: value for key, value in built.items() if value not in (None, {})}
+
+
+def rank_and_world(settings: Settings) -> tuple[int, int]:
+    """Of this process: as said, else torch.distributed's if it runs, else the environment's, else 0 of 1."""
+    if settings.rank is not None and settings.world_size is not None:
+        return settings.rank, settings.world_size
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if rank is None or world is None:
+        return 0, 1
+    problems = Problems("RANK and WORLD_SIZE in the environment")
+    try:
+        found = int(rank), int(world)
+    except ValueError:
+        problems.add(f"they are {rank!r} and {world!r}", "unset them, or give rank= and world_size=")
+        problems.raise_any()
+        raise
+    _check_rank(*found, problems)
+    problems.raise_any()
+    return found
+
+
+def _said(**keys: Any) -> dict[str, Any]:
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def whole(value: Any) -> bool:
+    """Whether value is an integer and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _one_of(key: str, value: Any, words: Sequence[str], problems: Problems) -> None:
+    if value is None or value in words:
+        return
+    near = difflib.get_close_matches(str(value), words, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"it can be {', '.join(map(repr, words))}"
+    problems.add(f"{key} is {value!r}", hint)
+
+
+def _check_rank(rank: Any, world: Any, problems: Problems) -> None:
+    if not (whole(rank) and whole(world) and 0 <= rank < world):
+        problems.add(f"rank is {rank!r} in a world of {world!r}", "ranks go from 0 to world_size - 1")
+
+
+_LATER = "Python code on the way of samples needs Python workers, which come in a later release; "
+
+
+def _refuse_python(k: Mapping[str, Any], problems: Problems) -> None:
+    collate = k["collate_fn"]
+    if collate is not None and not (
+        getattr(collate, "__module__", "").startswith("torch.utils.data")
+        and getattr(collate, "__name__", "") in ("default_collate", "default_convert")
+    ):
+        problems.add(
+            f"collate_fn {_name(collate)} is a Python function",
+            _LATER + "leave it out: batches are stacked by the engine",
+        )
+    sampler = k["sampler"]
+    if sampler is not None:
+        hints = {
+            "DistributedSampler": "leave it out: stoker gives every rank its share by itself, and has set_epoch()",
+            "RandomSampler": "pass shuffle=True instead",
+            "SequentialSampler": "leave it out: that is the order without shuffle",
+        }
+        name = type(sampler).__name__
+        problems.add(
+            f"sampler {name} is Python code",
+            hints.get(name, _LATER + "shuffle=, seed=, rank= and world_size= decide the order here"),
+        )
+        if k["shuffle"]:
+            problems.add("sampler and shuffle exclude one another", "keep shuffle=True")
+    if k["batch_sampler"] is not None:
+        problems.add(
+            f"batch_sampler {type(k['batch_sampler']).__name__} is Python code",
+            _LATER + "batch_size=, shuffle= and drop_last= decide the batches here",
+        )
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__qualname__", None) or type(function).__name__)
+
+
+def _workers(k: Mapping[str, Any], problems: Problems) -> int | None:
+    number: int = k["num_workers"]
+    if number is ALL_CORES:
+        return None
+    if not whole(number) or number < 0:
+        problems.add(f"num_workers is {number!r}", "give the number of lanes, 0 for one, or leave it out for all cores")
+        return None
+    if number == 0 and k["prefetch_factor"] is not None:
+        problems.add("prefetch_factor needs num_workers > 0", "raise num_workers, leave it out, or use prefetch=")
+    if number == 0 and k["persistent_workers"]:
+        problems.add("persistent_workers needs num_workers > 0", "leave it out: there are no workers to keep")
+    return max(1, number)
+
+
+def _batch_size(size: Any, recipe: Recipe, problems: Problems) -> int | None:
+    if size is None:
+        return None
+    if not whole(size) or size < 1:
+        problems.add(f"batch_size is {size!r}", "give at least 1, or None for samples that are not batched")
+        return None
+    if recipe.batch is not None:
+        problems.add(
+            f"the dataset makes batches of {recipe.batch} itself, and batch_size is {size}",
+            "pass batch_size=None, or leave .batched() out",
+        )
+    return int(size)
+
+
+def _seed(k: Mapping[str, Any], recipe: Recipe, problems: Problems) -> int:
+    seed, generator = k["seed"], k["generator"]
+    if seed is not None and generator is not None:
+        problems.add("seed and generator both give the seed", "give one of them")
+    if seed is not None:
+        if not whole(seed) or not 0 <= seed < 1 << 64:
+            problems.add(f"seed is {seed!r}", "give an integer from 0 to 2**64 - 1")
+            return 0
+        return int(seed)
+    if generator is not None:
+        if not callable(getattr(generator, "initial_seed", None)):
+            problems.add(f"generator is a {type(generator).__name__}", "give a torch.Generator, or seed=")
+            return 0
+        return int(generator.initial_seed()) % (1 << 64)
+    return recipe.seed or 0
+
+
+def _tail(k: Mapping[str, Any], recipe: Recipe, batch_size: int | None, problems: Problems) -> str | None:
+    tail = k["tail"]
+    _one_of("tail", tail, TAILS, problems)
+    if k["drop_last"] and batch_size is None:
+        problems.add(
+            "drop_last needs batches", "use .batched(n, partial=False)" if recipe.batch else "give a batch_size"
+        )
+    drop = bool(k["drop_last"]) or recipe.drop
+    if drop and tail not in (None, "drop"):
+        problems.add(f"drop_last and tail={tail!r} exclude one another", "give one of them")
+    if tail is None and drop:
+        return "drop"
+    if recipe.epoch_items is not None:
+        if tail == "pad":
+            problems.add("tail='pad' does not go with .with_epoch()", "use 'fill' (also if left out) or 'drop'")
+        return str(tail or "fill")
+    return None if tail is None else str(tail)
+
+
+def _prefetch(k: Mapping[str, Any], workers: int | None, problems: Problems) -> int | None:
+    prefetch, factor = k["prefetch"], k["prefetch_factor"]
+    for key, value in (("prefetch", prefetch), ("prefetch_factor", factor)):
+        if value is not None and (not whole(value) or value < 1):
+            problems.add(f"{key} is {value!r}", "give at least 1")
+            return None
+    if prefetch is not None and factor is not None:
+        problems.add("prefetch and prefetch_factor say the same", "give one: prefetch counts batches, the other a lane")
+    if factor is not None:
+        return int(factor) * (workers or cores())
+    return None if prefetch is None else int(prefetch)
+
+
+def cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def _on_bad(k: Mapping[str, Any], recipe: Recipe, problems: Problems) -> str | None:
+    policy = k["on_bad"] if k["on_bad"] is not None else recipe.on_bad
+    _one_of("on_bad", policy, POLICIES, problems)
+    most, rate = k["max_bad"], k["max_bad_rate"]
+    if most is not None and (not whole(most) or most < 1):
+        problems.add(f"max_bad is {most!r}", "give a number of samples, at least 1")
+    if rate is not None and (not _number(rate) or not 0 < rate <= 1):
+        problems.add(f"max_bad_rate is {rate!r}", "give a share of the samples, between 0 and 1")
+    if (most is not None or rate is not None) and policy in (None, "fail"):
+        problems.add("max_bad and max_bad_rate need a policy that goes on", "pass on_bad='skip' or 'replace'")
+    return None if policy is None else str(policy)
+
+
+def default_output() -> str:
+    """torch where it is installed, else numpy."""
+    return "torch" if importlib.util.find_spec("torch") is not None else "numpy"
+
+
+def _output(output: Any, problems: Problems) -> str:
+    if output is None:
+        return default_output()
+    _one_of("output", output, OUTPUTS, problems)
+    if output in OUTPUTS and importlib.util.find_spec(output) is None:
+        problems.add(f"output is {output!r}, and {output} is not installed", f"pip install {output}")
+    return str(output)
+
+
+def _pin(k: Mapping[str, Any], output: str) -> bool:
+    if not k["pin_memory"]:
+        return False
+    if output != "torch":
+        _notice.say(f"pin_memory is ignored: it is for torch tensors, and output is {output!r}")
+        return False
+    import torch
+
+    if not torch.cuda.is_available():
+        _notice.say("pin_memory is ignored: torch sees no CUDA device here")
+        return False
+    return True
+
+
+def _device(device: Any, problems: Problems) -> None:
+    if device is None:
+        return
+    kind = str(device).partition(":")[0]
+    if kind == "cuda":
+        problems.add(
+            f"device is {str(device)!r}: copies to the GPU come in a later release",
+            "leave device out, pass pin_memory=True and copy with .to(device, non_blocking=True)",
+        )
+    elif kind != "cpu":
+        problems.add(f"device is {str(device)!r}", "it can be 'cpu'")
+
+
+def _memory(memory: Any, problems: Problems) -> str | int | None:
+    if memory is None or isinstance(memory, str):
+        return memory  # the engine reads amounts
+    if not whole(memory) or memory < 1:
+        problems.add(f"memory is {memory!r}", "give 'auto', an amount like '2GiB', or a number of bytes")
+        return None
+    return int(memory)
+
+
+def _ignore(k: Mapping[str, Any]) -> None:
+    """One notice for each keyword that the engine makes moot."""
+    reasons = {
+        "persistent_workers": "the engine's lanes always live as long as the loader",
+        "multiprocessing_context": "no worker processes are started",
+        "worker_init_fn": "no worker processes are started; randomness is keyed by seed=",
+        "pin_memory_device": "pin_memory=True is enough",
+    }
+    for key, reason in reasons.items():
+        if k[key]:
+            _notice.say(f"{key} is ignored: {reason}")
+    if not k["in_order"]:
+        _notice.say("in_order=False is ignored: batches come in order, and a slow sample delays only itself")
