@@ -48,19 +48,19 @@ func (p pngInfo) samples() int {
 func (p pngInfo) rowBytes(n int) int { return (n*p.samples()*p.depth + 7) / 8 }
 
 // pngChunk cuts the first chunk off b and checks it.
-func pngChunk(b []byte) (kind string, data, rest []byte, err error) {
+func pngChunk(b []byte) (kind, data, rest []byte, err error) {
 	if len(b) < 12 {
-		return "", nil, nil, malformed(KindPNG, "the file ends before the end of the picture")
+		return nil, nil, nil, malformed(KindPNG, "the file ends before the end of the picture")
 	}
 	n := uint64(binary.BigEndian.Uint32(b))
 	if n > uint64(len(b)-12) {
-		return "", nil, nil, malformed(KindPNG, "the file ends inside chunk %s: it has %d bytes, %d remain", shown(b[4:8]), n, len(b)-12)
+		return nil, nil, nil, malformed(KindPNG, "the file ends inside chunk %s: it has %d bytes, %d remain", shown(b[4:8]), n, len(b)-12)
 	}
 	data, rest = b[8:8+n], b[12+n:]
 	if crc32.ChecksumIEEE(b[4:8+n]) != binary.BigEndian.Uint32(b[8+n:]) {
-		return "", nil, nil, malformed(KindPNG, "the checksum of chunk %s does not match", shown(b[4:8]))
+		return nil, nil, nil, malformed(KindPNG, "the checksum of chunk %s does not match", shown(b[4:8]))
 	}
-	return string(b[4:8]), data, rest, nil
+	return b[4:8], data, rest, nil
 }
 
 func pngHeader(b []byte) (p pngInfo, rest []byte, err error) {
@@ -68,11 +68,11 @@ func pngHeader(b []byte) (p pngInfo, rest []byte, err error) {
 	if err != nil {
 		return p, nil, err
 	}
-	if kind == "CgBI" {
+	if string(kind) == "CgBI" {
 		return p, nil, unsupported(KindPNG, "Apple's CgBI variant; save it as a standard PNG")
 	}
-	if kind != "IHDR" || len(data) != 13 {
-		return p, nil, malformed(KindPNG, "the first chunk is %s of %d bytes, not IHDR of 13", shown([]byte(kind)), len(data))
+	if string(kind) != "IHDR" || len(data) != 13 {
+		return p, nil, malformed(KindPNG, "the first chunk is %s of %d bytes, not IHDR of 13", shown(kind), len(data))
 	}
 	w, h := binary.BigEndian.Uint32(data), binary.BigEndian.Uint32(data[4:])
 	if err := checkSize(KindPNG, int64(w), int64(h)); err != nil {
@@ -145,13 +145,12 @@ func (d *Decoder) pngChunks(p pngInfo, rest []byte) (packed []byte, err error) {
 	var pieces int
 	hasPalette, ended := false, false
 	for {
-		var kind string
-		var data []byte
+		var kind, data []byte
 		kind, data, rest, err = pngChunk(rest)
 		if err != nil {
 			return nil, err
 		}
-		if kind == "IDAT" {
+		if string(kind) == "IDAT" {
 			if ended {
 				return nil, malformed(KindPNG, "the pixels lie in pieces that do not follow each other")
 			}
@@ -168,7 +167,7 @@ func (d *Decoder) pngChunks(p pngInfo, rest []byte) (packed []byte, err error) {
 			continue
 		}
 		ended = pieces > 0
-		switch kind {
+		switch string(kind) {
 		case "PLTE":
 			if len(data)%3 != 0 || len(data) > 768 {
 				return nil, malformed(KindPNG, "a palette of %d bytes", len(data))

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"errors"
 	"fmt"
 	"math"
 )
@@ -26,16 +27,15 @@ func (p pnmInfo) samples() int {
 
 func pnmHeader(b []byte) (p pnmInfo, err error) {
 	p.magic, p.maxval, p.data = b[1], 1, 2
-	fields := []struct {
-		name string
-		into *int
-	}{{"width", &p.w}, {"height", &p.h}, {"maxval", &p.maxval}}
-	if p.bitmap() {
-		fields = fields[:2]
+	if p.w, p.data, err = pnmNumber(b, p.data); err != nil {
+		return p, malformed(KindPNM, "the header's width: %v", err)
 	}
-	for _, f := range fields {
-		if *f.into, p.data, err = pnmNumber(b, p.data); err != nil {
-			return p, malformed(KindPNM, "the header's %s: %v", f.name, err)
+	if p.h, p.data, err = pnmNumber(b, p.data); err != nil {
+		return p, malformed(KindPNM, "the header's height: %v", err)
+	}
+	if !p.bitmap() {
+		if p.maxval, p.data, err = pnmNumber(b, p.data); err != nil {
+			return p, malformed(KindPNM, "the header's maxval: %v", err)
 		}
 	}
 	if p.maxval < 1 || p.maxval > 65535 {
@@ -63,12 +63,12 @@ func pnmNumber(b []byte, at int) (n, next int, err error) {
 			return 0, at, fmt.Errorf("found %s, not a number", shown(b[at:min(at+1, len(b))]))
 		default:
 			if digits++; digits > 10 {
-				return 0, at, fmt.Errorf("the number has more than 10 digits")
+				return 0, at, errors.New("the number has more than 10 digits")
 			}
 			n = n*10 + int(c-'0')
 		}
 	}
-	return 0, at, fmt.Errorf("the file ends")
+	return 0, at, errors.New("the file ends")
 }
 
 // pnmScale is the table from stored samples to bytes. Pillow rounds to 0..255,
@@ -102,7 +102,7 @@ func (d *Decoder) pnm(b []byte, gray bool) (canvas, error) {
 		return canvas{}, err
 	}
 	// Every sample takes a bit, a byte or two; as text, a digit and, unless it
-	// is a bit, a space between.
+	// is a bit, a space.
 	data, n := b[p.data:], p.w*p.samples()
 	row, need := n, int64(n)*int64(p.h)
 	switch {
@@ -110,7 +110,7 @@ func (d *Decoder) pnm(b []byte, gray bool) (canvas, error) {
 		row = (n + 7) / 8
 		need = int64(row) * int64(p.h)
 	case p.plain() && !p.bitmap():
-		need = 2*need - 1
+		need *= 2
 	case p.maxval > 255:
 		row = 2 * n
 		need *= 2
@@ -187,7 +187,9 @@ func (d *Decoder) pnmPlain(p pnmInfo, c canvas, data []byte) error {
 }
 
 // pnmSample reads one number, or one digit where bits may stand side by side.
-// Comments may stand between samples.
+// Comments may stand between samples. Something must follow a number, or a file
+// cut inside its last one would give a picture (netpbm asks for it too, Pillow
+// does not).
 func pnmSample(b []byte, at int, bit bool) (v, next int, err error) {
 	for at < len(b) && (isSpace(b[at]) || b[at] == '#') {
 		if b[at] == '#' {
@@ -199,16 +201,19 @@ func pnmSample(b []byte, at int, bit bool) (v, next int, err error) {
 		at++
 	}
 	if at == len(b) {
-		return 0, at, fmt.Errorf("the file ends")
+		return 0, at, errors.New("the file ends")
 	}
 	from := at
 	for ; at < len(b) && '0' <= b[at] && b[at] <= '9' && (!bit || at == from); at++ {
 		if at-from == 10 {
-			return 0, at, fmt.Errorf("the number has more than 10 digits")
+			return 0, at, errors.New("the number has more than 10 digits")
 		}
 		v = v*10 + int(b[at]-'0')
 	}
-	if at == from || !bit && at < len(b) && !isSpace(b[at]) && b[at] != '#' {
+	if !bit && at == len(b) {
+		return 0, at, errors.New("the file ends inside a number, or without the newline behind it")
+	}
+	if at == from || !bit && !isSpace(b[at]) && b[at] != '#' {
 		return 0, at, fmt.Errorf("found %s, not a number", shown(b[at:at+1]))
 	}
 	return v, at, nil

@@ -17,15 +17,15 @@ type webpImage struct {
 }
 
 // webpChunk cuts the first chunk, padded to an even size, off b.
-func webpChunk(b []byte) (kind string, data, rest []byte, err error) {
+func webpChunk(b []byte) (kind, data, rest []byte, err error) {
 	if len(b) < 8 {
-		return "", nil, nil, malformed(KindWebP, "the file ends before its first picture")
+		return nil, nil, nil, malformed(KindWebP, "the file ends before its first picture")
 	}
 	n := uint64(binary.LittleEndian.Uint32(b[4:]))
 	if n > uint64(len(b)-8) {
-		return "", nil, nil, malformed(KindWebP, "chunk %s has %d bytes, %d remain", shown(b[:4]), n, len(b)-8)
+		return nil, nil, nil, malformed(KindWebP, "chunk %s has %d bytes, %d remain", shown(b[:4]), n, len(b)-8)
 	}
-	return string(b[:4]), b[8 : 8+n], b[min(uint64(len(b)), 8+n+n&1):], nil
+	return b[:4], b[8 : 8+n], b[min(uint64(len(b)), 8+n+n&1):], nil
 }
 
 // Flags of the extended header.
@@ -47,7 +47,7 @@ func webpHeader(b []byte) (p webpImage, err error) {
 	if err != nil {
 		return p, err
 	}
-	if kind != "VP8X" {
+	if string(kind) != "VP8X" {
 		if err := p.bitstream(body); err != nil {
 			return p, err
 		}
@@ -89,12 +89,11 @@ func webp24(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
 // returns the chunks inside it.
 func (p *webpImage) firstFrame(rest []byte) (inside []byte, err error) {
 	for {
-		var kind string
-		var data []byte
+		var kind, data []byte
 		if kind, data, rest, err = webpChunk(rest); err != nil {
 			return nil, err
 		}
-		if kind != "ANMF" {
+		if string(kind) != "ANMF" {
 			continue
 		}
 		// 24 bits each: x / 2, y / 2, width - 1, height - 1, duration; flags.
@@ -111,19 +110,19 @@ func (p *webpImage) firstFrame(rest []byte) (inside []byte, err error) {
 // chunk of its own (ALPH) is passed over: it would be decoded to be dropped.
 func (p *webpImage) bitstream(rest []byte) (err error) {
 	for {
-		var kind string
-		var data []byte
+		var kind, data []byte
 		if kind, data, rest, err = webpChunk(rest); err != nil {
 			return err
 		}
-		if kind != "VP8 " && kind != "VP8L" {
+		lossless := string(kind) == "VP8L"
+		if !lossless && string(kind) != "VP8 " {
 			continue
 		}
 		if p.frame, err = kernel.WebPHeader(data); err != nil {
 			return err
 		}
-		if p.frame.Lossless != (kind == "VP8L") {
-			return malformed(KindWebP, "chunk %s holds the other kind of picture", shown([]byte(kind)))
+		if p.frame.Lossless != lossless {
+			return malformed(KindWebP, "chunk %s holds the other kind of picture", shown(kind))
 		}
 		p.stream = data
 		p.alpha = p.alpha || p.frame.Alpha

@@ -327,7 +327,7 @@ def make_bmp() -> None:
 
 def make_pnm() -> None:
     def text(a: np.ndarray) -> bytes:
-        return b"\n".join(b" ".join(b"%d" % v for v in row.reshape(-1)) for row in a)
+        return b"".join(b" ".join(b"%d" % v for v in row.reshape(-1)) + b"\n" for row in a)
 
     bit = noise(H, W, seed=1, below=2)
     golden("p1.pbm", b"P1\n# made by hand\n%d %d\n" % (W, H) + text(bit))
