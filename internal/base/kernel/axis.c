@@ -122,3 +122,18 @@ void stk_axis_make(stk_lane *l, stk_axis *a, int in, int out, int lo, int n, int
     }
   a->safe = worst * 255 + ((int64_t)1 << a->prec >> 1) < (int64_t)256 << a->prec;
 }
+
+// stk_axis_pull moves windows that end beyond the last position used back onto
+// it, behind weights of zero, so that wide loads stay within STK_SLACK of it.
+void stk_axis_pull(stk_axis *a) {
+  for (int i = 0; i < a->n; i++) {
+    int d = a->start[i] + a->k - a->hi;
+    if (d > a->start[i] - a->lo) d = a->start[i] - a->lo;
+    if (d <= 0) continue;
+    int16_t *w = a->w + (size_t)i * a->k;
+    memmove(w + d, w, (size_t)(a->k - d) * 2);
+    memset(w, 0, (size_t)d * 2);
+    a->start[i] -= d;
+    a->cnt[i] += d;
+  }
+}

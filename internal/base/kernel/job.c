@@ -56,7 +56,8 @@ static void fetch(stk_lane *l, source *s, int y, int n, const uint8_t **rows) {
     return;
   }
   size_t stride = ((size_t)s->row_bytes + STK_SLACK + 63) & ~(size_t)63;
-  uint8_t *buf = stk_grow(l, &l->rows, 4 * stride), *out[4];
+  // Where rows are aligned to its vectors, libjpeg writes them past the caches.
+  uint8_t *buf = (uint8_t *)stk_grow(l, &l->rows, 4 * stride + 8) + 8, *out[4];
   for (int i = 0; i < n; i++) out[i] = buf + i * stride;
   for (; s->next < y; s->next++) stk_jpeg_rows(l, out, 1);
   stk_jpeg_rows(l, out, n);
@@ -215,6 +216,7 @@ static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink 
   stk_axis_make(l, ax, p->bw, p->rw, p->wx, p->ww, p->pre_h, p->post_h);
   stk_axis_make(l, ay, p->bh, p->rh, p->wy, p->wh, p->pre_v, p->post_v);
   begin(l, s, p->bx + ax->lo, p->by + ay->lo, p->bx + ax->hi, p->by + ay->hi);
+  stk_axis_pull(ax);
   for (int i = 0; i < ax->n; i++) ax->start[i] -= ax->lo;
 
   stk_hplan *h = &l->h;
@@ -231,7 +233,7 @@ static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink 
   // The ring holds what one output needs, and the four rows that come at a time.
   int ring = 4;
   while (ring < v.most + 4) ring *= 2;
-  size_t stride = ((size_t)h->elems + 63) & ~(size_t)63;
+  size_t stride = ((size_t)h->elems + 16 + 63) & ~(size_t)63;  // targets may write 16 elements more
   uint32_t *buf = stk_grow(l, &l->ring, ring * stride * 4);
   const uint32_t **pairs = stk_grow(l, &l->ptrs, (size_t)v.most * sizeof *pairs);
   uint8_t *t = stk_grow(l, &l->tmp, (size_t)h->elems);

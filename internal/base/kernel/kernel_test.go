@@ -108,3 +108,8 @@ func diff(a, b []byte) string {
 	}
 	return fmt.Sprintf("%d of %d bytes differ, by at most %d, first at %d: %d, want %d", n, len(a), most, first, a[first], b[first])
 }
+
+func box(r *rand.Rand, w, h int) (x, y, bw, bh int) {
+	bw, bh = 1+r.IntN(w), 1+r.IntN(h)
+	return r.IntN(w - bw + 1), r.IntN(h - bh + 1), bw, bh
+}

@@ -13,7 +13,7 @@ enum { KEEP = 32 << 20 };
 
 static const stk_target *target_of(int level) {
 #ifdef __x86_64__
-  return &stk_base; if (level >= 2) return &stk_avx512;
+  if (level >= 2) return &stk_avx512;
   if (level == 1) return &stk_avx2;
 #endif
   (void)level;

@@ -53,8 +53,3 @@ func TestRegionIsExact(t *testing.T) {
 	}
 	t.Logf("%d boxes", boxes)
 }
-
-func box(r *rand.Rand, w, h int) (x, y, bw, bh int) {
-	bw, bh = 1+r.IntN(w), 1+r.IntN(h)
-	return r.IntN(w - bw + 1), r.IntN(h - bh + 1), bw, bh
-}

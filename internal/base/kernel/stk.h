@@ -132,6 +132,7 @@ void stk_fail(stk_lane *l, int code, const char *fmt, ...)
 
 // axis.c
 void stk_axis_make(stk_lane *l, stk_axis *a, int in, int out, int lo, int n, int mirror_in, int mirror_out);
+void stk_axis_pull(stk_axis *a);
 
 // jpeg.c: open reads the header; region starts decoding so that rows come
 // from y0, row_pixels wide, and column x0 is pixel number (returned) of each.
