@@ -13,7 +13,7 @@ GO_SOURCES := $(shell find . -name '*.go' -not -path './.venv*' -not -path './bu
 
 # The engine is static where there is a C compiler, so that it runs on any
 # Linux of its architecture; without one it is pure Go, and says so.
-CGO := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && test -z "$$STOKER_NO_CGO" && echo 1 || echo 0)
+CGO := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && test -z "$${STOKER_NO_CGO:-}" && echo 1 || echo 0)
 ifeq ($(CGO),1)
 BUILD := CGO_ENABLED=1 go build -tags netgo,osusergo -ldflags '-s -w -linkmode external -extldflags "-static"'
 else

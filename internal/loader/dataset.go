@@ -31,7 +31,12 @@ func (l *Loader) openDataset(ctx context.Context, spec Spec, opt Options) error 
 	if err != nil {
 		return err
 	}
-	src := source.NewFile()
+	file := source.NewFile()
+	l.closeSrc = file.Close
+	var src source.Source = file
+	if opt.Wrap != nil {
+		src = opt.Wrap(src)
+	}
 	l.src = src
 	progress := index.Progress(opt.Progress)
 	var ds format.Dataset
@@ -42,7 +47,7 @@ func (l *Loader) openDataset(ctx context.Context, spec Spec, opt Options) error 
 		ds, err = tar.Open(ctx, src, paths, tar.Options{Progress: progress})
 	}
 	if err != nil {
-		_ = src.Close()
+		_ = file.Close()
 		return err
 	}
 	l.ds = ds
@@ -130,8 +135,8 @@ func (l *Loader) closeDataset() {
 	if l.ds != nil {
 		_ = l.ds.Index().Close()
 	}
-	if l.src != nil {
-		_ = l.src.Close()
+	if l.closeSrc != nil {
+		_ = l.closeSrc()
 	}
 }
 

@@ -197,6 +197,9 @@ func (l *Loader) sampleError(t *task, err error) (*errs.Error, bool) {
 	if class.Python == "DataError" && e.Hint == "" {
 		e.Hint = "replace the file, or pass on_bad=\"skip\" or \"replace\" to go on without it"
 	}
+	if class.Python == "SourceError" && e.Hint == "" {
+		e.Hint = "look at the storage: what it fails to give is never counted as a bad sample, so on_bad does not pass over it"
+	}
 	return &e, class.Python == "DataError"
 }
 

@@ -45,7 +45,8 @@ type Loader struct {
 	id     int64
 
 	ds        format.Dataset // nil: synthetic
-	src       *source.File
+	src       source.Source
+	closeSrc  func() error
 	synthetic []byte
 	n         int64
 	digest    string
@@ -78,6 +79,8 @@ type Loader struct {
 // Options are what an Open needs besides the Spec.
 type Options struct {
 	Progress func(done, total int64, what string) // of indexing; may be nil
+	// Wrap puts something between the loader and its storage; may be nil.
+	Wrap func(source.Source) source.Source
 	// Deadly are the samples of a dataset that were in work when an engine died,
 	// and how often; may be nil.
 	Deadly func(digest string) map[int64]int

@@ -1,0 +1,232 @@
+package loader
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/order"
+)
+
+// end walks a pass to its error or its end.
+func end(t *testing.T, l *Loader) (got []seen, err error) {
+	t.Helper()
+	p, err := l.Pass(0, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Cancel()
+	for {
+		b, err := p.Next(context.Background(), 20*time.Second)
+		if err != nil {
+			return got, err
+		}
+		got = append(got, copyBatch(l, b))
+		b.Release()
+	}
+}
+
+// One damaged sample, of every kind, in a folder and in a shard.
+func TestDamageIsNamedSkippedOrReplaced(t *testing.T) {
+	const n, broken = 30, 17
+	jpeg := func(t *testing.T) []byte {
+		b, err := os.ReadFile("../../testdata/photos/chelsea.jpg")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	kinds := map[string]func(t *testing.T) []byte{
+		"empty file":     func(*testing.T) []byte { return nil },
+		"random bytes":   func(*testing.T) []byte { return bytes.Repeat([]byte("no picture "), 50) },
+		"truncated JPEG": func(t *testing.T) []byte { b := jpeg(t); return b[:len(b)/2] },
+		"truncated PPM":  func(*testing.T) []byte { return picture(broken)[:40] },
+		"absurd header":  func(*testing.T) []byte { return []byte("P6 60000 60000 255\n123") },
+	}
+	for name, body := range kinds {
+		for _, policy := range []string{Fail, Skip, Replace} {
+			t.Run(name+"/"+policy, func(t *testing.T) {
+				s := ground(t)
+				root := pictures(t, n)
+				path := filepath.Join(root, "class1", fmt.Sprintf("%06d.ppm", broken))
+				if err := os.WriteFile(path, body(t), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				spec := imageSpec(root)
+				spec.Fields[0].Transform = ops(t, `[{"op":"Resize","size":[6,8]}]`)
+				spec.OnBad.Policy = policy
+				checkDamage(t, open(t, s, spec), policy, path, broken, n)
+			})
+		}
+	}
+}
+
+func checkDamage(t *testing.T, l *Loader, policy, path string, broken int64, n int) {
+	t.Helper()
+	got, err := end(t, l)
+	if policy == Fail {
+		e := errs.From(err)
+		if errs.Classes[e.Code].Python != "DataError" || e.Where.Sample != broken || e.Where.File != path || e.Hint == "" {
+			t.Fatalf("told as %v (code %s, hint %q), want file %s and sample %d", err, e.Code, e.Hint, path, broken)
+		}
+		return
+	}
+	rows, invalid := 0, 0
+	var bad []Bad
+	for _, b := range got {
+		rows += len(b.IDs)
+		bad = append(bad, b.Bad...)
+		for r, id := range b.IDs {
+			if !b.Valid[r] {
+				invalid++
+				if id != broken {
+					t.Errorf("sample %d is marked", id)
+				}
+				continue
+			}
+			if got := int64(b.Pixels[r][0]); got != id {
+				t.Errorf("row of sample %d holds picture %d", id, got)
+			}
+		}
+	}
+	if rows != n || len(bad) != 1 || bad[0].Sample != broken || errs.From(bad[0].Err).Where.File != path {
+		t.Errorf("%d rows of %d, reported: %v", rows, n, bad)
+	}
+	if policy == Skip && (invalid != 1 || bad[0].Put != -1) || policy == Replace && (invalid != 0 || bad[0].Put < 0) {
+		t.Errorf("%s: %d rows are marked, put %d", policy, invalid, bad[0].Put)
+	}
+}
+
+func TestVanishedUnreadableAndChangedFiles(t *testing.T) {
+	const n, broken = 24, 5
+	for name, c := range map[string]struct {
+		hurt func(path string) error
+		code errs.Code
+	}{
+		"vanished": {os.Remove, errs.Changed},
+		"grown":    {func(p string) error { return os.WriteFile(p, append(picture(broken), 0), 0o644) }, errs.Changed},
+		"a folder": {func(p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o755)) }, errs.Unreadable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := ground(t)
+			root := pictures(t, n)
+			l := open(t, s, imageSpec(root))
+			path := filepath.Join(root, "class0", fmt.Sprintf("%06d.ppm", broken))
+			if err := c.hurt(path); err != nil {
+				t.Fatal(err)
+			}
+			_, err := end(t, l)
+			e := errs.From(err)
+			if e.Code != c.code || e.Where.Sample != broken || e.Where.File != path || e.Hint == "" {
+				t.Fatalf("told as %v (code %s, hint %q)", err, e.Code, e.Hint)
+			}
+			if c.code != errs.Changed {
+				return
+			}
+			again := open(t, s, imageSpec(root)) // the index was built anew
+			if _, err := end(t, again); errs.CodeOf(err) == errs.Changed {
+				t.Errorf("after a new start: %v", err)
+			}
+		})
+	}
+}
+
+func TestLimitsOfOnBad(t *testing.T) {
+	s := ground(t)
+	root := pictures(t, 300)
+	for id := range 30 {
+		if err := os.WriteFile(filepath.Join(root, "class0", fmt.Sprintf("%06d.ppm", id*3)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec := imageSpec(root)
+	spec.Fields[0].Transform = ops(t, `[{"op":"Resize","size":[6,8]}]`)
+	spec.OnBad = OnBad{Policy: Skip, MaxBad: 7}
+	if _, err := end(t, open(t, s, spec)); errs.CodeOf(err) != errs.BadLimit || errs.From(err).Where.File == "" {
+		t.Errorf("max_bad: %v", err)
+	}
+	spec.OnBad = OnBad{Policy: Replace, MaxBadRate: 0.05}
+	if _, err := end(t, open(t, s, spec)); errs.CodeOf(err) != errs.BadLimit {
+		t.Errorf("max_bad_rate: %v", err)
+	}
+	spec.OnBad = OnBad{Policy: Replace, MaxBadRate: 0.5}
+	a, b := walk(t, open(t, s, spec), 0, 0, 0), walk(t, open(t, s, spec), 0, 0, 0)
+	if len(a) != 75 || digest(a) != digest(b) {
+		t.Errorf("replacing is not reproducible, or %d batches", len(a))
+	}
+	spec.Workers = 7
+	if digest(walk(t, open(t, s, spec), 0, 0, 0)) != digest(a) {
+		t.Error("lanes change what replaces a sample")
+	}
+}
+
+// A batch in which nothing is good can not be mended.
+func TestNoGoodSampleInABatch(t *testing.T) {
+	s := ground(t)
+	root := pictures(t, 12)
+	for id := range 4 {
+		if err := os.WriteFile(filepath.Join(root, "class0", fmt.Sprintf("%06d.ppm", id)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec := imageSpec(root)
+	spec.Order.Shuffle = order.None
+	spec.OnBad.Policy = Skip
+	if _, err := end(t, open(t, s, spec)); errs.CodeOf(err) != errs.BadLimit {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWrongLabelsAndMissingFieldsInShards(t *testing.T) {
+	s := ground(t)
+	dir := shards(t, 20, 7)
+	shard := filepath.Join(dir, "s-001.tar")
+	b, err := os.ReadFile(shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = bytes.Replace(b, append([]byte("9\n"), make([]byte, 510)...), append([]byte("x\n"), make([]byte, 510)...), 1)
+	if err := os.WriteFile(shard, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	spec := imageSpec(dir)
+	spec.Fields = []Field{{Name: "ppm", Decode: "rgb"}, {Name: "cls", Decode: "int"}}
+	_, err = end(t, open(t, s, spec))
+	e := errs.From(err)
+	if e.Code != errs.Damaged || e.Where.Sample != 9 || e.Where.Shard != shard || e.Where.Member != "000009.cls" || e.Where.Offset <= 0 || e.Where.Field != "cls" {
+		t.Errorf("a label that is no number: %v", err)
+	}
+	if at := e.Where.Offset; at > 0 && !bytes.HasPrefix(b[at:], []byte("x\n")) {
+		t.Errorf("offset %d holds %q", at, b[at:at+4])
+	}
+	spec.Fields[1].From = "clz"
+	_, err = end(t, open(t, s, spec))
+	if e := errs.From(err); e.Code != errs.MissingField || !strings.Contains(e.Error()+e.Hint, "cls") {
+		t.Errorf("a missing field: %v (%s)", err, e.Hint)
+	}
+}
+
+// A sample that was in work each time an engine died is a bad sample.
+func TestDeadlySamples(t *testing.T) {
+	s := ground(t)
+	spec := imageSpec(pictures(t, 12))
+	spec.OnBad.Policy = Skip
+	l := open(t, s, spec, Options{Deadly: func(string) map[int64]int { return map[int64]int{3: 2, 4: 1} }})
+	got, _ := end(t, l)
+	var bad []int64
+	for _, b := range got {
+		for _, x := range b.Bad {
+			bad = append(bad, x.Sample)
+		}
+	}
+	if len(bad) != 1 || bad[0] != 3 {
+		t.Errorf("samples %v were passed over, want only 3", bad)
+	}
+}
