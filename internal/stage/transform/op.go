@@ -23,7 +23,7 @@ type Op struct {
 // arguments.
 func (o *Op) UnmarshalJSON(b []byte) error {
 	var name string
-	if json.Unmarshal(b, &name) == nil {
+	if json.Unmarshal(b, &name) == nil && name != "" {
 		*o = Op{Name: name}
 		return nil
 	}
