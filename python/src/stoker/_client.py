@@ -46,7 +46,7 @@ class Client:
         self._needed: set[int] = set()  # Remotes that keep the engine alive, by their number
         self._released: deque[tuple[int, Engine | None, int]] = deque()
         self._deaths: list[tuple[float, str]] = []
-        self._suspects: dict[tuple[str, int], int] = {}
+        self._suspects: dict[tuple[str, int], dict[str, Any]] = {}  # as they travel, by digest and sample
 
     def engine(self, need: int | None = None) -> Engine:
         """The engine, started if none runs. ``need`` is who keeps it alive from now on."""
@@ -56,12 +56,7 @@ class Client:
                     self._needed.add(need)
                 if self._engine is None:
                     self._refuse_too_many_deaths()
-                    self._engine = Engine(
-                        [
-                            {"digest": digest, "sample": sample, "deaths": deaths}
-                            for (digest, sample), deaths in self._suspects.items()
-                        ]
-                    )
+                    self._engine = Engine(list(self._suspects.values()))
                 return self._engine
         finally:
             self._settle()
@@ -104,8 +99,8 @@ class Client:
     def _suspect(self, engine: Engine) -> None:
         for work in engine.page.work():
             if (digest := engine.digests.get(work.loader)) is not None and work.sample >= 0:
-                key = (digest, work.sample)
-                self._suspects[key] = self._suspects.get(key, 0) + 1
+                suspect = {"loader": work.loader, "digest": digest, "sample": work.sample, "deaths": 0}
+                self._suspects.setdefault((digest, work.sample), suspect)["deaths"] += 1
 
     def release(self, number: int, engine: Engine | None, loader: int) -> None:
         """Somebody needs the engine no longer; ``loader`` is 0 where none was opened.
