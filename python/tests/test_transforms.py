@@ -292,6 +292,12 @@ def test_wrong_arguments_fail_where_they_are_written(make: Any) -> None:
         make()
 
 
+def test_a_list_that_holds_itself() -> None:
+    endless: list[Any] = [T.ToImage()]
+    endless.append(endless)
+    assert "more than 32 deep" in refused(endless)
+
+
 def test_calling_one_says_what_to_do() -> None:
     with pytest.raises(ConfigError, match=r"torchvision\.transforms\.v2"):
         T.ToTensor()("picture")

@@ -84,6 +84,7 @@ func draws(name string) bool {
 type compiler struct {
 	problems []problem
 	drawn    uint64 // operations that draw, so far
+	depth    int    // of Compose and RandomApply
 	lost     bool   // an operation could not be read: what is known since is not
 }
 
@@ -162,8 +163,17 @@ func unknownOperation(name string) *problem {
 	return problemf(hint, "the operation %q is not built", name)
 }
 
+// mostDepth bounds Compose in Compose.
+const mostDepth = 32
+
 // nest compiles Compose, which leaves no trace of itself, and RandomApply.
 func (c *compiler) nest(a *arguments, place string, number uint64, k *known) []operation {
+	if c.depth == mostDepth {
+		c.note(place, *problemf("write them in one list", "transforms in transforms, more than %d deep", mostDepth))
+		return nil
+	}
+	c.depth++
+	defer func() { c.depth-- }()
 	ops := a.nested()
 	p := 1.0
 	random := a.op.Name == "RandomApply"

@@ -147,6 +147,16 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+func TestDepthIsBounded(t *testing.T) {
+	nested := func(depth int) string {
+		return strings.Repeat(`[{"op":"Compose","transforms":`, depth) + `["RandomVerticalFlip"]` + strings.Repeat(`}]`, depth)
+	}
+	mustCompile(t, "rgb", opsOf(t, nested(mostDepth)), "")
+	if _, err := Compile("rgb", opsOf(t, nested(3000)), ""); err == nil || !strings.Contains(err.Error(), "more than 32 deep") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 	_, err := Compile("rgbb", opsOf(t, `[{"op":"Resise","size":3},{"op":"CenterCrop","size":"x","p":1},"ToTensor","Grayscale"]`), "hcw")
 	if err == nil {

@@ -35,9 +35,11 @@ func NewLane() *Lane {
 	return &Lane{Kernel: kernel.NewLane(), Decoder: decode.NewDecoder()}
 }
 
-// Close frees the lane's memory.
+// Close frees the lane's memory; again it does nothing.
 func (l *Lane) Close() {
-	l.Kernel.Close()
+	if l.Kernel != nil {
+		l.Kernel.Close()
+	}
 	*l = Lane{}
 }
 
@@ -195,6 +197,9 @@ func failed(what string, cause error) *errs.Error {
 	case errors.As(cause, &unsupported):
 		return errs.New(errs.Unsupported, "%s", what).Because(cause).
 			Try("convert it, or go past such samples with on_bad=\"skip\"")
+	}
+	if errors.Is(cause, kernel.ErrMemory) {
+		return errs.New(errs.Memory, "%s", what).Because(cause).Try("use fewer workers, or smaller pictures")
 	}
 	return errs.From(cause)
 }

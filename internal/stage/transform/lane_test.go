@@ -273,3 +273,17 @@ func TestShapePromise(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkBegin is what a sample costs before its pixels are touched.
+func BenchmarkBegin(b *testing.B) {
+	l := NewLane()
+	defer l.Close()
+	p := mustCompile(b, "rgb", opsOf(b, usual), "")
+	in := readSource(b, "chelsea.jpg")
+	b.ReportAllocs()
+	for i := range b.N {
+		if _, err := p.Begin(l, in, rng.Sample(1, 0, int64(i))); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

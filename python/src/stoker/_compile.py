@@ -16,6 +16,9 @@ from ._errors import Problems
 
 _HINT = "write it with stoker.transforms, or apply it to the batch in the training loop"
 
+# How deep lists, Compose and RandomApply may hold each other; the engine has the same bound.
+_DEEPEST = 32
+
 # Pillow's integers for the ways of resampling.
 _PIL_MODES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 
@@ -42,6 +45,9 @@ def to_ops(transform: Any, where: str) -> list[Arguments]:
 
 def _many(transforms: Iterable[Any], inside: str, problems: Problems) -> list[Arguments]:
     everything = list(transforms)
+    if inside.count(" in transform") > _DEEPEST:
+        problems.add(f"transforms in transforms, more than {_DEEPEST} deep", "write them in one list")
+        return []
     ops: list[Arguments] = []
     for i, transform in enumerate(everything, start=1):
         ops += _one(transform, f"transform {i} of {len(everything)}{inside}", problems)

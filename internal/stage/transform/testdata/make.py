@@ -108,8 +108,11 @@ def cases() -> None:
     s.add("pad symmetric", "wide.png", [small, v2.Pad((5, 2, 3, 7), padding_mode="symmetric")])
     s.add("pad far", "wide.png", [v2.CenterCrop((5, 4)), v2.Pad(11, padding_mode="reflect")], pil=True)
     s.add("pad and centre", "wide.png", [small, v2.Pad(6, fill=50), v2.CenterCrop((26, 12))])
-    s.add("pad, flip, centre", "tall.png", [small, v2.Pad((2, 9), padding_mode="edge"), v2.RandomVerticalFlip(1.0),
-                                             v2.CenterCrop((33, 24))])
+    s.add(
+        "pad, flip, centre",
+        "tall.png",
+        [small, v2.Pad((2, 9), padding_mode="edge"), v2.RandomVerticalFlip(1.0), v2.CenterCrop((33, 24))],
+    )
     s.add("crop of all", "wide.png", [small, v2.RandomCrop((26, 30), padding=4, fill=3)])
     s.add("flips", "wide.png", [small, v2.RandomHorizontalFlip(1.0), v2.RandomVerticalFlip(1.0)])
     s.add("no flips", "wide.png", [small, v2.RandomHorizontalFlip(0.0), v2.RandomApply([v2.Resize(3)], p=0.0)])
@@ -128,7 +131,9 @@ def cases() -> None:
     s.add("floats", "wide.png", [tiny, v2.ToTensor()], pil=True)
     s.add("floats unscaled", "wide.png", [tiny, v2.ToImage(), v2.ToDtype(torch.float32)], pil=True)
     s.add("normalised", "wide.png", [tiny, v2.ToTensor(), normal], pil=True)
-    s.add("normalised nhwc", "wide.png", [tiny, v2.PILToTensor(), v2.ConvertImageDtype(), normal], pil=True, layout="nhwc")
+    s.add(
+        "normalised nhwc", "wide.png", [tiny, v2.PILToTensor(), v2.ConvertImageDtype(), normal], pil=True, layout="nhwc"
+    )
     s.add("normalised twice", "wide.png", [tiny, scaled, normal, v2.Normalize([0.1], [2.0])])
     s.add("normalised before geometry", "tall.png", [scaled, normal, v2.RandomHorizontalFlip(1.0), tiny])
     s.add("padded as floats", "tall.png", [tiny, scaled, v2.Pad(2, fill=1.0), normal, v2.Pad(3, padding_mode="edge")])
@@ -143,8 +148,7 @@ def cases() -> None:
         law = {"scale": tuple(d["scale"]), "ratio": tuple(d["ratio"])}
         flip = d["acts"][1]  # operation 1
         ours = [v2.RandomResizedCrop((24, 28), **law), v2.RandomHorizontalFlip()]
-        s.add("region", source, ours, draw=n,
-              expect=[region(d["box"], (24, 28)), v2.RandomHorizontalFlip(float(flip))])
+        s.add("region", source, ours, draw=n, expect=[region(d["box"], (24, 28)), v2.RandomHorizontalFlip(float(flip))])
     nearest = [v2.RandomResizedCrop((24, 28), interpolation="nearest")]
     box = json.loads((HERE / "draws.json").read_text())[2]["box"]
     s.add("nearest region", "wide.png", nearest, draw=2, expect=[region(box, (24, 28), "nearest")])
