@@ -27,7 +27,7 @@ ROOT = HERE.parents[3]
 PHOTOS = ROOT / "testdata" / "photos"
 sys.path.insert(0, str(ROOT / "python" / "src"))
 
-from stoker._compile import to_ops  # noqa: E402
+from stoker._compile import to_ops
 
 warnings.simplefilter("ignore")
 
