@@ -72,29 +72,22 @@ func complaint(root string, top *dir, samples int, empty, ext []string, allowEmp
 	switch {
 	case len(top.subs) == 0 && top.loose > 0:
 		return errs.New(errs.Empty, "%q has no class folder", root).At(at).
-			Try("%s directly in it: put them in one folder per class, such as %s/cat/1.jpg", lie(top.loose), root)
+			Try("%s directly in it: put them in one folder per class, such as %s/cat/1.jpg", count(top.loose, "image lies", "images lie"), root)
 	case len(top.subs) == 0:
 		return errs.New(errs.Empty, "%q has no class folder", root).At(at).
 			Try("a dataset of this kind is a folder with one folder of images per class, such as %s/cat/1.jpg", root)
 	case samples == 0:
 		return errs.New(errs.Empty, "there is no image below %q", root).At(at).
-			Try("%s; files count that end in %s", describe(len(top.subs), "class folder")+" were looked through", strings.Join(ext, ", "))
+			Try("%s looked through; files count that end in %s", count(len(top.subs), "class folder was", "class folders were"), strings.Join(ext, ", "))
 	case len(empty) > 0 && !allowEmpty:
 		shown := empty
 		if len(shown) > 10 {
 			shown = append(slices.Clone(shown[:10]), "...")
 		}
-		return errs.New(errs.Empty, "%s without an image: %s", describe(len(empty), "class"), strings.Join(shown, ", ")).At(at).
+		return errs.New(errs.Empty, "%s without an image: %s", count(len(empty), "class", "classes"), strings.Join(shown, ", ")).At(at).
 			Try("set allow_empty if that is meant, or remove the folders; files count that end in %s", strings.Join(ext, ", "))
 	}
 	return nil
-}
-
-func lie(n int) string {
-	if n == 1 {
-		return "1 image lies"
-	}
-	return describe(n, "image") + " lie"
 }
 
 // valid says whether the columns fit together. A whole index that is none of

@@ -207,3 +207,16 @@ func (d *Dataset) wrong(id int64, raw [][]byte) error {
 	}
 	return errs.New(errs.Bug, "%d extents (%d bytes) were handed in for a file of %d bytes", len(raw), n, d.sizes[id]).At(d.where(id))
 }
+
+// Check says whether samples have these fields, before the first one is read.
+func (d *Dataset) Check(fields []string) error {
+	for _, f := range fields {
+		if resolve(f) != "" {
+			continue
+		}
+		e := errs.From(d.missing(0, f))
+		e.Code, e.Where = errs.Config, errs.Where{File: d.x.Meta().Root, Field: f, Offset: -1, Sample: -1}
+		return e
+	}
+	return nil
+}

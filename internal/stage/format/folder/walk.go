@@ -195,9 +195,10 @@ func notFolder(root string) error {
 	return e.Try("give the folder that holds the class folders")
 }
 
-func describe(n int, one string) string {
+// count is a number with its word.
+func count(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return fmt.Sprintf("%d %ss", n, one)
+	return fmt.Sprintf("%d %s", n, more)
 }

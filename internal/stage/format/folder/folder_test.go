@@ -1,0 +1,440 @@
+package folder_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/folder"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest"
+)
+
+var ctx = context.Background()
+
+// fataler is *testing.T or *rapid.T.
+type fataler interface {
+	Helper()
+	Fatalf(format string, a ...any)
+}
+
+func must(t fataler, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+// grow makes a tree: "path" is a file that holds its own name, "path/" a folder,
+// "path -> target" a link.
+func grow(t fataler, root string, tree ...string) {
+	t.Helper()
+	must(t, os.MkdirAll(root, 0o755))
+	for _, entry := range tree {
+		name, target, link := strings.Cut(entry, " -> ")
+		path := root + "/" + name
+		if strings.HasSuffix(name, "/") {
+			must(t, os.MkdirAll(path, 0o755))
+			continue
+		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		if link {
+			must(t, os.Symlink(target, path))
+		} else {
+			must(t, os.WriteFile(path, []byte(name), 0o644))
+		}
+	}
+}
+
+// setting is a folder, a source and a store of indexes.
+type setting struct {
+	root  string
+	src   source.Source
+	opt   folder.Options
+	built *int // how often something was indexed
+}
+
+func newSetting(t *testing.T, tree ...string) setting {
+	t.Helper()
+	dir := t.TempDir()
+	s := setting{root: dir + "/data", src: source.NewFile(), opt: folder.Options{Store: &index.Store{Dir: dir + "/cache"}}, built: new(int)}
+	last := int64(0)
+	s.opt.Progress = func(done, _ int64, _ string) {
+		if *s.built == 0 || done <= last {
+			*s.built++
+		}
+		last = done
+	}
+	grow(t, s.root, tree...)
+	return s
+}
+
+func (s setting) open(t *testing.T) *folder.Dataset {
+	t.Helper()
+	d, err := folder.Open(ctx, s.src, s.root, s.opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// samples are the names and labels of a dataset.
+func samples(t fataler, d *folder.Dataset) (names []string, labels []int64) {
+	t.Helper()
+	var s format.Sample
+	for id := range d.Index().Len() {
+		must(t, d.Parse(id, []string{folder.Key, folder.Label}, nil, &s))
+		names = append(names, string(s.Fields[0].Data))
+		labels = append(labels, s.Fields[1].Int)
+	}
+	return names, labels
+}
+
+func TestSuite(t *testing.T) {
+	s := newSetting(t, "a/1.jpg", "a/x/2.png", "b/3.jpeg", "c/é.webp")
+	must(t, os.WriteFile(s.root+"/c/empty.jpg", nil, 0o644))
+	d := s.open(t)
+	stagetest.Dataset(t, d, s.src)
+	stagetest.NoHeap(t, d, s.src, []string{"image", "label"})
+	stagetest.NoHeap(t, d, s.src, nil)
+}
+
+// What torchvision makes of the same trees; see testdata/make.py.
+func TestLikeImageFolder(t *testing.T) {
+	data, err := os.ReadFile("testdata/imagefolder.json")
+	must(t, err)
+	var golden map[string]struct {
+		Tree       []string
+		AllowEmpty bool `json:"allow_empty"`
+		Error      bool
+		Classes    []string
+		Samples    [][2]any
+	}
+	must(t, json.Unmarshal(data, &golden))
+	for name, g := range golden {
+		t.Run(name, func(t *testing.T) {
+			tree := make([]string, len(g.Tree))
+			for i, e := range g.Tree {
+				tree[i], err = url.PathUnescape(e)
+				must(t, err)
+			}
+			s := newSetting(t, tree...)
+			s.opt.AllowEmpty = g.AllowEmpty
+			d, err := folder.Open(ctx, s.src, s.root, s.opt)
+			if g.Error {
+				if errs.CodeOf(err) != errs.Empty {
+					t.Errorf("got %v, ImageFolder refuses it", err)
+				}
+				return
+			}
+			must(t, err)
+			defer d.Close()
+			unescape := func(v any) string {
+				s, err := url.PathUnescape(v.(string))
+				must(t, err)
+				return s
+			}
+			var wantNames, wantClasses []string
+			var wantLabels []int64
+			for _, w := range g.Samples {
+				wantNames, wantLabels = append(wantNames, unescape(w[0])), append(wantLabels, int64(w[1].(float64)))
+			}
+			for _, c := range g.Classes {
+				wantClasses = append(wantClasses, unescape(c))
+			}
+			names, labels := samples(t, d)
+			if diff := cmp.Diff(wantNames, names) + cmp.Diff(wantLabels, labels) + cmp.Diff(wantClasses, d.Index().Classes()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestErrorsTeach(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		tree string
+		path string // below the root
+		code errs.Code
+		what string
+		hint string
+	}{
+		{"missing", "data/train/a/1.jpg", "data/tarin", errs.NotFound, "there is no dataset at", "data/train\"?"},
+		{"a file", "x.jpg", "x.jpg", errs.Config, "is a file", "class folders"},
+		{"a shard", "x.tar", "x.tar", errs.Config, "is a file", "WebDataset"},
+		{"nothing", "", "", errs.Empty, "has no class folder", "one folder of images per class"},
+		{"loose", "1.jpg 2.jpg", "", errs.Empty, "has no class folder", "2 images lie directly in it: put them in one folder per class"},
+		{"one loose", "1.jpg", "", errs.Empty, "has no class folder", "1 image lies directly"},
+		{"no image", "a/1.txt b/", "", errs.Empty, "there is no image below", "2 class folders were looked through; files count that end in .jpg"},
+		{"empty class", "a/1.jpg b/ c/x.txt", "", errs.Empty, "2 classes without an image: b, c", "allow_empty"},
+		{"below a file", "a/1.jpg", "a/1.jpg/x", errs.NotFound, "there is no dataset at", "1.jpg"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSetting(t, strings.Fields(c.tree)...)
+			_, err := folder.Open(ctx, s.src, filepath.Join(s.root, c.path), s.opt)
+			e := errs.From(err)
+			if err == nil || e.Code != c.code || !strings.Contains(e.What, c.what) || !strings.Contains(e.Hint, c.hint) || e.Where.File == "" {
+				t.Errorf("%s: %s at %v | %s", e.Code, e.What, e.Where, e.Hint)
+			}
+		})
+	}
+	_, err := folder.Open(ctx, source.NewFile(), "", folder.Options{})
+	if errs.CodeOf(err) != errs.Config {
+		t.Errorf("an empty path: %v", err)
+	}
+}
+
+func TestFieldsTeach(t *testing.T) {
+	s := newSetting(t, "a/1.jpg")
+	d := s.open(t)
+	must(t, d.Check([]string{"image", "label", "__key__", "jpg;image"}))
+	e := errs.From(d.Check([]string{"image", "lable"}))
+	if e.Code != errs.Config || !strings.Contains(e.Hint, `"label"`) || e.Where.Field != "lable" {
+		t.Errorf("%v | %s", e, e.Hint)
+	}
+}
+
+func TestCircle(t *testing.T) {
+	for _, link := range []string{"a/b/up -> ..", "a/self -> .", "a/root -> ../..", "a/x -> ../../data/a"} {
+		s := newSetting(t, "a/b/1.jpg", link)
+		_, err := folder.Open(ctx, s.src, s.root, s.opt)
+		if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, "leads back") || !strings.Contains(e.Where.File, "/a/") {
+			t.Errorf("%s: %v", link, err)
+		}
+	}
+}
+
+func TestUnreadableFolder(t *testing.T) {
+	s := newSetting(t, "a/1.jpg", "b/1.jpg")
+	s.src = stagetest.WithFaults(s.src, "list b unreadable")
+	_, err := folder.Open(ctx, s.src, s.root, s.opt)
+	if e := errs.From(err); err == nil || e.Code != errs.Unreadable || e.Where.File != s.root+"/b" {
+		t.Errorf("%v", err)
+	}
+}
+
+// A folder that is being filled while it is indexed is not half a dataset.
+func TestWrittenToWhileIndexed(t *testing.T) {
+	s := newSetting(t, "a/1.jpg", "b/1.jpg")
+	n := 0
+	s.src = meddler{s.src, func(dir string) {
+		if filepath.Base(dir) == "b" {
+			n++
+			must(t, os.WriteFile(fmt.Sprintf("%s/%d.jpg", dir, n+1), nil, 0o644))
+		}
+	}}
+	_, err := folder.Open(ctx, s.src, s.root, s.opt)
+	if e := errs.From(err); err == nil || e.Code != errs.Changed || e.Where.File != s.root+"/b" || n < 2 {
+		t.Errorf("%v after %d", err, n)
+	}
+	once := false
+	s.src = meddler{source.NewFile(), func(dir string) {
+		if filepath.Base(dir) == "a" && !once {
+			once = true
+			must(t, os.WriteFile(dir+"/new.jpg", nil, 0o644))
+		}
+	}}
+	if names, _ := samples(t, s.open(t)); !slices.Contains(names, "a/new.jpg") {
+		t.Errorf("%q", names)
+	}
+}
+
+// meddler does something whenever a folder was listed.
+type meddler struct {
+	source.Source
+	meddle func(dir string)
+}
+
+func (m meddler) List(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	return func(yield func(source.Info, error) bool) {
+		m.Source.List(ctx, prefix)(yield)
+		m.meddle(prefix)
+	}
+}
+
+func TestStaleness(t *testing.T) {
+	base := []string{"a/1.jpg", "a/x/2.jpg", "b/3.jpg"}
+	for _, c := range []struct {
+		name   string
+		change func(root string) error
+		stale  bool
+		want   string
+	}{
+		{"nothing", func(string) error { return nil }, false, "a/1.jpg a/x/2.jpg b/3.jpg"},
+		{"read", func(r string) error { _, err := os.ReadFile(r + "/a/1.jpg"); return err }, false, "a/1.jpg a/x/2.jpg b/3.jpg"},
+		{"file added", func(r string) error { return os.WriteFile(r+"/a/x/9.jpg", nil, 0o644) }, true, "a/1.jpg a/x/2.jpg a/x/9.jpg b/3.jpg"},
+		{"file removed", func(r string) error { return os.Remove(r + "/a/1.jpg") }, true, "a/x/2.jpg b/3.jpg"},
+		{"file renamed", func(r string) error { return os.Rename(r+"/b/3.jpg", r+"/b/4.jpg") }, true, "a/1.jpg a/x/2.jpg b/4.jpg"},
+		{"class renamed", func(r string) error { return os.Rename(r+"/b", r+"/A") }, true, "A/3.jpg a/1.jpg a/x/2.jpg"},
+		{"class added", func(r string) error { grow(t, r, "c/5.jpg"); return nil }, true, "a/1.jpg a/x/2.jpg b/3.jpg c/5.jpg"},
+		{"class removed", func(r string) error { return os.RemoveAll(r + "/a") }, true, "b/3.jpg"},
+		{"all replaced", func(r string) error {
+			must(t, os.Rename(r, r+".old"))
+			grow(t, r, base...)
+			return nil
+		}, true, "a/1.jpg a/x/2.jpg b/3.jpg"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSetting(t, base...)
+			s.open(t)
+			if *s.built != 1 {
+				t.Fatalf("built %d times", *s.built)
+			}
+			must(t, c.change(s.root))
+			names, _ := samples(t, s.open(t))
+			if got := strings.Join(names, " "); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+			if stale := *s.built > 1; stale != c.stale {
+				t.Errorf("built anew: %v, want %v", stale, c.stale)
+			}
+		})
+	}
+}
+
+// A file with another size than it had is found when it is read; after
+// Invalidate the next Open has it right.
+func TestFileChanged(t *testing.T) {
+	s := newSetting(t, "a/1.jpg", "b/2.jpg")
+	d := s.open(t)
+	must(t, os.WriteFile(s.root+"/a/1.jpg", []byte("something else"), 0o644))
+	must(t, os.Remove(s.root+"/b/2.jpg"))
+	var smp format.Sample
+	if e := errs.From(stagetest.Read(d, s.src, 0, nil, &smp)); e.Code != errs.Changed || e.Where.File != s.root+"/a/1.jpg" {
+		t.Errorf("%v", e)
+	}
+	if e := errs.From(stagetest.Read(d, s.src, 1, nil, &smp)); e.Code != errs.NotFound {
+		t.Errorf("%v", e)
+	}
+	must(t, d.Index().Invalidate())
+	grow(t, s.root, "b/2.jpg")
+	d = s.open(t)
+	must(t, stagetest.Read(d, s.src, 0, nil, &smp))
+	if string(smp.Fields[0].Data) != "something else" {
+		t.Errorf("%q", smp.Fields[0].Data)
+	}
+}
+
+func TestWhatIsNoFile(t *testing.T) {
+	s := newSetting(t, "a/1.jpg", "a/gone.jpg -> nowhere")
+	must(t, unix.Mkfifo(s.root+"/a/pipe.jpg", 0o644))
+	d := s.open(t)
+	var smp format.Sample
+	for id, want := range map[int64]errs.Code{1: errs.NotFound, 2: errs.Unreadable} {
+		if e := errs.From(stagetest.Read(d, s.src, id, nil, &smp)); e.Code != want {
+			t.Errorf("sample %d: %v", id, e)
+		}
+	}
+}
+
+// The digest is the same wherever the same files lie, and whenever they were
+// made; it is another one when they are not the same.
+func TestDigest(t *testing.T) {
+	tree := []string{"a/1.jpg", "b/2.jpg"}
+	base := newSetting(t, tree...).open(t).Index().Digest()
+	then := time.Now().Add(-time.Hour)
+	s := newSetting(t, tree...)
+	must(t, os.Chtimes(s.root+"/a/1.jpg", then, then))
+	must(t, os.Chtimes(s.root+"/a", then, then))
+	if got := s.open(t).Index().Digest(); got != base {
+		t.Error("another place and time, another digest")
+	}
+	for _, tree := range [][]string{{"a/1.jpg", "b/3.jpg"}, {"a/1.jpg", "b/2.jpg", "b/3.jpg"}, {"a/1.jpg", "c/2.jpg"}, {"a/1.jpg", "a/2.jpg"}} {
+		if got := newSetting(t, tree...).open(t).Index().Digest(); got == base {
+			t.Errorf("%q has the same digest", tree)
+		}
+	}
+}
+
+func TestOptionsHaveTheirOwnIndex(t *testing.T) {
+	s := newSetting(t, "a/1.jpg", "a/2.npy")
+	s.open(t)
+	s.opt.Extensions = []string{".NPY"}
+	if names, _ := samples(t, s.open(t)); !slices.Equal(names, []string{"a/2.npy"}) {
+		t.Errorf("%q", names)
+	}
+	s.opt.Extensions = []string{".npy"}
+	n := *s.built
+	s.open(t)
+	if *s.built != n {
+		t.Error("the case of extensions matters")
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	s := newSetting(t, "a/1.jpg")
+	ended, end := context.WithCancel(ctx)
+	end()
+	if _, err := folder.Open(ended, s.src, s.root, s.opt); err != context.Canceled { //nolint:errorlint // as it is
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRandomTrees(t *testing.T) {
+	n := 0
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		part := rapid.StringMatching(`[ab.é-]{0,2}[abAé]`)
+		ext := rapid.SampledFrom([]string{".jpg", ".JPG", ".txt", ""})
+		root := fmt.Sprintf("%s/%d", dir, n)
+		want := make(map[string]bool)
+		for range rapid.IntRange(1, 12).Draw(t, "files") {
+			parts := rapid.SliceOfN(part, 2, 4).Draw(t, "path")
+			e := ext.Draw(t, "ext")
+			name := strings.Join(parts, "/") + e
+			if os.MkdirAll(filepath.Dir(root+"/"+name), 0o755) != nil || os.WriteFile(root+"/"+name, []byte(name), 0o644) != nil {
+				continue // a folder where a file is, or the other way round
+			}
+			if strings.EqualFold(e, ".jpg") {
+				want[name] = true
+			}
+		}
+		d, err := folder.Open(ctx, source.NewFile(), root, folder.Options{AllowEmpty: true, Store: &index.Store{}})
+		if len(want) == 0 {
+			if errs.CodeOf(err) != errs.Empty {
+				t.Fatalf("%v", err)
+			}
+			return
+		}
+		must(t, err)
+		defer d.Close()
+		names, labels := samples(t, d)
+		classes := d.Index().Classes()
+		if !slices.IsSorted(classes) || len(names) != len(want) || !slices.IsSorted(labels) {
+			t.Fatalf("classes %q, names %q, labels %v", classes, names, labels)
+		}
+		for i, name := range names {
+			if !want[name] || !strings.HasPrefix(name, classes[labels[i]]+"/") {
+				t.Fatalf("%q has the class %q", name, classes[labels[i]])
+			}
+			if i > 0 && labels[i] == labels[i-1] && compareInClass(names[i-1], name) >= 0 {
+				t.Fatalf("%q stands behind %q", name, names[i-1])
+			}
+		}
+	})
+}
+
+// compareInClass is the order of os.walk, sorted: by folder, then by name.
+func compareInClass(a, b string) int {
+	if c := strings.Compare(filepath.Dir(a), filepath.Dir(b)); c != 0 {
+		return c
+	}
+	return strings.Compare(filepath.Base(a), filepath.Base(b))
+}
