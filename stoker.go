@@ -3,12 +3,45 @@
 // reproducible order. This is the Go API; Python users have the package of the
 // same name, and the command stoker measures and inspects.
 //
-// [Open] takes a [Spec] and returns a [Loader]; [Loader.Batches] walks an epoch.
+// [Open] takes a [Spec] and returns a [Loader]; [Loader.Batches] walks an epoch:
+//
+//	loader, err := stoker.Open(ctx, stoker.Spec{
+//		Dataset: stoker.Dataset{Path: stoker.Paths{"data/train"}},
+//		Fields: []stoker.Field{
+//			{Name: "image", Decode: "rgb", Transform: []stoker.Op{
+//				stoker.Transform("RandomResizedCrop", stoker.Args{"size": 224}),
+//				stoker.Transform("RandomHorizontalFlip", nil),
+//			}},
+//			{Name: "label", Decode: "int"},
+//		},
+//		Order: stoker.Order{Shuffle: stoker.ShuffleFull},
+//		Batch: stoker.BatchSpec{Size: 64},
+//	})
+//	...
+//	for batch, err := range loader.Batches(ctx) {
+//		...
+//		images, err := batch.Uint8("image") // images.Shape is [64 224 224 3]
+//	}
+//
+// # Which sample, which pixels
+//
+// What stands at which place of which epoch, and every random choice of its
+// transforms, is a function of the Spec, the epoch and the place: of nothing
+// that happens at run time, and of no number of workers.
+//
+// # Errors
+//
+// Every error is an [*Error]: a code, what happened, where (file, shard, member,
+// offset, sample), the cause, and what to try. The one exception is that of a
+// context that ended, which is returned as it is.
 package stoker
 
 import (
 	_ "embed"
 	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/stats"
 )
 
 //go:embed VERSION
@@ -16,3 +49,38 @@ var version string
 
 // Version is the version of this module, "0.1.0".
 func Version() string { return strings.TrimSpace(version) }
+
+// Error is the one error of this package; errors.As finds it.
+type Error = errs.Error
+
+// Where is the place of an Error. Zero fields are unknown, except Sample and
+// Offset, where -1 is.
+type Where = errs.Where
+
+// Code names one kind of failure. It is stable: match on it.
+type Code = errs.Code
+
+// The codes that programs act on; an Error's text says the rest.
+const (
+	Config       = errs.Config       // the request can not be carried out as written
+	NotFound     = errs.NotFound     // a path that does not exist
+	Empty        = errs.Empty        // a dataset without a sample
+	Damaged      = errs.Damaged      // bytes that are not what their format says
+	Unsupported  = errs.Unsupported  // valid bytes of a kind that is not built
+	Changed      = errs.Changed      // a file differs from its index, or is gone
+	Forbidden    = errs.Forbidden    // a file that may not be read
+	MissingField = errs.MissingField // a sample without a field that was asked for
+	BadLimit     = errs.BadLimit     // more bad samples than OnBad allows
+	Unreadable   = errs.Unreadable   // the source refused or failed
+	Memory       = errs.Memory       // a limit on memory
+	Held         = errs.Held         // too many batches are retained
+	BadState     = errs.State        // a State of another stream
+	Stalled      = errs.Stalled      // nothing moved before the deadline
+)
+
+// CodeOf is the code of err; "bug" for an error that is not of this package.
+func CodeOf(err error) Code { return errs.CodeOf(err) }
+
+// Stats is a Loader's numbers at one moment: busy time, items and bytes of every
+// stage since it was opened.
+type Stats = stats.Snapshot

@@ -1,0 +1,178 @@
+package stoker
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// Batch is some samples of one step. Its memory is used again for a later
+// batch: it, and every slice that came out of it, is valid until the loop body
+// that received it ends. A body that hands the batch on calls Retain, and
+// whoever is done with it calls Release. Retained batches take memory of
+// Deliver.Memory; who retains them all gets an error with code Held, not a hang.
+type Batch struct {
+	Epoch    int64
+	Step     int64 // counted from the start of the epoch, in a resumed pass too
+	Position int64 // places of the epoch that all ranks were given, this batch included
+	Rows     int   // samples
+	// Bad are the samples that stood in the order and could not be delivered.
+	Bad []BadSample
+
+	l    *Loader
+	in   *loader.Batch
+	refs atomic.Int32
+}
+
+// BadSample is a sample that was not delivered as the order says: Put stands
+// there instead (-1: a copy of a good row, marked as not valid), because of Err.
+type BadSample = loader.Bad
+
+// Tensor is a column of a batch: a view of its memory.
+type Tensor[T any] struct {
+	Data  []T
+	Shape []int // rows first
+}
+
+// Row is one sample of the column.
+func (t Tensor[T]) Row(i int) []T {
+	n := len(t.Data) / t.Shape[0]
+	return t.Data[i*n : (i+1)*n : (i+1)*n]
+}
+
+func newBatch(l *Loader, in *loader.Batch) *Batch {
+	b := &Batch{Epoch: in.Epoch, Step: in.Step, Position: in.Position, Rows: in.Rows, Bad: in.Bad, l: l, in: in}
+	b.refs.Store(1)
+	return b
+}
+
+// Retain keeps the batch valid until as many calls of Release.
+func (b *Batch) Retain() { b.refs.Add(1) }
+
+// Release lets go of a batch that was retained. Calls beyond those of Retain do
+// no harm but give the memory back before the loop body ends.
+func (b *Batch) Release() {
+	if b.refs.Add(-1) == 0 {
+		b.in.Release()
+	}
+}
+
+// IDs are the numbers of the samples in the dataset.
+func (b *Batch) IDs() []int64 {
+	t, _ := view[int64](b, batch.IDs, mem.Int64, nil)
+	return t.Data
+}
+
+// Valid says which rows count: not those that fill up the end of an epoch, and
+// not those in the place of skipped samples.
+func (b *Batch) Valid() []bool {
+	t, _ := view[bool](b, batch.Valid, mem.Bool, nil)
+	return t.Data
+}
+
+// Uint8 is a column of bytes: pictures, NHWC.
+func (b *Batch) Uint8(name string) (Tensor[uint8], error) { return typed[uint8](b, name, mem.Uint8) }
+
+// Float32 is a column of floats: pictures, NCHW unless the Field's Layout is
+// nhwc.
+func (b *Batch) Float32(name string) (Tensor[float32], error) {
+	return typed[float32](b, name, mem.Float32)
+}
+
+// Int64 is a column of whole numbers: labels.
+func (b *Batch) Int64(name string) (Tensor[int64], error) { return typed[int64](b, name, mem.Int64) }
+
+// Float64 is a column of numbers decoded as float.
+func (b *Batch) Float64(name string) (Tensor[float64], error) {
+	return typed[float64](b, name, mem.Float64)
+}
+
+// Bytes are the rows of a column of bytes, text or json.
+func (b *Batch) Bytes(name string) ([][]byte, error) {
+	col, err := b.column(name, mem.Object)
+	if err != nil {
+		return nil, err
+	}
+	slot := b.in.Slot.Mem
+	rows := make([][]byte, b.Rows)
+	for i := range rows {
+		from := binary.LittleEndian.Uint64(slot[col.Off+8*int64(i):])
+		to := binary.LittleEndian.Uint64(slot[col.Off+8*int64(i)+8:])
+		rows[i] = slot[uint64(col.Data)+from : uint64(col.Data)+to : uint64(col.Data)+to]
+	}
+	return rows, nil
+}
+
+func typed[T any](b *Batch, name string, want mem.DType) (Tensor[T], error) {
+	col, err := b.column(name, want)
+	if err != nil {
+		return Tensor[T]{}, err
+	}
+	return view[T](b, name, want, col)
+}
+
+// view is a column's memory as elements. Columns lie at multiples of 64 bytes.
+func view[T any](b *Batch, name string, dtype mem.DType, col *wire.Column) (Tensor[T], error) {
+	if b.refs.Load() <= 0 {
+		return Tensor[T]{}, released()
+	}
+	if col == nil {
+		col = b.find(name)
+	}
+	shape := append([]int{b.Rows}, col.Shape...)
+	n := mem.Shape(shape).Elems()
+	raw := b.in.Slot.Mem[col.Off : col.Off+int64(n*dtype.Size())]
+	return Tensor[T]{Data: unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(raw))), n), Shape: shape}, nil
+}
+
+func (b *Batch) find(name string) *wire.Column {
+	for i := range b.in.Columns {
+		if b.in.Columns[i].Name == name {
+			return &b.in.Columns[i]
+		}
+	}
+	return nil
+}
+
+// column is the field of that name, if it is of the wanted type.
+func (b *Batch) column(name string, want mem.DType) (*wire.Column, error) {
+	if b.refs.Load() <= 0 {
+		return nil, released()
+	}
+	var names []string
+	for _, f := range b.l.fields {
+		if f.Name != name {
+			names = append(names, f.Name)
+			continue
+		}
+		if f.DType != want.String() {
+			return nil, errs.New(errs.Config, "field %q holds %s, not %s", name, f.DType, want).Try("%s", accessor(f.DType, name))
+		}
+		return b.find(name), nil
+	}
+	e := errs.New(errs.Config, "batches have no field %q", name)
+	if near := source.Nearest(name, names); near != "" {
+		return nil, e.Try("did you mean %q?", near)
+	}
+	return nil, e.Try("there are %s", strings.Join(names, ", "))
+}
+
+// accessor is the call that reads a column of that type.
+func accessor(dtype, name string) string {
+	method := map[string]string{"uint8": "Uint8", "float32": "Float32", "int64": "Int64", "float64": "Float64", "object": "Bytes"}[dtype]
+	return fmt.Sprintf("batch.%s(%q)", method, name)
+}
+
+func released() error {
+	return errs.New(errs.Config, "the batch was released: its memory may hold another one").
+		Try("call Retain in the loop body that receives it, and Release when you are done")
+}

@@ -1,0 +1,226 @@
+package stoker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/order"
+)
+
+// stallDeadline is how long one batch may take unless SetDeadline says
+// otherwise: the Python client's.
+const stallDeadline = 60 * time.Second
+
+// boardEntries is how many workers an error about a stall can name.
+const boardEntries = 320
+
+// Loader is an open stream of batches over one dataset. Its lanes (goroutines
+// that decode) are its own. It is safe for concurrent use. Close it.
+type Loader struct {
+	shared *loader.Shared
+	inner  *loader.Loader
+	fields []Column
+
+	mu       sync.Mutex
+	deadline time.Duration
+	next     place   // where the next pass begins
+	current  *cursor // the pass begun last; nil: none since Open or Restore
+}
+
+// place is a place in a stream.
+type place struct{ epoch, position int64 }
+
+// cursor is how far a pass was received.
+type cursor struct {
+	epoch    int64
+	position atomic.Int64
+}
+
+// Column says what batches hold under a name.
+type Column struct {
+	Name  string
+	Kind  string // image, number, bytes, text or json
+	DType string // uint8, float32, int64 or float64; object for bytes, text and json
+	Shape []int  // of one sample as it lies in memory; nil where it depends on the samples
+	Axes  string // of an image: "hwc" or "chw"
+}
+
+// State is where a stream stands: plain JSON, below 1 KiB, equal on every rank.
+type State = loader.State
+
+// Open opens a stream of batches. The dataset is indexed where that has not been
+// done before, which ctx can end. An error names every problem of the Spec.
+func Open(ctx context.Context, spec Spec) (*Loader, error) {
+	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, boardEntries))
+	inner, err := loader.Open(ctx, shared, spec, loader.Options{})
+	if err != nil {
+		shared.Close()
+		return nil, err
+	}
+	l := &Loader{shared: shared, inner: inner, deadline: stallDeadline}
+	for _, f := range inner.Fields() {
+		l.fields = append(l.fields, Column{Name: f.Name, Kind: f.Kind, DType: f.DType, Shape: f.Shape, Axes: f.Axes})
+	}
+	return l, nil
+}
+
+// Len is the number of samples of the dataset.
+func (l *Loader) Len() int { return int(l.inner.Len()) }
+
+// Steps is the number of batches of a whole epoch, on every rank.
+func (l *Loader) Steps() int {
+	s := l.inner.Spec()
+	return int(order.Slice{
+		N: l.inner.Len(), Batch: int64(s.Batch.Size), World: int64(s.World), Rank: int64(s.Rank), Tail: s.Order.Tail,
+	}.Steps())
+}
+
+// Classes are the names of the classes in the order of their labels; nil where
+// the dataset has none.
+func (l *Loader) Classes() []string { return l.inner.Classes() }
+
+// Columns says what batches hold, in the order of the Spec's fields.
+func (l *Loader) Columns() []Column {
+	return append([]Column(nil), l.fields...)
+}
+
+// Spec is the Spec that is in force, every default written out.
+func (l *Loader) Spec() Spec { return l.inner.Spec() }
+
+// Stats is the numbers of this moment.
+func (l *Loader) Stats() Stats { return l.inner.Stats() }
+
+// SetDeadline sets how long a pass waits for one batch before it ends with an
+// error that names the stage and the sample that hang. It is 60 s unless set; 0
+// waits for ever.
+func (l *Loader) SetDeadline(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deadline = d
+}
+
+// SetEpoch decides the epoch of the next pass, which otherwise is the one after
+// the pass begun last, or 0. Between Restore and the first pass after it,
+// SetEpoch of the restored epoch keeps the restored position, so that a loop over
+// epochs may call it every time.
+func (l *Loader) SetEpoch(epoch int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current != nil || l.next.epoch != epoch {
+		l.next = place{epoch: epoch}
+	}
+}
+
+// State is where the pass begun last stands: the epoch, and the place behind the
+// last batch that its loop received. The batch whose loop body runs counts as
+// received.
+func (l *Loader) State() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.next
+	if c := l.current; c != nil {
+		at = place{c.epoch, c.position.Load()}
+	}
+	return l.inner.State(at.epoch, at.position)
+}
+
+// Restore makes the next pass go on where a State was taken, in whatever world
+// that was. It refuses a State of another dataset, pipeline, seed or order.
+// Passes that run already are not touched. A pass that is restored at its very
+// end yields nothing, once.
+func (l *Loader) Restore(s State) error {
+	if err := l.inner.Check(s); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next, l.current = place{s.Epoch, s.Position}, nil
+	return nil
+}
+
+// Batches is one pass through an epoch. Every range over it is a pass of its
+// own, which begins when the range does and takes the next epoch (see SetEpoch);
+// leaving the range ends it and what it had read ahead. Passes side by side are
+// independent of each other.
+//
+// A batch is valid until its loop body ends; see Batch. An error comes with a nil
+// batch and is the last that is yielded.
+func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
+	return func(yield func(*Batch, error) bool) {
+		pass, at, deadline, err := l.begin()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		ended := false
+		defer func() {
+			if !ended {
+				pass.Cancel()
+			}
+		}()
+		for {
+			in, err := pass.Next(ctx, deadline)
+			if err == io.EOF { //nolint:errorlint // the end of the pass; a wrapped one is a failure
+				ended = true
+				return
+			}
+			if err != nil {
+				yield(nil, failure(err))
+				return
+			}
+			at.position.Store(in.Position)
+			if !l.give(in, yield) {
+				return
+			}
+		}
+	}
+}
+
+// give yields one batch and takes back what the body did not retain, even if it
+// panics.
+func (l *Loader) give(in *loader.Batch, yield func(*Batch, error) bool) bool {
+	b := newBatch(l, in)
+	defer b.Release()
+	return yield(b, nil)
+}
+
+// begin starts the next pass.
+func (l *Loader) begin() (*loader.Pass, *cursor, time.Duration, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	spec := l.inner.Spec()
+	step := l.next.position / (int64(spec.Batch.Size) * int64(spec.World))
+	pass, err := l.inner.Pass(l.next.epoch, l.next.position, step)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	at := &cursor{epoch: l.next.epoch}
+	at.position.Store(l.next.position)
+	l.current, l.next = at, place{epoch: l.next.epoch + 1}
+	return pass, at, l.deadline, nil
+}
+
+// failure is err as it leaves the package.
+func failure(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return errs.From(err)
+}
+
+// Close ends all passes. Batches that are retained stay valid until they are
+// released. A second Close does nothing.
+func (l *Loader) Close() error {
+	l.inner.Close()
+	l.shared.Close()
+	return nil
+}

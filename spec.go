@@ -1,0 +1,258 @@
+package stoker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+)
+
+// The parts of a Spec. The zero value of every key is its default; the keys in
+// files, the flags of the command and the keywords of the Python package are
+// the same words.
+type (
+	// Spec is everything that decides what a Loader delivers, and how.
+	Spec = loader.Spec
+	// Dataset says where samples lie: Path (folders, shards, globs, braces) and
+	// Format (found out where it is empty).
+	Dataset = loader.Dataset
+	// Paths is one path or several.
+	Paths = loader.Paths
+	// Field is one named value of a sample: which stored value it comes From,
+	// how to Decode it (rgb, gray, bytes, text, int, float, json), and the
+	// Transform of a picture. Floats lie as Layout says (nchw, or nhwc), bytes
+	// always as NHWC.
+	Field = loader.Field
+	// Op is one transform; see Transform.
+	Op = transform.Op
+	// Order decides which sample comes when: Shuffle, Seed, Tail.
+	Order = loader.Order
+	// BatchSpec is how many samples come at once, per rank.
+	BatchSpec = loader.BatchSpec
+	// Deliver is how many batches are ready ahead (Prefetch), and the Memory
+	// that batches may take.
+	Deliver = loader.Deliver
+	// OnBad is what happens to a sample that can not be delivered: Policy is
+	// fail, skip or replace.
+	OnBad = loader.OnBad
+	// Bytes is an amount of memory; as text "8GiB", "500MB" or "auto".
+	Bytes = loader.Bytes
+)
+
+// Values of Order.Shuffle and Order.Tail.
+const (
+	ShuffleNone = order.None // place p holds sample p
+	ShuffleFull = order.Full // a keyed permutation of all samples, another each epoch
+	TailPad     = order.Pad  // the last batches of all ranks are equally short (the default)
+	TailFill    = order.Fill // every batch is full; what fills it up is not valid
+	TailDrop    = order.Drop // the epoch ends before the first batch that is not full
+)
+
+// Values of OnBad.Policy.
+const (
+	Fail    = loader.Fail
+	Skip    = loader.Skip
+	Replace = loader.Replace
+)
+
+// Args are the arguments of a Transform, by torchvision's names.
+type Args map[string]any
+
+// Transform is one operation by torchvision's name, arguments and defaults:
+//
+//	stoker.Transform("RandomResizedCrop", stoker.Args{"size": 224})
+//
+// Whether there is such an operation, and whether the arguments are right, is
+// judged by Open, all at once.
+func Transform(name string, args Args) Op {
+	op := Op{Name: name, Args: map[string]json.RawMessage{}}
+	for key, value := range args {
+		raw, err := json.Marshal(value)
+		if err != nil { // a function, a channel, NaN: Open says what the argument should be
+			raw, _ = json.Marshal(fmt.Sprintf("%v", value))
+		}
+		op.Args[key] = raw
+	}
+	return op
+}
+
+// ParseSpec reads a Spec written in YAML or JSON. A key that does not exist is
+// an error that names the nearest one that does; all such errors come at once.
+func ParseSpec(text []byte) (Spec, error) {
+	tree, err := parseTree(text)
+	if err != nil {
+		return Spec{}, err
+	}
+	if m, ok := tree.(map[string]any); ok && m["workers"] == "auto" {
+		delete(m, "workers")
+	}
+	var c keyCheck
+	c.walk(tree, reflect.TypeFor[Spec](), "")
+	if err := c.err(); err != nil {
+		return Spec{}, err
+	}
+	raw, err := json.Marshal(tree)
+	if err != nil {
+		return Spec{}, errs.New(errs.Config, "the Spec can not be read").Because(err)
+	}
+	var spec Spec
+	if err := json.Unmarshal(raw, &spec); err != nil {
+		return Spec{}, badValue(err)
+	}
+	return spec, nil
+}
+
+// parseTree is the document as maps, lists, texts and numbers.
+func parseTree(text []byte) (any, error) {
+	var tree any
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, errs.New(errs.Config, "the Spec is empty").Try("it needs at least dataset: {path: FOLDER}")
+	}
+	if json.Valid(text) {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber() // a seed may have 64 bits
+		err := d.Decode(&tree)
+		return tree, err
+	}
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		line, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
+		return nil, errs.New(errs.Config, "the Spec is neither YAML nor JSON: %s", line).
+			Try("the brackets say line and column")
+	}
+	return tree, nil
+}
+
+// keyCheck collects keys that do not exist.
+type keyCheck struct {
+	problems []string
+	hints    []string
+}
+
+// walk compares the keys of a document with the type that it is to become.
+func (c *keyCheck) walk(v any, t reflect.Type, at string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return // reads itself, with errors of its own
+	}
+	switch t.Kind() {
+	case reflect.Slice:
+		list, _ := v.([]any)
+		for i, item := range list {
+			c.walk(item, t.Elem(), fmt.Sprintf("%s[%d]", at, i))
+		}
+	case reflect.Struct:
+		m, ok := v.(map[string]any)
+		if !ok {
+			if v != nil {
+				c.problems = append(c.problems, fmt.Sprintf("%s must hold keys, not %v", named(at), v))
+			}
+			return
+		}
+		types := fieldTypes(t)
+		for _, key := range sortedKeys(m) {
+			if inner, ok := types[key]; ok {
+				c.walk(m[key], inner, join(at, key))
+				continue
+			}
+			c.unknown(join(at, key), key, sortedKeys(types))
+		}
+	}
+}
+
+func (c *keyCheck) unknown(path, key string, known []string) {
+	c.problems = append(c.problems, fmt.Sprintf("there is no key %q", path))
+	hint := fmt.Sprintf("beside %q there are %s", key, strings.Join(known, ", "))
+	if near := source.Nearest(key, known); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", path[:len(path)-len(key)]+near)
+	}
+	if !slices.Contains(c.hints, hint) {
+		c.hints = append(c.hints, hint)
+	}
+}
+
+func (c *keyCheck) err() error {
+	if len(c.problems) == 0 {
+		return nil
+	}
+	return errs.New(errs.Config, "the Spec has keys that do not exist: %s", strings.Join(c.problems, "; ")).
+		Try("%s", strings.Join(c.hints, " "))
+}
+
+// badValue is the error of a value of the wrong type.
+func badValue(err error) error {
+	var e *errs.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		return errs.New(errs.Config, "%s must be %s, not a %s", named(kind.Field), wanted(kind.Type), kind.Value)
+	}
+	return errs.New(errs.Config, "the Spec can not be read: %s", err)
+}
+
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Uint64:
+		return "a whole number that is not negative"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "keys and values"
+	}
+	return "a whole number"
+}
+
+func named(at string) string {
+	if at == "" {
+		return "the Spec"
+	}
+	return at
+}
+
+func join(at, key string) string {
+	if at == "" {
+		return key
+	}
+	return at + "." + key
+}
+
+// fieldTypes are the keys of a struct.
+func fieldTypes(t reflect.Type) map[string]reflect.Type {
+	out := map[string]reflect.Type{}
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if name != "" && name != "-" {
+			out[name] = t.Field(i).Type
+		}
+	}
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

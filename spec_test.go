@@ -1,0 +1,109 @@
+package stoker_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	stoker "github.com/stoker-data/stoker"
+)
+
+func TestParseSpec(t *testing.T) {
+	const asYAML = `
+dataset:
+  path: shards/{000..099}.tar   # one path, or a list
+fields:
+  - {name: image, from: jpg;png, decode: rgb, transform: [{op: RandomResizedCrop, size: [224, 224]}, RandomHorizontalFlip]}
+  - {name: label, from: cls, decode: int}
+order:   {shuffle: full, seed: 18446744073709551615}
+batch:   {size: 256}
+deliver: {prefetch: 4, memory: 2GiB}
+workers: auto
+on_bad:  {policy: skip, max_bad_rate: 0.01}
+rank: 1
+world_size: 2
+`
+	const asJSON = `{"dataset": {"path": ["shards/{000..099}.tar"]},
+"fields": [{"name": "image", "from": "jpg;png", "decode": "rgb", "transform": [{"op": "RandomResizedCrop", "size": [224, 224]}, "RandomHorizontalFlip"]},
+{"name": "label", "from": "cls", "decode": "int"}],
+"order": {"shuffle": "full", "seed": 18446744073709551615}, "batch": {"size": 256}, "deliver": {"memory": 2147483648, "prefetch": 4},
+"on_bad": {"policy": "skip", "max_bad_rate": 0.01}, "rank": 1, "world_size": 2}`
+	want := stoker.Spec{
+		Dataset: stoker.Dataset{Path: stoker.Paths{"shards/{000..099}.tar"}},
+		Fields: []stoker.Field{
+			{Name: "image", From: "jpg;png", Decode: "rgb", Transform: []stoker.Op{
+				stoker.Transform("RandomResizedCrop", stoker.Args{"size": []int{224, 224}}), {Name: "RandomHorizontalFlip"},
+			}},
+			{Name: "label", From: "cls", Decode: "int"},
+		},
+		Order:   stoker.Order{Shuffle: stoker.ShuffleFull, Seed: 1<<64 - 1},
+		Batch:   stoker.BatchSpec{Size: 256},
+		Deliver: stoker.Deliver{Prefetch: 4, Memory: 2 << 30},
+		OnBad:   stoker.OnBad{Policy: stoker.Skip, MaxBadRate: 0.01},
+		Rank:    1,
+		World:   2,
+	}
+	for _, text := range []string{asYAML, asJSON} {
+		got, err := stoker.ParseSpec([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s\n%s", text, diff)
+		}
+	}
+	raw, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := stoker.ParseSpec(raw); err != nil || !cmp.Equal(want, again, cmpopts.EquateEmpty()) {
+		t.Fatalf("what is written can not be read: %v\n%s", err, raw)
+	}
+}
+
+func TestParseSpecTeaches(t *testing.T) {
+	for _, c := range []struct{ text, what, hint string }{
+		{"", "the Spec is empty", "it needs at least dataset: {path: FOLDER}"},
+		{"batch: {sise: 4}", `the Spec has keys that do not exist: there is no key "batch.sise"`, `did you mean "batch.size"?`},
+		{
+			"dataste: {path: x}\nfields: [{name: a, transforms: []}]",
+			`the Spec has keys that do not exist: there is no key "dataste"; there is no key "fields[0].transforms"`,
+			`did you mean "dataset"? did you mean "fields[0].transform"?`,
+		},
+		{"deliver: {qqqqqq: 1}", `the Spec has keys that do not exist: there is no key "deliver.qqqqqq"`, `beside "qqqqqq" there are memory, prefetch`},
+		{"batch: 64", "the Spec has keys that do not exist: batch must hold keys, not 64", ""},
+		{"batch: {size: many}", "batch.size must be a whole number, not a string", ""},
+		{`{"batch": {"size": 1.5}}`, "batch.size must be a whole number, not a number 1.5", ""},
+		{"deliver: {memory: lots}", `the Spec can not be read: "lots" is no amount of memory: write "auto", a number of bytes, or one like "8GiB" or "500MB"`, ""},
+		{"- a\n- b", "the Spec has keys that do not exist: the Spec must hold keys, not [a b]", ""},
+		{"a: [1", "the Spec is neither YAML nor JSON: [1:4] sequence end token ']' not found", "the brackets say line and column"},
+		{"fields: [{name: image, transform: [{size: 3}]}]", `a transform has no "op": {"size":3}`, `write {"op": "CenterCrop", "size": 224}`},
+	} {
+		_, err := stoker.ParseSpec([]byte(c.text))
+		var e *stoker.Error
+		if !errors.As(err, &e) {
+			t.Errorf("%q: no Error: %v", c.text, err)
+			continue
+		}
+		if e.Code != stoker.Config || e.Error() != c.what || e.Hint != c.hint {
+			t.Errorf("%q:\n %s\n %s\nwant\n %s\n %s", c.text, e, e.Hint, c.what, c.hint)
+		}
+	}
+}
+
+func FuzzParseSpec(f *testing.F) {
+	f.Add([]byte("batch: {size: 4}"))
+	f.Add([]byte(`{"fields": [{"transform": ["x"]}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		spec, err := stoker.ParseSpec(text)
+		if err != nil {
+			return
+		}
+		if _, err := json.Marshal(spec); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
