@@ -1,6 +1,6 @@
 """What torchvision gives, for the Go tests of this package.
 
-    .venv/bin/python internal/stage/transform/testdata/make.py        # from the repository root
+    PYTHONPATH=python/src .venv/bin/python internal/stage/transform/testdata/make.py    # from the repository root
 
 writes beside itself: the sources (regions of testdata/photos as PNG), cases.json and expected.bin.gz (results of
 torchvision v2 on the same pictures; random regions are those of draws.json), and histograms.json (regions drawn by
@@ -12,23 +12,19 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
+from stoker._compile import to_ops
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[3]
 PHOTOS = ROOT / "testdata" / "photos"
-sys.path.insert(0, str(ROOT / "python" / "src"))
-
-from stoker._compile import to_ops
-
 warnings.simplefilter("ignore")
 
 
