@@ -121,11 +121,11 @@ type Fetcher struct {
 	opt    Options
 	spare  sync.Pool // *chunk
 
-	mu      sync.Mutex
-	wake    sync.Cond
-	queue   []*chunk // in the order of the plan
-	head    int
-	closed  bool
+	mu     sync.Mutex
+	wake   sync.Cond
+	queue  []*chunk // in the order of the plan
+	head   int
+	closed bool
 }
 
 // New starts the readers. ready is called by a reader, once a request, when all

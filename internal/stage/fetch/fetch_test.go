@@ -1,0 +1,235 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// store is files in memory, byte i of file f being a hash of both. It counts
+// reads and refuses what runs past the end.
+type store struct {
+	size  int64
+	reads atomic.Int64
+	bytes atomic.Int64
+	gate  chan struct{} // if set, every read waits for it
+	bad   string        // reads of this file fail
+}
+
+func at(file int, off int64) byte { return byte(file*131) + byte(off*7) + byte(off>>8) }
+
+func (s *store) AppendPath(file int, dst []byte) []byte { return fmt.Appendf(dst, "%d", file) }
+func (s *store) Stamp(int) (size, mtime int64)          { return s.size, 0 }
+
+func (s *store) Stat(context.Context, string) (source.Info, error) { return source.Info{}, nil }
+func (s *store) List(context.Context, string) iter.Seq2[source.Info, error] {
+	return func(func(source.Info, error) bool) {}
+}
+
+func (s *store) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) error {
+	if s.gate != nil {
+		<-s.gate
+	}
+	s.reads.Add(1)
+	s.bytes.Add(int64(len(p)))
+	if obj.Name == s.bad || off < 0 || off+int64(len(p)) > obj.Size {
+		return errs.New(errs.Unreadable, "no bytes %d to %d of %s", off, off+int64(len(p)), obj.Name)
+	}
+	var file int
+	fmt.Sscan(obj.Name, &file)
+	for i := range p {
+		p[i] = at(file, off+int64(i))
+	}
+	return nil
+}
+
+// rig is a fetcher over a store, and a way to wait for its answers.
+type rig struct {
+	*Fetcher
+	store *store
+	pool  *mem.Pool
+	bytes *mem.Budget
+	wg    sync.WaitGroup
+}
+
+func newRig(s *store, limit int64) *rig {
+	r := &rig{store: s, pool: &mem.Pool{KeepBytes: 1 << 20}, bytes: mem.NewBudget(limit)}
+	r.Fetcher = New(s, s, func(*Request) { r.wg.Done() }, Options{
+		Readers: 3, Budget: r.bytes, Pool: r.pool, Board: stats.NewBoard(nil, 8), Stage: new(stats.Stage),
+	})
+	return r
+}
+
+func (r *rig) fetch(reqs []*Request) {
+	r.wg.Add(len(reqs))
+	r.Submit(reqs, false, func() bool { return false })
+	r.wg.Wait()
+}
+
+// Whatever the extents, every request gets exactly its bytes, neighbours share
+// reads, and all memory comes back.
+func TestEveryRequestGetsItsBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &store{size: 1 << 20}
+		r := newRig(s, 1<<30)
+		defer r.Close()
+		var reqs []*Request
+		pieces := 0
+		for i := range rapid.IntRange(1, 30).Draw(t, "requests") {
+			q := &Request{Sample: int64(i)}
+			for range rapid.IntRange(0, 4).Draw(t, "extents") {
+				off := rapid.Int64Range(0, s.size-1).Draw(t, "off")
+				q.Extents = append(q.Extents, format.Extent{
+					File: rapid.IntRange(0, 3).Draw(t, "file"), Off: off, Len: rapid.Int64Range(0, min(s.size-off, 90000)).Draw(t, "len"),
+				})
+				pieces++
+			}
+			reqs = append(reqs, q)
+		}
+		for range 2 { // requests are used again
+			r.fetch(reqs)
+			for _, q := range reqs {
+				if q.Err != nil || len(q.Raw) != len(q.Extents) {
+					t.Fatalf("%v; %d runs of %d", q.Err, len(q.Raw), len(q.Extents))
+				}
+				for i, e := range q.Extents {
+					if int64(len(q.Raw[i])) != e.Len {
+						t.Fatalf("%d bytes, want %d", len(q.Raw[i]), e.Len)
+					}
+					for j := range q.Raw[i] {
+						if q.Raw[i][j] != at(e.File, e.Off+int64(j)) {
+							t.Fatalf("byte %d of %+v is wrong", j, e)
+						}
+					}
+				}
+				q.Release()
+			}
+		}
+		if n := s.reads.Load(); n > 2*int64(pieces) {
+			t.Fatalf("%d reads for %d extents", n, 2*pieces)
+		}
+		if r.pool.Out() != 0 || r.bytes.Used() != 0 {
+			t.Fatalf("%d buffers and %d bytes are still held", r.pool.Out(), r.bytes.Used())
+		}
+	})
+}
+
+func TestNeighboursShareOneRead(t *testing.T) {
+	s := &store{size: 1 << 30}
+	r := newRig(s, 1<<30)
+	defer r.Close()
+	var reqs []*Request
+	for i := range 64 {
+		reqs = append(reqs, &Request{Extents: []format.Extent{{File: 1, Off: int64(i) * 40000, Len: 30000}}})
+	}
+	r.fetch(reqs)
+	if n := s.reads.Load(); n != 1 {
+		t.Errorf("%d reads of 2.5 MB in one run, want 1", n)
+	}
+	for _, q := range reqs {
+		q.Release()
+	}
+	far := []*Request{
+		{Extents: []format.Extent{{File: 1, Off: 0, Len: 100}}},
+		{Extents: []format.Extent{{File: 1, Off: 500 << 20, Len: 100}}},
+	}
+	before := s.bytes.Load()
+	r.fetch(far)
+	if n := s.bytes.Load() - before; n != 200 {
+		t.Errorf("%d bytes read for two extents of 100 far apart", n)
+	}
+	for _, q := range far {
+		q.Release()
+	}
+}
+
+func TestBudgetBoundsWhatIsReadAhead(t *testing.T) {
+	const limit = 10_000
+	s := &store{size: 3000}
+	bytes := mem.NewBudget(limit)
+	ready := make(chan *Request, 50)
+	f := New(s, s, func(r *Request) { ready <- r }, Options{
+		Readers: 3, Budget: bytes, Pool: &mem.Pool{}, Board: stats.NewBoard(nil, 8), Stage: new(stats.Stage),
+	})
+	defer f.Close()
+	var reqs []*Request
+	for i := range 50 {
+		reqs = append(reqs, &Request{Extents: []format.Extent{{File: i, Len: 3000, Whole: true}}})
+	}
+	go f.Submit(reqs, false, func() bool { return false })
+	for range reqs {
+		q := <-ready
+		if used := bytes.Used(); used > limit {
+			t.Fatalf("%d bytes of %d are in use", used, limit)
+		}
+		q.Release()
+	}
+}
+
+func TestStopAnswersEverybody(t *testing.T) {
+	s := &store{size: 1 << 20, gate: make(chan struct{})}
+	r := newRig(s, 5000)
+	var reqs []*Request
+	for i := range 20 {
+		reqs = append(reqs, &Request{Extents: []format.Extent{{File: i, Len: 3000, Whole: i%2 == 0}}})
+	}
+	r.wg.Add(len(reqs))
+	var stop atomic.Bool
+	go r.Submit(reqs, false, stop.Load)
+	time.Sleep(10 * time.Millisecond)
+	stop.Store(true)
+	r.bytes.Wake()
+	close(s.gate)
+	r.wg.Wait()
+	stopped := 0
+	for _, q := range reqs {
+		if q.Err == ErrStopped { //nolint:errorlint // exactly this
+			stopped++
+		}
+		q.Release()
+	}
+	if stopped < 10 {
+		t.Errorf("%d of 20 requests were stopped", stopped)
+	}
+	r.Close()
+	r.wg.Add(1)
+	late := &Request{Extents: []format.Extent{{Len: 1, Whole: true}}}
+	r.Submit([]*Request{late}, false, func() bool { return false })
+	r.wg.Wait()
+	if late.Err != ErrStopped { //nolint:errorlint // exactly this
+		t.Errorf("after Close: %v", late.Err)
+	}
+	late.Release()
+	if r.pool.Out() != 0 || r.bytes.Used() != 0 {
+		t.Errorf("%d buffers and %d bytes are still held", r.pool.Out(), r.bytes.Used())
+	}
+}
+
+func TestAFailedReadFailsItsRequestsOnly(t *testing.T) {
+	s := &store{size: 1 << 20, bad: "3"}
+	r := newRig(s, 1<<30)
+	defer r.Close()
+	var reqs []*Request
+	for i := range 6 {
+		reqs = append(reqs, &Request{Extents: []format.Extent{{File: i, Len: 10}, {File: i, Off: 20, Len: 10}}})
+	}
+	r.fetch(reqs)
+	for i, q := range reqs {
+		if (q.Err != nil) != (i == 3) {
+			t.Errorf("request %d: %v", i, q.Err)
+		}
+		q.Release()
+	}
+}
