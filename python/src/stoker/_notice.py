@@ -1,7 +1,7 @@
 """What stoker says to people: the line at start, notices, progress of indexing.
 
-All of it goes to the logger "stoker" where somebody listens to that logger, and to stderr otherwise. Every text is
-said once in a process.
+All of it goes to the logger "stoker" where somebody listens to it, and to stderr otherwise; setting that logger's level
+above INFO silences it. Every text is said once in a process.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def warn(text: str) -> None:
 
 
 def _emit(level: int, text: str) -> None:
-    if _logger.hasHandlers() or _logger.level != logging.NOTSET:
+    if _logger.hasHandlers() and _logger.isEnabledFor(level):
         _logger.log(level, text)
         return
-    if sys.stderr is not None:  # None under pythonw and some daemons
+    if _logger.level == logging.NOTSET and sys.stderr is not None:  # None under pythonw and some daemons
         print(f"stoker: {text}", file=sys.stderr, flush=True)
 
 

@@ -352,14 +352,21 @@ def _on_bad(k: Mapping[str, Any], recipe: Recipe, problems: Problems) -> str | N
 
 def default_output() -> str:
     """torch where it is installed, else numpy."""
-    return "torch" if importlib.util.find_spec("torch") is not None else "numpy"
+    return "torch" if _installed("torch") else "numpy"
+
+
+def _installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):  # an import hook, or a module without a spec, says no
+        return False
 
 
 def _output(output: Any, problems: Problems) -> str:
     if output is None:
         return default_output()
     _one_of("output", output, OUTPUTS, problems)
-    if output in OUTPUTS and importlib.util.find_spec(output) is None:
+    if output in OUTPUTS and not _installed(output):
         problems.add(f"output is {output!r}, and {output} is not installed", f"pip install {output}")
     return str(output)
 

@@ -1,0 +1,165 @@
+"""What all tests of the package share: a cache folder of their own, small datasets of real pictures, the engine."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+import stoker
+from stoker import _client, _notice
+
+TOP = Path(__file__).resolve().parents[2]
+PHOTOS = sorted((TOP / "testdata" / "photos").glob("*.jpg"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not os.environ.get("STOKER_ENGINE") and not (TOP / "build" / "stoker").exists():
+        raise pytest.UsageError("there is no engine to test: run `make engine`, or set STOKER_ENGINE")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["STOKER_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        os.environ.pop(name, None)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_client() -> Iterator[None]:
+    """Every test begins without an engine, without deaths and without notices."""
+    _client.client().stop()
+    _client._client = _client.Client()
+    _notice._said.clear()
+    yield
+    _client.client().stop()
+
+
+def picture(number: int, size: tuple[int, int] = (80, 64)) -> Image.Image:
+    """A small photograph, another one for every number."""
+    photo: Image.Image
+    with Image.open(PHOTOS[number % len(PHOTOS)]) as photo:
+        photo.draft("RGB", (400, 400))
+        side = number // len(PHOTOS) * 7 % 100
+        box = (side, side, photo.width - 10, photo.height - 10)
+        return photo.convert("RGB").resize(size, Image.Resampling.BILINEAR, box)
+
+
+def jpeg(number: int, size: tuple[int, int] = (80, 64)) -> bytes:
+    """The same as a JPEG file."""
+    out = io.BytesIO()
+    picture(number, size).save(out, "JPEG", quality=90)
+    return out.getvalue()
+
+
+def make_folder(root: Path, count: int, classes: int = 3) -> Path:
+    """``count`` pictures in folders class0, class1, ..."""
+    for i in range(count):
+        path = root / f"class{i % classes}" / f"{i:04d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(jpeg(i))
+    return root
+
+
+def make_tar(path: Path, first: int, count: int) -> Path:
+    """A shard of ``count`` samples with jpg, cls, txt and json."""
+    with tarfile.open(path, "w") as shard:
+        for i in range(first, first + count):
+            fields = {
+                "jpg": jpeg(i),
+                "cls": str(i % 5).encode(),
+                "txt": f"picture {i} — ü".encode(),
+                "json": json.dumps({"number": i, "odd": bool(i % 2)}).encode(),
+            }
+            for name, body in fields.items():
+                info = tarfile.TarInfo(f"dir/s{i:04d}.{name}")
+                info.size = len(body)
+                shard.addfile(info, io.BytesIO(body))
+    return path
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """50 pictures in 3 classes. Never changed by a test."""
+    return make_folder(tmp_path_factory.mktemp("folder"), 50)
+
+
+@pytest.fixture(scope="session")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """30 samples in 3 shards, as a brace pattern. Never changed by a test."""
+    root = tmp_path_factory.mktemp("shards")
+    for number, (first, count) in enumerate([(0, 11), (11, 9), (20, 10)]):
+        make_tar(root / f"train-{number:03d}.tar", first, count)
+    return str(root / "train-{000..002}.tar")
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path, folder: Path) -> Path:
+    """A copy of ``folder`` that a test may change."""
+    return Path(shutil.copytree(folder, tmp_path / "own"))
+
+
+def engines(parent: int | None = None) -> list[int]:
+    """The running engines of a process: its children that were started as `... engine --fd N`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+            stat = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if b"engine" in command and b"--fd" in command and stat[0] != "Z" and int(stat[1]) == (parent or os.getpid()):
+            found.append(int(entry.name))
+    return found
+
+
+def engine() -> int:
+    """The process id of this process's one engine."""
+    (pid,) = engines()
+    return pid
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    os.kill(pid, number)
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    """Waits for what must come; the limit is only there so that a failure ends."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def run_python(code: str, *flags: str, env: dict[str, str] | None = None, timeout: float = 120) -> Any:
+    """Runs code in another interpreter that finds the package and the tests."""
+    path = os.pathsep.join([str(Path(stoker.__file__).parents[1]), str(Path(__file__).parent)])
+    return subprocess.run(
+        [sys.executable, *flags, "-c", code],
+        env={**os.environ, "PYTHONPATH": path, **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )

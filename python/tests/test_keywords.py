@@ -1,0 +1,208 @@
+"""The keywords of DataLoader: torch's rules, stoker's additions, and the Spec that comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.utils.data
+
+import stoker
+from stoker._spec import spec
+
+
+class Mine(torch.utils.data.Dataset[int]):
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __len__(self) -> int:
+        return 3
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> stoker.ImageFolder:
+    return stoker.ImageFolder(tmp_path)
+
+
+def spec_of(dataset: Any, **keywords: Any) -> dict[str, Any]:
+    loader = stoker.DataLoader(dataset, **keywords)
+    return spec(loader._settings, dataset._recipe(), dataset._fields())
+
+
+def test_nothing_said_is_left_out(dataset: stoker.ImageFolder) -> None:
+    built = spec_of(dataset)
+    assert built == {
+        "dataset": {"path": dataset.root, "format": "folder"},
+        "fields": [
+            {"name": "image", "from": "image", "decode": "rgb"},
+            {"name": "label", "from": "label", "decode": "int"},
+        ],
+        "batch": {"size": 1},
+    }
+
+
+def test_everything_said_is_there(dataset: stoker.ImageFolder) -> None:
+    built = spec_of(
+        dataset,
+        batch_size=64,
+        shuffle=True,
+        num_workers=4,
+        drop_last=True,
+        seed=7,
+        rank=1,
+        world_size=2,
+        on_bad="skip",
+        max_bad=10,
+        max_bad_rate=0.5,
+        layout="nhwc",
+        prefetch=8,
+        memory="2GiB",
+    )
+    assert built["order"] == {"shuffle": "full", "seed": 7, "tail": "drop"}
+    assert built["batch"] == {"size": 64}
+    assert built["deliver"] == {"prefetch": 8, "memory": "2GiB"}
+    assert built["on_bad"] == {"policy": "skip", "max_bad": 10, "max_bad_rate": 0.5}
+    assert (built["workers"], built["rank"], built["world_size"]) == (4, 1, 2)
+    assert [field.get("layout") for field in built["fields"]] == ["nhwc", None]
+
+
+def test_num_workers(dataset: stoker.ImageFolder) -> None:
+    assert "workers" not in spec_of(dataset)
+    assert spec_of(dataset, num_workers=0)["workers"] == 1
+    assert spec_of(dataset, num_workers=5)["workers"] == 5
+    assert stoker.DataLoader(dataset).num_workers >= 1
+    assert stoker.DataLoader(dataset, num_workers=5).num_workers == 5
+
+
+def test_prefetch_factor_counts_by_the_lane(dataset: stoker.ImageFolder) -> None:
+    assert spec_of(dataset, num_workers=3, prefetch_factor=2)["deliver"] == {"prefetch": 6}
+
+
+def test_generator_gives_the_seed(dataset: stoker.ImageFolder) -> None:
+    assert spec_of(dataset, generator=torch.Generator().manual_seed(99))["order"] == {"seed": 99}
+
+
+def test_rank_and_world_from_the_environment(dataset: stoker.ImageFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    built = spec_of(dataset)
+    assert (built["rank"], built["world_size"]) == (2, 3)
+    assert "rank" not in spec_of(dataset, rank=0, world_size=1)
+    monkeypatch.setenv("RANK", "two")
+    with pytest.raises(stoker.ConfigError, match="WORLD_SIZE"):
+        spec_of(dataset)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"batch_size": 0}, "batch_size"),
+    ({"batch_size": 1.5}, "batch_size"),
+    ({"batch_size": True}, "batch_size"),
+    ({"batch_size": None, "drop_last": True}, "drop_last"),
+    ({"num_workers": -1}, "num_workers"),
+    ({"num_workers": 0, "prefetch_factor": 2}, "prefetch_factor"),
+    ({"num_workers": 0, "persistent_workers": True}, "persistent_workers"),
+    ({"prefetch_factor": 0}, "prefetch_factor"),
+    ({"prefetch": 2, "prefetch_factor": 2}, "prefetch"),
+    ({"timeout": -1}, "timeout"),
+    ({"timeout": "x"}, "timeout"),
+    ({"shuffle": "yes"}, "shuffle"),
+    ({"drop_last": True, "tail": "pad"}, "tail"),
+    ({"tail": "wrap"}, "tail"),
+    ({"seed": 1, "generator": torch.Generator()}, "generator"),
+    ({"seed": 1 << 64}, "seed"),
+    ({"generator": 5}, "generator"),
+    ({"rank": 1}, "world_size"),
+    ({"rank": 2, "world_size": 2}, "rank"),
+    ({"on_bad": "skipp"}, "did you mean 'skip'"),
+    ({"max_bad": 5}, "on_bad"),
+    ({"max_bad": 0, "on_bad": "skip"}, "max_bad"),
+    ({"max_bad_rate": 2, "on_bad": "skip"}, "max_bad_rate"),
+    ({"device": "cuda"}, "later release"),
+    ({"device": torch.device("cuda", 1)}, "later release"),
+    ({"device": "tpu"}, "device"),
+    ({"output": "tf"}, "output"),
+    ({"layout": "nchv"}, "did you mean 'nchw'"),
+    ({"memory": -1}, "memory"),
+    ({"memory": 1.5}, "memory"),
+    ({"collate_fn": lambda rows: rows}, "collate_fn"),
+    ({"sampler": torch.utils.data.RandomSampler([1])}, "shuffle=True"),
+    ({"sampler": [1, 2], "shuffle": True}, "exclude"),
+    ({"batch_sampler": [[1]]}, "batch_sampler"),
+]
+
+
+@pytest.mark.parametrize(("keywords", "text"), REFUSED, ids=lambda value: str(value)[:40])
+def test_what_can_not_be_is_refused_at_once(dataset: stoker.ImageFolder, keywords: dict[str, Any], text: str) -> None:
+    with pytest.raises(stoker.ConfigError) as caught:
+        stoker.DataLoader(dataset, **keywords)
+    assert text in str(caught.value)
+    assert caught.value.code == "config"
+
+
+def test_distributed_sampler_is_named(dataset: stoker.ImageFolder) -> None:
+    sampler: Any = torch.utils.data.DistributedSampler(Mine(), num_replicas=2, rank=0)
+    with pytest.raises(stoker.ConfigError, match=r"DistributedSampler(.|\n)*set_epoch"):
+        stoker.DataLoader(dataset, sampler=sampler)
+
+
+def test_torchs_own_collate_is_what_happens_anyway(dataset: stoker.ImageFolder) -> None:
+    stoker.DataLoader(dataset, collate_fn=torch.utils.data.default_collate)
+
+
+def test_other_datasets_are_named() -> None:
+    with pytest.raises(stoker.ConfigError, match="Mine"):
+        stoker.DataLoader(Mine())
+    with pytest.raises(stoker.ConfigError, match="ImageFolder"):
+        stoker.DataLoader("data/train")
+
+
+def test_what_is_moot_is_said_once(dataset: stoker.ImageFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        stoker.DataLoader(
+            dataset,
+            num_workers=2,
+            persistent_workers=True,
+            multiprocessing_context="spawn",
+            worker_init_fn=print,
+            in_order=False,
+            pin_memory=True,
+            output="numpy",
+        )
+    said = capsys.readouterr().err
+    for key in ("persistent_workers", "multiprocessing_context", "worker_init_fn", "in_order", "pin_memory"):
+        assert said.count(f"{key} is ignored") + said.count(f"{key}=False is ignored") == 1, key
+
+
+def test_attributes_of_torchs(dataset: stoker.ImageFolder) -> None:
+    loader = stoker.DataLoader(dataset, 8, num_workers=2, drop_last=True, timeout=3, pin_memory=False)
+    theirs = torch.utils.data.DataLoader(Mine(), 8, num_workers=2, drop_last=True, timeout=3)
+    for name in (
+        "batch_size num_workers drop_last timeout pin_memory collate_fn worker_init_fn generator prefetch_factor "
+        "persistent_workers pin_memory_device in_order multiprocessing_context batch_sampler"
+    ).split():
+        assert hasattr(theirs, name)
+        if name not in ("collate_fn", "batch_sampler", "prefetch_factor"):
+            assert getattr(loader, name) == getattr(theirs, name), name
+    assert loader.dataset is dataset
+    loader.sampler.set_epoch(4)
+    assert loader._next_epoch == 4
+    with pytest.raises(AttributeError, match="batch_sise"):
+        loader.batch_sise  # noqa: B018
+
+
+def test_image_folder_refuses_python_functions(tmp_path: Path) -> None:
+    with pytest.raises(stoker.ConfigError) as caught:
+        stoker.ImageFolder(tmp_path, None, lambda t: t, lambda p: p, lambda p: True)
+    for name in ("target_transform", "loader", "is_valid_file"):
+        assert name in str(caught.value)
+
+
+def test_the_logger_takes_over_where_somebody_listens(
+    dataset: stoker.ImageFolder, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with caplog.at_level("INFO", logger="stoker"):
+        stoker.DataLoader(dataset, in_order=False)
+    assert "in_order" in caplog.text
+    assert "in_order" not in capsys.readouterr().err
