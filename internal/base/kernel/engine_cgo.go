@@ -28,8 +28,9 @@ func targets() []string {
 // engine is a lane of the C kernel; nil for the twin. Its job lies in C memory
 // and holds no pointers: those to Go memory go as arguments, which pins them.
 type engine struct {
-	lane *C.stk_lane
-	job  *C.stk_job
+	lane  *C.stk_lane
+	job   *C.stk_job
+	stock bool // libjpeg's own entropy decoder, for tests and comparisons
 }
 
 func newEngine(target string) engine {
@@ -83,7 +84,7 @@ func (e *engine) plan(j *Job, h *header) error {
 	}
 	c := e.job
 	c.w, c.h, c.c = C.int32_t(p.pass[0].sw), C.int32_t(p.pass[0].sh), C.int32_t(p.pass[0].cIn)
-	c.components = 0
+	c.components, c.stock = 0, flag(e.stock)
 	if j.JPEG != nil {
 		c.components = C.int32_t(h.Components)
 	}

@@ -12,29 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jpeglib.h>
 #include <jerror.h>
+#include <jpeglib.h>
+
+#include "jpeg.h"
 
 enum { ARENA_KEEP = 64 << 20, MAX_SCANS = 300 };
 
-typedef struct block {
-  struct block *next;
+struct stk_arena {
+  stk_arena *next;
   size_t cap, used;
-} block;
-
-typedef struct stk_jpeg {
-  struct jpeg_decompress_struct c;
-  struct jpeg_error_mgr err;
-  struct jpeg_source_mgr src;
-  struct jpeg_progress_mgr progress;
-  stk_lane *l;
-  void (*free_pool)(j_common_ptr, int);
-  block *arena;
-  int busy;
-  stk_buf cmyk;
-} stk_jpeg;
-
-static stk_jpeg *of(j_common_ptr c) { return (stk_jpeg *)c; }
+};
 
 static void on_error(j_common_ptr c) {
   char msg[JMSG_LENGTH_MAX];
@@ -50,14 +38,14 @@ static void on_error(j_common_ptr c) {
   case JERR_FRACT_SAMPLE_NOTIMPL:
   case JERR_NOT_COMPILED: code = STK_UNSUPPORTED; break;
   }
-  stk_fail(of(c)->l, code, "%s", msg);
+  stk_fail(stk_jpeg_of(c)->l, code, "%s", msg);
 }
 
 static void on_message(j_common_ptr c, int level) {
   if (level < 0) {
     char msg[JMSG_LENGTH_MAX];
     c->err->format_message(c, msg);
-    stk_fail(of(c)->l, STK_FORMAT, "%s", msg);
+    stk_fail(stk_jpeg_of(c)->l, STK_FORMAT, "%s", msg);
   }
 }
 
@@ -66,7 +54,7 @@ static void on_output(j_common_ptr c) { (void)c; }
 // A progressive file may hold any number of scans of a few bytes each, and
 // every one costs a walk over the whole picture.
 static void on_progress(j_common_ptr c) {
-  stk_jpeg *j = of(c);
+  stk_jpeg *j = stk_jpeg_of(c);
   int scans = j->c.input_scan_number;
   double work = (double)scans * j->c.image_width * j->c.image_height;
   if (scans > MAX_SCANS || (scans > 20 && work > 4e9))
@@ -76,7 +64,7 @@ static void on_progress(j_common_ptr c) {
 static void src_nothing(j_decompress_ptr c) { (void)c; }
 
 static boolean src_end(j_decompress_ptr c) {
-  stk_fail(of((j_common_ptr)c)->l, STK_FORMAT, "the data end within the picture");
+  stk_fail(stk_jpeg_of(c)->l, STK_FORMAT, "the data end within the picture");
   return FALSE;
 }
 
@@ -89,13 +77,13 @@ static void src_skip(j_decompress_ptr c, long n) {
 
 static void *take(stk_jpeg *j, size_t n) {
   n = (n + 63) & ~(size_t)63;
-  block *b = j->arena;
+  stk_arena *b = j->arena;
   if (!b || b->cap - b->used < n) {
     size_t cap = n + 64 > (1u << 19) ? n + 64 : (1u << 19);
     void *p = NULL;
     if (n > (size_t)1 << 40 || posix_memalign(&p, 64, cap + STK_SLACK))
       stk_fail(j->l, STK_MEMORY, "no memory for %zu bytes of a JPEG", n);
-    block *nb = p;
+    stk_arena *nb = p;
     nb->next = b;
     nb->cap = cap;
     nb->used = 64;
@@ -108,33 +96,33 @@ static void *take(stk_jpeg *j, size_t n) {
 
 static void *alloc_any(j_common_ptr c, int pool, size_t n) {
   (void)pool;
-  return take(of(c), n);
+  return take(stk_jpeg_of(c), n);
 }
 
 static JSAMPARRAY alloc_sarray(j_common_ptr c, int pool, JDIMENSION width, JDIMENSION rows) {
   (void)pool;
   size_t stride = ((size_t)width + 63) & ~(size_t)63;
-  JSAMPARRAY a = take(of(c), rows * sizeof *a);
-  JSAMPLE *p = take(of(c), rows * stride + STK_SLACK);
+  JSAMPARRAY a = take(stk_jpeg_of(c), rows * sizeof *a);
+  JSAMPLE *p = take(stk_jpeg_of(c), rows * stride + STK_SLACK);
   for (JDIMENSION i = 0; i < rows; i++) a[i] = p + i * stride;
   return a;
 }
 
 static JBLOCKARRAY alloc_barray(j_common_ptr c, int pool, JDIMENSION width, JDIMENSION rows) {
   (void)pool;
-  JBLOCKARRAY a = take(of(c), rows * sizeof *a);
-  JBLOCK *p = take(of(c), (size_t)rows * width * sizeof *p);
+  JBLOCKARRAY a = take(stk_jpeg_of(c), rows * sizeof *a);
+  JBLOCK *p = take(stk_jpeg_of(c), (size_t)rows * width * sizeof *p);
   for (JDIMENSION i = 0; i < rows; i++) a[i] = p + (size_t)i * width;
   return a;
 }
 
 // What libjpeg frees is gone when the arena is emptied; only its virtual
 // arrays (progressive files) are its own.
-static void free_pool(j_common_ptr c, int pool) { of(c)->free_pool(c, pool); }
+static void free_pool(j_common_ptr c, int pool) { stk_jpeg_of(c)->free_pool(c, pool); }
 
 // reset empties the arena into one block that would have held everything.
 static void reset(stk_jpeg *j) {
-  block *b = j->arena;
+  stk_arena *b = j->arena;
   if (!b) return;
   if (!b->next && b->cap <= ARENA_KEEP) {
     b->used = 64;
@@ -142,7 +130,7 @@ static void reset(stk_jpeg *j) {
   }
   size_t all = 0;
   while (b) {
-    block *next = b->next;
+    stk_arena *next = b->next;
     all += b->cap;
     free(b);
     b = next;
@@ -240,6 +228,7 @@ int stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int y1, int *row_pixels
     }
   }
   *row_pixels = (int)c->output_width;
+  stk_huff_take(l, left / mcu, left / mcu + ((int)c->output_width + mcu - 1) / mcu - 1);
   int skip = 0;
   if (!whole && y0 > 0) {
     int mh = c->max_v_samp_factor * DCTSIZE;
@@ -290,12 +279,13 @@ void stk_jpeg_free(stk_lane *l) {
   stk_jpeg *j = l->jpeg;
   if (!j) return;
   jpeg_destroy_decompress(&j->c);
-  for (block *b = j->arena; b;) {
-    block *next = b->next;
+  for (stk_arena *b = j->arena; b;) {
+    stk_arena *next = b->next;
     free(b);
     b = next;
   }
   free(j->cmyk.p);
+  free(j->huff);
   free(j);
   l->jpeg = NULL;
 }

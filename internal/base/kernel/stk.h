@@ -41,6 +41,7 @@ typedef struct {
 typedef struct {
   int32_t w, h, c;                 // the source; of a JPEG: what its header says, c as decoded
   int32_t components;              // of a JPEG; 0: raw pixels
+  int32_t stock;                   // libjpeg's own entropy decoder, for tests and comparisons
   int32_t npass;
   int32_t is_float, chw;
   float scale[3], bias[3];

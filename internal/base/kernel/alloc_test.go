@@ -1,0 +1,35 @@
+//go:build cgo
+
+package kernel
+
+import "testing"
+
+// Once warm, a job allocates nothing, whatever picture it is.
+func TestNoAllocation(t *testing.T) {
+	l := NewLane()
+	defer l.Close()
+	if l.target == "go" {
+		t.Skip("the twin allocates")
+	}
+	dst := make([]byte, 4*3*64*64)
+	jobs := []Job{}
+	for _, jpeg := range photos(t) {
+		j := Job{JPEG: jpeg, Dst: dst, Out: Output{Float: true, CHW: true}}
+		j.Steps = []Step{{Op: OpCrop, X: 11, Y: 7, W: 200, H: 150}, {Op: OpResize, W: 64, H: 64}, {Op: OpFlipH}}
+		jobs = append(jobs, j)
+	}
+	all := func() {
+		for i := range jobs {
+			if _, err := ReadHeader(jobs[i].JPEG); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Run(&jobs[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all()
+	if n := testing.AllocsPerRun(5, all); n != 0 {
+		t.Errorf("%v allocations for %d pictures", n, len(jobs))
+	}
+}

@@ -1,0 +1,392 @@
+// Entropy decoding of sequential Huffman pictures, in place of libjpeg's.
+//
+// Three quarters of a picture's time go into Huffman decoding, and a region
+// needs most of it: there is no way to a block but through those before it.
+// libjpeg calls its entropy decoder through a pointer, once for each MCU; this
+// one gives the same coefficients, and it
+//
+//   - reads bytes from a window in which stuffing is already undone, so that
+//     refilling 56 bits is a load and a shift without a question;
+//   - looks up code and value together where both fit LOOK bits;
+//   - stores nothing of MCUs that the region does not show, and steps through
+//     those several symbols at a time.
+//
+// It is stricter than libjpeg's: a code that is none, more than 64
+// coefficients in a block, data that end early or go on behind an interval are
+// damage. Anything but one interleaved sequential Huffman scan stays with libjpeg.
+#include "stk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h>
+#include <jpegint.h>
+
+#include "jpeg.h"
+
+// An entry of ac: what a prefix of LOOK bits means.
+//
+//	bits  0-5   bits to drop: code and value; 0: the code is longer than LOOK
+//	bits  8-15  coefficients to step, the zeros before the value included;
+//	            END is added by the end of a block
+//	bits 16-31  the value
+//
+// LONG in bit 6 says that the value is not in it: bits 0-5 are the code's
+// alone, and bits 16-31 the value's size. An entry of skip is the same for as
+// many symbols as fit, and without values.
+enum { LOOK = 11, DC_LOOK = 9, END = 128, LONG = 64 };
+enum { WINDOW = 16 << 10, MCU_BYTES = 4 << 10 };  // an MCU takes less: 10 blocks of 64 symbols of 31 bits
+
+typedef struct {
+  uint32_t limit[18];  // codes of n bits lie below it, as 16-bit prefixes
+  int32_t base[18];    // symbol index less code, by length
+  const uint8_t *symbol;
+} longer;
+
+typedef struct {
+  uint32_t ac[1 << LOOK], skip[1 << LOOK];
+  longer l;
+} ac_table;
+
+typedef struct {
+  uint16_t look[1 << DC_LOOK];  // length << 8 | size; 0: longer
+  longer l;
+} dc_table;
+
+typedef struct {
+  uint64_t acc;      // the next bits, from the top
+  int cnt;           // valid ones
+  const uint8_t *p;  // the next byte
+} bits;
+
+struct stk_huff {
+  stk_lane *l;
+  const uint8_t *in, *in_end;  // stuffed bytes not yet in the window
+  uint8_t *end;                // of the window's bytes
+  int marker;                  // that ended them; 0: there is more
+  bits b;
+  int col, cols;               // MCU in its row
+  int first, last;             // columns that are stored
+  int blocks;
+  int restart, togo, next;     // interval, MCUs left in it, number of its marker
+  int dc_of[D_MAX_BLOCKS_IN_MCU];
+  const dc_table *dct[D_MAX_BLOCKS_IN_MCU];
+  const ac_table *act[D_MAX_BLOCKS_IN_MCU];
+  int last_dc[MAX_COMPS_IN_SCAN];
+  dc_table dc[NUM_HUFF_TBLS];
+  ac_table ac[NUM_HUFF_TBLS];
+  uint8_t window[WINDOW + 2 * MCU_BYTES];
+};
+
+// Zigzag to natural order. Steps beyond 63, of which only the last counts,
+// write a zero or an error's value to the last place.
+static const uint8_t natural[64 + END + 64] = {
+    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
+    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
+    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
+    [64 ... 64 + END + 63] = 63};
+
+static _Noreturn void corrupt(struct stk_huff *h, const char *what) {
+  stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: %s", what);
+}
+
+// codes calls f for each code, as in section C of the standard; libjpeg has
+// checked that they fit.
+static void fill_longer(longer *l, const JHUFF_TBL *t) {
+  uint32_t code = 0;
+  int at = 0;
+  l->symbol = t->huffval;
+  for (int n = 1; n <= 16; n++, code <<= 1) {
+    l->base[n] = at - (int)code;
+    code += t->bits[n];
+    at += t->bits[n];
+    l->limit[n] = code << (16 - n);
+  }
+  l->limit[17] = 1u << 16;
+  l->base[17] = 0;
+}
+
+static int32_t extend(uint32_t v, int s) { return s && v < 1u << (s - 1) ? (int32_t)v - (1 << s) + 1 : (int32_t)v; }
+
+static void build_dc(dc_table *d, const JHUFF_TBL *t) {
+  memset(d->look, 0, sizeof d->look);
+  fill_longer(&d->l, t);
+  uint32_t code = 0;
+  for (int n = 1, at = 0; n <= DC_LOOK; n++, code <<= 1)
+    for (int i = 0; i < t->bits[n]; i++, code++, at++)
+      for (uint32_t j = 0; j < 1u << (DC_LOOK - n); j++)
+        d->look[code << (DC_LOOK - n) | j] = (uint16_t)(n << 8 | t->huffval[at]);
+}
+
+// entries fills what a code of n bits prefixes.
+static void entries(uint32_t *e, uint32_t code, int n, int symbol) {
+  const int run = symbol >> 4, size = symbol & 15, rest = LOOK - n;
+  e += code << rest;
+  const uint32_t step = (uint32_t)(size || run == 15 ? run + 1 : END) << 8;
+  if (size > rest) {
+    for (uint32_t j = 0; j < 1u << rest; j++) e[j] = (uint32_t)size << 16 | step | LONG | (uint32_t)n;
+    return;
+  }
+  for (uint32_t j = 0; j < 1u << rest; j++)
+    e[j] = (uint32_t)extend(j >> (rest - size), size) << 16 | step | (uint32_t)(n + size);
+}
+
+// build_skip chains the symbols that lie wholly within LOOK bits.
+static void build_skip(ac_table *a) {
+  for (uint32_t i = 0; i < 1u << LOOK; i++) {
+    uint32_t e = a->ac[i], n = e & 63, step = e >> 8 & 255;
+    if (n == 0 || e & LONG) {
+      a->skip[i] = e;
+      continue;
+    }
+    while (step < 48 && n < LOOK) {
+      const uint32_t f = a->ac[i << n & ((1 << LOOK) - 1)], m = f & 63;
+      if (m == 0 || f & LONG || n + m > LOOK) break;
+      n += m;
+      step += f >> 8 & 255;
+    }
+    a->skip[i] = step << 8 | n;
+  }
+}
+
+static void build_ac(ac_table *a, const JHUFF_TBL *t) {
+  memset(a->ac, 0, sizeof a->ac);
+  fill_longer(&a->l, t);
+  uint32_t code = 0;
+  for (int n = 1, at = 0; n <= LOOK; n++, code <<= 1)
+    for (int i = 0; i < t->bits[n]; i++, code++, at++) entries(a->ac, code, n, t->huffval[at]);
+  build_skip(a);
+}
+
+// pull moves what is left of the window to its front and fills it up: to its
+// end, or to the next marker.
+static void pull(struct stk_huff *h) {
+  size_t left = (size_t)(h->end - h->b.p);
+  memmove(h->window, h->b.p, left);
+  h->b.p = h->window;
+  uint8_t *out = h->window + left, *full = h->window + WINDOW;
+  const uint8_t *in = h->in;
+  while (out < full) {
+    size_t n = (size_t)(h->in_end - in);
+    if (n > (size_t)(full - out)) n = (size_t)(full - out);
+    const uint8_t *ff = memchr(in, 0xff, n);
+    if (ff) n = (size_t)(ff - in);
+    memcpy(out, in, n);
+    out += n;
+    in += n;
+    if (!ff && out == full) break;
+    if (in + 1 >= h->in_end) {
+      h->marker = JPEG_EOI;
+      break;
+    }
+    int m = in[1];
+    if (m == 0) {
+      *out++ = 0xff;
+      in += 2;
+    } else if (m == 0xff) {
+      in++;
+    } else {
+      h->marker = m;
+      in += 2;
+      break;
+    }
+  }
+  h->in = in;
+  h->end = out;
+  memset(out, 0, 16);
+}
+
+static inline void refill(bits *b) {
+  uint64_t x;
+  memcpy(&x, b->p, 8);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  x = __builtin_bswap64(x);
+#endif
+  b->acc |= x >> b->cnt;
+  b->p += (63 - b->cnt) >> 3;
+  b->cnt |= 56;
+}
+
+static inline void drop(bits *b, int n) {
+  b->acc <<= n;
+  b->cnt -= n;
+}
+
+// value takes s bits, s <= 15, by the standard's EXTEND.
+static inline int value(bits *b, int s) {
+  const int32_t v = (int32_t)(b->acc >> 1 >> (63 - s));
+  const int32_t negative = ~(int32_t)((int64_t)b->acc >> 63);
+  drop(b, s);
+  return v + (negative & (1 - (1 << s)));
+}
+
+// long_code finds a code of more than n bits.
+static inline int long_code(struct stk_huff *h, bits *b, const longer *l, int n) {
+  const uint32_t prefix = (uint32_t)(b->acc >> 48);
+  do n++;
+  while (prefix >= l->limit[n]);
+  if (n > 16) corrupt(h, "bad Huffman code");
+  drop(b, n);
+  return l->symbol[(l->base[n] + (int)(prefix >> (16 - n))) & 255];
+}
+
+static inline int dc_diff(struct stk_huff *h, bits *b, const dc_table *d) {
+  refill(b);
+  const int e = d->look[b->acc >> (64 - DC_LOOK)];
+  int s;
+  if (__builtin_expect(e != 0, 1)) {
+    drop(b, e >> 8);
+    s = e & 15;
+  } else {
+    s = long_code(h, b, &d->l, DC_LOOK) & 15;
+  }
+  return value(b, s);
+}
+
+// symbol decodes one symbol that is not in one entry; the bits are refilled.
+static inline int slow_symbol(struct stk_huff *h, bits *b, const ac_table *a, uint32_t e, int *v) {
+  if (e & LONG) {
+    drop(b, e & 63);
+    *v = value(b, (int)(e >> 16));
+    return e >> 8 & 255;
+  }
+  const int rs = long_code(h, b, &a->l, LOOK);
+  *v = value(b, rs & 15);
+  if (rs & 15) return (rs >> 4) + 1;
+  return rs >> 4 == 15 ? 16 : END;
+}
+
+#define PEEK(b) ((b)->acc >> (64 - LOOK))
+
+static inline void block_ac(struct stk_huff *h, bits *b, const ac_table *a, JCOEF *block) {
+  int k = 1, v;
+  do {
+    refill(b);
+    uint32_t e = a->ac[PEEK(b)];
+    if (__builtin_expect((e & 63) != 0 && !(e & LONG), 1)) {
+      drop(b, e & 63);
+      k += e >> 8 & 255;
+      block[natural[k - 1]] = (JCOEF)(e >> 16);
+      if (k >= 64) break;
+      e = a->ac[PEEK(b)];
+      if (__builtin_expect((e & 63) != 0 && !(e & LONG), 1)) {
+        drop(b, e & 63);
+        k += e >> 8 & 255;
+        block[natural[k - 1]] = (JCOEF)(e >> 16);
+        if (k >= 64) break;
+        e = a->ac[PEEK(b)];
+        if (__builtin_expect((e & 63) != 0 && !(e & LONG), 1)) {
+          drop(b, e & 63);
+          k += e >> 8 & 255;
+          block[natural[k - 1]] = (JCOEF)(e >> 16);
+          continue;
+        }
+      }
+      refill(b);
+    }
+    k += slow_symbol(h, b, a, e, &v);
+    block[natural[k - 1]] = (JCOEF)v;
+  } while (k < 64);
+  if (__builtin_expect(k > 64 && k < END, 0)) corrupt(h, "more than 64 coefficients in a block");
+}
+
+static inline void block_skip(struct stk_huff *h, bits *b, const ac_table *a) {
+  int k = 1, v;
+  do {
+    refill(b);
+    uint32_t e = a->skip[PEEK(b)];
+    // Near a block's end the next symbols may be those of the next block.
+    if (__builtin_expect(k + (int)(e >> 8 & (END - 1)) >= 64, 0)) e = a->ac[PEEK(b)];
+    if (__builtin_expect((e & 63) != 0 && !(e & LONG), 1)) {
+      drop(b, e & 63);
+      k += e >> 8 & 255;
+    } else {
+      k += slow_symbol(h, b, a, e, &v);
+    }
+  } while (k < 64);
+  if (__builtin_expect(k > 64 && k < END, 0)) corrupt(h, "more than 64 coefficients in a block");
+}
+
+// next_interval goes past a restart marker, which must stand where the data end.
+static void next_interval(struct stk_huff *h) {
+  bits *b = &h->b;
+  if (!h->marker && h->end - b->p < MCU_BYTES) pull(h);
+  if (h->end - b->p + b->cnt / 8 > 8) corrupt(h, "extraneous bytes before a restart marker");
+  if (h->marker != JPEG_RST0 + h->next) corrupt(h, "a restart marker is missing");
+  h->next = (h->next + 1) & 7;
+  h->togo = h->restart;
+  h->marker = 0;
+  b->p = h->end;
+  b->acc = 0;
+  b->cnt = 0;
+  memset(h->last_dc, 0, sizeof h->last_dc);
+}
+
+static boolean decode_mcu(j_decompress_ptr c, JBLOCKROW *mcu) {
+  struct stk_huff *h = stk_jpeg_of(c)->huff;
+  if (h->restart) {
+    if (h->togo == 0) next_interval(h);
+    h->togo--;
+  }
+  if (h->end - h->b.p < MCU_BYTES && !h->marker) pull(h);
+  const int store = mcu && h->col >= h->first && h->col <= h->last;
+  if (++h->col == h->cols) h->col = 0;
+  bits b = h->b;
+  for (int i = 0; i < h->blocks; i++) {
+    int *dc = &h->last_dc[h->dc_of[i]];
+    *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, h->dct[i]));
+    if (store) {
+      (*mcu[i])[0] = (JCOEF)*dc;
+      block_ac(h, &b, h->act[i], *mcu[i]);
+    } else {
+      block_skip(h, &b, h->act[i]);
+    }
+  }
+  h->b = b;
+  if (__builtin_expect(h->marker != 0, 0) && b.p - b.cnt / 8 > h->end) corrupt(h, "premature end of data segment");
+  return TRUE;
+}
+
+// stk_huff_take replaces the entropy decoder of a picture whose decompression
+// has just started, and which is left to libjpeg if it is of another kind.
+// first and last are the MCU columns that the region shows.
+void stk_huff_take(stk_lane *l, int first, int last) {
+  stk_jpeg *j = l->jpeg;
+  struct jpeg_decompress_struct *c = &j->c;
+  if (l->job.stock || c->progressive_mode || c->arith_code || jpeg_has_multiple_scans(c) || c->comps_in_scan != c->num_components) return;
+  struct stk_huff *h = j->huff;
+  if (!h) {
+    void *p = NULL;
+    if (posix_memalign(&p, 64, sizeof *h)) stk_fail(l, STK_MEMORY, "no memory for Huffman tables");
+    memset(p, 0, sizeof *h);
+    j->huff = h = p;
+  }
+  h->l = l;
+  h->in = c->src->next_input_byte;
+  h->in_end = h->in + c->src->bytes_in_buffer;
+  h->end = h->window;
+  h->b = (bits){0, 0, h->window};
+  h->marker = 0;
+  h->col = 0;
+  h->cols = (int)c->MCUs_per_row;
+  h->first = first;
+  h->last = last;
+  h->blocks = c->blocks_in_MCU;
+  h->restart = h->togo = (int)c->restart_interval;
+  h->next = 0;
+  memset(h->last_dc, 0, sizeof h->last_dc);
+  unsigned dc = 0, ac = 0;
+  for (int i = 0; i < h->blocks; i++) {
+    const int ci = c->MCU_membership[i];
+    const jpeg_component_info *info = c->cur_comp_info[ci];
+    const int d = info->dc_tbl_no, a = info->ac_tbl_no;
+    h->dc_of[i] = ci;
+    h->dct[i] = &h->dc[d];
+    h->act[i] = &h->ac[a];
+    if (!(dc >> d & 1)) build_dc(&h->dc[d], c->dc_huff_tbl_ptrs[d]);
+    if (!(ac >> a & 1)) build_ac(&h->ac[a], c->ac_huff_tbl_ptrs[a]);
+    dc |= 1u << d;
+    ac |= 1u << a;
+  }
+  c->entropy->decode_mcu = decode_mcu;
+}
