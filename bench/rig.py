@@ -1,0 +1,222 @@
+"""The driver's side of every comparison: starting a process in its own Scope, what machine this is, tables, gates.
+
+Standard library only: drivers run under any Python, peers under their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench import meter
+
+ROOT = Path(__file__).resolve().parent.parent
+TIME_LIMIT = 900.0
+ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+class PeerError(Exception):
+    """A peer ended without its marks; the text is the end of what it wrote to standard error."""
+
+
+@dataclass
+class Run:
+    """What one process tree did: its marks by name, and what was seen from outside."""
+
+    marks: dict[str, dict[str, Any]]
+    memory: dict[str, float] = field(default_factory=dict)
+    spawned: float = 0.0
+    left_behind: list[str] = field(default_factory=list)
+    cpu_cgroup: float = 0.0
+    cpu_rusage: float = 0.0
+    foreign: float = 0.0
+    steal: float = 0.0
+
+    @property
+    def disturbed(self) -> float:
+        """The share of the processors that others had during the window."""
+        return self.foreign + self.steal
+
+
+def python_of(venv: str) -> Path:
+    return ROOT / venv / "bin" / "python"
+
+
+def start(command: Sequence[str | Path], cpus: Sequence[int], scope: meter.Scope, errors: Any) -> subprocess.Popen[str]:
+    def enter() -> None:
+        scope.enter()
+        os.sched_setaffinity(0, cpus)
+
+    env = {**os.environ, meter.ENV: str(scope.clock)}
+    env.update(dict.fromkeys(ONE_THREAD, "1"))
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "python" / "src"), env.get("PYTHONPATH")]))
+    return subprocess.Popen(
+        [str(part) for part in command],
+        cwd=ROOT,
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        preexec_fn=enter,
+    )
+
+
+def run(command: Sequence[str | Path], cpus: Sequence[int], name: str) -> Run:
+    """One peer from birth to end. Its last mark is answered after the memory of all its processes has been read."""
+    out = Run({})
+    with tempfile.TemporaryFile("w+") as errors, meter.Scope(name) as scope:
+        out.spawned = time.perf_counter()
+        process = start(command, cpus, scope, errors)
+        assert process.stdin and process.stdout
+        timer = threading.Timer(TIME_LIMIT, process.kill)
+        timer.start()
+        busy = steal = 0.0
+        for line in process.stdout:
+            if not line.startswith("{"):
+                continue
+            mark = json.loads(line)
+            out.marks[mark["event"]] = mark
+            if mark["event"] == "start":
+                busy, steal = meter.machine_cpu(cpus)
+            elif mark["event"] != "skip":
+                now = meter.machine_cpu(cpus)
+                out.memory = scope.memory()
+                _say_go(process)
+                _disturbance(out, now[0] - busy, now[1] - steal, len(cpus))
+        status = process.wait()
+        timer.cancel()
+        timer.join()
+        process.stdin.close()
+        process.stdout.close()
+        out.left_behind = scope.end()
+        out.cpu_cgroup, out.cpu_rusage = scope.books()
+        if status != 0 or not out.marks:
+            errors.seek(0)
+            raise PeerError(f"{name} ended with status {status}\n" + "".join(errors.readlines()[-15:]))
+    return out
+
+
+def _say_go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin
+    try:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        pass
+
+
+def _disturbance(out: Run, busy: float, steal: float, cpus: int) -> None:
+    if "start" not in out.marks or "stop" not in out.marks:
+        return
+    begin, end = out.marks["start"], out.marks["stop"]
+    wall = max(end["wall"] - begin["wall"], 1e-9) * cpus
+    out.foreign = max(0.0, (busy - (end["cpu"] - begin["cpu"])) / wall)
+    out.steal = steal / wall
+
+
+def books_differ(one: Run) -> bool:
+    """CPU that getrusage saw and the cgroup did not: something ran outside its scope."""
+    return one.cpu_rusage > one.cpu_cgroup * 1.02 + 0.05
+
+
+def first_cpus(count: int) -> list[int]:
+    return sorted(os.sched_getaffinity(0))[:count]
+
+
+def machine(cpus: Sequence[int]) -> dict[str, Any]:
+    model = ""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    memory = Path("/proc/meminfo").read_text().split(None, 2)[1]
+    return {
+        "cpu": model,
+        "cpus_used": list(cpus),
+        "cpus_of_machine": os.cpu_count(),
+        "memory_gib": round(int(memory) / 2**20, 1),
+        "kernel": platform.release(),
+        "system": platform.platform(),
+        "governor": _read(f"/sys/devices/system/cpu/cpu{cpus[0]}/cpufreq/scaling_governor"),
+        "load_at_start": os.getloadavg()[0],
+        "driver_python": platform.python_version(),
+        "commit": _git("rev-parse", "HEAD"),
+        "changed_files": len(_git("status", "--porcelain").splitlines()),
+        "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+    }
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+def _git(*args: str) -> str:
+    try:
+        return subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return "unknown"
+
+
+def middle(values: Iterable[float]) -> float:
+    listed = list(values)
+    return statistics.median(listed) if listed else float("nan")
+
+
+@dataclass
+class Gate:
+    """One figure that must be reached. better: "high" or "low"."""
+
+    what: str
+    value: float
+    limit: float
+    better: str
+    unit: str = ""
+
+    @property
+    def reached(self) -> bool:
+        return self.value >= self.limit if self.better == "high" else self.value <= self.limit
+
+    def line(self) -> str:
+        sign = ">=" if self.better == "high" else "<="
+        word = "reached" if self.reached else "MISSED"
+        return f"  {word:8} {self.what}: {self.value:.3g}{self.unit}, must be {sign} {self.limit:.3g}{self.unit}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**self.__dict__, "reached": self.reached}
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns two blanks apart; all but the first three to the right."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = []
+    for row in [head, *rows]:
+        cells = [c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "-" * max(map(len, lines)))
+    return "\n".join(lines)
+
+
+def save(path: Path, document: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(path.suffix + ".tmp")
+    part.write_text(json.dumps(document, indent=1) + "\n")
+    part.replace(path)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,70 @@
+"""Makes the peers' virtual environments under .venv-bench/: python bench/setup.py [peer ...].
+
+One environment a peer, with pinned versions, because TensorFlow and DALI each want their own world. torch needs none:
+it runs in the project's .venv, which `make venv` makes. What is there already, in these versions, is left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import venv
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent.parent / ".venv-bench"
+PACKAGES = {
+    "tf": ("tensorflow-cpu==2.21.0", "numpy==2.4.6"),
+    "dali": ("nvidia-dali-cuda130==2.4.0", "numpy==2.4.6"),
+}
+# Each says its version on its last line, and has run one operator without a GPU.
+PROOFS = {
+    "tf": "import tensorflow as tf; assert tf.reduce_sum([1, 2]) == 3; print(tf.__version__)",
+    "dali": """
+import numpy as np, nvidia.dali as dali
+from nvidia.dali import fn, pipeline_def
+@pipeline_def(batch_size=2, num_threads=1, device_id=None)
+def pipe():
+    return fn.resize(fn.constant(idata=[7], shape=[4, 4, 3], dtype=dali.types.UINT8), size=[2, 2])
+p = pipe(); p.build()
+assert (np.asarray(p.run()[0].as_tensor()) == 7).all()
+print(dali.__version__)
+""",
+}
+
+
+def make(peer: str) -> None:
+    home = FOLDER / peer
+    wanted = "\n".join(PACKAGES[peer])
+    mark = home / "installed"
+    if mark.exists() and mark.read_text() == wanted:
+        print(f"{peer}: ready")
+        return
+    shutil.rmtree(home, ignore_errors=True)
+    venv.create(home, with_pip=True)
+    python = str(home / "bin" / "python")
+    print(f"{peer}: installing {', '.join(PACKAGES[peer])}", flush=True)
+    subprocess.run(
+        [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES[peer]],
+        check=True,
+    )
+    done = subprocess.run([python, "-c", PROOFS[peer]], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{peer}: installed, but does not run:\n{done.stderr[-2000:]}")
+    mark.write_text(wanted)
+    print(f"{peer}: ready, version {done.stdout.split()[-1]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("peers", nargs="*", metavar="peer", help=f"of {', '.join(PACKAGES)}; all where none is named")
+    args = parser.parse_args()
+    unknown = [peer for peer in args.peers if peer not in PACKAGES]
+    if unknown:
+        parser.error(f"{', '.join(unknown)}: not known; the peers are {', '.join(PACKAGES)}")
+    for peer in args.peers or PACKAGES:
+        make(peer)
+
+
+if __name__ == "__main__":
+    main()
