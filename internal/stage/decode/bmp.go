@@ -65,7 +65,10 @@ func bmpHeader(b []byte) (p bmpInfo, err error) {
 		return p, err
 	}
 	if p.bits <= 8 {
-		if colours <= 0 || colours > 65536 {
+		if colours > 65536 {
+			return p, malformed(KindBMP, "a palette of %d colours", colours)
+		}
+		if colours == 0 {
 			colours = 1 << p.bits
 		}
 		p.palette = b[end:min(len(b), end+colours*p.palStep)]

@@ -57,7 +57,10 @@ func packedError(k Kind, err error) error {
 	return malformed(k, "the compressed pixels are damaged: %v", err)
 }
 
-var errLZWCode = errors.New("an LZW code that is not defined yet")
+var (
+	errLZWCode  = errors.New("an LZW code that is not defined yet")
+	errLZWStart = errors.New("LZW data that does not begin by clearing its table")
+)
 
 // lzwTable holds LZW's strings as places in the output. Every string but the
 // single bytes is the one decoded before it and one byte more, and that byte
@@ -68,8 +71,8 @@ type lzwTable struct {
 }
 
 // decode fills dst from src and returns how much of it. Codes begin with
-// bits+1 bits. GIF has the first bit lowest; TIFF has it highest and widens
-// its codes one earlier.
+// bits+1 bits. GIF has the first bit lowest; TIFF has it highest, widens
+// its codes one earlier, and begins with the code that clears the table.
 func (t *lzwTable) decode(dst, src []byte, bits int, tiff bool) (n int, err error) {
 	stop, end := 1<<bits, 1<<bits+1 // the codes that clear the table and end the data
 	width, next := bits+1, end+1
@@ -79,6 +82,7 @@ func (t *lzwTable) decode(dst, src []byte, bits int, tiff bool) (n int, err erro
 	}
 	var acc uint64
 	held := 0
+	begun := false
 	last, lastSize := -1, 0 // the string before this one; -1: none since the table was cleared
 	for n < len(dst) {
 		for held < width {
@@ -102,9 +106,12 @@ func (t *lzwTable) decode(dst, src []byte, bits int, tiff bool) (n int, err erro
 		}
 		from, size := n, 1
 		switch {
+		case tiff && !begun && code != stop:
+			return 0, errLZWStart
 		case code < stop:
 			dst[n] = byte(code)
 		case code == stop:
+			begun = true
 			width, next, last = bits+1, end+1, -1
 			continue
 		case code == end:

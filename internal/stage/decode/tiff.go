@@ -3,6 +3,7 @@ package decode
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
@@ -37,6 +38,12 @@ const (
 	tiffExtra       = 338
 	tiffFormat      = 339
 )
+
+var tiffWanted = [...]uint16{
+	tiffWidth, tiffHeight, tiffBits, tiffCompression, tiffPhotometric, tiffFillOrder, tiffStrips, tiffOrientation,
+	tiffSamples, tiffStripRows, tiffStripBytes, tiffPlanar, tiffT4Options, tiffPredictor, tiffColours,
+	tiffTileWidth, tiffTileHeight, tiffTiles, tiffTileBytes, tiffInkSet, tiffExtra, tiffFormat,
+}
 
 // Photometric interpretations.
 const (
@@ -106,9 +113,10 @@ func (v tiffValues) first(missing uint64) uint64 {
 	return v.at(0)
 }
 
-// alike reports whether all numbers are the same.
-func (v tiffValues) alike() bool {
-	for i := range v.len() {
+// alike reports whether the first n numbers are the same, as far as there are so
+// many.
+func (v tiffValues) alike(n int) bool {
+	for i := range min(n, v.len()) {
 		if v.at(i) != v.at(0) {
 			return false
 		}
@@ -170,46 +178,57 @@ func tiffDirectory(b []byte) (order binary.ByteOrder, tags map[uint16]tiffValues
 	if count > (size-at)/entry || count > math.MaxUint16 {
 		return nil, nil, malformed(KindTIFF, "the file ends inside its directory of %d tags", count)
 	}
-	tags = make(map[uint16]tiffValues, count)
+	tags = make(map[uint16]tiffValues, len(tiffWanted))
 	for range count {
 		e := b[at : at+entry]
 		at += entry
-		v := tiffValues{order: order}
-		switch order.Uint16(e[2:]) {
-		case 1, 6, 7: // BYTE, SBYTE, UNDEFINED
-			v.size = 1
-		case 3: // SHORT
-			v.size = 2
-		case 4, 13: // LONG, IFD
-			v.size = 4
-		case 16, 18: // LONG8, IFD8
-			v.size = 8
-		default: // texts, fractions and floats: nothing that is wanted here
+		tag := order.Uint16(e)
+		if !slices.Contains(tiffWanted[:], tag) {
 			continue
 		}
-		n := uint64(order.Uint32(e[4:]))
-		if word == 8 {
-			n = order.Uint64(e[4:])
+		if _, twice := tags[tag]; twice {
+			return nil, nil, malformed(KindTIFF, "tag %d stands there twice", tag)
 		}
-		value := e[4+word:]
-		if n <= uint64(word/v.size) {
-			v.data = value[:n*uint64(v.size)]
-		} else {
-			from := uint64(order.Uint32(value))
-			if word == 8 {
-				from = order.Uint64(value)
-			}
-			if from > size || n > (size-from)/uint64(v.size) {
-				if tag := order.Uint16(e); tag > tiffFormat { // metadata
-					continue
-				}
-				return nil, nil, malformed(KindTIFF, "tag %d lies outside the file", order.Uint16(e))
-			}
-			v.data = b[from : from+n*uint64(v.size)]
+		if tags[tag], err = tiffEntry(b, e, word, order); err != nil {
+			return nil, nil, err
 		}
-		tags[order.Uint16(e)] = v
 	}
 	return order, tags, nil
+}
+
+// tiffEntry finds the values of one entry of the directory: in its own last
+// bytes, where they fit, or where those point to.
+func tiffEntry(b, e []byte, word int, order binary.ByteOrder) (v tiffValues, err error) {
+	v.order = order
+	switch order.Uint16(e[2:]) {
+	case 1, 6, 7: // BYTE, SBYTE, UNDEFINED
+		v.size = 1
+	case 3: // SHORT
+		v.size = 2
+	case 4, 13: // LONG, IFD
+		v.size = 4
+	case 16, 18: // LONG8, IFD8
+		v.size = 8
+	default: // texts, fractions, floats
+		return v, malformed(KindTIFF, "tag %d has values of type %d", order.Uint16(e), order.Uint16(e[2:]))
+	}
+	n, value, size := uint64(order.Uint32(e[4:])), e[4+word:], uint64(len(b))
+	if word == 8 {
+		n = order.Uint64(e[4:])
+	}
+	if n <= uint64(word/v.size) {
+		v.data = value[:n*uint64(v.size)]
+		return v, nil
+	}
+	from := uint64(order.Uint32(value))
+	if word == 8 {
+		from = order.Uint64(value)
+	}
+	if from > size || n > (size-from)/uint64(v.size) {
+		return v, malformed(KindTIFF, "the %d values of tag %d lie outside the file", n, order.Uint16(e))
+	}
+	v.data = b[from : from+n*uint64(v.size)]
+	return v, nil
 }
 
 func tiffHeader(b []byte) (p tiffInfo, err error) {
@@ -245,7 +264,7 @@ func (p *tiffInfo) pixel(tags map[uint16]tiffValues) error {
 	depth := tags[tiffBits]
 	p.samples = int(min(tags[tiffSamples].first(1), math.MaxInt16))
 	p.bits = int(min(depth.first(1), math.MaxInt16))
-	if !depth.alike() {
+	if !depth.alike(p.samples) {
 		return unsupported(KindTIFF, "samples of different depths")
 	}
 	if p.samples < 1 || p.samples > 8 {
@@ -275,7 +294,7 @@ func (p *tiffInfo) colourSamples() int {
 // check refuses what is not built.
 func (p *tiffInfo) check(tags map[uint16]tiffValues) error {
 	format := tags[tiffFormat]
-	if f := format.first(1); !format.alike() || f != 1 && (f != 2 || p.bits != 8 || p.photometric != tiffBlackIsZero) {
+	if f := format.first(1); !format.alike(p.samples) || f != 1 && (f != 2 || p.bits != 8 || p.photometric != tiffBlackIsZero) {
 		return unsupported(KindTIFF, "samples that are signed or floating (sample format %d, %d bits)", f, p.bits)
 	}
 	fits := false
@@ -295,8 +314,8 @@ func (p *tiffInfo) check(tags map[uint16]tiffValues) error {
 		return unsupported(KindTIFF, "greys, palettes or inks multiplied by alpha")
 	case p.photometric == tiffCMYK && tags[tiffInkSet].first(1) != 1:
 		return unsupported(KindTIFF, "inks other than CMYK")
-	case p.photometric == tiffPalette && p.colours.len() < 3<<p.bits:
-		return malformed(KindTIFF, "a palette of %d values where %d bits need %d", p.colours.len(), p.bits, 3<<p.bits)
+	case p.photometric == tiffPalette && p.colours.len() != 3<<p.bits:
+		return malformed(KindTIFF, "a palette of %d values where %d bits take %d", p.colours.len(), p.bits, 3<<p.bits)
 	case p.fillOrder != 1 && p.fillOrder != 2:
 		return malformed(KindTIFF, "fill order %d is not defined", p.fillOrder)
 	}
@@ -353,10 +372,10 @@ func (p *tiffInfo) blocks(tags map[uint16]tiffValues) error {
 		return unsupported(KindTIFF, "strips or tiles of %d x %d pixels", p.blockW, p.blockH)
 	}
 	need := ((p.w-1)/p.blockW + 1) * ((p.h-1)/p.blockH + 1) * p.planes
-	if p.offsets.len() < need {
+	if p.offsets.len() != need {
 		return malformed(KindTIFF, "%d strips or tiles where %d x %d pixels take %d", p.offsets.len(), p.w, p.h, need)
 	}
-	if p.compression != tiffRaw && p.sizes.len() < need {
+	if p.compression != tiffRaw && p.sizes.len() < need && need > 1 {
 		return malformed(KindTIFF, "the sizes of %d strips or tiles are missing", need-p.sizes.len())
 	}
 	return nil

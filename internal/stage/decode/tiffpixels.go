@@ -61,7 +61,7 @@ func (p *tiffInfo) lies(b []byte) error {
 		rows, size := p.blockBytes(i % (across * down) / across * p.blockH)
 		from, n := p.offsets.at(i), uint64(size)
 		if p.compression != tiffRaw {
-			n = p.sizes.at(i)
+			n = p.stored(b, i)
 		}
 		if from > uint64(len(b)) || n > uint64(len(b))-from {
 			return malformed(KindTIFF, "strip or tile %d would end at byte %d of %d", i, from+n, len(b))
@@ -84,6 +84,15 @@ func (p *tiffInfo) lies(b []byte) error {
 		}
 	}
 	return nil
+}
+
+// stored is how many bytes compressed block i takes. Old writers leave out the
+// size of a single strip, which then goes on to the end of the file.
+func (p *tiffInfo) stored(b []byte, i int) uint64 {
+	if p.sizes.len() == 0 {
+		return uint64(len(b)) - min(uint64(len(b)), p.offsets.at(i))
+	}
+	return p.sizes.at(i)
 }
 
 // tiffBlock returns the i-th of n blocks with samples side by side and the
@@ -117,7 +126,7 @@ func (d *Decoder) tiffPlane(b []byte, p *tiffInfo, i, rows int, dst []byte) erro
 		}
 		return nil
 	}
-	src = src[:p.sizes.at(i)]
+	src = src[:p.stored(b, i)]
 	fax := p.compression == tiffFax3 || p.compression == tiffFax4
 	if p.fillOrder == 2 && !fax {
 		d.joined = append(d.joined[:0], src...)

@@ -47,15 +47,15 @@ func webpHeader(b []byte) (p webpImage, err error) {
 	if err != nil {
 		return p, err
 	}
-	if string(kind) != "VP8X" {
+	if string(kind) == "VP8 " || string(kind) == "VP8L" {
 		if err := p.bitstream(body); err != nil {
 			return p, err
 		}
 		p.w, p.h = p.frame.W, p.frame.H
 		return p, nil
 	}
-	if len(data) < 10 {
-		return p, malformed(KindWebP, "an extended header of %d bytes", len(data))
+	if string(kind) != "VP8X" || len(data) < 10 {
+		return p, malformed(KindWebP, "its first chunk is %s of %d bytes", shown(kind), len(data))
 	}
 	p.w, p.h = webp24(data[4:])+1, webp24(data[7:])+1
 	p.alpha = data[0]&webpAlpha != 0
