@@ -53,9 +53,11 @@ type block struct {
 
 // decode reads one header of blockLen bytes that is not all zeros.
 func decode(h []byte) (block, error) {
-	want, err := number(h[148:156])
-	if err != nil {
-		return block{}, fmt.Errorf("checksum of the header: %w", err)
+	// The checksum does not cover itself: nothing but filling may be in it.
+	field := bytes.TrimRight(h[148:156], "\x00 ")
+	want, err := number(field)
+	if err != nil || bytes.IndexByte(field, 0) >= 0 {
+		return block{}, fmt.Errorf("the checksum of the header is %q, which is no octal number", field)
 	}
 	if unsigned, signed := sums(h); want != unsigned && want != signed {
 		return block{}, fmt.Errorf("the checksum of the header is %d, the header says %d", unsigned, want)
@@ -97,7 +99,7 @@ func text(field []byte) string {
 }
 
 func number(field []byte) (int64, error) {
-	if field[0]&0x80 != 0 {
+	if len(field) > 0 && field[0]&0x80 != 0 {
 		return base256(field)
 	}
 	s := strings.Trim(text(field), " ")

@@ -219,3 +219,31 @@ func advice(field string, have []string) string {
 	}
 	return "ask for one of the fields there are; a;b takes the first of several that is there"
 }
+
+// Check says, before the first sample is read, whether each of these fields is
+// in any sample at all.
+func (d *Dataset) Check(fields []string) error {
+	for _, f := range fields {
+		if d.known(f) {
+			continue
+		}
+		have := d.x.Meta().Fields
+		return errs.New(errs.Config, "no sample has a field %q; there are %s", f, strings.Join(have, ", ")).
+			At(errs.Where{Shard: string(d.urls[0]), Field: f, Offset: -1, Sample: -1}).Try("%s", advice(f, have))
+	}
+	return nil
+}
+
+func (d *Dataset) known(field string) bool {
+	for alt := range strings.SplitSeq(field, ";") {
+		if alt == Key || alt == URL {
+			return true
+		}
+		for i := range d.fields.Len() {
+			if string(d.fields.At(i)) == alt {
+				return true
+			}
+		}
+	}
+	return false
+}

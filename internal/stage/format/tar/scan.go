@@ -3,6 +3,7 @@ package tar
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -87,6 +88,12 @@ func (s *scanner) next() (done bool, err error) {
 		return false, s.damaged(0, "", "the file is empty")
 	case left == 0:
 		return false, s.damaged(s.off, "", "the end of the archive is missing; it was cut behind a member, and nobody knows how many are gone")
+	case left < blockLen && s.off == 0:
+		h, err := s.win.read(0, int(left))
+		if err != nil {
+			return false, err
+		}
+		return false, s.notTar(h, errors.New("it ends inside a header"))
 	case left < blockLen:
 		return false, s.damaged(s.off, "", "it ends inside a header")
 	}
@@ -294,7 +301,7 @@ func (s *scanner) notTar(h []byte, err error) error {
 				At(errs.Where{Shard: s.win.obj.Name, Offset: 0, Sample: -1}).Try("unpack it once with %s; pictures do not get smaller by it anyway", m.program)
 		}
 	}
-	return s.damaged(0, "", "its first header can not be read: %v", err).Try("check that this is a tar file")
+	return s.damaged(0, "", "its first header can not be read: %v", err).Try("check that this is a tar file, and whole")
 }
 
 func zero(p []byte) bool {

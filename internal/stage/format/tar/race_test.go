@@ -1,0 +1,5 @@
+//go:build race
+
+package tar_test
+
+const raceEnabled = true
