@@ -24,6 +24,10 @@
 
 #include "jpeg.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 // An entry of ac: what a prefix of LOOK bits means.
 //
 //	bits  0-5   bits to drop: code and value; 0: the code is longer than LOOK
@@ -34,13 +38,22 @@
 // LONG in bit 6 says that the value is not in it: bits 0-5 are the code's
 // alone, and bits 16-31 the value's size. An entry of skip is the same for as
 // many symbols as fit, and without values.
-enum { LOOK = 11, DC_LOOK = 9, END = 128, LONG = 64 };
+#define INLINE inline __attribute__((always_inline))
+
+enum { LOOK = 10, DC_LOOK = 9, END = 128, LONG = 64 };
 enum { WINDOW = 16 << 10, MCU_BYTES = 4 << 10 };  // an MCU takes less: 10 blocks of 64 symbols of 31 bits
+
+// What a table was made of: most files use the same few, and then so do their tables.
+typedef struct {
+  int known;
+  uint8_t bits[17], values[256];
+} origin;
 
 typedef struct {
   uint32_t limit[18];  // codes of n bits lie below it, as 16-bit prefixes
   int32_t base[18];    // symbol index less code, by length
   const uint8_t *symbol;
+  origin from;
 } longer;
 
 typedef struct {
@@ -90,12 +103,19 @@ static _Noreturn void corrupt(struct stk_huff *h, const char *what) {
   stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: %s", what);
 }
 
-// codes calls f for each code, as in section C of the standard; libjpeg has
-// checked that they fit.
+static int made_of(const origin *o, const JHUFF_TBL *t) {
+  return o->known && !memcmp(o->bits, t->bits, sizeof o->bits) && !memcmp(o->values, t->huffval, sizeof o->values);
+}
+
+// Codes are numbered as in section C of the standard; libjpeg has checked that
+// they fit.
 static void fill_longer(longer *l, const JHUFF_TBL *t) {
   uint32_t code = 0;
   int at = 0;
-  l->symbol = t->huffval;
+  memcpy(l->from.bits, t->bits, sizeof l->from.bits);
+  memcpy(l->from.values, t->huffval, sizeof l->from.values);
+  l->from.known = 1;
+  l->symbol = l->from.values;
   for (int n = 1; n <= 16; n++, code <<= 1) {
     l->base[n] = at - (int)code;
     code += t->bits[n];
@@ -109,6 +129,7 @@ static void fill_longer(longer *l, const JHUFF_TBL *t) {
 static int32_t extend(uint32_t v, int s) { return s && v < 1u << (s - 1) ? (int32_t)v - (1 << s) + 1 : (int32_t)v; }
 
 static void build_dc(dc_table *d, const JHUFF_TBL *t) {
+  if (made_of(&d->l.from, t)) return;
   memset(d->look, 0, sizeof d->look);
   fill_longer(&d->l, t);
   uint32_t code = 0;
@@ -150,6 +171,7 @@ static void build_skip(ac_table *a) {
 }
 
 static void build_ac(ac_table *a, const JHUFF_TBL *t) {
+  if (made_of(&a->l.from, t)) return;
   memset(a->ac, 0, sizeof a->ac);
   fill_longer(&a->l, t);
   uint32_t code = 0;
@@ -158,37 +180,48 @@ static void build_ac(ac_table *a, const JHUFF_TBL *t) {
   build_skip(a);
 }
 
+// copy_plain copies bytes up to a 0xff or n of them, and returns how many. It
+// may write a vector more.
+static inline size_t copy_plain(uint8_t *out, const uint8_t *in, size_t n) {
+  size_t i = 0;
+#ifdef __SSE2__
+  const __m128i ff = _mm_set1_epi8(-1);
+  for (; i + 16 <= n; i += 16) {
+    const __m128i v = _mm_loadu_si128((const __m128i *)(in + i));
+    _mm_storeu_si128((__m128i *)(out + i), v);
+    const unsigned m = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(v, ff));
+    if (m) return i + (size_t)__builtin_ctz(m);
+  }
+#endif
+  for (; i < n && in[i] != 0xff; i++) out[i] = in[i];
+  return i;
+}
+
 // pull moves what is left of the window to its front and fills it up: to its
 // end, or to the next marker.
 static void pull(struct stk_huff *h) {
-  size_t left = (size_t)(h->end - h->b.p);
+  const size_t left = (size_t)(h->end - h->b.p);
   memmove(h->window, h->b.p, left);
   h->b.p = h->window;
-  uint8_t *out = h->window + left, *full = h->window + WINDOW;
+  uint8_t *out = h->window + left, *const full = h->window + WINDOW;
   const uint8_t *in = h->in;
-  while (out < full) {
+  while (out < full && !h->marker) {
     size_t n = (size_t)(h->in_end - in);
     if (n > (size_t)(full - out)) n = (size_t)(full - out);
-    const uint8_t *ff = memchr(in, 0xff, n);
-    if (ff) n = (size_t)(ff - in);
-    memcpy(out, in, n);
+    n = copy_plain(out, in, n);
     out += n;
     in += n;
-    if (!ff && out == full) break;
+    if (out == full) break;
     if (in + 1 >= h->in_end) {
       h->marker = JPEG_EOI;
-      break;
-    }
-    int m = in[1];
-    if (m == 0) {
+    } else if (in[1] == 0) {
       *out++ = 0xff;
       in += 2;
-    } else if (m == 0xff) {
+    } else if (in[1] == 0xff) {
       in++;
     } else {
-      h->marker = m;
+      h->marker = in[1];
       in += 2;
-      break;
     }
   }
   h->in = in;
@@ -196,7 +229,7 @@ static void pull(struct stk_huff *h) {
   memset(out, 0, 16);
 }
 
-static inline void refill(bits *b) {
+static INLINE void refill(bits *b) {
   uint64_t x;
   memcpy(&x, b->p, 8);
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -207,13 +240,13 @@ static inline void refill(bits *b) {
   b->cnt |= 56;
 }
 
-static inline void drop(bits *b, int n) {
+static INLINE void drop(bits *b, int n) {
   b->acc <<= n;
   b->cnt -= n;
 }
 
 // value takes s bits, s <= 15, by the standard's EXTEND.
-static inline int value(bits *b, int s) {
+static INLINE int value(bits *b, int s) {
   const int32_t v = (int32_t)(b->acc >> 1 >> (63 - s));
   const int32_t negative = ~(int32_t)((int64_t)b->acc >> 63);
   drop(b, s);
@@ -221,7 +254,7 @@ static inline int value(bits *b, int s) {
 }
 
 // long_code finds a code of more than n bits.
-static inline int long_code(struct stk_huff *h, bits *b, const longer *l, int n) {
+static INLINE int long_code(struct stk_huff *h, bits *b, const longer *l, int n) {
   const uint32_t prefix = (uint32_t)(b->acc >> 48);
   do n++;
   while (prefix >= l->limit[n]);
@@ -230,7 +263,7 @@ static inline int long_code(struct stk_huff *h, bits *b, const longer *l, int n)
   return l->symbol[(l->base[n] + (int)(prefix >> (16 - n))) & 255];
 }
 
-static inline int dc_diff(struct stk_huff *h, bits *b, const dc_table *d) {
+static INLINE int dc_diff(struct stk_huff *h, bits *b, const dc_table *d) {
   refill(b);
   const int e = d->look[b->acc >> (64 - DC_LOOK)];
   int s;
@@ -244,7 +277,7 @@ static inline int dc_diff(struct stk_huff *h, bits *b, const dc_table *d) {
 }
 
 // symbol decodes one symbol that is not in one entry; the bits are refilled.
-static inline int slow_symbol(struct stk_huff *h, bits *b, const ac_table *a, uint32_t e, int *v) {
+static INLINE int slow_symbol(struct stk_huff *h, bits *b, const ac_table *a, uint32_t e, int *v) {
   if (e & LONG) {
     drop(b, e & 63);
     *v = value(b, (int)(e >> 16));
@@ -258,7 +291,7 @@ static inline int slow_symbol(struct stk_huff *h, bits *b, const ac_table *a, ui
 
 #define PEEK(b) ((b)->acc >> (64 - LOOK))
 
-static inline void block_ac(struct stk_huff *h, bits *b, const ac_table *a, JCOEF *block) {
+static INLINE void block_ac(struct stk_huff *h, bits *b, const ac_table *a, JCOEF *block) {
   int k = 1, v;
   do {
     refill(b);
@@ -290,7 +323,7 @@ static inline void block_ac(struct stk_huff *h, bits *b, const ac_table *a, JCOE
   if (__builtin_expect(k > 64 && k < END, 0)) corrupt(h, "more than 64 coefficients in a block");
 }
 
-static inline void block_skip(struct stk_huff *h, bits *b, const ac_table *a) {
+static INLINE void block_skip(struct stk_huff *h, bits *b, const ac_table *a) {
   int k = 1, v;
   do {
     refill(b);
@@ -322,7 +355,7 @@ static void next_interval(struct stk_huff *h) {
   memset(h->last_dc, 0, sizeof h->last_dc);
 }
 
-static boolean decode_mcu(j_decompress_ptr c, JBLOCKROW *mcu) {
+static INLINE boolean any_mcu(j_decompress_ptr c, JBLOCKROW *mcu) {
   struct stk_huff *h = stk_jpeg_of(c)->huff;
   if (h->restart) {
     if (h->togo == 0) next_interval(h);
@@ -346,6 +379,15 @@ static boolean decode_mcu(j_decompress_ptr c, JBLOCKROW *mcu) {
   if (__builtin_expect(h->marker != 0, 0) && b.p - b.cnt / 8 > h->end) corrupt(h, "premature end of data segment");
   return TRUE;
 }
+
+static boolean decode_mcu(j_decompress_ptr c, JBLOCKROW *mcu) { return any_mcu(c, mcu); }
+
+#ifdef __x86_64__
+// With shifts that leave the flags alone, as every processor with AVX2 has them.
+__attribute__((target("bmi,bmi2"))) static boolean decode_mcu_bmi2(j_decompress_ptr c, JBLOCKROW *mcu) {
+  return any_mcu(c, mcu);
+}
+#endif
 
 // stk_huff_take replaces the entropy decoder of a picture whose decompression
 // has just started, and which is left to libjpeg if it is of another kind.
@@ -389,4 +431,7 @@ void stk_huff_take(stk_lane *l, int first, int last) {
     ac |= 1u << a;
   }
   c->entropy->decode_mcu = decode_mcu;
+#ifdef __x86_64__
+  if (l->level > 0 && __builtin_cpu_supports("bmi2")) c->entropy->decode_mcu = decode_mcu_bmi2;
+#endif
 }
