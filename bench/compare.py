@@ -51,7 +51,6 @@ REQUIRED_CPU = {
 }
 REQUIRED_WALL = {("uint8", "tf.data"): 1.0}
 REQUIRED_PSS_MIB = 200.0
-QUIET = 0.03
 
 
 @dataclass
@@ -132,7 +131,7 @@ class Comparison:
             self.record(row, run, phase)
             if best is None or run.disturbed < best.disturbed:
                 best = run
-            if run.disturbed <= QUIET:
+            if run.disturbed <= rig.QUIET:
                 break
         return best
 
@@ -253,7 +252,7 @@ def judge(rows: Sequence[Row]) -> tuple[list[rig.Gate], list[str]]:
             memory = rig.middle(ours.pss)
             gates.append(rig.Gate("memory of engine and client (PSS)", memory, REQUIRED_PSS_MIB, "low", " MiB"))
     for row in rows:
-        if row.disturbed and max(row.disturbed) > QUIET:
+        if row.disturbed and max(row.disturbed) > rig.QUIET:
             doubts.append(
                 f"{row.output} {row.name}: others had up to {100 * max(row.disturbed):.0f} % of the processors"
             )

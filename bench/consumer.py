@@ -129,7 +129,15 @@ def _measure(open_peer: Callable[[], Peer], options: Options) -> None:
         checksum ^= touch(images)
         label_sum += int(np.sum(labels))
         seen += len(images)
-    emit("stop", cpu=cpu.seconds(), wall=time.perf_counter(), samples=seen, checksum=checksum, label_sum=label_sum)
+    emit(
+        "stop",
+        cpu=cpu.seconds(),
+        wall=time.perf_counter(),
+        samples=seen,
+        checksum=checksum,
+        label_sum=label_sum,
+        wait=True,
+    )
     _wait(peer)
 
 
@@ -149,7 +157,7 @@ def _crops(open_peer: Callable[[], Peer], options: Options) -> None:
         flips += int((red < 0).sum())
         area += np.abs(red * green).tolist()
         ratio += np.log(np.abs(red / green)).tolist()
-    emit("crops", area=[round(a, 5) for a in area], ratio=[round(r, 5) for r in ratio], flips=flips)
+    emit("crops", area=[round(a, 5) for a in area], ratio=[round(r, 5) for r in ratio], flips=flips, wait=True)
     _wait(peer)
 
 

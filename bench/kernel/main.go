@@ -92,7 +92,7 @@ func measure(o options) error {
 	if err := r.run(samples); err != nil {
 		return err
 	}
-	emit("stop", map[string]any{"samples": samples})
+	emit("stop", map[string]any{"samples": samples, "wait": true})
 	_, err = bufio.NewReader(os.Stdin).ReadString('\n') // the driver reads our memory before it answers
 	return err
 }
