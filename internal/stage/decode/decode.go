@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
@@ -184,27 +185,43 @@ func (d *Decoder) Pixels(b []byte, gray bool) (px kernel.Pixels, err error) {
 	return c.pixels(), nil
 }
 
+// otherKinds are images that are told apart from damage, not read.
+var otherKinds = [...]struct {
+	at   int
+	sign string
+	name string
+}{
+	{4, "ftypavif", "AVIF"},
+	{4, "ftypavis", "AVIF"},
+	{4, "ftypheic", "HEIC"},
+	{4, "ftypheix", "HEIC"},
+	{4, "ftypmif1", "HEIF"},
+	{4, "jP  \r\n\x87\n", "JPEG 2000"},
+	{0, "\xff\x4f\xff\x51", "JPEG 2000"},
+	{4, "JXL \r\n\x87\n", "JPEG XL"},
+	{0, "\xff\x0a", "JPEG XL"},
+	{0, "\x00\x00\x01\x00", "ICO"},
+	{0, "8BPS", "Photoshop"},
+	{0, "qoif", "QOI"},
+	{0, "DDS ", "DDS"},
+	{0, "%!PS", "PostScript"},
+	{0, "%PDF", "PDF"},
+	{0, "v/1\x01", "OpenEXR"},
+	{0, "#?RADIANCE", "Radiance HDR"},
+	{0, "<svg", "SVG"},
+	{0, "PF\n", "PFM"},
+	{0, "Pf\n", "PFM"},
+	{0, "P7\n", "PAM"},
+}
+
 // notAnImage says what bytes of no known kind are, as far as it can be told.
 func notAnImage(b []byte) error {
 	if len(b) == 0 {
 		return kernel.FormatError("not an image: it is empty")
 	}
-	for _, other := range []struct {
-		at   int
-		sign string
-		name string
-	}{
-		{4, "ftypavif", "AVIF"}, {4, "ftypavis", "AVIF"},
-		{4, "ftypheic", "HEIC"}, {4, "ftypheix", "HEIC"}, {4, "ftypmif1", "HEIF"},
-		{4, "jP  \r\n\x87\n", "JPEG 2000"}, {0, "\xff\x4f\xff\x51", "JPEG 2000"},
-		{4, "JXL \r\n\x87\n", "JPEG XL"}, {0, "\xff\x0a", "JPEG XL"},
-		{0, "\x00\x00\x01\x00", "ICO"}, {0, "8BPS", "Photoshop"}, {0, "qoif", "QOI"},
-		{0, "DDS ", "DDS"}, {0, "%!PS", "PostScript"}, {0, "%PDF", "PDF"},
-		{0, "v/1\x01", "OpenEXR"}, {0, "#?RADIANCE", "Radiance HDR"},
-		{0, "<svg", "SVG"}, {0, "PF\n", "PFM"}, {0, "Pf\n", "PFM"}, {0, "P7\n", "PAM"},
-	} {
-		if len(b) >= other.at+len(other.sign) && string(b[other.at:other.at+len(other.sign)]) == other.sign {
-			return kernel.UnsupportedError(other.name + " images are not built; convert them to PNG, JPEG or WebP")
+	for _, other := range otherKinds {
+		if len(b) >= other.at && strings.HasPrefix(string(b[other.at:min(len(b), other.at+16)]), other.sign) {
+			return kernel.UnsupportedError(other.name + " images are not supported; convert them to PNG, JPEG or WebP")
 		}
 	}
 	return kernel.FormatError("not an image of a known kind: it begins with " + shown(b[:min(len(b), 12)]))

@@ -2,6 +2,7 @@ package decode
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 
@@ -66,7 +67,7 @@ var (
 // single bytes is the one decoded before it and one byte more, and that byte
 // is what was decoded next: so it stands in the output, contiguous.
 type lzwTable struct {
-	start [4096]int
+	start [4096]int32 // no output has 2 GiB
 	size  [4096]uint16
 }
 
@@ -85,17 +86,27 @@ func (t *lzwTable) decode(dst, src []byte, bits int, tiff bool) (n int, err erro
 	begun := false
 	last, lastSize := -1, 0 // the string before this one; -1: none since the table was cleared
 	for n < len(dst) {
-		for held < width {
-			if len(src) == 0 {
-				return n, io.ErrUnexpectedEOF
+		if held < width {
+			switch {
+			case len(src) >= 4 && tiff:
+				acc = acc<<32 | uint64(binary.BigEndian.Uint32(src))
+				src, held = src[4:], held+32
+			case len(src) >= 4:
+				acc |= uint64(binary.LittleEndian.Uint32(src)) << held
+				src, held = src[4:], held+32
+			default:
+				for ; held < width && len(src) > 0; held += 8 {
+					if tiff {
+						acc = acc<<8 | uint64(src[0])
+					} else {
+						acc |= uint64(src[0]) << held
+					}
+					src = src[1:]
+				}
+				if held < width {
+					return n, io.ErrUnexpectedEOF
+				}
 			}
-			if tiff {
-				acc = acc<<8 | uint64(src[0])
-			} else {
-				acc |= uint64(src[0]) << held
-			}
-			src = src[1:]
-			held += 8
 		}
 		var code int
 		if held -= width; tiff {
@@ -118,7 +129,14 @@ func (t *lzwTable) decode(dst, src []byte, bits int, tiff bool) (n int, err erro
 			return n, nil
 		case code < next:
 			size = min(int(t.size[code]), len(dst)-n)
-			copy(dst[n:n+size], dst[t.start[code]:])
+			from := int(t.start[code])
+			if size > 12 {
+				copy(dst[n:n+size], dst[from:])
+				break
+			}
+			for i, v := range dst[from : from+size] { // most strings: too short for a call
+				dst[n+i] = v
+			}
 		case code == next && last >= 0: // the string before and its own first byte
 			size = min(lastSize+1, len(dst)-n)
 			copy(dst[n:n+size], dst[last:n])
@@ -130,7 +148,7 @@ func (t *lzwTable) decode(dst, src []byte, bits int, tiff bool) (n int, err erro
 		}
 		n += size
 		if last >= 0 && next < len(t.start) {
-			t.start[next], t.size[next] = last, uint16(lastSize+1)
+			t.start[next], t.size[next] = int32(last), uint16(lastSize+1)
 			if next++; next >= 1<<width-early && width < 12 {
 				width++
 			}
