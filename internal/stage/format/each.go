@@ -2,54 +2,45 @@ package format
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
 )
 
-// Each calls f for 0 to n-1 from a few goroutines, in order of their numbers,
-// and stops at the first failure. Of several failures the one with the lowest
-// number is returned, so that what a user is told does not depend on who was
-// faster; f must therefore fail by itself, not because ctx ended, wherever it
-// can.
-func Each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	inner, stop := context.WithCancel(ctx)
-	defer stop()
+// Each calls f for 0 to n-1 from a few goroutines, handing the numbers out in
+// order, and hands out no more once one has failed. Those below it are under way
+// by then and are waited for, and of all failures the one with the lowest number
+// is returned: what a user is told does not depend on who was faster.
+func Each(ctx context.Context, n int, f func(i int) error) error {
 	var (
 		next   atomic.Int64
+		failed atomic.Bool
 		wg     sync.WaitGroup
 		mu     sync.Mutex
 		lowest = n
-		failed error
+		first  error
 	)
 	for range min(n, max(4, runtime.GOMAXPROCS(0))) {
 		wg.Go(func() {
-			for inner.Err() == nil {
+			for !failed.Load() && ctx.Err() == nil {
 				i := int(next.Add(1)) - 1
 				if i >= n {
 					return
 				}
-				err := f(inner, i)
-				if err == nil {
-					continue
+				if err := f(i); err != nil {
+					failed.Store(true)
+					mu.Lock()
+					if i < lowest {
+						lowest, first = i, err
+					}
+					mu.Unlock()
 				}
-				mu.Lock()
-				// Who was stopped by another's failure has nothing to say.
-				if i < lowest && (failed == nil || !errors.Is(err, context.Canceled)) || errors.Is(failed, context.Canceled) {
-					lowest, failed = i, err
-				}
-				mu.Unlock()
-				stop()
 			}
 		})
 	}
 	wg.Wait()
-	if failed == nil {
-		return ctx.Err()
+	if first != nil {
+		return first
 	}
-	return failed
+	return ctx.Err()
 }

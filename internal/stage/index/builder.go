@@ -130,7 +130,7 @@ func (b *Builder) digest() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// write writes the whole index to the empty file f and flushes it to the disk.
+// write writes the whole index to the empty file f.
 func (b *Builder) write(f *os.File) error {
 	b.Meta.Digest = b.digest()
 	meta, err := b.place()
@@ -156,10 +156,8 @@ func (b *Builder) write(f *os.File) error {
 		return w.err
 	}
 	h := header(w.n, int64(len(meta)), w.sum.Sum64())
-	if _, err := f.WriteAt(h[:], 0); err != nil {
-		return err
-	}
-	return f.Sync()
+	_, err = f.WriteAt(h[:], 0)
+	return err
 }
 
 // place gives every column its offset and returns meta. The offsets depend on

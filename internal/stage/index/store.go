@@ -142,7 +142,10 @@ func replace(path string, b *Builder) error {
 		return err
 	}
 	tmp := f.Name()
-	err = errors.Join(b.write(f), f.Close())
+	if err = b.write(f); err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(tmp, path)
 	}

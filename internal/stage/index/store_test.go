@@ -95,8 +95,14 @@ func TestKeysDiffer(t *testing.T) {
 	s := Store{"/x"}
 	seen := make(map[string]Key)
 	for _, k := range []Key{
-		{Format: "a"}, {Format: "b"}, {Format: "a", Options: "o"}, {Format: "a", Paths: []string{"p"}}, {Format: "a", Paths: []string{"p", "q"}},
-		{Format: "a", Paths: []string{"p\nq"}}, {Format: "a", Paths: []string{"q", "p"}}, {Format: "a", Options: `o" "p`},
+		{Format: "a"},
+		{Format: "b"},
+		{Format: "a", Options: "o"},
+		{Format: "a", Paths: []string{"p"}},
+		{Format: "a", Paths: []string{"p", "q"}},
+		{Format: "a", Paths: []string{"p\nq"}},
+		{Format: "a", Paths: []string{"q", "p"}},
+		{Format: "a", Options: `o" "p`},
 	} {
 		if other, twice := seen[s.Path(k)]; twice {
 			t.Errorf("%+v and %+v share a file", k, other)

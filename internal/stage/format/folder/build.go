@@ -110,7 +110,7 @@ func valid(x *index.Index) bool {
 func fresh(ctx context.Context, src source.Source, root string, x *index.Index) bool {
 	names, times := x.Strings(dirName), x.Int64s(dirMTime)
 	const run = 256 // folders looked at by one goroutine in one go
-	err := format.Each(ctx, (len(times)+run-1)/run, func(ctx context.Context, i int) error {
+	err := format.Each(ctx, (len(times)+run-1)/run, func(i int) error {
 		path := append([]byte(root), '/')
 		for j := i * run; j < min((i+1)*run, len(times)); j++ {
 			path = append(path[:len(root)+1], names.At(j)...)

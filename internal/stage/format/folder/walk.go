@@ -135,7 +135,7 @@ func (w *walker) tell(n int64) {
 
 // level lists folders side by side; the first error in their order counts.
 func (w *walker) level(ctx context.Context, dirs []*dir) error {
-	return format.Each(ctx, len(dirs), func(ctx context.Context, i int) error { return w.list(ctx, dirs[i]) })
+	return format.Each(ctx, len(dirs), func(i int) error { return w.list(ctx, dirs[i]) })
 }
 
 // walk is the classes of the folder at root, each a tree, and the root itself.

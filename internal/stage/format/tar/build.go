@@ -44,7 +44,7 @@ func build(ctx context.Context, src source.Source, paths []string, old *index.In
 	}
 	done := newTally(progress, objs)
 	shards := make([]*shard, len(objs))
-	err = format.Each(ctx, len(objs), func(ctx context.Context, i int) error {
+	err = format.Each(ctx, len(objs), func(i int) error {
 		if shards[i] = before.kept(i, objs[i]); shards[i] != nil {
 			done.add(objs[i].Size)
 			return nil
@@ -62,7 +62,7 @@ func build(ctx context.Context, src source.Source, paths []string, old *index.In
 // stat looks at every shard.
 func stat(ctx context.Context, src source.Source, paths []string) ([]source.Info, error) {
 	objs := make([]source.Info, len(paths))
-	err := format.Each(ctx, len(paths), func(ctx context.Context, i int) error {
+	err := format.Each(ctx, len(paths), func(i int) error {
 		st, err := src.Stat(ctx, paths[i])
 		if err != nil {
 			if e := errs.From(err); e.Code == errs.NotFound {
@@ -299,7 +299,7 @@ func fresh(ctx context.Context, src source.Source, paths []string, x *index.Inde
 		return false
 	}
 	stale := errs.New(errs.Changed, "stale")
-	return format.Each(ctx, len(paths), func(ctx context.Context, i int) error {
+	return format.Each(ctx, len(paths), func(i int) error {
 		if string(x.AppendPath(i, nil)) != paths[i] {
 			return stale
 		}

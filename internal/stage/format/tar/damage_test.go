@@ -13,7 +13,6 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/tar"
 	"github.com/stoker-data/stoker/internal/stage/index"
-	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
@@ -69,6 +68,9 @@ func TestCut(t *testing.T) {
 		}
 	}
 	for at := range data[:end+1024] {
+		if raceEnabled && at%7 != 0 {
+			continue
+		}
 		d, err := tar.Open(ctx, memory{data[:at]}, []string{"s3://x.tar"}, tar.Options{Store: &index.Store{}})
 		if err == nil {
 			_ = d.Close()
@@ -318,40 +320,3 @@ func TestHostileCounts(t *testing.T) {
 	}
 	t.Log(time.Since(start))
 }
-
-func FuzzScan(f *testing.F) {
-	f.Add(three(f))
-	for _, form := range []gotar.Format{gotar.FormatGNU, gotar.FormatPAX} {
-		f.Add(archive(f, form, members(strings.Repeat("d/", 60)+strings.Repeat("é", 50)+".jpg", "x.cls=1", "y.cls")))
-	}
-	f.Add(append(pax("path=a.b", "size=3", "GNU.sparse.x=1"), header("x", '0', "1")...))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		// The checksums are mended, or nothing would get past the first header.
-		for i := 0; i+512 <= len(data); i += 512 {
-			if h := data[i : i+512]; h[257] == 'u' {
-				mend(h)
-			}
-		}
-		src := memory{append(data, make([]byte, -len(data)&511+1024)...)}
-		d, err := tar.Open(ctx, src, []string{"s3://x.tar"}, tar.Options{Store: &index.Store{}})
-		if err != nil {
-			if errs.CodeOf(err) == errs.Bug {
-				t.Fatal(err)
-			}
-			return
-		}
-		defer d.Close()
-		all(t, d, src)
-	})
-}
-
-func mend(h []byte) {
-	copy(h[148:], "        ")
-	sum := 0
-	for _, c := range h {
-		sum += int(c)
-	}
-	copy(h[148:], fmt.Sprintf("%06o\x00 ", sum))
-}
-
-var _ source.Source = memory{}
