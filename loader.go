@@ -198,7 +198,8 @@ func (l *Loader) begin() (*loader.Pass, *cursor, time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	spec := l.inner.Spec()
-	step := l.next.position / (int64(spec.Batch.Size) * int64(spec.World))
+	stride := int64(spec.Batch.Size) * int64(spec.World)
+	step := (l.next.position + stride - 1) / stride
 	pass, err := l.inner.Pass(l.next.epoch, l.next.position, step)
 	if err != nil {
 		return nil, nil, 0, err

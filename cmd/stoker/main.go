@@ -3,9 +3,15 @@
 package main
 
 import (
-	"fmt"
+	"context"
+	"errors"
 	"io"
 	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -21,44 +27,97 @@ const help = `stoker keeps GPUs fed: it loads training data, and says what limit
 
 // cli is the verbs, one file each.
 type cli struct {
-	Engine  engineCmd  `cmd:"" hidden:"" help:"Serve a Python client (started by it)."`
+	Demo    demoCmd    `cmd:"" help:"Make a small dataset of real photographs, load it, and say how fast that was."`
+	Bench   benchCmd   `cmd:"" help:"Measure how fast this machine loads a dataset."`
+	Inspect inspectCmd `cmd:"" help:"Say what is in a dataset, and what is damaged."`
 	Version versionCmd `cmd:"" help:"Print the version."`
+	Engine  engineCmd  `cmd:"" hidden:"" help:"Serve a Python client (started by it)."`
 }
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+// grace is how long a command may take to end after Ctrl-C before it is ended:
+// a read that hangs can not be called back.
+const grace = 800 * time.Millisecond
+
+func main() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	status := make(chan int, 1)
+	go func() { status <- run(ctx, os.Args[1:], os.Stdout, os.Stderr) }()
+	var stopped syscall.Signal
+	var late <-chan time.Time
+	for {
+		select {
+		case s := <-status:
+			if stopped != 0 {
+				s = 128 + int(stopped)
+			}
+			os.Exit(s)
+		case s := <-signals:
+			if stopped != 0 { // asked twice
+				os.Exit(128 + int(stopped))
+			}
+			stopped, _ = s.(syscall.Signal)
+			late = time.After(grace)
+			cancel()
+		case <-late:
+			os.Exit(128 + int(stopped))
+		}
+	}
+}
+
+// interrupted is the exit status after Ctrl-C.
+const interrupted = 128 + int(syscall.SIGINT)
 
 // run carries out one command line and returns its exit status: the only place
 // where an error becomes one.
-func run(args []string, out, errOut io.Writer) (status int) {
+func run(ctx context.Context, args []string, out, errOut io.Writer) (status int) {
+	con := newConsole(ctx, out, errOut, slices.Contains(args, "--json"))
 	var c cli
 	exit := -1
 	parser, err := kong.New(&c, kong.Name("stoker"), kong.Description(help), kong.Writers(out, errOut),
-		kong.Exit(func(code int) { exit = code }), kong.BindTo(out, (*io.Writer)(nil)), kong.UsageOnError())
+		kong.Exit(func(code int) { exit = code }), kong.Bind(con), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}))
 	if err != nil {
-		return report(errOut, errs.New(errs.Bug, "the command line's own description is wrong").Because(err))
+		return con.report(errs.New(errs.Bug, "the command line's own description is wrong").Because(err))
 	}
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		args = []string{"--help"}
+	case args[0] == "help":
+		args = append(slices.Clone(args[1:]), "--help")
 	}
-	ctx, err := parser.Parse(args)
+	parsed, err := parser.Parse(args)
 	if exit >= 0 {
 		return exit
 	}
 	if err != nil {
-		return report(errOut, errs.New(errs.Config, "%s", err).Try("see `stoker --help`"))
+		return con.report(usage(err, args))
 	}
-	if err := ctx.Run(); err != nil {
-		return report(errOut, err)
+	if err := parsed.Run(); err != nil {
+		return con.report(err)
 	}
 	return 0
 }
 
-// report prints an error as people read it, and returns its exit status.
-func report(w io.Writer, err error) int {
-	e := errs.From(err)
-	fmt.Fprintf(w, "stoker: %s\n", e)
-	if e.Hint != "" {
-		fmt.Fprintf(w, "  try: %s\n", e.Hint)
+// usage is a command line that makes no sense, as an Error.
+func usage(err error, args []string) error {
+	what, near, found := strings.Cut(err.Error(), ", did you mean ")
+	e := errs.New(errs.Config, "%s", what)
+	switch {
+	case found:
+		return e.Try("did you mean %s", strings.TrimSuffix(near, "?")+"?")
+	case strings.HasPrefix(what, "unexpected argument") && len(args) == 1 && exists(args[0]):
+		return e.Try("stoker inspect %s", args[0])
 	}
-	return errs.Classes[e.Code].Exit
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil && parse.Context.Selected() != nil {
+		return e.Try("see `stoker %s --help`", parse.Context.Selected().Name)
+	}
+	return e.Try("see `stoker --help`")
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -2,16 +2,24 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"runtime"
 
 	stoker "github.com/stoker-data/stoker"
 	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/wire"
 )
 
-type versionCmd struct{}
+type versionCmd struct {
+	JSON bool `help:"Write JSON."`
+}
 
-func (versionCmd) Run(out io.Writer) error {
-	_, err := fmt.Fprintf(out, "stoker %s (%s, %s/%s, kernel %s)\n", stoker.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, kernel.Target())
+func (v versionCmd) Run(con *console) error {
+	if v.JSON {
+		return con.writeJSON(map[string]any{
+			"version": stoker.Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+			"kernel": kernel.Target(), "protocol": wire.Protocol,
+		})
+	}
+	_, err := fmt.Fprintf(con.out, "stoker %s (%s, %s/%s, kernel %s)\n", stoker.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, kernel.Target())
 	return err
 }

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/tool/show"
+)
+
+// console is where a command's results, errors and progress go. Progress is
+// shown on a terminal only, and on the error stream, so that results can be
+// piped; without a terminal no control character is written.
+type console struct {
+	ctx      context.Context
+	out, err io.Writer
+	json     bool // machines read the results, and the errors
+	terminal bool // the error stream is one
+}
+
+func newConsole(ctx context.Context, out, errOut io.Writer, asJSON bool) *console {
+	return &console{ctx: ctx, out: out, err: errOut, json: asJSON, terminal: isTerminal(errOut)}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// writeJSON writes a result for machines.
+func (c *console) writeJSON(v any) error {
+	e := json.NewEncoder(c.out)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// report prints an error, as people or as machines read it, and returns its exit
+// status.
+func (c *console) report(err error) int {
+	if c.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		fmt.Fprintln(c.err, "stoker: interrupted")
+		return interrupted
+	}
+	e := errs.From(err)
+	status := errs.Classes[e.Code].Exit
+	if c.json {
+		enc := json.NewEncoder(c.err)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(map[string]any{"error": wire.FromError(e), "exit": status})
+		return status
+	}
+	fmt.Fprintf(c.err, "stoker: %s\n", e)
+	if e.Hint != "" {
+		fmt.Fprintf(c.err, "  try: %s\n", e.Hint)
+	}
+	return status
+}
+
+// note is a line that is no result.
+func (c *console) note(format string, a ...any) {
+	if !c.json {
+		fmt.Fprintf(c.err, format+"\n", a...)
+	}
+}
+
+// bar is progress on the terminal; nil shows nothing.
+type bar struct {
+	all   *mpb.Progress
+	one   *mpb.Bar
+	begin time.Time
+	total int64
+	text  func(done, total int64, rate float64) string
+}
+
+// patience is how long something has to take before its progress is shown.
+const patience = 300 * time.Millisecond
+
+// progress makes what shows the progress of something; call its end. what comes
+// before the bar; text says what was done at which rate per second.
+func (c *console) progress(what string, text func(done, total int64, rate float64) string) *bar {
+	if !c.terminal {
+		return nil
+	}
+	b := &bar{begin: time.Now(), text: text}
+	b.all = mpb.NewWithContext(c.ctx, mpb.WithOutput(c.err), mpb.WithWidth(30), mpb.WithRefreshRate(120*time.Millisecond), mpb.WithRenderDelay(after(c.ctx, patience)))
+	b.one = b.all.New(0, mpb.BarStyle().Lbound("[").Filler("#").Tip("#").Padding(".").Rbound("]"),
+		mpb.PrependDecorators(decor.Name(what+" ")), mpb.AppendDecorators(decor.Any(b.describe)))
+	return b
+}
+
+// after is closed when d has passed.
+func after(ctx context.Context, d time.Duration) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}()
+	return done
+}
+
+func (b *bar) describe(s decor.Statistics) string {
+	seconds := time.Since(b.begin).Seconds()
+	if s.Current == 0 || seconds == 0 {
+		return ""
+	}
+	out := " " + b.text(s.Current, s.Total, float64(s.Current)/seconds)
+	if s.Total > s.Current {
+		left := time.Duration(seconds * float64(s.Total-s.Current) / float64(s.Current) * 1e9)
+		out += ", " + show.Time(left) + " left"
+	}
+	return out
+}
+
+// set says how far it is; total is 0 where that is not known.
+func (b *bar) set(done, total int64) {
+	if b == nil {
+		return
+	}
+	if total > 0 {
+		b.one.SetTotal(total, false)
+	}
+	b.one.SetCurrent(done)
+}
+
+// end takes the bar off the terminal.
+func (b *bar) end() {
+	if b == nil {
+		return
+	}
+	b.one.Abort(true)
+	b.all.Wait()
+}
+
+// indexing shows the progress of indexing a dataset.
+func (c *console) indexing() (tell func(done, total int64, what string), end func()) {
+	unit := "files"
+	b := c.progress("indexing", func(done, _ int64, rate float64) string {
+		if unit == "bytes" {
+			return show.Size(done) + " at " + show.Size(int64(rate)) + "/s"
+		}
+		return show.Number(float64(done)) + " " + unit + " at " + show.Number(rate) + "/s"
+	})
+	if b == nil {
+		return nil, func() {}
+	}
+	return func(done, total int64, what string) {
+		unit = what
+		b.set(done, total)
+	}, b.end
+}

@@ -1,0 +1,271 @@
+// Package bench measures how fast this machine loads a dataset: throughput,
+// processor time (all of this process's, in the kernel too), the wait for
+// batches, memory, and which stage the time went to.
+//
+// Processor time is divided by the samples that were decoded, not by those that
+// were delivered: what was read ahead when the run ended has been paid for.
+// Everything else counts what was delivered.
+package bench
+
+import (
+	"context"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+)
+
+// Config is one measurement. Of the limits the one that is reached first ends
+// it; with none it goes on for DefaultTime.
+type Config struct {
+	// Spec is what is loaded. Without fields, Chain decides.
+	Spec  loader.Spec
+	Chain Chain
+
+	Epochs  int64
+	Samples int64
+	Time    time.Duration
+	// StepTime is how long a training step is pretended to take per batch; 0:
+	// batches are let go at once.
+	StepTime time.Duration
+
+	Indexing func(done, total int64, what string) // may be nil
+	// Progress is told after every batch; the share lies in [0, 1]. May be nil.
+	Progress func(samples int64, share float64)
+}
+
+// DefaultTime is the length of a measurement without a limit.
+const DefaultTime = 10 * time.Second
+
+// Stage is what one stage did.
+type Stage struct {
+	BusySeconds float64 `json:"busy_s"` // summed over those who do it
+	PerSampleUS float64 `json:"us_per_sample"`
+	Bytes       int64   `json:"bytes,omitempty"`
+}
+
+// Report is what was measured.
+type Report struct {
+	Path    []string `json:"path"`
+	Format  string   `json:"format"`
+	Dataset int64    `json:"dataset_samples"`
+	Classes int      `json:"classes"`
+
+	Batch    int    `json:"batch_size"`
+	Lanes    int    `json:"lanes"`
+	Kernel   string `json:"kernel"`
+	Shuffle  string `json:"shuffle"`
+	Seed     uint64 `json:"seed"`
+	Prefetch int    `json:"prefetch"`
+
+	Samples    int64   `json:"samples"` // delivered
+	Batches    int64   `json:"batches"`
+	Bad        int64   `json:"bad"`
+	Seconds    float64 `json:"seconds"`
+	PerSecond  float64 `json:"samples_per_second"`
+	CPUSeconds float64 `json:"cpu_s"`
+	CPUPer1000 float64 `json:"cpu_s_per_1000_samples"`
+	FirstBatch float64 `json:"first_batch_s"` // from Open, index present
+	StepTime   float64 `json:"step_time_s"`   // pretended
+
+	Wait   Wait             `json:"wait"`
+	Stages map[string]Stage `json:"stages"`
+	Memory Memory           `json:"memory"`
+}
+
+// Wait is how long the consumer waited for batches after the first.
+type Wait struct {
+	P50MS float64 `json:"p50_ms"`
+	P99MS float64 `json:"p99_ms"`
+	Share float64 `json:"share"` // of the time after the first batch
+}
+
+// Memory is bytes.
+type Memory struct {
+	PeakRSS int64 `json:"peak_rss_bytes"`
+	PeakPSS int64 `json:"peak_pss_bytes"`
+	Batches int64 `json:"batches_bytes"`
+}
+
+// Run measures. It indexes the dataset first, which does not count.
+func Run(ctx context.Context, c Config) (*Report, error) {
+	spec, err := prepare(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	m := startMeter()
+	defer m.end()
+	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
+	defer shared.Close()
+	begin := time.Now()
+	l, err := loader.Open(ctx, shared, spec, loader.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	r := describe(l, c)
+	w, err := c.consume(ctx, l, r, begin)
+	if err != nil {
+		return nil, err
+	}
+	cpu, s := m.used(), l.Stats()
+	r.Seconds = w.last.Sub(begin).Seconds()
+	r.PerSecond = float64(r.Samples) / r.Seconds
+	r.CPUSeconds = cpu.Seconds()
+	if s.Decode.Items > 0 {
+		r.CPUPer1000 = r.CPUSeconds / float64(s.Decode.Items) * 1000
+	}
+	r.Bad = s.Bad
+	r.Wait = w.wait()
+	r.Stages = map[string]Stage{
+		"read":   stage(s.Read, s.Decode.Items),
+		"decode": stage(s.Decode, s.Decode.Items),
+		"batch":  stage(s.Batch, s.Decode.Items),
+	}
+	r.Memory.Batches = s.Memory
+	r.Memory.PeakRSS, r.Memory.PeakPSS = m.end()
+	return r, nil
+}
+
+func stage(s stats.StageSnapshot, samples int64) Stage {
+	return Stage{BusySeconds: s.BusySeconds, PerSampleUS: s.BusySeconds / float64(max(samples, 1)) * 1e6, Bytes: s.Bytes}
+}
+
+// prepare indexes the dataset, and completes the Spec's fields.
+func prepare(ctx context.Context, c Config) (loader.Spec, error) {
+	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
+	defer shared.Close()
+	l, err := loader.Open(ctx, shared, c.Spec, loader.Options{Progress: c.Indexing})
+	if err != nil {
+		return loader.Spec{}, err
+	}
+	defer l.Close()
+	spec := c.Spec
+	if len(spec.Fields) == 0 && l.Format() != "synthetic" {
+		spec.Fields = c.Chain.fields(l.Spec().Fields)
+	}
+	return spec, nil
+}
+
+func describe(l *loader.Loader, c Config) *Report {
+	s := l.Spec()
+	return &Report{
+		Path: s.Dataset.Path, Format: l.Format(), Dataset: l.Len(), Classes: len(l.Classes()),
+		Batch: s.Batch.Size, Lanes: l.Stats().Lanes, Kernel: kernel.Target(),
+		Shuffle: string(s.Order.Shuffle), Seed: s.Order.Seed, Prefetch: s.Deliver.Prefetch, StepTime: c.StepTime.Seconds(),
+	}
+}
+
+// waits is the consumer's time.
+type waits struct {
+	first, last time.Time // when the first and the last batch were there
+	each        []time.Duration
+	sum         time.Duration
+}
+
+func (w *waits) wait() Wait {
+	if len(w.each) == 0 {
+		return Wait{}
+	}
+	slices.Sort(w.each)
+	at := func(q float64) float64 {
+		return w.each[min(len(w.each)-1, int(q*float64(len(w.each))))].Seconds() * 1000
+	}
+	return Wait{P50MS: at(0.5), P99MS: at(0.99), Share: w.sum.Seconds() / w.last.Sub(w.first).Seconds()}
+}
+
+// consume takes batches until a limit is reached.
+func (c *Config) consume(ctx context.Context, l *loader.Loader, r *Report, begin time.Time) (*waits, error) {
+	limit := c.limits()
+	w := &waits{}
+	for epoch := int64(0); ; epoch++ {
+		p, err := l.Pass(epoch, 0, 0)
+		if err != nil {
+			return nil, err
+		}
+		for {
+			asked := time.Now()
+			b, err := p.Next(ctx, time.Minute)
+			if err == io.EOF { //nolint:errorlint // the end of the pass
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			w.last = time.Now()
+			if r.Batches == 0 {
+				w.first = w.last
+				r.FirstBatch = w.last.Sub(begin).Seconds()
+			} else {
+				w.each = append(w.each, w.last.Sub(asked))
+				w.sum += w.last.Sub(asked)
+			}
+			r.Batches++
+			r.Samples += int64(b.Rows)
+			share := limit.share(r.Samples, l.Len(), w.last.Sub(begin))
+			if c.Progress != nil {
+				c.Progress(r.Samples, share)
+			}
+			if share < 1 {
+				pretend(ctx, c.StepTime)
+			}
+			b.Release()
+			if share >= 1 {
+				p.Cancel()
+				return w, nil
+			}
+		}
+		if r.Batches == 0 {
+			return nil, errNoBatch(l)
+		}
+		if limit.epochs > 0 && epoch+1 >= limit.epochs { // a tail that drops samples
+			return w, nil
+		}
+	}
+}
+
+// pretend is a training step: the accelerator works and the processor does not.
+func pretend(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+type limits struct {
+	epochs, samples int64
+	time            time.Duration
+}
+
+func (c *Config) limits() limits {
+	l := limits{c.Epochs, c.Samples, c.Time}
+	if l == (limits{}) {
+		l.time = DefaultTime
+	}
+	return l
+}
+
+// share is how much of the run is done, by the limit that is nearest.
+func (l limits) share(samples, dataset int64, spent time.Duration) float64 {
+	done := 0.0
+	if l.epochs > 0 {
+		done = math.Max(done, float64(samples)/float64(l.epochs*dataset))
+	}
+	if l.samples > 0 {
+		done = math.Max(done, float64(samples)/float64(l.samples))
+	}
+	if l.time > 0 {
+		done = math.Max(done, spent.Seconds()/l.time.Seconds())
+	}
+	return math.Min(done, 1)
+}

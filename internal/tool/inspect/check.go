@@ -1,0 +1,270 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/rng"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/stage/decode"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+)
+
+// checker reads samples; what it found is guarded by mu.
+type checker struct {
+	ds       format.Dataset
+	src      *source.File
+	all      bool // decode
+	programs map[string]*transform.Program
+	workers  sync.Pool // *worker
+
+	mu     sync.Mutex
+	fields map[string]*tally
+	damage []*errs.Error
+	done   int64
+}
+
+// worker is one goroutine's memory.
+type worker struct {
+	lane    *transform.Lane
+	extents []format.Extent
+	raw     [][]byte
+	buf     []byte
+	dst     []byte
+	path    []byte
+	sample  format.Sample
+}
+
+// found is what one field of one sample turned out to be.
+type found struct {
+	name, kind, format string
+	bytes, w, h        int64
+	value              int64
+	isValue            bool
+}
+
+// check reads the samples and fills in the report.
+func (r *Report) check(ctx context.Context, c Config, ds format.Dataset, ids []int64) error {
+	k := &checker{ds: ds, src: source.NewFile(), all: c.All, fields: map[string]*tally{}}
+	defer k.src.Close()
+	if err := k.compile(); err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var lanes []*transform.Lane
+	k.workers.New = func() any {
+		w := &worker{lane: transform.NewLane()}
+		mu.Lock()
+		lanes = append(lanes, w.lane)
+		mu.Unlock()
+		return w
+	}
+	defer func() {
+		for _, lane := range lanes {
+			lane.Close()
+		}
+	}()
+	err := format.Each(ctx, len(ids), func(i int) error {
+		w := k.workers.Get().(*worker)
+		defer k.workers.Put(w)
+		seen, err := k.read(ctx, w, ids[i])
+		if err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		k.add(seen, err)
+		if c.Progress != nil {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			c.Progress(k.done, int64(len(ids)))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(k.damage, func(a, b *errs.Error) int { return cmp.Compare(a.Where.Sample, b.Where.Sample) })
+	r.Checked, r.Damaged, r.Fields = k.done, int64(len(k.damage)), fields(k.fields)
+	for _, e := range k.damage[:min(len(k.damage), maxDamage)] {
+		r.Damage = append(r.Damage, wire.FromError(e))
+	}
+	return nil
+}
+
+// compile makes the programs that check fields: whole pictures, no transforms.
+func (k *checker) compile() error {
+	k.programs = map[string]*transform.Program{}
+	for kind, codec := range map[string]string{"image": "rgb", "number": "int", "text": "text", "json": "json", "bytes": "bytes"} {
+		p, err := transform.Compile(codec, nil, "")
+		if err != nil {
+			return err
+		}
+		k.programs[kind] = p
+	}
+	return nil
+}
+
+// add counts one sample.
+func (k *checker) add(seen []found, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.done++
+	if err != nil {
+		k.damage = append(k.damage, errs.From(err))
+	}
+	for _, f := range seen {
+		t := k.fields[f.name]
+		if t == nil {
+			t = &tally{kind: f.kind}
+			k.fields[f.name] = t
+		}
+		t.present++
+		if f.isValue {
+			t.values = append(t.values, f.value)
+			continue
+		}
+		t.bytes = append(t.bytes, f.bytes)
+		if f.w > 0 {
+			t.width, t.height, t.pixels = append(t.width, f.w), append(t.height, f.h), append(t.pixels, f.w*f.h)
+		}
+		if f.format != "" {
+			if t.formats == nil {
+				t.formats = map[string]int64{}
+			}
+			t.formats[f.format]++
+		}
+	}
+}
+
+// read reads and checks one sample, all fields of it; the first thing that is
+// wrong is its error.
+func (k *checker) read(ctx context.Context, w *worker, id int64) (seen []found, bad error) {
+	if err := k.fetch(ctx, w, id); err != nil {
+		return nil, k.place(err, id, nil)
+	}
+	if err := k.ds.Parse(id, nil, w.raw, &w.sample); err != nil {
+		return nil, k.place(err, id, nil)
+	}
+	for i := range w.sample.Fields {
+		f := &w.sample.Fields[i]
+		if strings.HasPrefix(f.Name, "__") {
+			continue
+		}
+		out, err := k.field(w, f)
+		seen = append(seen, out)
+		if err != nil && bad == nil {
+			bad = k.place(err, id, f)
+		}
+	}
+	return seen, bad
+}
+
+// fetch reads the bytes of all extents of a sample.
+func (k *checker) fetch(ctx context.Context, w *worker, id int64) error {
+	w.extents = k.ds.Extents(id, nil, w.extents[:0])
+	var total int64
+	for _, e := range w.extents {
+		total += e.Len
+	}
+	if int64(cap(w.buf)) < total {
+		w.buf = make([]byte, total)
+	}
+	w.raw = w.raw[:0]
+	at := int64(0)
+	for _, e := range w.extents {
+		w.path = k.ds.Index().AppendPath(e.File, w.path[:0])
+		size, mtime := k.ds.Index().Stamp(e.File)
+		p := w.buf[at : at+e.Len : at+e.Len]
+		if err := k.src.ReadAt(ctx, source.Info{Name: string(w.path), Size: size, MTime: mtime}, p, e.Off); err != nil {
+			return err
+		}
+		w.raw = append(w.raw, p)
+		at += e.Len
+	}
+	return nil
+}
+
+// field checks one field.
+func (k *checker) field(w *worker, f *format.Field) (found, error) {
+	out := found{name: strings.Clone(f.Name), kind: kindOf(f), bytes: int64(len(f.Data))}
+	if f.IsInt {
+		out.value, out.isValue = f.Int, true
+		return out, nil
+	}
+	if out.kind == "image" {
+		out.format = decode.Sniff(f.Data).String()
+	}
+	p := k.programs[out.kind]
+	shape, err := p.Begin(w.lane, f.Data, rng.Key(0))
+	if err != nil {
+		return out, err
+	}
+	switch out.kind {
+	case "image":
+		out.h, out.w = int64(shape[0]), int64(shape[1])
+	case "number":
+		out.isValue = true
+		out.value, _ = decode.Int(f.Data) // Begin has read it
+	}
+	if !k.all || out.kind != "image" {
+		return out, nil
+	}
+	n := shape.Elems()
+	if cap(w.dst) < n {
+		w.dst = make([]byte, n)
+	}
+	return out, p.Finish(w.lane, w.dst[:n])
+}
+
+// kindOf is what a field should be, by its name: the extensions that WebDataset
+// decodes, and those of a folder.
+func kindOf(f *format.Field) string {
+	name := f.Name
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		name = name[i+1:]
+	}
+	switch name {
+	case "image", "jpg", "jpeg", "jpe", "jfif", "png", "ppm", "pgm", "pbm", "pnm", "webp", "gif", "bmp", "tif", "tiff":
+		return "image"
+	case "label", "cls", "cls2", "index", "inx", "id":
+		return "number"
+	case "txt", "text", "transcript":
+		return "text"
+	case "json", "jsn":
+		return "json"
+	}
+	return "bytes"
+}
+
+// place completes an error with where the sample lies.
+func (k *checker) place(err error, id int64, f *format.Field) error {
+	e := *errs.From(err)
+	e.Where.Sample = id
+	if errors.Is(err, fs.ErrPermission) {
+		e.Code = errs.Forbidden
+	}
+	file := -1
+	if f != nil {
+		e.Where.Field, file = strings.Clone(f.Name), f.File
+	} else if extents := k.ds.Extents(id, nil, nil); len(extents) > 0 {
+		file = extents[0].File
+	}
+	if e.Where.File != "" || e.Where.Shard != "" || file < 0 {
+		return &e
+	}
+	path := string(k.ds.Index().AppendPath(file, nil))
+	if f != nil && f.Member != nil {
+		e.Where.Shard, e.Where.Member = path, string(f.Member)
+		e.Where.Offset = f.Off + max(e.Where.Offset, 0)
+		return &e
+	}
+	e.Where.File = path
+	return &e
+}

@@ -1,0 +1,207 @@
+// Package inspect says what is in a dataset: its format, counts, fields, classes
+// and sizes, and which samples are damaged.
+//
+// What the index knows is exact. The rest is read from samples, either a keyed
+// choice of them, the same every time, or all: by default the headers and end
+// marks of their pictures are checked, which finds files that are cut off, empty
+// or something else; decoding everything finds the rest.
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/order"
+)
+
+// DefaultCheck is how many samples are read unless Config says otherwise.
+const DefaultCheck = 1000
+
+// Config is one inspection.
+type Config struct {
+	Dataset loader.Dataset
+	Check   int64 // samples that are read; 0: DefaultCheck; less than 0: none
+	All     bool  // read and decode all of them
+
+	Indexing func(done, total int64, what string) // may be nil
+	Progress func(done, total int64)              // of reading; may be nil
+}
+
+// Range is the sizes of many things.
+type Range struct {
+	Min    int64 `json:"min"`
+	Median int64 `json:"median"`
+	Max    int64 `json:"max"`
+}
+
+// Field is what is known of one stored name.
+type Field struct {
+	Name    string           `json:"name"`
+	Kind    string           `json:"kind"`             // image, number, text, json or bytes
+	Present int64            `json:"present"`          // in so many of the checked samples
+	Formats map[string]int64 `json:"images,omitempty"` // JPEG, PNG, ...
+	Bytes   *Range           `json:"bytes,omitempty"`
+	Pixels  *Range           `json:"pixels,omitempty"`
+	Width   *Range           `json:"width,omitempty"`
+	Height  *Range           `json:"height,omitempty"`
+	Values  *Range           `json:"values,omitempty"` // of whole numbers
+}
+
+// Class is one class and its samples.
+type Class struct {
+	Name    string `json:"name"`
+	Samples int64  `json:"samples"`
+}
+
+// Report is what was found.
+type Report struct {
+	Path    []string `json:"path"`
+	Format  string   `json:"format"`
+	Digest  string   `json:"digest"`
+	Samples int64    `json:"samples"`
+	Files   int64    `json:"files"`
+	Bytes   int64    `json:"bytes"`   // of all files
+	Skipped int64    `json:"skipped"` // members of shards that are no data
+	Fields  []Field  `json:"fields"`
+	Classes []Class  `json:"classes,omitempty"` // in the order of their labels
+
+	Checked int64         `json:"checked"`
+	Decoded bool          `json:"decoded"` // else headers and end marks
+	Damaged int64         `json:"damaged"`
+	Damage  []*wire.Error `json:"damage,omitempty"` // by sample, the first maxDamage
+
+	Notes  []string `json:"notes,omitempty"`
+	Python string   `json:"python"` // lines to paste
+}
+
+// maxDamage bounds the damage that is told in full.
+const maxDamage = 1000
+
+// Run inspects a dataset. What is damaged in it is in the report; an error is
+// what kept it from being inspected.
+func Run(ctx context.Context, c Config) (*Report, error) {
+	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
+	defer shared.Close()
+	l, err := loader.Open(ctx, shared, loader.Spec{Dataset: c.Dataset, Workers: 1}, loader.Options{Progress: c.Indexing})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	if l.Dataset() == nil {
+		return nil, errs.New(errs.Config, "a synthetic dataset has nothing to inspect")
+	}
+	r := fromIndex(c, l)
+	if err := r.check(ctx, c, l.Dataset(), c.choice(l.Len())); err != nil {
+		return nil, err
+	}
+	r.Python = pythonLines(c.Dataset, r)
+	return r, nil
+}
+
+// fromIndex is what is known without reading a sample.
+func fromIndex(c Config, l *loader.Loader) *Report {
+	x := l.Dataset().Index()
+	r := &Report{
+		Path: c.Dataset.Path, Format: l.Format(), Digest: l.Digest(), Samples: l.Len(),
+		Files: int64(x.Files()), Skipped: x.Meta().Skipped, Decoded: c.All, Notes: l.Notes(),
+	}
+	for f := range x.Files() {
+		size, _ := x.Stamp(f)
+		r.Bytes += size
+	}
+	for _, name := range x.Classes() {
+		r.Classes = append(r.Classes, Class{Name: name})
+	}
+	for _, class := range x.Int32s(index.SampleClass) {
+		r.Classes[class].Samples++
+	}
+	return r
+}
+
+// choice is the samples to read, in the order in which they lie.
+func (c Config) choice(n int64) []int64 {
+	want := c.Check
+	if want == 0 {
+		want = DefaultCheck
+	}
+	if c.All || want > n {
+		want = n
+	}
+	want = max(want, 0)
+	ids := make([]int64, want)
+	if want == n {
+		for i := range ids {
+			ids[i] = int64(i)
+		}
+		return ids
+	}
+	plan, err := order.New(n, order.Policy{Shuffle: order.Full})
+	if err != nil {
+		return nil // n > 0, and the policy is known
+	}
+	e := plan.Epoch(0)
+	for i := range ids {
+		ids[i] = e.At(int64(i))
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Err is the error that a command ends with when there is damage, or nil.
+func (r *Report) Err() error {
+	if r.Damaged == 0 {
+		return nil
+	}
+	e := errs.New(errs.Damaged, "%d of the %d samples that were checked can not be used", r.Damaged, r.Checked)
+	return e.Try(`mend or remove them, or train with on_bad="skip" or "replace"`)
+}
+
+// tally is the figures of one field.
+type tally struct {
+	kind                         string
+	present                      int64
+	formats                      map[string]int64
+	bytes, width, height, pixels []int64
+	values                       []int64
+}
+
+func (t *tally) field(name string) Field {
+	return Field{
+		Name: name, Kind: t.kind, Present: t.present, Formats: t.formats, Bytes: rangeOf(t.bytes),
+		Pixels: rangeOf(t.pixels), Width: rangeOf(t.width), Height: rangeOf(t.height), Values: rangeOf(t.values),
+	}
+}
+
+func rangeOf(v []int64) *Range {
+	if len(v) == 0 {
+		return nil
+	}
+	slices.Sort(v)
+	return &Range{v[0], v[len(v)/2], v[len(v)-1]}
+}
+
+// fields are the tallies, pictures first, then by name.
+func fields(all map[string]*tally) []Field {
+	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		image := func(n string) int {
+			if all[n].kind == "image" {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(image(a), image(b)), cmp.Compare(a, b))
+	})
+	out := []Field{}
+	for _, n := range names {
+		out = append(out, all[n].field(n))
+	}
+	return out
+}

@@ -1,0 +1,240 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/tool/show"
+)
+
+// How much of long lists the text shows.
+const (
+	shownClasses = 5
+	shownDamage  = 10
+	shownPaths   = 3
+)
+
+// WriteText writes the report as people read it.
+func (r *Report) WriteText(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name, format string, a ...any) { fmt.Fprintf(t, "  %s\t%s\n", name, fmt.Sprintf(format, a...)) }
+	fmt.Fprintln(t, few(r.Path, shownPaths))
+	line("format", "%s", r.Format)
+	line("samples", "%s in %s, %s", show.Number(float64(r.Samples)), show.Count(r.Files, "file", "files"), show.Size(r.Bytes))
+	if r.Skipped > 0 {
+		line("no data", "%s", show.Count(r.Skipped, "member", "members"))
+	}
+	if len(r.Classes) > 0 {
+		r.classLines(line)
+	}
+	line("digest", "%s", r.Digest)
+	for _, note := range r.Notes {
+		line("note", "%s", note)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := r.writeFields(w); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n%s\n", r.verdict())
+	for _, e := range r.Damage[:min(len(r.Damage), shownDamage)] {
+		fmt.Fprintf(w, "  %s: %s", e.Where, e.What)
+		if e.Cause != "" {
+			fmt.Fprintf(w, ": %s", e.Cause)
+		}
+		fmt.Fprintln(w)
+	}
+	if more := r.Damaged - shownDamage; more > 0 {
+		fmt.Fprintf(w, "  and %s more (--json lists them)\n", show.Number(float64(more)))
+	}
+	_, err := fmt.Fprintf(w, "\nIn Python:\n\n%s", indent(r.Python))
+	return err
+}
+
+func (r *Report) classLines(line func(name, format string, a ...any)) {
+	by := slices.Clone(r.Classes)
+	slices.SortStableFunc(by, func(a, b Class) int { return cmp.Compare(b.Samples, a.Samples) })
+	list := func(c []Class) string {
+		var out []string
+		for _, c := range c {
+			out = append(out, fmt.Sprintf("%s %s", c.Name, show.Number(float64(c.Samples))))
+		}
+		return strings.Join(out, ", ")
+	}
+	if len(by) <= 2*shownClasses {
+		line("classes", "%d: %s", len(by), list(by))
+		return
+	}
+	line("classes", "%s; most: %s", show.Number(float64(len(by))), list(by[:shownClasses]))
+	line("", "least: %s", list(by[len(by)-shownClasses:]))
+}
+
+// writeFields writes one line a field, as far as samples were read.
+func (r *Report) writeFields(w io.Writer) error {
+	if r.Checked == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "\n  field\tin\tis\tbytes\twidth x height\t(min / median / max)\n")
+	for _, f := range r.Fields {
+		is := f.Kind
+		if len(f.Formats) > 0 {
+			is = formats(f.Formats)
+		}
+		share := fmt.Sprintf("%.0f %%", 100*float64(f.Present)/float64(r.Checked))
+		switch {
+		case f.Values != nil:
+			fmt.Fprintf(t, "  %s\t%s\t%s\t\t\tvalues %d to %d\n", f.Name, share, is, f.Values.Min, f.Values.Max)
+		case f.Width != nil:
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%d x %d / %d x %d / %d x %d\t%.2f megapixels\n", f.Name, share, is, sizes(f.Bytes),
+				f.Width.Min, f.Height.Min, f.Width.Median, f.Height.Median, f.Width.Max, f.Height.Max, float64(f.Pixels.Median)/1e6)
+		default:
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t\t\n", f.Name, share, is, sizes(f.Bytes))
+		}
+	}
+	return t.Flush()
+}
+
+func formats(m map[string]int64) string {
+	names := make([]string, 0, len(m))
+	for n := range m {
+		names = append(names, n)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b)) })
+	if len(names) == 1 {
+		return names[0]
+	}
+	for i, n := range names {
+		names[i] = n + " " + show.Number(float64(m[n]))
+	}
+	return strings.Join(names, ", ")
+}
+
+func sizes(r *Range) string {
+	return show.Size(r.Min) + " / " + show.Size(r.Median) + " / " + show.Size(r.Max)
+}
+
+// verdict says what was checked, and what that came to.
+func (r *Report) verdict() string {
+	if r.Checked == 0 {
+		return "No sample was read: --check N reads some, --all decodes everything."
+	}
+	of := "all " + show.Count(r.Samples, "sample", "samples")
+	if r.Checked < r.Samples {
+		of = fmt.Sprintf("%s of %s samples", show.Number(float64(r.Checked)), show.Number(float64(r.Samples)))
+	}
+	how := "headers and end marks of " + of + " checked"
+	if r.Decoded {
+		how = of + " decoded"
+	}
+	result := "no damage found"
+	if r.Damaged > 0 {
+		result = show.Count(r.Damaged, "sample is", "samples are") + " damaged:"
+	} else if !r.Decoded {
+		result += " (--all decodes everything)"
+	}
+	return strings.ToUpper(how[:1]) + how[1:] + ": " + result
+}
+
+func few(paths []string, n int) string {
+	if len(paths) <= n {
+		return strings.Join(paths, " ")
+	}
+	return strings.Join(paths[:n], " ") + fmt.Sprintf(" and %d more", len(paths)-n)
+}
+
+func indent(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if line != "\n" {
+			b.WriteString("    ")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// pythonLines load the dataset, as a person would write them.
+func pythonLines(d loader.Dataset, r *Report) string {
+	var b strings.Builder
+	b.WriteString("import stoker\nfrom stoker import transforms as T\n\n")
+	const chain = "T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip()])"
+	loop := "images, labels"
+	if r.Format == "folder" {
+		fmt.Fprintf(&b, "train = stoker.ImageFolder(%s, transform=%s)\n", quoted(d.Path[0]), chain)
+	} else {
+		fields, transforms := chainFields(r, chain)
+		loop = strings.Join(fields.vars, ", ")
+		if len(fields.vars) == 1 {
+			loop += ","
+		}
+		fmt.Fprintf(&b, "train = stoker.WebDataset(%s).shuffle(10_000).decode(\"pil\")\n", quotedAll(d.Path))
+		fmt.Fprintf(&b, "train = train.to_tuple(%s)", strings.Join(fields.names, ", "))
+		if len(transforms) > 0 {
+			fmt.Fprintf(&b, ".map_tuple(%s)", strings.Join(transforms, ", "))
+		}
+		b.WriteString("\n")
+	}
+	shuffle := ", shuffle=True"
+	if r.Format != "folder" {
+		shuffle = ""
+	}
+	fmt.Fprintf(&b, "loader = stoker.DataLoader(train, batch_size=64%s)\n", shuffle)
+	fmt.Fprintf(&b, "for %s in loader:\n    ...\n", loop)
+	return b.String()
+}
+
+type tuple struct{ names, vars []string }
+
+// chainFields is the tuple of a WebDataset: its pictures as one field, and what
+// every sample has besides.
+func chainFields(r *Report, chain string) (tuple, []string) {
+	var images []string
+	var t tuple
+	var transforms []string
+	for _, f := range r.Fields {
+		if f.Kind == "image" {
+			images = append(images, f.Name)
+		}
+	}
+	if len(images) > 0 {
+		t = tuple{[]string{quoted(strings.Join(images, ";"))}, []string{"images"}}
+		transforms = []string{chain}
+	}
+	for _, f := range r.Fields {
+		if f.Kind == "image" || f.Present < r.Checked {
+			continue
+		}
+		name := map[string]string{"cls": "labels", "txt": "texts", "json": "infos"}[f.Name]
+		if name == "" {
+			name = "rest" + strconv.Itoa(len(t.vars))
+		}
+		t.names, t.vars = append(t.names, quoted(f.Name)), append(t.vars, name)
+		if len(images) > 0 {
+			transforms = append(transforms, "None")
+		}
+	}
+	return t, transforms
+}
+
+// quoted is a path as Python writes it.
+func quoted(s string) string { return strconv.Quote(s) }
+
+func quotedAll(paths []string) string {
+	if len(paths) == 1 {
+		return quoted(paths[0])
+	}
+	var out []string
+	for _, p := range paths {
+		out = append(out, quoted(filepath.Clean(p)))
+	}
+	return "[" + strings.Join(out, ", ") + "]"
+}
