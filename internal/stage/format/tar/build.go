@@ -211,7 +211,11 @@ func merge(paths []string, shards []*shard, b *index.Builder) error {
 	c := columns{no: make(map[string]int32)}
 	root := common(paths)
 	for i, sh := range shards {
-		c.files.AppendString(strings.TrimPrefix(paths[i][len(root):], "/"))
+		name := paths[i][len(root):]
+		if root != "" {
+			name = strings.TrimPrefix(name, "/")
+		}
+		c.files.AppendString(name)
 		c.append(int32(i), sh)
 		b.Meta.Skipped += sh.skipped
 		shards[i] = nil
@@ -279,7 +283,7 @@ func (c *columns) write(b *index.Builder) {
 	b.Strings(fieldName, &c.fields, index.Aside)
 }
 
-// common is the deepest folder that holds all shards.
+// common is the deepest folder that holds all shards; "" where there is none.
 func common(paths []string) string {
 	dir := paths[0][:strings.LastIndexByte(paths[0], '/')+1]
 	for _, p := range paths[1:] {
