@@ -115,14 +115,15 @@ class Client:
             try:
                 while self._released:
                     number, engine, loader = self._released.popleft()
+                    last = self._needed == {number}
                     self._needed.discard(number)
-                    if engine is None or engine is not self._engine:
-                        continue
-                    if self._needed and loader:
+                    current = engine is self._engine
+                    if engine is not None and current and loader and self._needed:
                         engine.post({"type": "close", "loader": loader})
-                    elif not self._needed:
-                        self._engine = None
-                        engine.end(2.0)
+                        engine.slots.forget(loader)
+                    elif self._engine is not None and not self._needed and (current or last):
+                        ending, self._engine = self._engine, None
+                        ending.end(2.0)
             finally:
                 self._lock.release()
 
@@ -385,7 +386,7 @@ class Walk:
             {"type": "next", "pass": self._begin(engine, loader), "timeout": int(seconds * 1000)},
             seconds + GRACE_SECONDS,
         )
-        return None if answer["type"] == "end" else (answer, engine.slots.lease(answer["slot"]))
+        return None if answer["type"] == "end" else (answer, engine.slots.lease(answer["slot"], loader))
 
     def cancel(self) -> None:
         """Ends it in the engine; ``next`` begins it again where it stands."""

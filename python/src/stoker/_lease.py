@@ -109,6 +109,7 @@ class Slots:
     def __init__(self, page: ControlPage) -> None:
         self._page = page
         self._maps: dict[int, mmap.mmap] = {}
+        self._owners: dict[int, int] = {}  # slot -> loader
 
     def put(self, slot: int, fd: int, size: int) -> None:
         """Maps a new slot, or the new memory of a known one; takes fd over. Arrays over old memory keep it mapped."""
@@ -118,13 +119,14 @@ class Slots:
         finally:
             os.close(fd)
 
-    def lease(self, slot: int) -> Any:
-        """The root of everything that will be seen of the slot: a writable buffer of all its bytes.
+    def lease(self, slot: int, loader: int) -> Any:
+        """The root of everything that will be seen of the slot, which is the loader's: a writable buffer of its bytes.
 
         It is a ctypes array, since that is what numpy and torch both take as a buffer and what can be watched by a
         weak reference; the slot goes back when it is collected.
         """
         memory = self._maps[slot]
+        self._owners[slot] = loader
         root = (ctypes.c_ubyte * len(memory)).from_buffer(memory)
         weakref.finalize(root, self._page.give_back, slot, _forks).atexit = False
         return root
@@ -132,3 +134,10 @@ class Slots:
     def release(self, slot: int) -> None:
         """Gives back a slot that nobody will look at."""
         self._page.give_back(slot, _forks)
+
+    def forget(self, loader: int) -> None:
+        """Unmaps the slots of a loader that was closed, once nobody sees them."""
+        for slot, owner in list(self._owners.items()):
+            if owner == loader:
+                self._owners.pop(slot, None)
+                self._maps.pop(slot, None)
