@@ -115,12 +115,18 @@ func TestEveryHeaderByteFlipped(t *testing.T) {
 				t.Fatal(err)
 			}
 			bad := make([]byte, len(jpeg))
+			flips := []byte{0xff, 1, 0x80, 0x10}
+			if l.target == "go" {
+				flips = flips[:1] // it is slow
+			}
 			for i := range min(h.scan+16, len(jpeg)) {
-				for _, x := range []byte{0xff, 1, 0x80, 0x10} {
+				for _, x := range flips {
 					copy(bad, jpeg)
 					bad[i] ^= x
-					_ = damaged(t, l, bad, whole)
 					_ = damaged(t, l, bad, inner)
+					if l.target != "go" {
+						_ = damaged(t, l, bad, whole)
+					}
 				}
 			}
 		}
@@ -132,7 +138,7 @@ func TestRandomBytes(t *testing.T) {
 		r := rand.New(rand.NewPCG(21, 22))
 		for _, jpeg := range samples(t) {
 			bad := make([]byte, len(jpeg))
-			for range 300 {
+			for range 200 {
 				copy(bad, jpeg)
 				for range 1 + r.IntN(6) {
 					bad[r.IntN(len(bad))] = byte(r.Uint32())

@@ -216,7 +216,7 @@ int stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int y1, int *row_pixels
   int whole = smooths(c);
   int mcu = c->max_h_samp_factor * DCTSIZE;
   if (!whole) {
-    int pad = c->max_h_samp_factor > 1 ? mcu : 0;
+    int pad = c->max_h_samp_factor > 1 ? 2 : 0;
     int a = x0 - pad < 0 ? 0 : (x0 - pad) / mcu * mcu;
     int b = (x1 + pad + mcu - 1) / mcu * mcu;
     if (b > width) b = width;
@@ -232,7 +232,7 @@ int stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int y1, int *row_pixels
   int skip = 0;
   if (!whole && y0 > 0) {
     int mh = c->max_v_samp_factor * DCTSIZE;
-    skip = y0 / mh * mh - (c->max_v_samp_factor > 1 ? mh : 0);
+    skip = (y0 - (c->max_v_samp_factor > 1 ? 2 : 0)) / mh * mh;
   }
   if (skip > 0) jpeg_skip_scanlines(c, skip);
   uint8_t *waste[1] = {stk_grow(l, &l->line, (size_t)c->output_width * c->output_components)};

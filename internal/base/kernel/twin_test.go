@@ -57,8 +57,11 @@ func anyOutput(r *rand.Rand) Output {
 func TestTargetsEqualTwin(t *testing.T) {
 	twin := newLane("go")
 	each(t, func(t *testing.T, l *Lane) {
+		if l.target == "go" {
+			return
+		}
 		r := rand.New(rand.NewPCG(3, 4))
-		for i := range 1500 {
+		for i := range 1000 {
 			w, h, side := 1+r.IntN(90), 1+r.IntN(90), 90
 			switch i % 50 {
 			case 0:
