@@ -1,0 +1,78 @@
+"""Two processes under torchrun, with gloo: training and evaluation on real pictures."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import stoker
+
+SCRIPT = """
+import json, os, sys
+import torch
+import torch.distributed as dist
+import stoker
+from stoker import transforms as T
+
+folder, out = sys.argv[1:]
+ops = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.ToTensor()])
+train = stoker.ImageFolder(folder, ops)
+test = stoker.ImageFolder(folder, T.Compose([T.CenterCrop(32), T.ToTensor()]))
+train_loader = stoker.DataLoader(train, batch_size=4, shuffle=True)
+test_loader = stoker.DataLoader(test, batch_size=4)
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 3)))
+step = torch.optim.SGD(model.parameters(), 0.01)
+log = {"train": [], "test": [], "steps": len(train_loader)}
+for epoch in range(2):
+    train_loader.set_epoch(epoch)
+    for batch in train_loader:
+        images, labels = batch
+        step.zero_grad()
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        step.step()
+        log["train"].append(batch.ids.tolist())
+    right = torch.zeros(2)
+    with torch.no_grad():
+        for batch in test_loader:
+            images, labels = batch
+            hits = (model(images).argmax(1) == labels) & batch.valid
+            right += torch.stack([hits.sum(), batch.valid.sum()])
+            log["test"].append([batch.ids.tolist(), batch.valid.tolist()])
+    dist.all_reduce(right)
+    assert right[1] == len(test), right
+log["state"] = train_loader.state_dict()
+with open(f"{out}/{dist.get_rank()}.json", "w") as file:
+    json.dump(log, file)
+dist.destroy_process_group()
+"""
+
+
+def test_two_processes_under_torchrun(folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    source = str(Path(stoker.__file__).parents[1])
+    done = subprocess.run(
+        [*command, str(folder), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    logs = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    with stoker.DataLoader(stoker.ImageFolder(folder), 1, True) as loader:
+        plan = [int(batch.ids[0]) for _ in range(2) for batch in loader]
+    together = []
+    for a, b in zip(logs[0]["train"], logs[1]["train"], strict=True):
+        together += [i for pair in zip(a, b, strict=True) for i in pair]
+    assert together == plan
+    assert len(logs[0]["train"]) == 2 * logs[0]["steps"]
+    assert logs[0]["state"] == logs[1]["state"]
+    for rank in range(2):
+        assert f"rank {rank} of 2" in done.stderr
