@@ -16,7 +16,7 @@ func damaged(t *testing.T, l *Lane, jpeg []byte, steps func(h Header) []Step) er
 		known(t, err)
 		return err
 	}
-	if h.W*h.H > 1<<22 {
+	if h.W*h.H > 1<<18 {
 		return FormatError("larger than this test wants")
 	}
 	j := Job{JPEG: jpeg, Steps: steps(h)}
