@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
@@ -33,14 +33,20 @@ class BuildWithEngine(build_py):
 class PlatformWheel(bdist_wheel):
     """The client runs on every Python, the engine on one kind of machine."""
 
-    def finalize_options(self) -> None:
-        super().finalize_options()
-        self.root_is_pure = False
-
     def get_tag(self) -> tuple[str, str, str]:
         platform = super().get_tag()[2]
         # The engine is linked statically: no glibc is too old for it, and 2.17 is the oldest that pip knows well.
         return "py3", "none", platform.replace("linux_", "manylinux2014_", 1) if "linux_" in platform else platform
 
 
-setup(version=VERSION, cmdclass={"build_py": BuildWithEngine, "bdist_wheel": PlatformWheel})
+class WithEngine(Distribution):
+    def has_ext_modules(self) -> bool:
+        return True  # so that the wheel is one of a platform
+
+
+setup(
+    version=VERSION,
+    distclass=WithEngine,
+    cmdclass={"build_py": BuildWithEngine, "bdist_wheel": PlatformWheel},
+    options={"build": {"build_base": str(TOP / "build" / "python")}},
+)

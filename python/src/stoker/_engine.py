@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections import deque
@@ -58,6 +59,14 @@ def find() -> str:
         hint="install a wheel of stoker, or build the engine with `make build` in a checkout, "
         "or name its file in the environment variable STOKER_ENGINE",
     )
+
+
+def main() -> None:
+    """The command ``stoker``: the engine's file is the command line too."""
+    try:
+        os.execv(find(), ["stoker", *sys.argv[1:]])
+    except EngineError as error:
+        sys.exit(f"stoker: {error}")
 
 
 class _Waiter:
