@@ -36,11 +36,21 @@
 //	bits 16-31  the value
 //
 // LONG in bit 6 says that the value is not in it: bits 0-5 are the code's
-// alone, and bits 16-31 the value's size. An entry of skip is the same for as
-// many symbols as fit, and without values.
+// alone, and bits 16-31 the value's size.
+//
+// An entry of pair is up to two symbols, one of skip as many as fit:
+//
+//	bits  0-5   bits to drop
+//	bits  8-15  coefficients to step; ONE: look into ac instead
+//	bits 16-23  coefficients to step before the first value; pair only, and below
+//	bits 32-47  the first value
+//	bits 48-63  the last value: the second, or the first again
+//
+// They serve as long as k stays below 64. From there on the next symbol may be
+// another block's.
 #define INLINE inline __attribute__((always_inline))
 
-enum { LOOK = 10, DC_LOOK = 9, END = 128, LONG = 64 };
+enum { LOOK = 11, DC_LOOK = 9, END = 128, LONG = 64, ONE = 127 };
 enum { WINDOW = 16 << 10, MCU_BYTES = 4 << 10 };  // an MCU takes less: 10 blocks of 64 symbols of 31 bits
 
 // What a table was made of: most files use the same few, and then so do their tables.
@@ -57,7 +67,9 @@ typedef struct {
 } longer;
 
 typedef struct {
-  uint32_t ac[1 << LOOK], skip[1 << LOOK];
+  uint64_t pair[1 << LOOK];
+  uint32_t ac[1 << LOOK];
+  uint16_t skip[1 << LOOK];
   longer l;
 } ac_table;
 
@@ -152,21 +164,25 @@ static void entries(uint32_t *e, uint32_t code, int n, int symbol) {
     e[j] = (uint32_t)extend(j >> (rest - size), size) << 16 | step | (uint32_t)(n + size);
 }
 
-// build_skip chains the symbols that lie wholly within LOOK bits.
-static void build_skip(ac_table *a) {
+// after is the symbol that follows n bits of index i wholly within it, or 0.
+static inline uint32_t after(const ac_table *a, uint32_t i, uint32_t n) {
+  const uint32_t e = a->ac[i << n & ((1 << LOOK) - 1)];
+  return (e & 63) && !(e & LONG) && n + (e & 63) <= LOOK ? e : 0;
+}
+
+static void build_many(ac_table *a) {
   for (uint32_t i = 0; i < 1u << LOOK; i++) {
-    uint32_t e = a->ac[i], n = e & 63, step = e >> 8 & 255;
-    if (n == 0 || e & LONG) {
-      a->skip[i] = e;
-      continue;
+    const uint32_t first = after(a, i, 0);
+    a->pair[i] = a->skip[i] = ONE << 8;
+    if (!first) continue;
+    uint32_t n = first & 63, step = first >> 8 & 255, e = step < END ? after(a, i, n) : 0;
+    const uint32_t last = e ? e : first, both = step + (e >> 8 & 255);
+    a->pair[i] = (uint64_t)(last >> 16) << 48 | (uint64_t)(first >> 16) << 32 | step << 16 | both << 8 | (n + (e & 63));
+    for (; e; e = step < 48 ? after(a, i, n) : 0) {
+      n += e & 63;
+      step += e >> 8 & 255;
     }
-    while (step < 48 && n < LOOK) {
-      const uint32_t f = a->ac[i << n & ((1 << LOOK) - 1)], m = f & 63;
-      if (m == 0 || f & LONG || n + m > LOOK) break;
-      n += m;
-      step += f >> 8 & 255;
-    }
-    a->skip[i] = step << 8 | n;
+    a->skip[i] = (uint16_t)(step << 8 | n);
   }
 }
 
@@ -177,7 +193,7 @@ static void build_ac(ac_table *a, const JHUFF_TBL *t) {
   uint32_t code = 0;
   for (int n = 1, at = 0; n <= LOOK; n++, code <<= 1)
     for (int i = 0; i < t->bits[n]; i++, code++, at++) entries(a->ac, code, n, t->huffval[at]);
-  build_skip(a);
+  build_many(a);
 }
 
 // copy_plain copies bytes up to a 0xff or n of them, and returns how many. It
@@ -276,10 +292,18 @@ static INLINE int dc_diff(struct stk_huff *h, bits *b, const dc_table *d) {
   return value(b, s);
 }
 
-// symbol decodes one symbol that is not in one entry; the bits are refilled.
-static INLINE int slow_symbol(struct stk_huff *h, bits *b, const ac_table *a, uint32_t e, int *v) {
+#define PEEK(b) ((b)->acc >> (64 - LOOK))
+
+// one_symbol decodes one symbol of any length and returns its step.
+static INLINE int one_symbol(struct stk_huff *h, bits *b, const ac_table *a, int *v) {
+  refill(b);
+  const uint32_t e = a->ac[PEEK(b)];
+  drop(b, e & 63);
+  if ((e & 63) && !(e & LONG)) {
+    *v = (int)(e >> 16);
+    return e >> 8 & 255;
+  }
   if (e & LONG) {
-    drop(b, e & 63);
     *v = value(b, (int)(e >> 16));
     return e >> 8 & 255;
   }
@@ -289,54 +313,46 @@ static INLINE int slow_symbol(struct stk_huff *h, bits *b, const ac_table *a, ui
   return rs >> 4 == 15 ? 16 : END;
 }
 
-#define PEEK(b) ((b)->acc >> (64 - LOOK))
-
 static INLINE void block_ac(struct stk_huff *h, bits *b, const ac_table *a, JCOEF *block) {
   int k = 1, v;
-  do {
-    refill(b);
-    uint32_t e = a->ac[PEEK(b)];
-    if (__builtin_expect((e & 63) != 0 && !(e & LONG), 1)) {
+  for (;;) {
+    refill(b);  // enough for four looks
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+      const uint64_t e = a->pair[PEEK(b)];
+      if (__builtin_expect(k + (int)(e >> 8 & (END - 1)) >= 64, 0)) goto one;
       drop(b, e & 63);
+      block[natural[k + (int)(e >> 16 & 255) - 1]] = (JCOEF)(e >> 32);
       k += e >> 8 & 255;
-      block[natural[k - 1]] = (JCOEF)(e >> 16);
-      if (k >= 64) break;
-      e = a->ac[PEEK(b)];
-      if (__builtin_expect((e & 63) != 0 && !(e & LONG), 1)) {
-        drop(b, e & 63);
-        k += e >> 8 & 255;
-        block[natural[k - 1]] = (JCOEF)(e >> 16);
-        if (k >= 64) break;
-        e = a->ac[PEEK(b)];
-        if (__builtin_expect((e & 63) != 0 && !(e & LONG), 1)) {
-          drop(b, e & 63);
-          k += e >> 8 & 255;
-          block[natural[k - 1]] = (JCOEF)(e >> 16);
-          continue;
-        }
-      }
-      refill(b);
+      block[natural[k - 1]] = (JCOEF)(e >> 48);
+      if (k >= 64) return;
     }
-    k += slow_symbol(h, b, a, e, &v);
+    continue;
+  one:
+    k += one_symbol(h, b, a, &v);
     block[natural[k - 1]] = (JCOEF)v;
-  } while (k < 64);
+    if (k >= 64) break;
+  }
   if (__builtin_expect(k > 64 && k < END, 0)) corrupt(h, "more than 64 coefficients in a block");
 }
 
 static INLINE void block_skip(struct stk_huff *h, bits *b, const ac_table *a) {
   int k = 1, v;
-  do {
+  for (;;) {
     refill(b);
-    uint32_t e = a->skip[PEEK(b)];
-    // Near a block's end the next symbols may be those of the next block.
-    if (__builtin_expect(k + (int)(e >> 8 & (END - 1)) >= 64, 0)) e = a->ac[PEEK(b)];
-    if (__builtin_expect((e & 63) != 0 && !(e & LONG), 1)) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+      const unsigned e = a->skip[PEEK(b)];
+      if (__builtin_expect(k + (int)(e >> 8 & (END - 1)) >= 64, 0)) goto one;
       drop(b, e & 63);
-      k += e >> 8 & 255;
-    } else {
-      k += slow_symbol(h, b, a, e, &v);
+      k += e >> 8;
+      if (k >= 64) return;
     }
-  } while (k < 64);
+    continue;
+  one:
+    k += one_symbol(h, b, a, &v);
+    if (k >= 64) break;
+  }
   if (__builtin_expect(k > 64 && k < END, 0)) corrupt(h, "more than 64 coefficients in a block");
 }
 
