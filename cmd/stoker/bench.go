@@ -21,6 +21,7 @@ type benchCmd struct {
 	Spec string   `help:"Spec to load, YAML or JSON; flags win over it." placeholder:"FILE"`
 
 	Format     *string `help:"folder or tar; found out if left out." placeholder:"NAME"`
+	AllowEmpty *bool   `help:"Accept classes without a sample."`
 	BatchSize  *int    `help:"Samples a batch (64)." placeholder:"N"`
 	Workers    *int    `help:"Lanes; 0: all cores this process may use." placeholder:"N"`
 	Shuffle    *string `help:"full or none (full)." placeholder:"HOW"`
@@ -81,9 +82,9 @@ func measure(con *console, c bench.Config, what string) (*bench.Report, error) {
 	c.Progress = func(samples int64, share float64) {
 		if shown == nil {
 			end()
-			shown = con.progress(what, func(_, _ int64, _ float64) string { return show.Number(float64(samples)) + " samples" })
+			shown = con.progress(what)
 		}
-		shown.set(int64(share*1e6), 1e6)
+		shown.set(int64(share*1e6), 1e6, show.Number(float64(samples))+" samples")
 	}
 	report, err := bench.Run(con.ctx, c)
 	end()
@@ -104,6 +105,7 @@ func (b benchCmd) spec() (stoker.Spec, error) {
 		}
 	}
 	set(&s.Dataset.Format, b.Format)
+	set(&s.Dataset.AllowEmpty, b.AllowEmpty)
 	set(&s.Batch.Size, b.BatchSize)
 	set(&s.Workers, b.Workers)
 	set((*string)(&s.Order.Shuffle), b.Shuffle)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -71,35 +72,27 @@ func (c *console) report(err error) int {
 	return status
 }
 
-// note is a line that is no result.
-func (c *console) note(format string, a ...any) {
-	if !c.json {
-		fmt.Fprintf(c.err, format+"\n", a...)
-	}
-}
-
-// bar is progress on the terminal; nil shows nothing.
+// bar is progress on the terminal; nil shows nothing. It is safe for concurrent
+// use.
 type bar struct {
 	all   *mpb.Progress
 	one   *mpb.Bar
 	begin time.Time
-	total int64
-	text  func(done, total int64, rate float64) string
+	text  atomic.Pointer[string]
 }
 
 // patience is how long something has to take before its progress is shown.
 const patience = 300 * time.Millisecond
 
-// progress makes what shows the progress of something; call its end. what comes
-// before the bar; text says what was done at which rate per second.
-func (c *console) progress(what string, text func(done, total int64, rate float64) string) *bar {
+// progress begins to show how far something is; its end takes that away.
+func (c *console) progress(what string) *bar {
 	if !c.terminal {
 		return nil
 	}
-	b := &bar{begin: time.Now(), text: text}
+	b := &bar{begin: time.Now()}
 	b.all = mpb.NewWithContext(c.ctx, mpb.WithOutput(c.err), mpb.WithWidth(30), mpb.WithRefreshRate(120*time.Millisecond), mpb.WithRenderDelay(after(c.ctx, patience)))
 	b.one = b.all.New(0, mpb.BarStyle().Lbound("[").Filler("#").Tip("#").Padding(".").Rbound("]"),
-		mpb.PrependDecorators(decor.Name(what+" ")), mpb.AppendDecorators(decor.Any(b.describe)))
+		mpb.PrependDecorators(decor.Name(what+" ")), mpb.AppendDecorators(decor.Any(b.describe)), mpb.BarRemoveOnComplete())
 	return b
 }
 
@@ -116,28 +109,47 @@ func after(ctx context.Context, d time.Duration) <-chan struct{} {
 	return done
 }
 
+// describe is what stands behind the bar.
 func (b *bar) describe(s decor.Statistics) string {
-	seconds := time.Since(b.begin).Seconds()
-	if s.Current == 0 || seconds == 0 {
+	text := b.text.Load()
+	if text == nil {
 		return ""
 	}
-	out := " " + b.text(s.Current, s.Total, float64(s.Current)/seconds)
-	if s.Total > s.Current {
-		left := time.Duration(seconds * float64(s.Total-s.Current) / float64(s.Current) * 1e9)
-		out += ", " + show.Time(left) + " left"
+	out := " " + *text
+	if s.Current > 0 && s.Total > s.Current {
+		left := time.Since(b.begin).Seconds() * float64(s.Total-s.Current) / float64(s.Current)
+		out += ", " + show.Time(seconds(left)) + " left"
 	}
 	return out
 }
 
 // set says how far it is; total is 0 where that is not known.
-func (b *bar) set(done, total int64) {
+func (b *bar) set(done, total int64, text string) {
 	if b == nil {
 		return
 	}
+	b.text.Store(&text)
 	if total > 0 {
 		b.one.SetTotal(total, false)
 	}
 	b.one.SetCurrent(done)
+}
+
+// count says how many things are done, and at which rate.
+func (b *bar) count(done, total int64, things string) {
+	if b == nil {
+		return
+	}
+	rate := float64(done) / time.Since(b.begin).Seconds()
+	if done == 0 && total == 0 { // what it waits for
+		b.set(0, 0, things)
+		return
+	}
+	if things == "bytes" {
+		b.set(done, total, show.Size(done)+" at "+show.Size(int64(rate))+"/s")
+		return
+	}
+	b.set(done, total, show.Number(float64(done))+" "+things+" at "+show.Number(rate)+"/s")
 }
 
 // end takes the bar off the terminal.
@@ -151,18 +163,6 @@ func (b *bar) end() {
 
 // indexing shows the progress of indexing a dataset.
 func (c *console) indexing() (tell func(done, total int64, what string), end func()) {
-	unit := "files"
-	b := c.progress("indexing", func(done, _ int64, rate float64) string {
-		if unit == "bytes" {
-			return show.Size(done) + " at " + show.Size(int64(rate)) + "/s"
-		}
-		return show.Number(float64(done)) + " " + unit + " at " + show.Number(rate) + "/s"
-	})
-	if b == nil {
-		return nil, func() {}
-	}
-	return func(done, total int64, what string) {
-		unit = what
-		b.set(done, total)
-	}, b.end
+	b := c.progress("indexing")
+	return b.count, b.end
 }

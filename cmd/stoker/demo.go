@@ -91,10 +91,8 @@ func demoFolder() (dir string, remove func(), err error) {
 
 func (d demoCmd) prepare(con *console, dir string, r *demoReport) error {
 	begin := time.Now()
-	shown := con.progress("making photographs", func(done, _ int64, rate float64) string {
-		return show.Number(float64(done)) + " at " + show.Number(rate) + "/s"
-	})
-	data, err := demo.Prepare(con.ctx, dir, d.Count, func(done, total int) { shown.set(int64(done), int64(total)) })
+	shown := con.progress("making photographs")
+	data, err := demo.Prepare(con.ctx, dir, d.Count, func(done, total int) { shown.count(int64(done), int64(total), "pictures") })
 	shown.end()
 	if err != nil {
 		return err

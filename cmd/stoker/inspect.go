@@ -3,15 +3,15 @@ package main
 import (
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
-	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
 type inspectCmd struct {
-	Path   []string `arg:"" help:"Folder of class folders, or tar shards; braces, globs and several are fine."`
-	Format string   `help:"folder or tar; found out if left out." placeholder:"NAME"`
-	Check  int64    `help:"Read the headers and end marks of so many samples." default:"1000" placeholder:"N"`
-	All    bool     `help:"Decode every sample."`
-	JSON   bool     `help:"Write JSON."`
+	Path       []string `arg:"" help:"Folder of class folders, or tar shards; braces, globs and several are fine."`
+	Format     string   `help:"folder or tar; found out if left out." placeholder:"NAME"`
+	Check      int64    `help:"Read the headers and end marks of so many samples." default:"1000" placeholder:"N"`
+	AllowEmpty bool     `help:"Accept classes without a sample."`
+	All        bool     `help:"Decode every sample."`
+	JSON       bool     `help:"Write JSON."`
 }
 
 func (inspectCmd) Help() string {
@@ -39,16 +39,14 @@ func (i inspectCmd) Run(con *console) error {
 		check = -1
 	}
 	report, err := inspect.Run(con.ctx, inspect.Config{
-		Dataset: loader.Dataset{Path: i.Path, Format: i.Format, AllowEmpty: true},
+		Dataset: loader.Dataset{Path: i.Path, Format: i.Format, AllowEmpty: i.AllowEmpty},
 		Check:   check, All: i.All, Indexing: tell,
 		Progress: func(done, total int64) {
 			if shown == nil {
 				end()
-				shown = con.progress(verb, func(done, _ int64, rate float64) string {
-					return show.Number(float64(done)) + " samples at " + show.Number(rate) + "/s"
-				})
+				shown = con.progress(verb)
 			}
-			shown.set(done, total)
+			shown.count(done, total, "samples")
 		},
 	})
 	end()

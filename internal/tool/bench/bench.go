@@ -76,6 +76,7 @@ type Report struct {
 	Wait   Wait             `json:"wait"`
 	Stages map[string]Stage `json:"stages"`
 	Memory Memory           `json:"memory"`
+	Notes  []string         `json:"notes,omitempty"`
 }
 
 // Wait is how long the consumer waited for batches after the first.
@@ -155,7 +156,7 @@ func prepare(ctx context.Context, c Config) (loader.Spec, error) {
 func describe(l *loader.Loader, c Config) *Report {
 	s := l.Spec()
 	return &Report{
-		Path: s.Dataset.Path, Format: l.Format(), Dataset: l.Len(), Classes: len(l.Classes()),
+		Path: s.Dataset.Path, Format: l.Format(), Dataset: l.Len(), Classes: len(l.Classes()), Notes: l.Notes(),
 		Batch: s.Batch.Size, Lanes: l.Stats().Lanes, Kernel: kernel.Target(),
 		Shuffle: string(s.Order.Shuffle), Seed: s.Order.Seed, Prefetch: s.Deliver.Prefetch, StepTime: c.StepTime.Seconds(),
 	}

@@ -26,6 +26,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.Bad > 0 {
 		line("bad samples", "%s", show.Number(float64(r.Bad)))
 	}
+	for _, note := range r.Notes {
+		line("note", "%s", note)
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}

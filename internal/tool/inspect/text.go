@@ -82,8 +82,9 @@ func (r *Report) writeFields(w io.Writer) error {
 	if r.Checked == 0 {
 		return nil
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "\n  field\tin\tis\tbytes\twidth x height\t(min / median / max)\n")
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "\n  field\tin\tis\tbytes, min / median / max\twidth x height, min / median / max\n")
 	for _, f := range r.Fields {
 		is := f.Kind
 		if len(f.Formats) > 0 {
@@ -92,15 +93,23 @@ func (r *Report) writeFields(w io.Writer) error {
 		share := fmt.Sprintf("%.0f %%", 100*float64(f.Present)/float64(r.Checked))
 		switch {
 		case f.Values != nil:
-			fmt.Fprintf(t, "  %s\t%s\t%s\t\t\tvalues %d to %d\n", f.Name, share, is, f.Values.Min, f.Values.Max)
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%d to %d\n", f.Name, share, is, f.Values.Min, f.Values.Max)
 		case f.Width != nil:
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%d x %d / %d x %d / %d x %d\t%.2f megapixels\n", f.Name, share, is, sizes(f.Bytes),
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%d x %d / %d x %d / %d x %d; %.2f megapixels\n", f.Name, share, is, sizes(f.Bytes),
 				f.Width.Min, f.Height.Min, f.Width.Median, f.Height.Median, f.Width.Max, f.Height.Max, float64(f.Pixels.Median)/1e6)
 		default:
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t\t\n", f.Name, share, is, sizes(f.Bytes))
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", f.Name, share, is, sizes(f.Bytes))
 		}
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func formats(m map[string]int64) string {
