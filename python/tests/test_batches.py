@@ -115,6 +115,19 @@ def test_outputs_are_equal(folder: Path) -> None:
         assert count == 7
 
 
+def test_jax_arrays_are_copies(folder: Path) -> None:
+    jax = pytest.importorskip("jax")
+    dataset = stoker.ImageFolder(folder, CROP)
+    with (
+        stoker.DataLoader(dataset, 8, True, output="jax") as theirs,
+        stoker.DataLoader(dataset, 8, True, output="numpy") as arrays,
+    ):
+        for a, b in zip(list(theirs), arrays, strict=True):
+            assert isinstance(a[0], jax.Array)
+            assert np.array_equal(np.asarray(a[0]), b[0])
+            assert a.ids.tolist() == b.ids.tolist()
+
+
 def test_floats_are_laid_out_as_asked(folder: Path) -> None:
     ops = T.Compose([T.CenterCrop(16), T.ToTensor(), T.Normalize([0.5, 0.5, 0.5], [0.2, 0.2, 0.2])])
     dataset = stoker.ImageFolder(folder, ops)

@@ -51,19 +51,57 @@ dist.destroy_process_group()
 """
 
 
-def test_two_processes_under_torchrun(folder: Path, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
+BY_HAND = """
+import os, sys
+import torch.distributed as dist
+import stoker
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+same = stoker.DataLoader(stoker.ImageFolder(sys.argv[1]), batch_size=4)
+next(iter(same))
+only = stoker.DataLoader(stoker.ImageFolder(sys.argv[2]), batch_size=5)
+if rank == 0:
+    next(iter(only))
+dist.barrier()
+sliced = stoker.DataLoader(stoker.ImageFolder(sys.argv[1 + rank]), batch_size=4)
+try:
+    next(iter(sliced))
+    print("no error", flush=True)
+except stoker.DataError as error:
+    print("error", error.code, error.hint, flush=True)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+def torchrun(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
     source = str(Path(stoker.__file__).parents[1])
-    done = subprocess.run(
-        [*command, str(folder), str(tmp_path)],
+    return subprocess.run(
+        [*command, *arguments],
         env={**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
+
+
+def test_ranks_that_read_other_data_are_told(folder: Path, own_folder: Path, tmp_path: Path) -> None:
+    next(own_folder.rglob("*.jpg")).unlink()
+    script = tmp_path / "by_hand.py"
+    script.write_text(BY_HAND)
+    done = torchrun(script, str(folder), str(own_folder))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("no error") == 1
+    assert done.stdout.count("error differs") == 1
+    assert "by hand" in done.stdout
+
+
+def test_two_processes_under_torchrun(folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    done = torchrun(script, str(folder), str(tmp_path))
     assert done.returncode == 0, done.stderr
     logs = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
     with stoker.DataLoader(stoker.ImageFolder(folder), 1, True) as loader:

@@ -15,8 +15,8 @@ from typing import Any
 from . import _client
 from ._batch import JaxKind, Kind, Maker, NumpyKind, TorchKind
 from ._compile import to_ops
-from ._errors import Problems
-from ._spec import Recipe, default_output, whole
+from ._errors import Problems, whole
+from ._spec import Recipe, default_output
 
 # torchvision's list of extensions.
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")

@@ -171,3 +171,8 @@ class Problems:
             if hint:
                 lines.append(f"    try: {hint}")
         raise ConfigError("\n".join(lines))
+
+
+def whole(value: Any) -> bool:
+    """Whether value is an integer and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool)

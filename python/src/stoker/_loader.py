@@ -11,11 +11,11 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import _client, _notice
+from . import _client, _notice, _ranks
 from ._batch import Batch, DictBatch, Maker
 from ._datasets import Dataset, make_kind
-from ._errors import ConfigError, Problems, StateError
-from ._spec import ALL_CORES, cores, rank_and_world, read, spec, whole
+from ._errors import ConfigError, Problems, StateError, whole
+from ._spec import ALL_CORES, cores, read, spec
 
 STATE_VERSION = 1
 
@@ -109,6 +109,7 @@ class DataLoader:
         self._lock = threading.Lock()
         self._remote: _client.Remote | None = None
         self._maker: Maker | None = None
+        self._compared = False
         self._next_epoch = 0
         self._restored: tuple[int, int] | None = None
         self._progress: _Progress | None = None
@@ -157,7 +158,7 @@ class DataLoader:
             samples = self._remote.opened.samples
         else:
             samples = self._dataset._remote().info().samples
-        _, world = rank_and_world(self._settings)
+        _, world = self._rank
         step = world * self._size
         if self._settings.tail == "drop":
             return samples // step
@@ -200,8 +201,12 @@ class DataLoader:
         return epoch, step * self._stride
 
     @property
+    def _rank(self) -> tuple[int, int]:
+        return _ranks.of_process(self._settings.rank, self._settings.world_size)
+
+    @property
     def _stride(self) -> int:
-        return rank_and_world(self._settings)[1] * self._size
+        return self._rank[1] * self._size
 
     def _nominal(self, epoch: int, position: int) -> int:
         """The pass in which a place of the dataset's epochs lies."""
@@ -273,7 +278,19 @@ class DataLoader:
                     squeeze=recipe.squeeze,
                 )
                 self._announce(info)
+                self._compare_ranks(info)
             return remote
+
+    def _compare_ranks(self, info: _client.Opened) -> None:
+        rank, world = self._rank
+        if world > 1 and self._settings.rank is None and not self._compared:
+            self._compared = True
+            try:
+                _ranks.compare(f"{info.pipeline}/{self._size}/{self._settings.shuffle}", info.digest, rank)
+            except BaseException:
+                self.close()
+                self._compared = False
+                raise
 
     def _info(self) -> _client.Opened:
         """What the engine says about this loader; opens it only if that is not known."""
@@ -281,7 +298,7 @@ class DataLoader:
         return known or self._opened().info()
 
     def _announce(self, info: _client.Opened) -> None:
-        rank, world = rank_and_world(self._settings)
+        rank, world = self._rank
         line = f"native, {info.lanes} lane{'s' if info.lanes != 1 else ''}"
         if world > 1:
             line += f", rank {rank} of {world}"

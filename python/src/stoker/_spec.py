@@ -10,13 +10,13 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import _notice
-from ._errors import Problems
+from . import _ranks as ranks
+from ._errors import Problems, whole
 
 OUTPUTS = ("torch", "numpy", "jax")
 TAILS = ("pad", "fill", "drop")
@@ -107,7 +107,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
     if (k["rank"] is None) != (k["world_size"] is None):
         problems.add("rank and world_size belong together", "give both, or neither")
     elif k["rank"] is not None:
-        _check_rank(k["rank"], k["world_size"], problems)
+        ranks.check(k["rank"], k["world_size"], problems)
     if k["shuffle"] not in (None, False, True):
         problems.add(f"shuffle is {k['shuffle']!r}", "give True or False")
     problems.raise_any()
@@ -149,7 +149,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
 
 def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
     """The Spec, with what nobody asked for left out."""
-    rank, world = rank_and_world(settings)
+    rank, world = ranks.of_process(settings.rank, settings.world_size)
     layout = settings.layout
     built: dict[str, Any] = {"dataset": recipe.dataset}
     if fields is not None:
@@ -169,28 +169,6 @@ def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]]
     return {key: value for key, value in built.items() if value not in (None, {})}
 
 
-def rank_and_world(settings: Settings) -> tuple[int, int]:
-    """Of this process: as said, else torch.distributed's if it runs, else the environment's, else 0 of 1."""
-    if settings.rank is not None and settings.world_size is not None:
-        return settings.rank, settings.world_size
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
-    if rank is None or world is None:
-        return 0, 1
-    problems = Problems("RANK and WORLD_SIZE in the environment")
-    try:
-        found = int(rank), int(world)
-    except ValueError:
-        problems.add(f"they are {rank!r} and {world!r}", "unset them, or give rank= and world_size=")
-        problems.raise_any()
-        raise
-    _check_rank(*found, problems)
-    problems.raise_any()
-    return found
-
-
 def _said(**keys: Any) -> dict[str, Any]:
     return {key: value for key, value in keys.items() if value is not None}
 
@@ -199,22 +177,12 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def whole(value: Any) -> bool:
-    """Whether value is an integer and no bool."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _one_of(key: str, value: Any, words: Sequence[str], problems: Problems) -> None:
     if value is None or value in words:
         return
     near = difflib.get_close_matches(str(value), words, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"it can be {', '.join(map(repr, words))}"
     problems.add(f"{key} is {value!r}", hint)
-
-
-def _check_rank(rank: Any, world: Any, problems: Problems) -> None:
-    if not (whole(rank) and whole(world) and 0 <= rank < world):
-        problems.add(f"rank is {rank!r} in a world of {world!r}", "ranks go from 0 to world_size - 1")
 
 
 _LATER = "Python code on the way of samples needs Python workers, which come in a later release; "

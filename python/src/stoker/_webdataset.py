@@ -11,8 +11,8 @@ from typing import Any
 from . import _client, _notice
 from ._compile import to_ops
 from ._datasets import Dataset, _path
-from ._errors import ConfigError, Problems
-from ._spec import Recipe, whole
+from ._errors import ConfigError, Problems, whole
+from ._spec import Recipe
 
 Ops = list[dict[str, Any]]
 
