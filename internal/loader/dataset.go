@@ -23,12 +23,18 @@ func (l *Loader) openDataset(ctx context.Context, spec Spec, opt Options) error 
 	if d.Format == "synthetic" {
 		return l.openSynthetic(d)
 	}
+	if err := local(d.Path); err != nil {
+		return err
+	}
 	paths, err := source.Expand(d.Path)
 	if err != nil {
 		return err
 	}
 	kind, paths, err := sniff(d.Format, paths)
 	if err != nil {
+		return err
+	}
+	if err := d.meaningless(kind); err != nil {
 		return err
 	}
 	file := source.NewFile()
@@ -51,8 +57,38 @@ func (l *Loader) openDataset(ctx context.Context, spec Spec, opt Options) error 
 		return err
 	}
 	l.ds = ds
-	l.n, l.digest = ds.Index().Len(), ds.Index().Digest()
+	x := ds.Index()
+	l.n, l.digest, l.classes, l.format = x.Len(), x.Digest(), x.Classes(), x.Meta().Format
 	return nil
+}
+
+// checker is a dataset that can say, before anything is read, that no sample
+// has a field.
+type checker interface {
+	Check(fields []string) error
+}
+
+// local refuses what lies elsewhere: other sources are not built.
+func local(paths []string) error {
+	for _, p := range paths {
+		if scheme, _, ok := strings.Cut(p, "://"); ok {
+			return errs.New(errs.Config, "%s lies behind %s://, and stoker reads local files only", p, scheme).
+				Try("copy or mount the data, and give its path")
+		}
+	}
+	return nil
+}
+
+// meaningless names keys of a dataset that its format has no use for.
+func (d Dataset) meaningless(kind string) error {
+	var p problems
+	if kind != "folder" && (d.Extensions != nil || d.AllowEmpty) {
+		p.addf("dataset.extensions and dataset.allow_empty are of folders, and this is %s", kind)
+	}
+	if kind != "synthetic" && (d.Samples != 0 || d.Shape != nil) {
+		p.addf("dataset.samples and dataset.shape are of synthetic datasets, and this is %s", kind)
+	}
+	return p.err()
 }
 
 // sniff decides the format of expanded paths. A folder that holds nothing but
@@ -113,7 +149,7 @@ func (l *Loader) openSynthetic(d Dataset) error {
 	for i := range l.synthetic {
 		l.synthetic[i] = byte(i * 31)
 	}
-	l.n, l.digest = d.Samples, "synthetic"
+	l.n, l.digest, l.format = d.Samples, "synthetic", "synthetic"
 	return nil
 }
 
@@ -141,20 +177,10 @@ func (l *Loader) closeDataset() {
 }
 
 // Classes are the names of the classes, where the dataset has them.
-func (l *Loader) Classes() []string {
-	if l.ds == nil {
-		return nil
-	}
-	return l.ds.Index().Classes()
-}
+func (l *Loader) Classes() []string { return slices.Clone(l.classes) }
 
 // Format is the name of the dataset's format.
-func (l *Loader) Format() string {
-	if l.ds == nil {
-		return "synthetic"
-	}
-	return l.ds.Index().Meta().Format
-}
+func (l *Loader) Format() string { return l.format }
 
 // imageFields are the stored names that hold images in shards.
 var imageFields = []string{"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "webp", "gif", "bmp", "tif", "tiff"}
@@ -185,6 +211,23 @@ func defaultFields(ds format.Dataset) []Field {
 	return out
 }
 
+// hold keeps the dataset open until letGo; false: it is closed already.
+func (l *Loader) hold() bool {
+	l.shared.mu.Lock()
+	defer l.shared.mu.Unlock()
+	if !l.closed {
+		l.inflight++
+	}
+	return !l.closed
+}
+
+func (l *Loader) letGo() {
+	l.shared.mu.Lock()
+	defer l.shared.mu.Unlock()
+	l.inflight--
+	l.shared.changed.Broadcast()
+}
+
 // Notes are lines that the user should see once.
 func (l *Loader) Notes() []string {
 	if l.ds == nil {
@@ -199,13 +242,17 @@ func (l *Loader) Notes() []string {
 // Table is columns of the dataset, a row a sample: "label" (the number of its
 // class) and "path" (of the file or shard it lies in).
 func (l *Loader) Table(names []string) (map[string]any, error) {
+	if !l.hold() {
+		return nil, errs.New(errs.Config, "the loader is closed")
+	}
+	defer l.letGo()
 	out := map[string]any{}
 	for _, name := range names {
 		switch {
 		case l.ds == nil:
 			return nil, errs.New(errs.Config, "a synthetic dataset has no column %q", name)
 		case name == "label" && l.ds.Index().Int32s(index.SampleClass) != nil:
-			out[name] = l.ds.Index().Int32s(index.SampleClass)
+			out[name] = slices.Clone(l.ds.Index().Int32s(index.SampleClass))
 		case name == "path":
 			paths := make([]string, l.n)
 			var extents []format.Extent

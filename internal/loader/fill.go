@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -181,7 +182,8 @@ func (l *Loader) sampleError(t *task, err error) (*errs.Error, bool) {
 		}
 	}
 	p := t.batch.pass
-	e.Where.Sample, e.Where.Epoch, e.Where.Step, e.Where.Rank = t.req.Sample, p.epoch, p.from+t.batch.step, l.spec.Rank
+	e.Where.Sample = t.req.Sample
+	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + t.batch.step, Rank: l.spec.Rank}
 	switch {
 	case e.Code == errs.NotFound:
 		e.Code = errs.Changed
@@ -215,17 +217,26 @@ func (l *Loader) finish(t *task, err error) {
 	}
 	s.mu.Lock()
 	l.running--
+	if len(s.loaders) > 1 {
+		s.work.Broadcast()
+	}
 	if bad != nil && !ob.gone.Load() && l.onBad(t, bad, may) {
 		s.mu.Unlock()
 		l.locate(t)
 		l.fetch.Submit([]*fetch.Request{&t.req}, true, ob.gone.Load)
 		return
 	}
-	if bad == nil {
-		l.layout.Stamp(ob.slot.Mem, t.row, t.req.Sample, t.place < ob.pass.slice.N)
-		ob.good[t.row] = true
+	l.moved = time.Now()
+	if bad == nil && !ob.gone.Load() {
+		l.stamp(t)
 	}
 	ob.left--
+	if ob.left == 0 && l.fillIn(t) {
+		s.mu.Unlock()
+		l.locate(t)
+		l.fetch.Submit([]*fetch.Request{&t.req}, true, ob.gone.Load)
+		return
+	}
 	if ob.left > 0 || ob.gone.Load() {
 		ob.settle()
 		s.mu.Unlock()
@@ -247,34 +258,54 @@ func (l *Loader) finish(t *task, err error) {
 	s.changed.Broadcast()
 }
 
+// stamp marks a row as holding its sample. Under Skip a sample that stands in
+// for a skipped one leaves its id and mark.
+func (l *Loader) stamp(t *task) {
+	ob := t.batch
+	ob.good[t.row] = true
+	if t.attempt > 0 && l.spec.OnBad.Policy == Skip {
+		l.layout.Stamp(ob.slot.Mem, t.row, ob.pass.order.At(t.place), false)
+		return
+	}
+	l.layout.Stamp(ob.slot.Mem, t.row, t.req.Sample, t.place < ob.pass.slice.N)
+}
+
 // onBad applies the policy to a sample that failed, and reports whether the
 // task goes on with another sample. Shared.mu is held.
 func (l *Loader) onBad(t *task, e *errs.Error, may bool) (again bool) {
 	ob := t.batch
-	p := ob.pass
-	on := l.spec.OnBad
-	if !may || on.Policy == Fail {
+	if !may || l.spec.OnBad.Policy == Fail {
 		ob.fail(e)
 		return false
 	}
-	ob.bad = append(ob.bad, Bad{Place: t.place, Sample: t.req.Sample, Put: -1, Err: e})
-	p.bad++
-	l.stats.Bad.Add(1)
-	seen := (p.nextStep) * int64(l.spec.Batch.Size)
-	if (on.MaxBad > 0 && p.bad > on.MaxBad) || (on.MaxBadRate > 0 && seen >= 100 && float64(p.bad) > on.MaxBadRate*float64(seen)) {
-		limit := errs.New(errs.BadLimit, "%d bad samples in this pass, more than on_bad allows", p.bad).At(e.Where).Because(e)
-		ob.fail(limit.Try("see which they are with `stoker inspect`, mend them, or raise max_bad or max_bad_rate"))
-		return false
+	if t.attempt == 0 || l.spec.OnBad.Policy == Replace {
+		ob.bad = append(ob.bad, Bad{Place: t.place, Sample: t.req.Sample, Put: -1, Err: e})
 	}
-	if on.Policy == Skip {
-		return false
-	}
+	return (l.spec.OnBad.Policy == Replace || t.attempt > 0) && l.another(t, e)
+}
+
+// another gives a task another sample, chosen by key, unless too many were bad.
+func (l *Loader) another(t *task, e *errs.Error) bool {
 	if t.attempt++; t.attempt > maxAttempts {
-		ob.fail(errs.New(errs.BadLimit, "%d replacements for one place were bad too", maxAttempts).At(e.Where).Because(e))
+		t.batch.fail(errs.New(errs.BadLimit, "%d samples in a row, chosen for one place, are bad; the last: %s", maxAttempts, e.What).
+			At(e.Where).Because(e.Cause).
+			Try("most of this dataset can not be read: look at it with `stoker inspect`"))
 		return false
 	}
 	t.req.Sample = t.key.With(wordReplace).Intn(uint64(t.attempt), l.n)
 	return true
+}
+
+// fillIn finds a row to copy from for a batch in which every sample is to be
+// skipped: another sample takes the place of the last one, still marked as not
+// valid. Shared.mu is held.
+func (l *Loader) fillIn(t *task) bool {
+	ob := t.batch
+	if len(ob.bad) < ob.rows || ob.err != nil || slices.Contains(ob.good[:ob.rows], true) {
+		return false
+	}
+	ob.left++
+	return l.another(t, errs.From(ob.bad[0].Err))
 }
 
 // fail keeps the error of the first bad row, whichever lane meets one first.
@@ -336,7 +367,7 @@ func (l *Loader) mend(ob *openBatch) error {
 			}
 		}
 		if from < 0 {
-			return errs.New(errs.BadLimit, "no sample of a batch of %d could be read", ob.rows).Because(ob.bad[0].Err).At(errs.From(ob.bad[0].Err).Where)
+			return errs.New(errs.Bug, "a batch of %d rows holds none", ob.rows).Because(ob.bad[0].Err)
 		}
 		l.layout.CopyRow(ob.slot.Mem, i, from)
 		for f := range ob.loose {
@@ -345,7 +376,7 @@ func (l *Loader) mend(ob *openBatch) error {
 				c.Shapes[i] = append(c.Shapes[i][:0], c.Shapes[from]...)
 			}
 		}
-		l.layout.Stamp(ob.slot.Mem, i, ob.tasks[i].req.Sample, false)
+		l.layout.Stamp(ob.slot.Mem, i, ob.pass.order.At(ob.tasks[i].place), false)
 	}
 	for i := range ob.bad {
 		for r := range ob.rows {
@@ -353,9 +384,8 @@ func (l *Loader) mend(ob *openBatch) error {
 			if t.place != ob.bad[i].Place {
 				continue
 			}
-			ob.bad[i].Put = t.req.Sample
-			if !ob.good[r] {
-				ob.bad[i].Put = -1
+			if ob.good[r] && l.spec.OnBad.Policy == Replace {
+				ob.bad[i].Put = t.req.Sample
 			}
 		}
 	}
@@ -373,7 +403,7 @@ func (l *Loader) makeRoom(ob *openBatch) error {
 	if need <= int64(len(ob.slot.Mem)) {
 		return nil
 	}
-	bigger, err := l.slots.replace(ob.slot, need+need/4)
+	bigger, err := l.slots.replace(ob.slot, need+need/8)
 	if err != nil {
 		return err
 	}

@@ -11,9 +11,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -50,6 +53,8 @@ type Loader struct {
 	synthetic []byte
 	n         int64
 	digest    string
+	classes   []string
+	format    string
 	pipeline  string
 	plan      order.Plan
 	programs  []*transform.Program
@@ -72,6 +77,7 @@ type Loader struct {
 	running  int   // lanes at work here
 	inflight int   // open batches
 	lastPass int64
+	moved    time.Time // when a sample was last finished
 	spare    []*openBatch
 	closed   bool
 }
@@ -90,11 +96,11 @@ type Options struct {
 func Open(ctx context.Context, shared *Shared, spec Spec, opt Options) (*Loader, error) {
 	spec = spec.defaults()
 	p := spec.check()
-	l := &Loader{shared: shared, prefetch: spec.Deliver.Prefetch}
+	l := &Loader{shared: shared, moved: time.Now()}
 	if len(p) == 0 || spec.Dataset.Format == "synthetic" || len(spec.Dataset.Path) > 0 {
 		if err := l.openDataset(ctx, spec, opt); err != nil {
 			if len(p) > 0 {
-				p.addf("%s", err)
+				p.addf("%s", withHint(err))
 				return nil, p.err()
 			}
 			return nil, err
@@ -145,6 +151,11 @@ func (l *Loader) compile(p *problems) error {
 			fields = append(fields, batch.Field{Name: f.Name, DType: prog.DType(), Shape: shape, Loose: !fixed})
 		}
 	}
+	if c, ok := l.ds.(checker); ok {
+		if err := c.Check(l.wanted); err != nil {
+			p.addf("%s", withHint(err))
+		}
+	}
 	if err := p.err(); err != nil {
 		return err
 	}
@@ -187,17 +198,46 @@ func (l *Loader) size() error {
 	if !asked {
 		limit = available / 4
 	}
-	least := 2 * l.slotBytes // one that the user holds, one being filled
-	if limit < least {
-		e := errs.New(errs.Memory, "a batch takes %.1f MiB, and two must fit: memory is %.1f MiB", mib(l.slotBytes), mib(limit))
-		if asked {
-			return e.Try("raise memory= to at least %.0f MiB, or lower batch_size", mib(least)+1)
-		}
-		return e.Try("that is a quarter of the %.0f MiB that this machine or its cgroup has left; lower batch_size, or pass memory=", mib(available))
+	if l.loose() {
+		limit /= 2 // rows of unequal length are collected before they are packed
 	}
-	l.prefetch = int(min(int64(l.prefetch), limit/l.slotBytes-1))
+	if err := l.fits(l.slotBytes, limit); err != nil {
+		e := errs.From(err)
+		if !asked {
+			e.Hint = fmt.Sprintf("that is a quarter of the %.0f MiB that this machine or its cgroup has left; lower batch_size, or pass memory=", mib(available))
+		}
+		return e
+	}
 	l.slots = slots{l: l, limit: limit}
+	l.setPrefetch(limit)
+	if l.loose() {
+		l.prefetch = 1 // until the first batch tells how large they are
+	}
 	return nil
+}
+
+// loose says whether the length of a batch is known only when it is there.
+func (l *Loader) loose() bool {
+	return slices.ContainsFunc(l.layout.Fields, func(f batch.Field) bool { return f.Loose })
+}
+
+// fits says that memory holds two batches: one that the user has, one that is
+// being filled.
+func (l *Loader) fits(slot, limit int64) error {
+	if 2*slot <= limit {
+		return nil
+	}
+	whole := 1
+	if l.loose() {
+		whole = 2
+	}
+	return errs.New(errs.Memory, "a batch takes %.2f MiB, and two must fit: memory is %.2f MiB", mib(slot*int64(whole)), mib(limit*int64(whole))).
+		Try("raise memory= to at least %.0f MiB, or lower batch_size", math.Ceil(mib(2*slot*int64(whole))))
+}
+
+// setPrefetch is as many batches ahead as were asked for and fit.
+func (l *Loader) setPrefetch(limit int64) {
+	l.prefetch = int(max(1, min(int64(l.spec.Deliver.Prefetch), limit/l.slotBytes-1)))
 }
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
@@ -408,7 +448,10 @@ func (l *Loader) Check(st State) error {
 	differ("dataset", st.Dataset, mine.Dataset)
 	differ("pipeline", st.Pipeline, mine.Pipeline)
 	differ("seed", st.Seed, mine.Seed)
-	differ("order", string(st.Order), string(mine.Order))
+	var theirs, ours map[string]any
+	if json.Unmarshal(st.Order, &theirs) != nil || json.Unmarshal(mine.Order, &ours) != nil || !maps.Equal(theirs, ours) {
+		why = append(why, fmt.Sprintf("order is %s in the state and %s here", st.Order, mine.Order))
+	}
 	if st.Epoch < 0 || st.Position < 0 || st.Position > l.n {
 		why = append(why, fmt.Sprintf("it stands at place %d of epoch %d, and there are %d places", st.Position, st.Epoch, l.n))
 	}

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -10,12 +11,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -188,12 +191,87 @@ func TestGoOnFromEveryStep(t *testing.T) {
 		}
 	}
 	st := l.State(0, 0)
+	st.Order = []byte("{\n  \"shuffle\" : \"full\"\n}") // as other writers of JSON put it
+	if err := l.Check(st); err != nil {
+		t.Error(err)
+	}
 	st.Seed++
 	if err := l.Check(st); errs.CodeOf(err) != errs.State || !strings.Contains(err.Error(), "seed") {
 		t.Errorf("another seed: %v", err)
 	}
 	if _, err := l.Pass(0, 31, 0); errs.CodeOf(err) != errs.State {
 		t.Errorf("a position beyond the end: %v", err)
+	}
+}
+
+// failing is an arena whose second slot can not be had, after a while.
+type failing struct {
+	batch.Heap
+	n     atomic.Int32
+	begun chan struct{}
+	fail  chan struct{}
+}
+
+func (f *failing) Alloc(n int64) (*batch.Slot, error) {
+	if f.n.Add(1) == 2 {
+		close(f.begun)
+		<-f.fail
+		return nil, errs.New(errs.Memory, "no memory")
+	}
+	return f.Heap.Alloc(n)
+}
+
+// A pass that is given up while memory for it is being made, in vain.
+func TestCancelWhileMemoryFails(t *testing.T) {
+	s := ground(t)
+	f := &failing{begun: make(chan struct{}), fail: make(chan struct{})}
+	s.Arena = f
+	l := open(t, s, photoSpec(t, photos(t, 30)))
+	p, _ := l.Pass(0, 0, 0)
+	<-f.begun
+	p.Cancel()
+	close(f.fail)
+	if n := len(walk(t, l, 0, 0, 0)); n != 8 {
+		t.Errorf("%d batches afterwards", n)
+	}
+}
+
+// Rows of unequal length keep to the memory that was asked for.
+func TestUnequalRowsKeepToTheirMemory(t *testing.T) {
+	s := ground(t)
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "c"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 {
+		if err := os.WriteFile(filepath.Join(root, "c", fmt.Sprintf("%d.ppm", i)), make([]byte, 1000*(i+1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec := Spec{
+		Dataset: Dataset{Path: Paths{root}}, Fields: []Field{{Name: "image"}}, Batch: BatchSpec{Size: 4},
+		Deliver: Deliver{Prefetch: 16, Memory: 2 << 20}, Workers: 2,
+	}
+	last := func(l *Loader) (err error) {
+		p, _ := l.Pass(0, 0, 0)
+		defer p.Cancel()
+		for err == nil {
+			var b *Batch
+			if b, err = p.Next(context.Background(), 20*time.Second); err == nil {
+				if now := l.Stats().Memory; now > int64(spec.Deliver.Memory) {
+					t.Errorf("%d bytes of slots, %d were allowed", now, spec.Deliver.Memory)
+				}
+				b.Release()
+			}
+		}
+		return err
+	}
+	if err := last(open(t, s, spec)); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	spec.Deliver.Memory = 200 << 10
+	if err := last(open(t, s, spec)); errs.CodeOf(err) != errs.Memory || !strings.Contains(errs.From(err).Hint, "raise memory") {
+		t.Errorf("with too little: %v", err)
 	}
 }
 
@@ -252,6 +330,7 @@ func TestIdlePassesGiveTheirSlotsUp(t *testing.T) {
 func TestEveryBatchHeldIsAnError(t *testing.T) {
 	s := ground(t)
 	spec := imageSpec(pictures(t, 40))
+	spec.Fields[0].Transform = ops(t, `[{"op":"Resize","size":[6,8]}]`)
 	spec.Deliver.Memory = 3 * 8 << 10
 	l := open(t, s, spec)
 	p, _ := l.Pass(0, 0, 0)
@@ -327,6 +406,8 @@ func TestBadSpecsAreToldAtOnce(t *testing.T) {
 		"too little memory": {func(s *Spec) { s.Deliver.Memory = 100 }, errs.Memory, []string{"two must fit"}},
 		"bad transform":     {func(s *Spec) { s.Fields[0].Transform = ops(t, `[{"op":"RandomResizedCorp","size":3}]`) }, errs.Config, []string{"RandomResizedCrop"}},
 		"no shards":         {func(s *Spec) { s.Dataset.Path = Paths{root + "/{000..002}.tar"} }, errs.NotFound, []string{"000.tar"}},
+		"elsewhere":         {func(s *Spec) { s.Dataset.Path = Paths{"s3://bucket/{000..009}.tar"} }, errs.Config, []string{"local files"}},
+		"no such keys":      {func(s *Spec) { s.Dataset.Samples = 5 }, errs.Config, []string{"dataset.samples"}},
 		"not a dataset":     {func(s *Spec) { s.Dataset.Path = Paths{root + "/class0/000000.ppm"} }, errs.Config, []string{"format"}},
 	} {
 		t.Run(name, func(t *testing.T) {

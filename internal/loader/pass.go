@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"sync/atomic"
@@ -44,7 +45,7 @@ type Pass struct {
 	resting   bool         // gave up its batches to others; Next wakes it
 	cancelled bool
 	failed    error
-	bad       int64 // samples that could not be delivered
+	bad       int64 // samples that could not be delivered, up to the last batch handed out
 	asked     int64 // when Next was last called: Shared.clock
 }
 
@@ -116,9 +117,8 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (*Batch, error)
 	begin := time.Now()
 	wake := func() { s.mu.Lock(); s.changed.Broadcast(); s.mu.Unlock() }
 	defer context.AfterFunc(ctx, wake)()
-	if deadline > 0 {
-		defer time.AfterFunc(deadline, wake).Stop()
-	}
+	alarm := time.AfterFunc(cmp.Or(deadline, time.Hour), wake)
+	defer alarm.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.waiting++
@@ -145,11 +145,22 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (*Batch, error)
 		if p.nextStep >= p.slice.Steps() && len(p.open) == 0 {
 			return nil, io.EOF
 		}
-		if deadline > 0 && time.Since(begin) >= deadline {
-			return nil, p.stalled(time.Since(begin))
+		if deadline > 0 {
+			still := time.Since(laterOf(begin, p.l.moved))
+			if still >= deadline {
+				return nil, p.stalled(still)
+			}
+			alarm.Reset(deadline - still)
 		}
 		s.changed.Wait()
 	}
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // hand takes the oldest batch, which is done. Shared.mu is held.
@@ -159,11 +170,11 @@ func (p *Pass) hand() (*Batch, error) {
 	p.open = p.open[1:]
 	p.l.inflight--
 	p.l.shared.changed.Broadcast()
-	if ob.err != nil {
-		p.failed = ob.err
+	if err := p.judge(ob); err != nil {
+		p.failed = err
 		p.giveUp()
 		p.l.slots.put(ob.slot)
-		return nil, ob.err
+		return nil, err
 	}
 	p.delivered++
 	p.l.slots.lease(ob.slot)
@@ -173,6 +184,28 @@ func (p *Pass) hand() (*Batch, error) {
 		Epoch: p.epoch, Step: p.from + ob.step, Position: p.slice.After(ob.step), Rows: ob.rows,
 		Slot: ob.slot, Columns: ob.columns, Bad: ob.bad, l: p.l,
 	}, nil
+}
+
+// judge is the error of a batch, its own or that of too many bad samples. They
+// are counted here, in the order of delivery, so that which batch ends a run
+// does not depend on lanes or prefetch.
+func (p *Pass) judge(ob *openBatch) error {
+	if ob.err != nil {
+		return ob.err
+	}
+	on := p.l.spec.OnBad
+	p.bad += int64(len(ob.bad))
+	p.l.stats.Bad.Add(int64(len(ob.bad)))
+	seen := ob.step*int64(p.l.spec.Batch.Size) + int64(ob.rows)
+	tooMany := on.MaxBad > 0 && p.bad > on.MaxBad
+	tooOften := on.MaxBadRate > 0 && seen >= 100 && float64(p.bad) > on.MaxBadRate*float64(seen)
+	if len(ob.bad) == 0 || !tooMany && !tooOften {
+		return nil
+	}
+	last := errs.From(ob.bad[len(ob.bad)-1].Err)
+	return errs.New(errs.BadLimit, "%d of %d samples of this pass are bad, more than on_bad allows; the last: %s", p.bad, seen, last.What).
+		At(last.Where).Because(last.Cause).
+		Try("see which they are with `stoker inspect`, mend them, or raise max_bad or max_bad_rate")
 }
 
 // Cancel ends the pass and what it had prefetched. It does not wait.
@@ -233,11 +266,12 @@ func (p *Pass) plan() {
 				s.changed.Broadcast()
 				return
 			}
-			if p.cancelled || p.resting {
+			switch { // the lock was let go while memory was made
+			case slot == nil:
+			case p.cancelled || p.resting || p.failed != nil:
 				l.slots.put(slot)
 				continue
-			}
-			if slot != nil {
+			default:
 				p.begin(slot)
 				continue
 			}
@@ -278,7 +312,7 @@ func (p *Pass) stalled(after time.Duration) error {
 		return e.Try("nothing is in work: the engine waits for memory or for its lanes; look at loader.stats(), or raise timeout=")
 	}
 	e.Where = l.where(sample)
-	e.Where.Epoch, e.Where.Step, e.Where.Rank = p.epoch, p.from+p.delivered, l.spec.Rank
+	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + p.delivered, Rank: l.spec.Rank}
 	e.What += ": stage " + wire.StageNames[stage] + " has been at one sample for " + time.Duration(nowNanos()-since).Round(time.Second).String()
 	return e.Try("see whether its storage answers (a hung mount shows here as stage read), or raise timeout=")
 }

@@ -145,7 +145,17 @@ func (s *Shared) fetched(t *task) {
 		return
 	}
 	t.batch.ready = append(t.batch.ready, t)
-	s.work.Signal()
+	s.wakeLane()
+}
+
+// wakeLane wakes one lane, or all where one alone might be of a loader whose
+// lanes are all at work.
+func (s *Shared) wakeLane() {
+	if len(s.loaders) > 1 {
+		s.work.Broadcast()
+	} else {
+		s.work.Signal()
+	}
 }
 
 // settle gives the slot of a batch that was given up back, once nobody works on

@@ -89,17 +89,27 @@ func (s *slots) alloc(bytes int64) (*batch.Slot, error) {
 }
 
 // replace is a larger slot with the fixed columns of an old one, which is gone.
+// Slots of the old size are no longer used, and fewer batches are made ahead.
 func (s *slots) replace(old *batch.Slot, bytes int64) (*batch.Slot, error) {
+	l := s.l
 	bytes = (bytes + 4095) / 4096 * 4096
-	mu := &s.l.shared.mu
+	mu := &l.shared.mu
 	mu.Lock()
 	defer mu.Unlock()
+	if err := l.fits(bytes, s.limit); err != nil {
+		return nil, err
+	}
+	l.slotBytes = max(l.slotBytes, bytes)
+	l.setPrefetch(s.limit)
+	for _, slot := range s.free {
+		s.discard(slot)
+	}
+	s.free = nil
 	slot, err := s.alloc(bytes)
 	if err != nil {
 		return nil, err
 	}
-	copy(slot.Mem, old.Mem[:s.l.layout.Bytes()])
-	s.l.slotBytes = max(s.l.slotBytes, bytes)
+	copy(slot.Mem, old.Mem[:l.layout.Bytes()])
 	s.discard(old)
 	return slot, nil
 }

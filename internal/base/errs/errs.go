@@ -64,8 +64,15 @@ var Classes = map[Code]Class{
 	Died:         {1, "EngineError"},
 }
 
-// Where is the place of a failure. Zero fields are unknown, except Sample and
-// Offset, where -1 is.
+// Moment is when in a run a failure came.
+type Moment struct {
+	Epoch int64 `json:"epoch"`
+	Step  int64 `json:"step"`
+	Rank  int   `json:"rank"`
+}
+
+// Where is the place of a failure. Empty texts are unknown; so are an Offset or
+// Sample of -1, and a Moment that is nil.
 type Where struct {
 	File   string `json:"file,omitempty"`   // a file of a folder dataset, or a path of the user's
 	Shard  string `json:"shard,omitempty"`  // the stored file that holds several samples
@@ -73,9 +80,7 @@ type Where struct {
 	Field  string `json:"field,omitempty"`
 	Offset int64  `json:"offset"` // bytes from the start of File or Shard
 	Sample int64  `json:"sample"` // sample id
-	Epoch  int64  `json:"epoch,omitempty"`
-	Step   int64  `json:"step,omitempty"`
-	Rank   int    `json:"rank,omitempty"`
+	*Moment
 }
 
 // Nowhere is the Where that knows nothing.
@@ -106,6 +111,9 @@ func (w Where) String() string {
 	}
 	if w.Sample >= 0 {
 		add("sample %d", w.Sample)
+	}
+	if w.Moment != nil {
+		add("epoch %d, step %d, rank %d", w.Epoch, w.Step, w.Rank)
 	}
 	return b.String()
 }
