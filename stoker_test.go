@@ -429,7 +429,7 @@ func TestRetainedBatches(t *testing.T) {
 
 func TestRetainingTooMuchIsAnError(t *testing.T) {
 	spec := train(photos(t, 18), 2)
-	spec.Deliver.Memory = 3 * 8192
+	spec.Deliver.Memory = 64 << 10
 	l := open(t, spec)
 	var kept []*stoker.Batch
 	var failed error

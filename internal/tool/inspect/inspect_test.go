@@ -51,8 +51,11 @@ func TestPythonLines(t *testing.T) {
 		{
 			[]string{"x.tar", "y.tar"},
 			Report{Format: "tar", Checked: 4, Fields: []Field{
-				{Name: "jpg", Kind: "image", Present: 3}, {Name: "png", Kind: "image", Present: 1},
-				{Name: "cls", Kind: "number", Present: 4}, {Name: "txt", Kind: "text", Present: 2}, {Name: "npy", Kind: "bytes", Present: 4},
+				{Name: "jpg", Kind: "image", Present: 3},
+				{Name: "png", Kind: "image", Present: 1},
+				{Name: "cls", Kind: "number", Present: 4},
+				{Name: "txt", Kind: "text", Present: 2},
+				{Name: "npy", Kind: "bytes", Present: 4},
 			}},
 			[]string{
 				`stoker.WebDataset(["x.tar", "y.tar"])`, `.to_tuple("jpg;png", "cls", "npy")`,
