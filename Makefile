@@ -20,14 +20,16 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-asan py-test bench bench-venvs bench-transport bench-startup soak fuzz wheel clean gpu-test gpu-bench
+.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-asan py-test bench bench-venvs bench-transport bench-startup soak fuzz wheel clean
 
 demo: setup engine
 	@build/stoker demo
 
-engine: build/stoker
+# A make of its own: setup may have brought the compiler that BUILD looks for.
+engine: setup
+	@$(MAKE) --no-print-directory build/stoker
 
-build/stoker: $(GO_SOURCES) | setup
+build/stoker: $(GO_SOURCES)
 	@mkdir -p build
 ifeq ($(CGO),0)
 	@echo "no C compiler: the pure-Go engine is built; it decodes about a third as fast"
@@ -91,13 +93,13 @@ bench-venvs:
 
 bench: engine venv bench-venvs
 	@test -n "$(DATA)" || { echo "usage: make bench DATA=folder-of-jpegs"; exit 2; }
-	$(VENV)/python bench/compare.py --data "$(DATA)" --out build/bench.json
+	$(VENV)/python -m bench.compare --data "$(DATA)" --out build/bench.json
 
 bench-transport: engine venv
-	$(VENV)/python bench/transport.py
+	$(VENV)/python -m bench.transport
 
 bench-startup: engine venv
-	$(VENV)/python bench/startup.py
+	$(VENV)/python -m bench.startup
 
 clean:
 	rm -rf build dist .venv .venv-bench python/src/stoker/_engine

@@ -26,7 +26,7 @@ func Run(fd int, version, kernel string) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	cores := loader.Cores()
 	// Lanes sit in C most of the time; two more threads run Go beside them.
-	runtime.GOMAXPROCS(max(cores, runtime.NumCPU()) + 2)
+	runtime.GOMAXPROCS(cores + 2)
 
 	conn, err := deliver.NewConn(fd)
 	if err != nil {

@@ -99,7 +99,12 @@ func (c *client) ask(m *wire.Message) *wire.Message {
 	c.send(m)
 	for {
 		a := c.read()
-		if a.Type == wire.TypeSlot {
+		if a.Type == wire.TypeSlot && a.Bytes == 0 {
+			if err := unix.Munmap(c.slots[a.Slot]); err != nil {
+				c.t.Errorf("slot %d is gone, and was not known: %v", a.Slot, err)
+			}
+			delete(c.slots, a.Slot)
+		} else if a.Type == wire.TypeSlot {
 			mem, err := unix.Mmap(c.fds[0], 0, int(a.Bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 			if err != nil {
 				c.t.Fatal(err)
@@ -302,6 +307,9 @@ func TestMemoryComesBackFromDroppedSlots(t *testing.T) {
 		}
 		if epoch == 3 {
 			before = count()
+		}
+		if n := len(c.slots); n > 10 {
+			t.Fatalf("%d slots are mapped: nobody says that the dropped ones are gone", n)
 		}
 	}
 	if now := count(); now > before+3 {

@@ -21,6 +21,8 @@ type session struct {
 	shared   *loader.Shared
 	suspects []wire.Suspect
 
+	sending sync.Mutex // keeps news of freed slots ahead of what is sent later
+
 	mu      sync.Mutex
 	loaders map[int64]*loader.Loader
 	passes  map[int64]*pass
@@ -74,13 +76,26 @@ func (s *session) serve() {
 // answer sends what f makes of a request, or its error.
 func (s *session) answer(m *wire.Message, f func(*wire.Message) ([]deliver.Envelope, error)) {
 	out, err := f(m)
+	if len(out) == 0 && err == nil {
+		return // it was sent already
+	}
 	if err != nil {
 		out = []deliver.Envelope{{Message: &wire.Message{Type: wire.TypeError, Error: wire.FromError(err)}}}
 	}
-	if len(out) > 0 {
-		out[len(out)-1].Message.Req = m.Req
-		_ = s.conn.Write(out...) // a client that is gone ends serve
+	out[len(out)-1].Message.Req = m.Req
+	s.send(out)
+}
+
+// send writes messages, after news of the slots that are gone. A client that is
+// gone itself ends serve.
+func (s *session) send(messages []deliver.Envelope) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	var out []deliver.Envelope
+	for _, id := range s.arena.Gone() {
+		out = append(out, deliver.Envelope{Message: &wire.Message{Type: wire.TypeSlot, Slot: int64(id)}})
 	}
+	_ = s.conn.Write(append(out, messages...)...)
 }
 
 func one(m *wire.Message, fds ...int) []deliver.Envelope {
@@ -93,7 +108,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 		if e := (*errs.Error)(nil); errors.As(err, &e) {
 			return nil, e
 		}
-		return nil, errs.New(errs.Config, "the Spec can not be read").Because(err).Try("compare it with the table of keys in ARCHITECTURE.md")
+		return nil, errs.New(errs.Config, "the Spec can not be read").Because(err)
 	}
 	var told time.Time
 	l, err := loader.Open(context.Background(), s.shared, spec, loader.Options{
@@ -161,7 +176,13 @@ func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 	if p == nil {
 		return nil, errs.New(errs.Config, "no pass %d", m.Pass)
 	}
-	b, err := p.Next(context.Background(), time.Duration(m.Timeout)*time.Millisecond)
+	deadline := time.Duration(m.Timeout) * time.Millisecond
+	waiting, stop := context.WithCancel(context.Background())
+	if deadline > 0 {
+		go s.keepAlive(waiting, m.Req, p.Pass, deadline)
+	}
+	b, err := p.Next(context.Background(), deadline)
+	stop()
 	if errors.Is(err, io.EOF) {
 		s.mu.Lock()
 		delete(s.passes, m.Pass)
@@ -189,6 +210,25 @@ func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 		answer.Bad = append(answer.Bad, wire.BadPlace{Place: bad.Place, Sample: bad.Sample, Put: bad.Put, Error: wire.FromError(bad.Err)})
 	}
 	return append(out, deliver.Envelope{Message: answer}), nil
+}
+
+// keepAlive tells the client that samples arrive, as long as they do, while it
+// waits for a batch that takes longer than its deadline.
+func (s *session) keepAlive(ctx context.Context, req int64, p *loader.Pass, deadline time.Duration) {
+	every := time.NewTicker(max(deadline/4, 10*time.Millisecond))
+	defer every.Stop()
+	seen := p.Moved()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+			if now := p.Moved(); now.After(seen) {
+				seen = now
+				s.send(one(&wire.Message{Type: wire.TypeProgress, Req: req, What: "samples"}))
+			}
+		}
+	}
 }
 
 // leasedIDs lists the slots that the client holds.
@@ -271,9 +311,9 @@ func (s *session) table(m *wire.Message) ([]deliver.Envelope, error) {
 		return nil, err
 	}
 	copy(slot.Mem, b)
-	err = s.conn.Write(one(&wire.Message{Type: wire.TypeTable, Req: m.Req, Bytes: int64(len(b))}, slot.FD)...)
-	s.arena.Free(slot)
-	return nil, err
+	defer s.arena.Free(slot)
+	s.send(one(&wire.Message{Type: wire.TypeTable, Req: m.Req, Bytes: int64(len(b))}, slot.FD))
+	return nil, nil
 }
 
 func (s *session) stats(m *wire.Message) ([]deliver.Envelope, error) {

@@ -156,6 +156,13 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (*Batch, error)
 	}
 }
 
+// Moved is when a sample of this loader was last finished.
+func (p *Pass) Moved() time.Time {
+	p.l.shared.mu.Lock()
+	defer p.l.shared.mu.Unlock()
+	return p.l.moved
+}
+
 func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

@@ -10,7 +10,10 @@
 //
 // The client asks, the engine answers: every request has a number ("req") that
 // its answer repeats; an Error answers any of them. Progress may come before
-// the answer to Open. Cancel, Close and Forget are not answered.
+// the answer to open (how far indexing has come) and to next (samples arrive,
+// though no batch is full): the client's patience begins anew with it. Cancel
+// and close are not answered. Slot may come before any answer: with bytes, it is
+// memory to map; without, memory that the engine has let go.
 //
 //	client                          engine
 //	hello                  ->
@@ -20,7 +23,11 @@
 //	pass    {epoch, ...}   ->
 //	                       <-       passed
 //	next    {pass}         ->
-//	                       <-       slot* batch | end
+//	                       <-       progress* slot* (+ memfd) batch | end
+//	table   {columns}      ->
+//	                       <-       table   (+ memfd)
+//	stats   {loader}       ->
+//	                       <-       stats
 //	cancel  {pass}         ->
 //	close   {loader}       ->
 package wire
@@ -100,7 +107,7 @@ type Message struct {
 
 	// slot and batch (engine): a batch lies in a slot, a slot in a memfd
 	Slot  int64      `json:"slot"`
-	Bytes int64      `json:"bytes,omitempty"` // slot: size of its memfd
+	Bytes int64      `json:"bytes,omitempty"` // slot: size of its memfd, 0: it is gone; table: of the JSON
 	Rows  int        `json:"rows,omitempty"`  // batch: samples in it
 	Data  []Column   `json:"data,omitempty"`  // batch: where the fields lie
 	Bad   []BadPlace `json:"bad,omitempty"`   // batch: samples skipped or replaced
@@ -126,16 +133,13 @@ type Field struct {
 }
 
 // Column is where one field of a batch lies in its slot. A dense column is
-// Rows*Shape elements from Off. An object column, or one whose samples differ
-// in shape, has Rows+1 int64 offsets (bytes, relative to Data) at Off and the
-// bytes at Data.
+// Rows*Shape elements from Off. An object column has Rows+1 int64 offsets
+// (bytes, relative to Data) at Off and the bytes at Data.
 type Column struct {
-	Name   string  `json:"name"`
-	Off    int64   `json:"off"`
-	Shape  []int   `json:"shape,omitempty"`  // of one sample, dense
-	Data   int64   `json:"at,omitempty"`     // object and ragged columns
-	Shapes [][]int `json:"shapes,omitempty"` // ragged images: the shape of every sample
-	Ragged bool    `json:"ragged,omitempty"`
+	Name  string `json:"name"`
+	Off   int64  `json:"off"`
+	Shape []int  `json:"shape,omitempty"` // of one sample, dense
+	Data  int64  `json:"at,omitempty"`    // object columns
 }
 
 // Suspect is a sample that was in work when an engine died.

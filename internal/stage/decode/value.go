@@ -78,7 +78,7 @@ func JSON(b []byte) error {
 		return err
 	}
 	if json.Valid(b) {
-		return nil
+		return parseable(b)
 	}
 	// Valid says only yes or no; the decoder is asked again for the place.
 	var value json.RawMessage
@@ -89,6 +89,48 @@ func JSON(b []byte) error {
 		return kernel.FormatError(fmt.Sprintf("not JSON: %v at byte %d, near %s", err, syntax.Offset, shown(b[from:])))
 	}
 	return kernel.FormatError(fmt.Sprintf("not JSON: %s", shown(b)))
+}
+
+// What Python's json module is sure to read: it recurses once a level, and
+// refuses integers of more than 4,300 digits.
+const (
+	maxDepth  = 500
+	maxDigits = 4000
+)
+
+// parseable refuses valid JSON that a reader behind us could not take.
+func parseable(b []byte) error {
+	depth, digits := 0, 0
+	inText, escaped := false, false
+	for i, c := range b {
+		switch {
+		case inText:
+			switch {
+			case escaped:
+				escaped = false
+			case c == '\\':
+				escaped = true
+			case c == '"':
+				inText = false
+			}
+			continue
+		case c == '"':
+			inText = true
+		case c == '[' || c == '{':
+			depth++
+		case c == ']' || c == '}':
+			depth--
+		}
+		if '0' <= c && c <= '9' {
+			digits++
+		} else {
+			digits = 0
+		}
+		if depth > maxDepth || digits > maxDigits {
+			return kernel.FormatError(fmt.Sprintf("JSON nested deeper than %d, or a number of more than %d digits, at byte %d", maxDepth, maxDigits, i))
+		}
+	}
+	return nil
 }
 
 // shown quotes a text for an error, shortened, whatever bytes it holds.

@@ -39,6 +39,7 @@ type Arena struct {
 	mu   sync.Mutex
 	used [wire.MaxSlots]bool
 	next int
+	gone []int // slots that the client has mapped and that are no more
 }
 
 // NewArena makes the control page and its eventfd.
@@ -135,12 +136,28 @@ func (a *Arena) forget(id int) {
 	a.mu.Unlock()
 }
 
-// Free unmaps a slot. The client's own mapping lives as long as its arrays.
+// Free unmaps a slot. Its pages live until the client, which hears of it by
+// Gone, has let them go too.
 func (a *Arena) Free(s *batch.Slot) {
 	_ = unix.Munmap(s.Mem)
 	_ = unix.Close(s.FD)
 	s.Mem, s.FD = nil, -1
-	a.forget(s.ID)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used[s.ID] = false
+	if !s.Fresh {
+		a.gone = append(a.gone, s.ID)
+	}
+}
+
+// Gone is the slots that were freed since it was last asked, and that the client
+// was told of. They must reach it before any later message about a slot.
+func (a *Arena) Gone() []int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := a.gone
+	a.gone = nil
+	return out
 }
 
 // flag is the aligned word of the control page that holds the slot's byte.
