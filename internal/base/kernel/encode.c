@@ -25,7 +25,7 @@ static void on_output(j_common_ptr c) { (void)c; }
 // A picture of 4 channels is stored as it is: inverted CMYK, or, with space
 // JCS_YCCK, converted, both with Adobe's marker.
 static void configure(struct jpeg_compress_struct *c, int channels, int quality, int hs, int vs, int restart,
-                      int progressive, int space) {
+                      int flags, int space) {
   c->in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 4 ? JCS_CMYK : JCS_RGB;
   jpeg_set_defaults(c);
   if (space) jpeg_set_colorspace(c, space);
@@ -42,12 +42,13 @@ static void configure(struct jpeg_compress_struct *c, int channels, int quality,
       c->comp_info[3].v_samp_factor = vs;
     }
   }
-  if (progressive) jpeg_simple_progression(c);
+  c->optimize_coding = flags & STK_OPTIMIZE ? TRUE : FALSE;
+  if (flags & STK_PROGRESSIVE) jpeg_simple_progression(c);
 }
 
 // stk_encode writes into *out, which the caller frees, or a text into msg.
 int stk_encode(const uint8_t *pix, int w, int h, int channels, int quality, int hs, int vs, int restart,
-               int progressive, int space, uint8_t **out, unsigned long *nout, char *msg) {
+               int flags, int space, uint8_t **out, unsigned long *nout, char *msg) {
   struct jpeg_compress_struct c;
   encode_err e;
   memset(&c, 0, sizeof c);
@@ -68,7 +69,7 @@ int stk_encode(const uint8_t *pix, int w, int h, int channels, int quality, int 
   c.image_width = w;
   c.image_height = h;
   c.input_components = channels;
-  configure(&c, channels, quality, hs, vs, restart, progressive, space);
+  configure(&c, channels, quality, hs, vs, restart, flags, space);
   jpeg_start_compress(&c, TRUE);
   while (c.next_scanline < c.image_height) {
     JSAMPROW row = (JSAMPROW)(pix + (size_t)c.next_scanline * w * channels);

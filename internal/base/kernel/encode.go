@@ -16,6 +16,7 @@ type encodeOptions struct {
 	subsampling string
 	restart     int
 	progressive bool
+	optimize    bool // Huffman tables made for the picture
 	ycck, rgb   bool // color space of the file: of 4 channels, of 3
 }
 

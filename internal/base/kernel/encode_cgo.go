@@ -19,7 +19,13 @@ func encode(p Pixels, o encodeOptions) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	space := 0
+	flags, space := 0, 0
+	if o.progressive {
+		flags |= C.STK_PROGRESSIVE
+	}
+	if o.optimize {
+		flags |= C.STK_OPTIMIZE
+	}
 	switch {
 	case o.ycck:
 		space = spaceYCCK
@@ -30,7 +36,7 @@ func encode(p Pixels, o encodeOptions) ([]byte, error) {
 	var n C.ulong
 	var msg [C.STK_MSG]C.char
 	code := C.stk_encode((*C.uint8_t)(unsafe.SliceData(p.Pix)), C.int(p.W), C.int(p.H), C.int(p.C), C.int(o.quality),
-		C.int(hs), C.int(vs), C.int(o.restart), C.int(flag(o.progressive)), C.int(space), &out, &n, &msg[0])
+		C.int(hs), C.int(vs), C.int(o.restart), C.int(flags), C.int(space), &out, &n, &msg[0])
 	defer C.free(unsafe.Pointer(out))
 	if code != C.STK_OK {
 		return nil, FormatError(C.GoString(&msg[0]))

@@ -38,11 +38,11 @@
 // LONG in bit 6 says that the value is not in it: bits 0-5 are the code's
 // alone, and bits 16-31 the value's size.
 //
-// An entry of pair is up to two symbols, one of skip as many as fit:
+// An entry of pair is one symbol, or two:
 //
 //	bits  0-5   bits to drop
 //	bits  8-15  coefficients to step; ONE: look into ac instead
-//	bits 16-23  coefficients to step before the first value; pair only, and below
+//	bits 16-23  coefficients to step for the first value
 //	bits 32-47  the first value
 //	bits 48-63  the last value: the second, or the first again
 //
@@ -50,7 +50,7 @@
 // another block's.
 #define INLINE inline __attribute__((always_inline))
 
-enum { LOOK = 11, DC_LOOK = 9, END = 128, LONG = 64, ONE = 127 };
+enum { LOOK = 10, DC_LOOK = 9, END = 128, LONG = 64, ONE = 127 };
 enum { WINDOW = 16 << 10, MCU_BYTES = 4 << 10 };  // an MCU takes less: 10 blocks of 64 symbols of 31 bits
 
 // What a table was made of: most files use the same few, and then so do their tables.
@@ -69,7 +69,6 @@ typedef struct {
 typedef struct {
   uint64_t pair[1 << LOOK];
   uint32_t ac[1 << LOOK];
-  uint16_t skip[1 << LOOK];
   longer l;
 } ac_table;
 
@@ -164,25 +163,17 @@ static void entries(uint32_t *e, uint32_t code, int n, int symbol) {
     e[j] = (uint32_t)extend(j >> (rest - size), size) << 16 | step | (uint32_t)(n + size);
 }
 
-// after is the symbol that follows n bits of index i wholly within it, or 0.
-static inline uint32_t after(const ac_table *a, uint32_t i, uint32_t n) {
-  const uint32_t e = a->ac[i << n & ((1 << LOOK) - 1)];
-  return (e & 63) && !(e & LONG) && n + (e & 63) <= LOOK ? e : 0;
-}
-
-static void build_many(ac_table *a) {
+// build_pairs puts behind each symbol that lies within LOOK bits the next, if
+// that does too and the block goes on.
+static void build_pairs(ac_table *a) {
   for (uint32_t i = 0; i < 1u << LOOK; i++) {
-    const uint32_t first = after(a, i, 0);
-    a->pair[i] = a->skip[i] = ONE << 8;
-    if (!first) continue;
-    uint32_t n = first & 63, step = first >> 8 & 255, e = step < END ? after(a, i, n) : 0;
-    const uint32_t last = e ? e : first, both = step + (e >> 8 & 255);
-    a->pair[i] = (uint64_t)(last >> 16) << 48 | (uint64_t)(first >> 16) << 32 | step << 16 | both << 8 | (n + (e & 63));
-    for (; e; e = step < 48 ? after(a, i, n) : 0) {
-      n += e & 63;
-      step += e >> 8 & 255;
-    }
-    a->skip[i] = (uint16_t)(step << 8 | n);
+    const uint32_t first = a->ac[i], n = first & 63, step = first >> 8 & 255;
+    a->pair[i] = ONE << 8;
+    if (n == 0 || first & LONG) continue;
+    const uint32_t next = a->ac[i << n & ((1 << LOOK) - 1)], m = next & 63;
+    const uint32_t two = step < END && m != 0 && !(next & LONG) && n + m <= LOOK;
+    const uint32_t last = two ? next : first, both = two ? step + (next >> 8 & 255) : step;
+    a->pair[i] = (uint64_t)(last >> 16) << 48 | (uint64_t)(first >> 16) << 32 | step << 16 | both << 8 | (two ? n + m : n);
   }
 }
 
@@ -193,7 +184,7 @@ static void build_ac(ac_table *a, const JHUFF_TBL *t) {
   uint32_t code = 0;
   for (int n = 1, at = 0; n <= LOOK; n++, code <<= 1)
     for (int i = 0; i < t->bits[n]; i++, code++, at++) entries(a->ac, code, n, t->huffval[at]);
-  build_many(a);
+  build_pairs(a);
 }
 
 // copy_plain copies bytes up to a 0xff or n of them, and returns how many. It
@@ -342,10 +333,10 @@ static INLINE void block_skip(struct stk_huff *h, bits *b, const ac_table *a) {
     refill(b);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
-      const unsigned e = a->skip[PEEK(b)];
+      const uint64_t e = a->pair[PEEK(b)];
       if (__builtin_expect(k + (int)(e >> 8 & (END - 1)) >= 64, 0)) goto one;
       drop(b, e & 63);
-      k += e >> 8;
+      k += e >> 8 & 255;
       if (k >= 64) return;
     }
     continue;

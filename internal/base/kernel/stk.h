@@ -155,7 +155,8 @@ void stk_avx2_hprep(stk_lane *l, stk_hplan *h);
 #endif
 
 // encode.c
+enum { STK_PROGRESSIVE = 1, STK_OPTIMIZE = 2 };
 int stk_encode(const uint8_t *pix, int w, int h, int c, int quality, int hs, int vs, int restart,
-               int progressive, int space, uint8_t **out, unsigned long *nout, char *msg);
+               int flags, int space, uint8_t **out, unsigned long *nout, char *msg);
 
 #endif
