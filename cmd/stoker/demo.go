@@ -18,12 +18,12 @@ import (
 type demoCmd struct {
 	JSON bool `help:"Write JSON."`
 
-	Count   int     `hidden:"" default:"1000" help:"Pictures."`
+	Count   int     `hidden:"" help:"Pictures; 0: what the kernel makes in a few seconds."`
 	Seconds float64 `hidden:"" default:"1.5" help:"Of each of the two measurements."`
 }
 
 func (demoCmd) Help() string {
-	return `It makes 1,000 pictures from six photographs that come with stoker (once, in the cache folder: STOKER_CACHE, or
+	return `It makes 1,000 pictures (100 without C) from six photographs that come with stoker (once, in the cache folder: STOKER_CACHE, or
 stoker below XDG_CACHE_HOME or ~/.cache), loads them as training would (RandomResizedCrop(224), flip, batches of 64,
 uint8) as fast as it can, and then once more beside a training step that keeps a GPU busy, and says what came of it.`
 }
@@ -43,6 +43,9 @@ type demoReport struct {
 }
 
 func (d demoCmd) Run(con *console) error {
+	if d.Count == 0 {
+		d.Count = demo.Count()
+	}
 	if d.Count < 6 || d.Seconds <= 0 {
 		return errs.New(errs.Config, "a demo needs six pictures at least, and some time")
 	}

@@ -36,8 +36,14 @@ import (
 )
 
 // Count is how many pictures a demo has unless it is told otherwise: enough to
-// load for a second, few enough to be made in three on a slow machine.
-const Count = 1000
+// load for a second, few enough to be made in three on a slow machine. The
+// kernel without C takes twenty times as long for each.
+func Count() int {
+	if kernel.Target() == "go" {
+		return 100
+	}
+	return 1000
+}
 
 // recipe names the way pictures are made; another one makes them anew.
 const recipe = "stoker demo 1"
@@ -86,24 +92,29 @@ func Prepare(ctx context.Context, dir string, count int, progress Progress) (Dat
 	if err != nil {
 		return Dataset{}, err
 	}
-	if err := publish(tmp, final); err != nil {
+	if err := publish(ctx, tmp, final, count); err != nil {
 		return Dataset{}, unwritable(dir, err)
 	}
 	return Dataset{Root: filepath.Join(final, "photos"), Count: m.Count, Bytes: m.Bytes, Made: true}, nil
 }
 
-// publish puts a finished dataset in the place of whatever is there.
-func publish(tmp, final string) error {
-	for range 3 {
+// publish puts a finished dataset in its place, unless a whole one has come to
+// be there meanwhile. A damaged one is moved away in one step, so that of two
+// who find it nobody removes what the other has just put there.
+func publish(ctx context.Context, tmp, final string, count int) error {
+	for range 5 {
 		err := os.Rename(tmp, final)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, fs.ErrExist) {
+		if err == nil || !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		// A damaged one, or one that somebody else has just finished.
-		if err := os.RemoveAll(final); err != nil {
+		if _, err := check(ctx, final, count); err == nil {
+			return nil
+		}
+		away := tmp + ".old.tmp"
+		if err := os.Rename(final, away); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.RemoveAll(away); err != nil {
 			return err
 		}
 	}

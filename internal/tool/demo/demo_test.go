@@ -11,7 +11,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
-const count = 18
+const count = 6
 
 func prepare(t *testing.T, dir string) Dataset {
 	t.Helper()
@@ -24,7 +24,7 @@ func prepare(t *testing.T, dir string) Dataset {
 
 func content(t *testing.T, dir string) string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(dir, "demo-18", "manifest.json"))
+	raw, err := os.ReadFile(filepath.Join(dir, "demo-6", "manifest.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestDamageIsFound(t *testing.T) {
 	dir := t.TempDir()
 	root := prepare(t, dir).Root
 	want := content(t, dir)
-	victim := filepath.Join(root, "coffee", "0001.jpg")
+	victim := filepath.Join(root, "coffee", "0000.jpg")
 	raw, err := os.ReadFile(victim)
 	if err != nil {
 		t.Fatal(err)
@@ -61,9 +61,9 @@ func TestDamageIsFound(t *testing.T) {
 		"a flipped bit": func() error { raw[len(raw)/2] ^= 1; return os.WriteFile(victim, raw, 0o644) },
 		"a cut":         func() error { return os.Truncate(victim, 100) },
 		"a removal":     func() error { return os.Remove(victim) },
-		"no manifest":   func() error { return os.Remove(filepath.Join(dir, "demo-18", "manifest.json")) },
+		"no manifest":   func() error { return os.Remove(filepath.Join(dir, "demo-6", "manifest.json")) },
 		"half a manifest": func() error {
-			return os.Truncate(filepath.Join(dir, "demo-18", "manifest.json"), 20)
+			return os.Truncate(filepath.Join(dir, "demo-6", "manifest.json"), 20)
 		},
 	} {
 		if err := harm(); err != nil {
@@ -78,7 +78,7 @@ func TestDamageIsFound(t *testing.T) {
 func TestInterruptedLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := Prepare(ctx, dir, 100_000, func(done, total int) {
+	_, err := Prepare(ctx, dir, 10_000, func(done, total int) {
 		if done >= 3 {
 			cancel()
 		}
