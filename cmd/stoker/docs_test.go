@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every flag of the verbs stands in docs/cli.md, and every flag there exists.
+func TestManual(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`--[a-z][a-z-]+`)
+	var all string
+	for _, verb := range []string{"demo", "bench", "inspect", "version"} {
+		help := command(t, verb, "--help").out
+		all += help
+		if !strings.Contains(string(manual), "## stoker "+verb) {
+			t.Errorf("the manual has no chapter on %s", verb)
+		}
+		for _, f := range flags.FindAllString(help, -1) {
+			if f != "--help" && !strings.Contains(string(manual), f) {
+				t.Errorf("the manual does not know %s of %s", f, verb)
+			}
+		}
+	}
+	for _, f := range flags.FindAllString(string(manual), -1) {
+		if !strings.Contains(all, f) {
+			t.Errorf("the manual has %s, which no verb has", f)
+		}
+	}
+}
