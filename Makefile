@@ -20,7 +20,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-asan py-test bench bench-venvs bench-transport bench-startup soak fuzz wheel clean
+.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-asan py-test bench bench-venvs bench-transport bench-startup bench-index soak fuzz wheel clean
 
 demo: setup engine
 	@build/stoker demo
@@ -53,6 +53,7 @@ test: setup engine venv check go-test go-race go-nocgo py-test
 
 check: engine venv build/tools/staticcheck
 	go vet ./...
+	go vet -tags bench ./bench/kernel
 	@out=$$(build/tools/gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$out" || { echo "not gofumpt-ed: $$out"; exit 1; }
 	build/tools/staticcheck ./...
 	$(VENV)/ruff check python bench
@@ -96,10 +97,15 @@ bench: engine venv bench-venvs
 	$(VENV)/python -m bench.compare --data "$(DATA)" --out build/bench.json
 
 bench-transport: engine venv
-	$(VENV)/python -m bench.transport
+	$(VENV)/python -m bench.transport --out build/bench-transport.json
 
 bench-startup: engine venv
-	$(VENV)/python -m bench.startup
+	@test -n "$(DATA)" || { echo "usage: make bench-startup DATA=folder-of-jpegs"; exit 2; }
+	$(VENV)/python -m bench.startup --data "$(DATA)" --out build/bench-startup.json
+
+bench-index: engine venv
+	@test -n "$(DATA)" || { echo "usage: make bench-index DATA=folder-of-jpegs"; exit 2; }
+	$(VENV)/python -m bench.index --data "$(DATA)" --out build/bench-index.json
 
 clean:
 	rm -rf build dist .venv .venv-bench python/src/stoker/_engine

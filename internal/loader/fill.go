@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/batch"
@@ -78,7 +79,7 @@ func (l *Loader) fill(lane *transform.Lane, s *format.Sample, t *task) error {
 	}
 	slot := ob.slot.Mem
 	if l.ds == nil { // synthetic
-		copy(l.layout.Row(slot, 0, t.row), l.synthetic)
+		kernel.CopyOut(l.layout.Row(slot, 0, t.row), l.synthetic)
 		return nil
 	}
 	if t.req.Err != nil {
