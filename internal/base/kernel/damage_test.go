@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -184,6 +185,33 @@ func sof(jpeg []byte) int {
 		at += 2 + int(binary.BigEndian.Uint16(jpeg[at+2:]))
 	}
 	return at
+}
+
+// A progressive file may not walk over its picture without end: here 500 scans
+// of a byte each.
+func TestScanBomb(t *testing.T) {
+	flat := newPixels(16, 8, 1) // two blocks
+	jpeg, err := encode(flat, encodeOptions{quality: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := readHeader(jpeg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jpeg[sof(jpeg)+1] = 0xc2
+	bomb := append([]byte{}, jpeg[:h.scan-10]...)
+	for range 500 {
+		// The DC coefficients, each the same as the one before: code 00, twice.
+		bomb = append(bomb, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 0, 0, 0x0f)
+	}
+	scans := len(bomb)
+	bomb = append(bomb, 0xff, 0xd9)
+	each(t, func(t *testing.T, l *Lane) {
+		if err := damaged(t, l, bomb, whole); err == nil || !strings.Contains(err.Error(), "scans") {
+			t.Errorf("%d bytes of scans: %v", scans, err)
+		}
+	})
 }
 
 // A lane that has failed is as good as new, and keeps nothing of the file before.

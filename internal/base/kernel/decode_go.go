@@ -9,12 +9,19 @@ import (
 	"io"
 )
 
+// maxScans bounds the walks over a picture that a file of few bytes can cause;
+// jpeg.c has the same limit, and another for large pictures.
+const maxScans = 300
+
 // decodeGo decodes a whole JPEG by the standard library: to one channel where
 // it has one component, else to RGB. It differs from libjpeg by the rounding
 // of the DCT: at most 3.
 func decodeGo(b []byte, h *header) (Pixels, error) {
 	if h.arithmetic {
 		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG (the kernel without C does not decode it)")
+	}
+	if n := bytes.Count(b[h.scan:], []byte{0xff, 0xda}); n > maxScans {
+		return Pixels{}, FormatError(fmt.Sprintf("%d scans for %d x %d pixels", n+1, h.W, h.H))
 	}
 	img, err := jpeg.Decode(bytes.NewReader(b))
 	if err != nil {

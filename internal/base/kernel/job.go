@@ -14,7 +14,8 @@ func (e JobError) Error() string { return string(e) }
 // ErrMemory says that there is no memory for a job's scratch.
 var ErrMemory = errors.New("no memory for the picture")
 
-// maxSteps bounds the steps of a job; maxSide a result's width and height.
+// maxSteps bounds the steps of a job; maxSide the width and height of what a
+// resampling reads and a step makes, and so the tables for it.
 const (
 	maxSteps = 64
 	maxSide  = 1 << 20
@@ -56,6 +57,9 @@ func resultSize(w, h, c int, steps []Step) (int, int, int, error) {
 		case OpResize, OpPad:
 			if s.W <= 0 || s.H <= 0 || s.W > maxSide || s.H > maxSide || int64(s.W)*int64(s.H) > MaxPixels {
 				return 0, 0, 0, JobError(fmt.Sprintf("step %d: a result of %dx%d", i, s.W, s.H))
+			}
+			if s.Op == OpResize && (w > maxSide || h > maxSide) {
+				return 0, 0, 0, UnsupportedError(fmt.Sprintf("a picture of %d x %d to be resized: its sides may have %d pixels", w, h, maxSide))
 			}
 			if s.Op == OpResize && s.Filter > Nearest {
 				return 0, 0, 0, JobError(fmt.Sprintf("step %d: no filter %d", i, s.Filter))

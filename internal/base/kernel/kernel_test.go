@@ -3,6 +3,7 @@ package kernel
 import (
 	"bytes"
 	"fmt"
+	"image/jpeg"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -25,6 +26,36 @@ func photos(t testing.TB) map[string][]byte {
 		m[filepath.Base(n)] = b
 	}
 	return m
+}
+
+func TestReadHeader(t *testing.T) {
+	for name, b := range photos(t) {
+		want, err := jpeg.DecodeConfig(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := ReadHeader(b)
+		if err != nil || h.W != want.Width || h.H != want.Height || h.Components != 3 {
+			t.Errorf("%s: %+v, %v; want %d x %d", name, h, err, want.Width, want.Height)
+		}
+	}
+}
+
+// The environment's target is taken where the machine has it, and else the best below.
+func TestTarget(t *testing.T) {
+	have := targets()
+	for want, least := range map[string]string{"go": "go", "": have[len(have)-1], "avx512": have[len(have)-1]} {
+		t.Setenv(kernelEnv, want)
+		if got := Target(); got != least {
+			t.Errorf("%s=%q gives %s, not %s", kernelEnv, want, got, least)
+		}
+	}
+	for _, name := range have {
+		t.Setenv(kernelEnv, name)
+		if got := Target(); got != name {
+			t.Errorf("%s=%s gives %s", kernelEnv, name, got)
+		}
+	}
 }
 
 // run runs a job on one target and returns the result.
