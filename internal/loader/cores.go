@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
 // maxLanes is more lanes than any machine has use for.
@@ -18,7 +20,7 @@ const maxLanes = 256
 // (LOCAL_WORLD_SIZE), less one for the trainer where there are more than two.
 func Cores() int {
 	n := float64(affinity())
-	for _, dir := range quotaDirs("/proc/self/cgroup", "/sys/fs/cgroup") {
+	for _, dir := range mem.Cgroups("cpu") {
 		if q, ok := quota(dir); ok {
 			n = math.Min(n, q)
 		}
@@ -39,34 +41,6 @@ func affinity() int {
 		return 1
 	}
 	return max(set.Count(), 1)
-}
-
-// quotaDirs are the folders of this process's cpu cgroup and all its parents.
-func quotaDirs(self, root string) (dirs []string) {
-	b, err := os.ReadFile(self)
-	if err != nil {
-		return nil
-	}
-	for line := range strings.Lines(string(b)) {
-		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(part) != 3 {
-			continue
-		}
-		base := root
-		if part[1] != "" {
-			if !strings.Contains(","+part[1]+",", ",cpu,") {
-				continue
-			}
-			base = filepath.Join(root, "cpu")
-		}
-		for p := filepath.Clean("/" + part[2]); ; p = filepath.Dir(p) {
-			dirs = append(dirs, filepath.Join(base, p))
-			if p == "/" {
-				break
-			}
-		}
-	}
-	return dirs
 }
 
 // quota is the cores that one cgroup allows, of version 2 or 1.

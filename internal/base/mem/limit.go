@@ -14,7 +14,7 @@ import (
 // each cgroup above it leaves (page cache that can be dropped counts as left).
 func Available() int64 {
 	left := machineAvailable("/proc/meminfo")
-	for _, dir := range cgroupDirs("/proc/self/cgroup", "/sys/fs/cgroup") {
+	for _, dir := range Cgroups("memory") {
 		if n, ok := cgroupLeaves(dir); ok {
 			left = min(left, n)
 		}
@@ -30,9 +30,13 @@ func machineAvailable(meminfo string) int64 {
 	return fieldOf(b, "MemAvailable:") * 1024
 }
 
-// cgroupDirs are the folders of this process's memory cgroup and of all its
-// parents, of version 2 or 1.
-func cgroupDirs(self, root string) []string {
+// Cgroups are the folders of this process's cgroup and of all its parents, of
+// version 2, or of version 1 for the controller ("memory", "cpu").
+func Cgroups(controller string) []string {
+	return cgroupDirs("/proc/self/cgroup", "/sys/fs/cgroup", controller)
+}
+
+func cgroupDirs(self, root, controller string) []string {
 	b, err := os.ReadFile(self)
 	if err != nil {
 		return nil
@@ -46,8 +50,8 @@ func cgroupDirs(self, root string) []string {
 		base := root
 		switch {
 		case part[0] == "0" && part[1] == "":
-		case strings.Contains(","+part[1]+",", ",memory,"):
-			base = filepath.Join(root, "memory")
+		case strings.Contains(","+part[1]+",", ","+controller+","):
+			base = filepath.Join(root, controller)
 		default:
 			continue
 		}

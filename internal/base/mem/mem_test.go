@@ -79,7 +79,7 @@ func TestCgroupLimits(t *testing.T) {
 	write("cg/job/memory.current", "600\n")
 	write("cg/job/memory.stat", "anon 400\ninactive_file 150\n")
 	write("cg/job/step/memory.max", "max\n")
-	dirs := cgroupDirs(filepath.Join(root, "self"), filepath.Join(root, "cg"))
+	dirs := cgroupDirs(filepath.Join(root, "self"), filepath.Join(root, "cg"), "memory")
 	if len(dirs) != 3 {
 		t.Fatalf("folders %v", dirs)
 	}

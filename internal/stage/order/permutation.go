@@ -11,8 +11,8 @@ import (
 const wordShuffle = 1<<64 - 1
 
 const (
-	// smallN is the largest epoch that is shuffled by a table: a Feistel network
-	// over so few bits would not be uniform enough to notice no pattern.
+	// smallN is the largest epoch that is shuffled by a table: over so few bits a
+	// Feistel network's departure from uniform could be seen.
 	smallN = 4096
 	// rounds of the network. Four make a pseudo-random permutation of a good
 	// round function (Luby, Rackoff 1988); the rest is margin for unbalanced
