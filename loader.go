@@ -1,7 +1,9 @@
 package stoker
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"iter"
@@ -138,6 +140,10 @@ func (l *Loader) State() State {
 // Passes that run already are not touched. A pass that is restored at its very
 // end yields nothing, once.
 func (l *Loader) Restore(s State) error {
+	var order bytes.Buffer // as it was written, whatever the file that it was kept in looks like
+	if json.Compact(&order, s.Order) == nil {
+		s.Order = order.Bytes()
+	}
 	if err := l.inner.Check(s); err != nil {
 		return err
 	}

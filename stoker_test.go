@@ -202,8 +202,12 @@ func TestStateRestoredAtEveryStep(t *testing.T) {
 	}
 	other := open(t, spec)
 	for i, raw := range states {
+		var pretty bytes.Buffer
+		if err := json.Indent(&pretty, raw, "", "  "); err != nil {
+			t.Fatal(err)
+		}
 		var s stoker.State
-		if err := json.Unmarshal(raw, &s); err != nil {
+		if err := json.Unmarshal(pretty.Bytes(), &s); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.Restore(s); err != nil {
