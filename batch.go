@@ -12,7 +12,6 @@ import (
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/batch"
-	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // Batch is some samples of one step. Its memory is used again for a later
@@ -160,7 +159,7 @@ func (b *Batch) column(name string, want mem.DType) (*wire.Column, error) {
 		return b.find(name), nil
 	}
 	e := errs.New(errs.Config, "batches have no field %q", name)
-	if near := source.Nearest(name, names); near != "" {
+	if near := errs.Nearest(name, names); near != "" {
 		return nil, e.Try("did you mean %q?", near)
 	}
 	return nil, e.Try("there are %s", strings.Join(names, ", "))

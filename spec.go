@@ -14,7 +14,6 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/order"
-	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
@@ -175,7 +174,7 @@ func (c *keyCheck) walk(v any, t reflect.Type, at string) {
 func (c *keyCheck) unknown(path, key string, known []string) {
 	c.problems = append(c.problems, fmt.Sprintf("there is no key %q", path))
 	hint := fmt.Sprintf("beside %q there are %s", key, strings.Join(known, ", "))
-	if near := source.Nearest(key, known); near != "" {
+	if near := errs.Nearest(key, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", path[:len(path)-len(key)]+near)
 	}
 	if !slices.Contains(c.hints, hint) {

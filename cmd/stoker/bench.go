@@ -160,7 +160,7 @@ func words(all ...word) error {
 			continue
 		}
 		wrong = append(wrong, fmt.Sprintf("%s can not be %q", w.flag, w.value))
-		if near := source.Nearest(w.value, shown); near != "" {
+		if near := errs.Nearest(w.value, shown); near != "" {
 			hints = append(hints, fmt.Sprintf("did you mean %s %s?", w.flag, near))
 		} else {
 			hints = append(hints, fmt.Sprintf("%s is one of %s", w.flag, strings.Join(shown, ", ")))

@@ -22,7 +22,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/testdata/photos"
 )
 
@@ -478,10 +477,10 @@ func TestInterrupt(t *testing.T) {
 }
 
 func TestNearestVerb(t *testing.T) {
-	// What kong suggests is what source.Nearest would.
+	// What kong suggests is what errs.Nearest would.
 	for _, wrong := range []string{"bnech", "inspekt", "verson", "dmeo"} {
 		got := command(t, wrong)
-		near := source.Nearest(wrong, []string{"demo", "bench", "inspect", "version"})
+		near := errs.Nearest(wrong, []string{"demo", "bench", "inspect", "version"})
 		if !strings.Contains(got.err, `did you mean "`+near+`"?`) {
 			t.Errorf("%s: %s", wrong, got.err)
 		}

@@ -108,7 +108,7 @@ func Suggest(name string) string {
 	if len(names) == 0 {
 		return "the folder " + quote(dir) + " is empty"
 	}
-	if near := Nearest(word, names); near != "" {
+	if near := errs.Nearest(word, names); near != "" {
 		near = filepath.Join(dir, near)
 		if _, err := os.Stat(filepath.Join(near, more)); more != "" && err == nil && !hasGlob(more) {
 			near = filepath.Join(near, more)

@@ -87,7 +87,7 @@ func (a *arguments) checkNames(known []string) {
 	slices.Sort(unknown)
 	for _, name := range unknown {
 		hint := "it has none"
-		if near := nearest(name, known); near != "" {
+		if near := errs.Nearest(name, known); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		} else if len(known) > 0 {
 			hint = "it has " + strings.Join(known, ", ")
@@ -212,7 +212,7 @@ func (a *arguments) text(name string, words ...string) (string, bool) {
 		return v, true
 	}
 	hint := "possible are " + strings.Join(words, ", ")
-	if near := nearest(v, words); near != "" {
+	if near := errs.Nearest(v, words); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	a.wrong(hint, "%s can not be %q", name, v)
@@ -302,39 +302,4 @@ func (a *arguments) channels(name string) []float64 {
 		return nil
 	}
 	return a.numbers(name, wanted, 1, 3)
-}
-
-// nearest is the word that differs least from name; empty if none is near.
-func nearest(name string, words []string) string {
-	best, least := "", 2+len(name)/4
-	for _, w := range words {
-		if d := distance(strings.ToLower(name), strings.ToLower(w)); d < least {
-			best, least = w, d
-		}
-	}
-	return best
-}
-
-// distance is the least number of letters put in, left out, changed, or
-// swapped with their neighbour, that makes b of a.
-func distance(a, b string) int {
-	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row, above, above2 := rows[i%3], rows[(i+2)%3], rows[(i+1)%3]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			changed := above[j-1]
-			if a[i-1] != b[j-1] {
-				changed++
-			}
-			row[j] = min(changed, above[j]+1, row[j-1]+1)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], above2[j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)%3][len(b)]
 }

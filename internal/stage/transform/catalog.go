@@ -150,7 +150,7 @@ func unknownOperation(name string) *problem {
 	for _, e := range catalog() {
 		names = append(names, e.name)
 	}
-	if near := nearest(name, names); near != "" {
+	if near := errs.Nearest(name, names); near != "" {
 		return problemf(fmt.Sprintf("did you mean %s?", near), "there is no operation %q", name)
 	}
 	hint := "built are"

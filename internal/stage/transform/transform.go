@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
@@ -113,7 +114,7 @@ func (p *Program) setCodec(c *compiler, name string) {
 		names = append(names, known.name)
 	}
 	hint := "possible are " + strings.Join(names, ", ")
-	if near := nearest(name, names); near != "" {
+	if near := errs.Nearest(name, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	c.note("", *problemf(hint, "there is no codec %q", name))

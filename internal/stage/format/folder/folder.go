@@ -194,7 +194,7 @@ func (d *Dataset) missing(id int64, field string) error {
 	at := d.where(id)
 	at.Field = field
 	e := errs.New(errs.MissingField, "a sample of a folder has no field %q; it has %s", field, strings.Join(all, ", ")).At(at)
-	if near := source.Nearest(field, all); near != "" {
+	if near := errs.Nearest(field, all); near != "" {
 		return e.Try("did you mean %q?", near)
 	}
 	return e.Try("take %q for the picture and %q for the number of its class", Image, Label)

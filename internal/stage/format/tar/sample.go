@@ -8,7 +8,6 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // maxGap is the most bytes between two wanted members that are read along rather
@@ -213,7 +212,7 @@ func (d *Dataset) missing(id int64, field string) error {
 
 func advice(field string, have []string) string {
 	for _, alt := range strings.Split(field, ";") {
-		if near := source.Nearest(alt, append(have, Key, URL)); near != "" {
+		if near := errs.Nearest(alt, append(have, Key, URL)); near != "" {
 			return "did you mean \"" + near + "\"?"
 		}
 	}
