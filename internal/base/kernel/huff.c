@@ -28,29 +28,33 @@
 #include <emmintrin.h>
 #endif
 
-// An entry of ac: what a prefix of LOOK bits means.
-//
-//	bits  0-5   bits to drop: code and value; 0: the code is longer than LOOK
-//	bits  8-15  coefficients to step, the zeros before the value included;
-//	            END is added by the end of a block
-//	bits 16-31  the value
-//
-// LONG in bit 6 says that the value is not in it: bits 0-5 are the code's
-// alone, and bits 16-31 the value's size.
-//
-// An entry of pair is one symbol, or two:
-//
-//	bits  0-5   bits to drop
-//	bits  8-15  coefficients to step; ONE: look into ac instead
-//	bits 16-23  coefficients to step for the first value
-//	bits 32-47  the first value
-//	bits 48-63  the last value: the second, or the first again
-//
-// They serve as long as k stays below 64. From there on the next symbol may be
-// another block's.
 #define INLINE inline __attribute__((always_inline))
 
-enum { LOOK = 10, DC_LOOK = 9, END = 128, LONG = 64, ONE = 127 };
+// An entry of ac is the symbol that a prefix of LOOK bits begins with:
+//
+//	bits  0-5   length of its code; 0: longer than LOOK
+//	bits  8-15  coefficients to step, the zeros before the value included;
+//	            END for the end of the block
+//	bits 16-19  size of its value in bits
+//
+// An entry of pair is the same symbol and, where all of both lies within LOOK
+// bits, the next one:
+//
+//	bits  0-5   bits to drop: codes and values
+//	bits  8-15  coefficients to step; ONE: look into ac instead
+//	bits 16-23  coefficients to step for the first value
+//	bits 24-29  length of the first code
+//	bits 32-37  63 less the size of the first value
+//	bits 40-45  that size
+//	bits 48-63  the second value
+//
+// Values need not lie within LOOK bits, because the first is taken from the
+// stream: that is work beside the chain from one look to the next, where a
+// branch for long values would be missed again and again.
+//
+// Pairs serve as long as k stays below 64. From there on the next symbol may be
+// another block's.
+enum { LOOK = 10, DC_LOOK = 9, END = 128, ONE = 127 };
 enum { WINDOW = 16 << 10, MCU_BYTES = 4 << 10 };  // an MCU takes less: 10 blocks of 64 symbols of 31 bits
 
 // What a table was made of: most files use the same few, and then so do their tables.
@@ -150,30 +154,24 @@ static void build_dc(dc_table *d, const JHUFF_TBL *t) {
         d->look[code << (DC_LOOK - n) | j] = (uint16_t)(n << 8 | t->huffval[at]);
 }
 
-// entries fills what a code of n bits prefixes.
-static void entries(uint32_t *e, uint32_t code, int n, int symbol) {
-  const int run = symbol >> 4, size = symbol & 15, rest = LOOK - n;
-  e += code << rest;
-  const uint32_t step = (uint32_t)(size || run == 15 ? run + 1 : END) << 8;
-  if (size > rest) {
-    for (uint32_t j = 0; j < 1u << rest; j++) e[j] = (uint32_t)size << 16 | step | LONG | (uint32_t)n;
-    return;
-  }
-  for (uint32_t j = 0; j < 1u << rest; j++)
-    e[j] = (uint32_t)extend(j >> (rest - size), size) << 16 | step | (uint32_t)(n + size);
-}
-
-// build_pairs puts behind each symbol that lies within LOOK bits the next, if
-// that does too and the block goes on.
+// build_pairs puts behind each symbol the next, if both lie within LOOK bits
+// and the block goes on.
 static void build_pairs(ac_table *a) {
   for (uint32_t i = 0; i < 1u << LOOK; i++) {
-    const uint32_t first = a->ac[i], n = first & 63, step = first >> 8 & 255;
-    a->pair[i] = ONE << 8;
-    if (n == 0 || first & LONG) continue;
-    const uint32_t next = a->ac[i << n & ((1 << LOOK) - 1)], m = next & 63;
-    const uint32_t two = step < END && m != 0 && !(next & LONG) && n + m <= LOOK;
-    const uint32_t last = two ? next : first, both = two ? step + (next >> 8 & 255) : step;
-    a->pair[i] = (uint64_t)(last >> 16) << 48 | (uint64_t)(first >> 16) << 32 | step << 16 | both << 8 | (two ? n + m : n);
+    const uint32_t first = a->ac[i], n = first & 63, size = first >> 16, step = first >> 8 & 255;
+    uint32_t drop = n + size, both = step, v = 0;
+    if (n == 0) {
+      a->pair[i] = ONE << 8;
+      continue;
+    }
+    const uint32_t next = drop < LOOK && step < END ? a->ac[i << drop & ((1 << LOOK) - 1)] : 0;
+    const uint32_t more = (next & 63) + (next >> 16);
+    if ((next & 63) && drop + more <= LOOK) {
+      drop += more;
+      both += next >> 8 & 255;
+      v = (uint32_t)extend(i >> (LOOK - drop) & ((1u << (next >> 16)) - 1), (int)(next >> 16));
+    }
+    a->pair[i] = (uint64_t)v << 48 | (uint64_t)size << 40 | (uint64_t)(63 - size) << 32 | n << 24 | step << 16 | both << 8 | drop;
   }
 }
 
@@ -183,7 +181,11 @@ static void build_ac(ac_table *a, const JHUFF_TBL *t) {
   fill_longer(&a->l, t);
   uint32_t code = 0;
   for (int n = 1, at = 0; n <= LOOK; n++, code <<= 1)
-    for (int i = 0; i < t->bits[n]; i++, code++, at++) entries(a->ac, code, n, t->huffval[at]);
+    for (int i = 0; i < t->bits[n]; i++, code++, at++) {
+      const uint32_t run = t->huffval[at] >> 4, size = t->huffval[at] & 15;
+      const uint32_t step = size || run == 15 ? run + 1 : END;
+      for (uint32_t j = 0; j < 1u << (LOOK - n); j++) a->ac[code << (LOOK - n) | j] = size << 16 | step << 8 | (uint32_t)n;
+    }
   build_pairs(a);
 }
 
@@ -289,12 +291,8 @@ static INLINE int dc_diff(struct stk_huff *h, bits *b, const dc_table *d) {
 static INLINE int one_symbol(struct stk_huff *h, bits *b, const ac_table *a, int *v) {
   refill(b);
   const uint32_t e = a->ac[PEEK(b)];
-  drop(b, e & 63);
-  if ((e & 63) && !(e & LONG)) {
-    *v = (int)(e >> 16);
-    return e >> 8 & 255;
-  }
-  if (e & LONG) {
+  if (e & 63) {
+    drop(b, e & 63);
     *v = value(b, (int)(e >> 16));
     return e >> 8 & 255;
   }
@@ -304,18 +302,26 @@ static INLINE int one_symbol(struct stk_huff *h, bits *b, const ac_table *a, int
   return rs >> 4 == 15 ? 16 : END;
 }
 
+// first_value is the first value of pair e, before its bits are dropped.
+static INLINE JCOEF first_value(const bits *b, uint64_t e) {
+  const uint64_t t = b->acc << (e >> 24 & 63);
+  const int64_t v = (int64_t)(t >> 1 >> (e >> 32 & 63));
+  return (JCOEF)(v + (~((int64_t)t >> 63) & (1 - ((int64_t)1 << (e >> 40 & 63)))));
+}
+
 static INLINE void block_ac(struct stk_huff *h, bits *b, const ac_table *a, JCOEF *block) {
   int k = 1, v;
   for (;;) {
-    refill(b);  // enough for four looks
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
+    refill(b);  // enough for two looks: each drops 25 bits at most
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++) {
       const uint64_t e = a->pair[PEEK(b)];
       if (__builtin_expect(k + (int)(e >> 8 & (END - 1)) >= 64, 0)) goto one;
+      // The second value first: where there is none, its place is the first's.
+      block[natural[k + (int)(e >> 8 & 255) - 1]] = (JCOEF)(e >> 48);
+      block[natural[k + (int)(e >> 16 & 255) - 1]] = first_value(b, e);
       drop(b, e & 63);
-      block[natural[k + (int)(e >> 16 & 255) - 1]] = (JCOEF)(e >> 32);
       k += e >> 8 & 255;
-      block[natural[k - 1]] = (JCOEF)(e >> 48);
       if (k >= 64) return;
     }
     continue;
@@ -331,8 +337,8 @@ static INLINE void block_skip(struct stk_huff *h, bits *b, const ac_table *a) {
   int k = 1, v;
   for (;;) {
     refill(b);
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++) {
       const uint64_t e = a->pair[PEEK(b)];
       if (__builtin_expect(k + (int)(e >> 8 & (END - 1)) >= 64, 0)) goto one;
       drop(b, e & 63);
