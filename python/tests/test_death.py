@@ -266,10 +266,13 @@ def test_ctrl_c_ends_a_script_at_once(folder: Path) -> None:
     )
     assert trainer.stdout
     assert trainer.stderr
-    trainer.stdout.readline()
-    (pid,) = engines(trainer.pid)
-    kill(trainer.pid, signal.SIGINT)
-    _, errors = trainer.communicate(timeout=20)
+    try:
+        trainer.stdout.readline()
+        (pid,) = engines(trainer.pid)
+        kill(trainer.pid, signal.SIGINT)
+        _, errors = trainer.communicate(timeout=60)
+    finally:
+        trainer.kill()
     assert "KeyboardInterrupt" in errors
     assert trainer.returncode == -signal.SIGINT
     assert gone(pid)

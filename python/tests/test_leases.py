@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -181,17 +182,23 @@ def test_a_fork_in_mid_run(dataset: stoker.ImageFolder) -> None:
             os.write(ready[1], b"x")
             os.read(go[0], 1)
             os._exit(0 if total(batch) == expected[0] else 3)
-        os.read(ready[0], 1)
-        got = [total(batch)]
-        del batch
-        got += [total(b) for b in iterator]
-        got2 = totals(loader)
-        os.write(go[1], b"x")
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        try:
+            os.read(ready[0], 1)
+            got = [total(batch)]
+            del batch
+            got += [total(b) for b in iterator]
+            got2 = totals(loader)
+            os.write(go[1], b"x")
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            child = 0
+        finally:
+            if child:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            for fd in (*ready, *go):
+                os.close(fd)
         assert got == expected
         assert len(got2) == len(expected)
-        for fd in (*ready, *go):
-            os.close(fd)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

@@ -120,7 +120,6 @@ class Client:
                     current = engine is self._engine
                     if engine is not None and current and loader and self._needed:
                         engine.post({"type": "close", "loader": loader})
-                        engine.slots.forget(loader)
                     elif self._engine is not None and not self._needed and (current or last):
                         ending, self._engine = self._engine, None
                         ending.end(2.0)
@@ -386,7 +385,7 @@ class Walk:
             {"type": "next", "pass": self._begin(engine, loader), "timeout": int(seconds * 1000)},
             seconds + GRACE_SECONDS,
         )
-        return None if answer["type"] == "end" else (answer, engine.slots.lease(answer["slot"], loader))
+        return None if answer["type"] == "end" else (answer, engine.slots.lease(answer["slot"]))
 
     def cancel(self) -> None:
         """Ends it in the engine; ``next`` begins it again where it stands."""

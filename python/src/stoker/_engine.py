@@ -285,7 +285,7 @@ class Engine:
         try:
             while (message := self._reader.take()) is not None:
                 self._deal(message)
-        except FrameError as error:
+        except (FrameError, LookupError, TypeError, ValueError) as error:
             self._gone = True
             raise EngineError("the engine sent what is no message", code="bug", cause=str(error)) from error
         self._torn_in = False
@@ -302,7 +302,10 @@ class Engine:
     def _deal(self, message: Message) -> None:
         kind = message["type"]
         if kind == "slot":
-            self.slots.put(message["slot"], self._descriptors.popleft(), message["bytes"])
+            if size := message.get("bytes", 0):
+                self.slots.put(message["slot"], self._descriptors.popleft(), size)
+            else:
+                self.slots.drop(message["slot"])
             return
         count = {"hello": 2, "table": 1}.get(kind, 0)
         descriptors = [self._descriptors.popleft() for _ in range(min(count, len(self._descriptors)))]

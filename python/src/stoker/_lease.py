@@ -22,7 +22,7 @@ import weakref
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ._errors import EngineError
+from ._errors import EngineError, ResourceError
 from ._wire import PROTOCOL
 
 PAGE_MAGIC = 0x314B5453  # "STK1"
@@ -109,24 +109,32 @@ class Slots:
     def __init__(self, page: ControlPage) -> None:
         self._page = page
         self._maps: dict[int, mmap.mmap] = {}
-        self._owners: dict[int, int] = {}  # slot -> loader
 
     def put(self, slot: int, fd: int, size: int) -> None:
         """Maps a new slot, or the new memory of a known one; takes fd over. Arrays over old memory keep it mapped."""
         try:
             flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
             self._maps[slot] = mmap.mmap(fd, size, flags, mmap.PROT_READ | mmap.PROT_WRITE)
+        except OSError as error:
+            raise ResourceError(
+                f"a batch of {size / (1 << 20):.1f} MiB could not be mapped",
+                cause=str(error),
+                hint="hold fewer batches, lower prefetch=, or raise the limit of open files (ulimit -n)",
+            ) from error
         finally:
             os.close(fd)
 
-    def lease(self, slot: int, loader: int) -> Any:
-        """The root of everything that will be seen of the slot, which is the loader's: a writable buffer of its bytes.
+    def drop(self, slot: int) -> None:
+        """Forgets a slot that the engine has let go. Arrays over it keep it mapped."""
+        self._maps.pop(slot, None)
+
+    def lease(self, slot: int) -> Any:
+        """The root of everything that will be seen of the slot: a writable buffer of all its bytes.
 
         It is a ctypes array, since that is what numpy and torch both take as a buffer and what can be watched by a
         weak reference; the slot goes back when it is collected.
         """
         memory = self._maps[slot]
-        self._owners[slot] = loader
         root = (ctypes.c_ubyte * len(memory)).from_buffer(memory)
         weakref.finalize(root, self._page.give_back, slot, _forks).atexit = False
         return root
@@ -134,10 +142,3 @@ class Slots:
     def release(self, slot: int) -> None:
         """Gives back a slot that nobody will look at."""
         self._page.give_back(slot, _forks)
-
-    def forget(self, loader: int) -> None:
-        """Unmaps the slots of a loader that was closed, once nobody sees them."""
-        for slot, owner in list(self._owners.items()):
-            if owner == loader:
-                self._owners.pop(slot, None)
-                self._maps.pop(slot, None)

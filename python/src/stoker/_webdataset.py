@@ -118,7 +118,8 @@ class WebDataset(Dataset):
                 _notice.say(f"WebDataset({name}=...) is ignored: {_MOOT[name]}")
         self._allow_empty = not empty_check
         self._decode: dict[str, str] | None = None  # field -> word, "" for images; None: bytes
-        self._renamed: dict[str, str] = {}
+        self._renamed: dict[str, str] = {}  # new name -> stored names
+        self._keep = True  # rename keeps the other fields
         self._tuple: list[str] | None = None
         self._ops: dict[int | str, Ops] = {}
         self._batch: int | None = None
@@ -181,8 +182,6 @@ class WebDataset(Dataset):
         names = {name: stored for name, stored in names.items() if name != "handler"}
         resolved = {name: ";".join(self._stored(part) for part in stored.split(";")) for name, stored in names.items()}
         return self._with(_renamed={**self._renamed, **resolved}, _keep=keep and self._keep)
-
-    _keep = True
 
     def to_tuple(self, *args: Any, **keywords: Any) -> WebDataset:
         """Samples are tuples of these fields; "jpg;png" takes the first there is."""
