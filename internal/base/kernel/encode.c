@@ -25,7 +25,7 @@ static void on_output(j_common_ptr c) { (void)c; }
 // A picture of 4 channels is stored as it is: inverted CMYK, or, with space
 // JCS_YCCK, converted, both with Adobe's marker.
 static void configure(struct jpeg_compress_struct *c, int channels, int quality, int hs, int vs, int restart,
-                      int flags, int space) {
+                      int flags, int space, jpeg_scan_info *scans) {
   c->in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 4 ? JCS_CMYK : JCS_RGB;
   jpeg_set_defaults(c);
   if (space) jpeg_set_colorspace(c, space);
@@ -43,6 +43,13 @@ static void configure(struct jpeg_compress_struct *c, int channels, int quality,
     }
   }
   c->optimize_coding = flags & STK_OPTIMIZE ? TRUE : FALSE;
+  c->arith_code = flags & STK_ARITHMETIC ? TRUE : FALSE;
+  if (flags & STK_SEPARATE) {
+    for (int i = 0; i < c->num_components; i++)
+      scans[i] = (jpeg_scan_info){.comps_in_scan = 1, .component_index = {i}, .Se = DCTSIZE2 - 1};
+    c->scan_info = scans;
+    c->num_scans = c->num_components;
+  }
   if (flags & STK_PROGRESSIVE) jpeg_simple_progression(c);
 }
 
@@ -50,6 +57,7 @@ static void configure(struct jpeg_compress_struct *c, int channels, int quality,
 int stk_encode(const uint8_t *pix, int w, int h, int channels, int quality, int hs, int vs, int restart,
                int flags, int space, uint8_t **out, unsigned long *nout, char *msg) {
   struct jpeg_compress_struct c;
+  jpeg_scan_info scans[MAX_COMPONENTS];
   encode_err e;
   memset(&c, 0, sizeof c);
   *out = NULL;
@@ -69,7 +77,7 @@ int stk_encode(const uint8_t *pix, int w, int h, int channels, int quality, int 
   c.image_width = w;
   c.image_height = h;
   c.input_components = channels;
-  configure(&c, channels, quality, hs, vs, restart, flags, space);
+  configure(&c, channels, quality, hs, vs, restart, flags, space, scans);
   jpeg_start_compress(&c, TRUE);
   while (c.next_scanline < c.image_height) {
     JSAMPROW row = (JSAMPROW)(pix + (size_t)c.next_scanline * w * channels);

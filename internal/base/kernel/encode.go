@@ -17,6 +17,8 @@ type encodeOptions struct {
 	restart     int
 	progressive bool
 	optimize    bool // Huffman tables made for the picture
+	separate    bool // a scan for each component
+	arithmetic  bool
 	ycck, rgb   bool // color space of the file: of 4 channels, of 3
 }
 

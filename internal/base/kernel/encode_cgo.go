@@ -20,11 +20,13 @@ func encode(p Pixels, o encodeOptions) ([]byte, error) {
 		return nil, err
 	}
 	flags, space := 0, 0
-	if o.progressive {
-		flags |= C.STK_PROGRESSIVE
-	}
-	if o.optimize {
-		flags |= C.STK_OPTIMIZE
+	for _, f := range []struct {
+		on  bool
+		bit int
+	}{{o.progressive, C.STK_PROGRESSIVE}, {o.optimize, C.STK_OPTIMIZE}, {o.separate, C.STK_SEPARATE}, {o.arithmetic, C.STK_ARITHMETIC}} {
+		if f.on {
+			flags |= f.bit
+		}
 	}
 	switch {
 	case o.ycck:

@@ -7,9 +7,8 @@
 //
 //   - reads bytes from a window in which stuffing is already undone, so that
 //     refilling 56 bits is a load and a shift without a question;
-//   - looks up code and value together where both fit LOOK bits;
-//   - stores nothing of MCUs that the region does not show, and steps through
-//     those several symbols at a time.
+//   - looks up two symbols at a time, where they are short;
+//   - stores nothing of MCUs that the region does not show.
 //
 // It is stricter than libjpeg's: a code that is none, more than 64
 // coefficients in a block, data that end early or go on behind an interval are

@@ -33,7 +33,7 @@ static void begin(stk_lane *l, source *s, int x0, int y0, int x1, int y1) {
   s->x1 = x1;
   s->y1 = y1;
   if (!s->pix) {
-    s->off = stk_jpeg_region(l, x0, y0, x1, y1, &s->row_bytes) * s->c;
+    s->off = stk_jpeg_region(l, x0, y0, x1, &s->row_bytes) * s->c;
     s->row_bytes *= s->c;
     s->next = y0;
   }

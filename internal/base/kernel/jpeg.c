@@ -208,10 +208,9 @@ static int smooths(const struct jpeg_decompress_struct *c) {
 // stk_jpeg_region starts decoding the box and returns at which pixel of a row
 // column x0 lies. Fancy upsampling looks one chroma sample beyond, so what is
 // decoded is padded, and the padding trimmed by the caller.
-int stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int y1, int *row_pixels) {
+int stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int *row_pixels) {
   struct jpeg_decompress_struct *c = &l->jpeg->c;
   jpeg_start_decompress(c);
-  (void)y1;
   int left = 0, width = (int)c->output_width;
   int whole = smooths(c);
   int mcu = c->max_h_samp_factor * DCTSIZE;

@@ -138,7 +138,7 @@ void stk_axis_pull(stk_axis *a);
 // jpeg.c: open reads the header; region starts decoding so that rows come
 // from y0, row_pixels wide, and column x0 is pixel number (returned) of each.
 void stk_jpeg_open(stk_lane *l, const uint8_t *p, size_t n);
-int stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int y1, int *row_pixels);
+int stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int *row_pixels);
 void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n);
 void stk_jpeg_close(stk_lane *l);
 void stk_jpeg_free(stk_lane *l);
@@ -155,7 +155,7 @@ void stk_avx2_hprep(stk_lane *l, stk_hplan *h);
 #endif
 
 // encode.c
-enum { STK_PROGRESSIVE = 1, STK_OPTIMIZE = 2 };
+enum { STK_PROGRESSIVE = 1, STK_OPTIMIZE = 2, STK_SEPARATE = 4, STK_ARITHMETIC = 8 };
 int stk_encode(const uint8_t *pix, int w, int h, int c, int quality, int hs, int vs, int restart,
                int flags, int space, uint8_t **out, unsigned long *nout, char *msg);
 
