@@ -262,9 +262,8 @@ class DataLoader:
     def _opened(self) -> _client.Remote:
         with self._lock:
             if self._remote is None:
-                recipe = self._dataset._recipe()
                 fields = self._dataset._fields()
-                recipe = self._dataset._recipe() if fields is not recipe.fields else recipe
+                recipe = self._dataset._recipe()
                 self._remote = _client.Remote(spec(self._settings, recipe, fields), self._settings.deadline)
             remote = self._remote
             if not remote.open:

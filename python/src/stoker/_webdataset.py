@@ -304,10 +304,11 @@ class WebDataset(Dataset):
         )
 
     def _squeezed(self) -> frozenset[str]:
+        """Grey images without a channel axis; known once the fields are."""
         word = (self._decode or {}).get("", "")
         if not word or not _IMAGES[word][3]:
             return frozenset()
-        return frozenset(f["name"] for f in self._fields() or [] if f["decode"] == "gray")
+        return frozenset(f["name"] for f in self._known or [] if f["decode"] == "gray")
 
     def _fields(self) -> list[dict[str, Any]]:
         if self._known is None:
