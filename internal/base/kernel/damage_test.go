@@ -116,11 +116,11 @@ func TestEveryHeaderByteFlipped(t *testing.T) {
 				t.Fatal(err)
 			}
 			bad := make([]byte, len(jpeg))
-			flips := []byte{0xff, 1, 0x80, 0x10}
+			flips, each := []byte{0xff, 1, 0x80, 0x10}, 1
 			if l.target == "go" {
-				flips = flips[:1] // it is slow
+				flips, each = flips[:1], 2 // it is slow
 			}
-			for i := range min(h.scan+16, len(jpeg)) {
+			for i := 0; i < min(h.scan+16, len(jpeg)); i += each {
 				for _, x := range flips {
 					copy(bad, jpeg)
 					bad[i] ^= x
