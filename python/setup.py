@@ -27,6 +27,9 @@ class BuildWithEngine(build_py):
         into.mkdir(parents=True, exist_ok=True)
         shutil.copy2(engine, into / "stoker")
         (into / "stoker").chmod(0o755)
+        for text in ("LICENSE", "NOTICE"):
+            if (TOP / text).is_file():
+                shutil.copy2(TOP / text, into / text)
         (into / "VERSION").write_text(VERSION + "\n", encoding="ascii")
 
 

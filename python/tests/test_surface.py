@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import pickle
 import sys
@@ -203,7 +204,23 @@ def test_the_errors_of_many_problems_are_one(folder: Path) -> None:
     assert "did you mean 'pad'" in str(caught.value)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 10), reason="the package needs 3.10")
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stoker import _notice
+
+    for stream, shown in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        progress = _notice.Progress()
+        progress.show(5, 10, "indexing")
+        assert ("indexing 5 of 10" in stream.getvalue()) == shown
+        progress.close()
+        assert not stream.getvalue().rstrip("\r").rpartition("\r")[2].strip()
+
+
 def test_a_progress_line_says_rate_and_time_left() -> None:
     from stoker._notice import progress_line
 
