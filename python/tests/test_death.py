@@ -19,8 +19,8 @@ from conftest import engine, engines, gone, kill, run_python, wait_until
 import stoker
 from stoker import _client
 from stoker import transforms as T
-from stoker._engine import stall
 from stoker._lease import Work
+from stoker._process import stall
 
 CROP = T.Compose([T.RandomResizedCrop(128), T.RandomHorizontalFlip()])
 SOAK = int(os.environ.get("STOKER_SOAK", "20"))

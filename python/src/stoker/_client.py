@@ -23,8 +23,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from . import _notice
-from ._engine import GRACE_SECONDS, Engine, Gone, status_words
 from ._errors import ConfigError, DataError, EngineError
+from ._process import GRACE_SECONDS, Engine, Gone, status_words
 from ._wire import Message
 
 MAX_RESTARTS = 3
