@@ -213,7 +213,8 @@ int stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int *row_pixels) {
   jpeg_start_decompress(c);
   int left = 0, width = (int)c->output_width;
   int whole = smooths(c);
-  int mcu = c->max_h_samp_factor * DCTSIZE;
+  // A scan of one component goes block by block, whatever its sampling factor says.
+  int mcu = c->num_components == 1 ? DCTSIZE : c->max_h_samp_factor * DCTSIZE;
   if (!whole) {
     int pad = c->max_h_samp_factor > 1 ? 2 : 0;
     int a = x0 - pad < 0 ? 0 : (x0 - pad) / mcu * mcu;

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -59,4 +60,33 @@ func TestRegionIsExact(t *testing.T) {
 		}
 	}
 	t.Logf("%d boxes", boxes)
+}
+
+// A grey picture may name any sampling factors: they mean nothing, since there
+// is nothing to sample against, and its scan goes block by block.
+func TestGreySamplingFactorsMeanNothing(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	l := NewLane()
+	defer l.Close()
+	for _, restart := range []int{0, 3} {
+		plain, err := encode(smooth(r, 97, 75, 1), encodeOptions{quality: 90, subsampling: "4:4:4", restart: restart})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sof := bytes.Index(plain, []byte{0xff, 0xc0})
+		for _, factor := range []byte{0x12, 0x13, 0x14, 0x21, 0x22, 0x31, 0x33, 0x41, 0x42, 0x44} {
+			jpeg := bytes.Clone(plain)
+			jpeg[sof+11] = factor
+			l.engine.stock = true
+			whole := Pixels{Pix: run(t, l, Job{JPEG: jpeg}), W: 97, H: 75, C: 3}
+			l.engine.stock = false
+			for range 30 {
+				x, y, w, h := box(r, 97, 75)
+				got := run(t, l, Job{JPEG: jpeg, Steps: []Step{{Op: OpCrop, X: x, Y: y, W: w, H: h}}})
+				if d := diff(got, crop(whole, x, y, w, h).Pix); d != "" {
+					t.Fatalf("factors %#x, restart %d: box %d,%d %dx%d: %s", factor, restart, x, y, w, h, d)
+				}
+			}
+		}
+	}
 }
