@@ -137,6 +137,17 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
     os.kill(pid, number)
 
 
+def stop(pid: int) -> None:
+    """Stops a process, and returns when all of it stands still."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def still() -> bool:
+        stats = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+        return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+    wait_until(still, "a stopped process runs on")
+
+
 def gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import engine, engines, gone, kill, run_python, wait_until
+from conftest import engine, engines, gone, kill, run_python, stop, wait_until
 
 import stoker
 from stoker import _client
@@ -135,7 +135,7 @@ def test_a_stopped_engine_is_a_stall(folder: Path) -> None:
         iterator = iter(loader)
         got = rows([next(iterator)])
         pid = engine()
-        kill(pid, signal.SIGSTOP)
+        stop(pid)
         with pytest.raises(stoker.StallError, match="stopped") as caught:
             next(iterator)
         assert f"kill -CONT {pid}" in str(caught.value)
@@ -278,6 +278,19 @@ def test_ctrl_c_ends_a_script_at_once(folder: Path) -> None:
     assert gone(pid)
 
 
+def test_no_ctrl_c_is_lost() -> None:
+    """An interrupt that falls on a finaliser in Python would be reported as ignored, and the loop would run on."""
+    with stoker.DataLoader(stoker.Synthetic(1 << 20, (600, 600, 3)), 1, num_workers=1, output="numpy") as loader:
+        iterator = iter(loader)
+        for number in range(200):
+            timer = threading.Timer(0.002 + number % 23 * 0.0001, lambda: kill(os.getpid(), signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                timer.start()
+                for _ in range(50_000):
+                    next(iterator)
+            timer.join()
+
+
 def test_ctrl_c_while_waiting_leaves_the_loader_whole(folder: Path) -> None:
     """As in a notebook: the cell is interrupted, and the next one goes on with the same iterator."""
     with stoker.DataLoader(stoker.ImageFolder(folder, CROP), 4, True, timeout=30) as loader:
@@ -287,7 +300,7 @@ def test_ctrl_c_while_waiting_leaves_the_loader_whole(folder: Path) -> None:
         got: list[Any] = []
         pid = engine()
         for _ in range(12):
-            kill(pid, signal.SIGSTOP)
+            stop(pid)
             timer = threading.Timer(0.1, lambda: kill(os.getpid(), signal.SIGINT))
             with pytest.raises(KeyboardInterrupt):
                 timer.start()
@@ -305,7 +318,7 @@ def test_ctrl_c_while_waiting_leaves_the_loader_whole(folder: Path) -> None:
 def test_ctrl_c_at_any_moment(folder: Path) -> None:
     """Interrupts wherever they fall: what is delivered is in the order of the plan, with its bytes."""
     armed = threading.Event()
-    stop = threading.Event()
+    over = threading.Event()
     interrupts = 0
 
     def interrupt(*_: Any) -> None:
@@ -317,7 +330,7 @@ def test_ctrl_c_at_any_moment(folder: Path) -> None:
 
     def pester() -> None:
         delay = 0.0002
-        while not stop.is_set():
+        while not over.is_set():
             time.sleep(delay)
             delay = delay * 1.37 if delay < 0.01 else 0.0002
             os.kill(os.getpid(), signal.SIGINT)
@@ -347,12 +360,12 @@ def test_ctrl_c_at_any_moment(folder: Path) -> None:
                 # Only a batch that next() was about to return can be lost: then it was handed out, to nobody.
                 assert [row for row in expected if row in set(got)] == got
                 assert len(got) > len(expected) // 2
-            stop.set()
+            over.set()
             thread.join()
             del batch
             wait_until(lambda: loader.stats()["leased"] == 0, "an interrupted batch keeps its slot")
     finally:
-        stop.set()
+        over.set()
         thread.join()
         signal.signal(signal.SIGINT, before)
     assert interrupts

@@ -3,12 +3,13 @@
 A batch lies in a slot, a memfd that the engine made and this process has mapped. While anybody can see an array over
 it, the slot is leased: every array of a batch, and every view of such an array, hangs on one root object, and the
 finaliser of that root gives the slot back. It stores one byte in the control page and kicks an eventfd; it takes no
-lock and no socket, because it may run anywhere, inside the collector, in any thread, at the end of the interpreter.
+lock and no socket, because it may run anywhere, inside the collector, in any thread.
 
-Forks. A forked child has the same pages, so a slot that was leased at the moment of a fork must never be refilled.
-The counter ``_forks`` is raised just before and just after every fork; a lease that began under another value than the
-one it ends under may live on in a child, and is dropped instead of freed. The child's own finalisers do nothing: they
-see another process id.
+The finaliser is made of C functions alone. A finaliser in Python is where Ctrl-C gets lost: an interrupt that falls on
+it is raised in there, reported as ignored, and the loop runs on. In a quick loop that was every third interrupt.
+
+Forks. A forked child has the same pages, so a slot that was leased at the moment of a fork must never be refilled: just
+before and just after every fork, all leases that exist are told to end in SLOT_DROP. The child's leases end in nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import os
 import struct
 import time
 import weakref
-from contextlib import suppress
+from collections.abc import Callable
+from functools import partial
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from ._errors import EngineError, ResourceError
@@ -37,16 +40,6 @@ STAGES = ("idle", "read", "decode")
 _HEAD = struct.Struct("<III")
 _WORK = struct.Struct("<IIqqQ")
 
-_forks = 0
-
-
-def _count_fork() -> None:
-    global _forks
-    _forks += 1
-
-
-os.register_at_fork(before=_count_fork, after_in_parent=_count_fork)
-
 
 class Work(NamedTuple):
     """What one worker of the engine is at."""
@@ -61,8 +54,8 @@ class Work(NamedTuple):
 class ControlPage:
     """The page that both sides write, and the eventfd that wakes the engine; owns both descriptors.
 
-    They stay open while anything refers to this object: a lease that ends late must never write to a descriptor whose
-    number was given to another file.
+    They stay open while anything refers to this object: what ends late must never write to a descriptor whose number
+    was given to another file.
     """
 
     def __init__(self, page_fd: int, event_fd: int) -> None:
@@ -71,7 +64,6 @@ class ControlPage:
         finally:
             os.close(page_fd)
         self._event_fd = event_fd
-        self._pid = os.getpid()
         weakref.finalize(self, os.close, event_fd).atexit = False
         magic, protocol, _ = _HEAD.unpack_from(self._map, 0)
         if magic != PAGE_MAGIC or protocol != PROTOCOL:
@@ -81,13 +73,15 @@ class ControlPage:
                 hint="install engine and package from the same release",
             )
 
-    def give_back(self, slot: int, forks: int) -> None:
-        """Ends the lease of a slot that began when the fork counter stood at ``forks``."""
-        if os.getpid() != self._pid:
-            return
-        self._map[PAGE_SLOTS + slot] = SLOT_FREE if forks == _forks else SLOT_DROP
-        with suppress(OSError):
-            os.eventfd_write(self._event_fd, 1)
+    def ending(self, fate: list[tuple[int, int]]) -> Callable[[Any], Any]:
+        """What stores the byte and the offset that ``fate`` holds, and kicks the engine; nothing if it holds none.
+
+        To be called once, as the callback of a weak reference. Runs no bytecode: next() draws one element from each
+        of the two iterators, and takes the weak reference for its default.
+        """
+        store = starmap(self._map.__setitem__, fate)
+        kick = starmap(os.eventfd_write, [(self._event_fd, 1)])
+        return partial(next, zip(store, kick, strict=False))
 
     def work(self) -> list[Work]:
         """What the engine's workers are at, the oldest first."""
@@ -104,11 +98,17 @@ class ControlPage:
 
 
 class Slots:
-    """The slots of one engine, mapped as it announces them."""
+    """The slots of one engine, mapped as it announces them.
+
+    Once this is gone, and with it the engine, leases end in nothing.
+    """
 
     def __init__(self, page: ControlPage) -> None:
         self._page = page
         self._maps: dict[int, mmap.mmap] = {}
+        # By slot, until its next lease: the weak reference with the finaliser, and what the finaliser will store.
+        self._leases: dict[int, tuple[weakref.ref[Any], list[tuple[int, int]]]] = {}
+        _all_slots.add(self)
 
     def put(self, slot: int, fd: int, size: int) -> None:
         """Maps a new slot, or the new memory of a known one; takes fd over. Arrays over old memory keep it mapped."""
@@ -136,9 +136,35 @@ class Slots:
         """
         memory = self._maps[slot]
         root = (ctypes.c_ubyte * len(memory)).from_buffer(memory)
-        weakref.finalize(root, self._page.give_back, slot, _forks).atexit = False
+        fate = [(PAGE_SLOTS + slot, SLOT_FREE)]
+        self._leases[slot] = weakref.ref(root, self._page.ending(fate)), fate
         return root
 
     def release(self, slot: int) -> None:
         """Gives back a slot that nobody will look at."""
-        self._page.give_back(slot, _forks)
+        self._page.ending([(PAGE_SLOTS + slot, SLOT_FREE)])(None)
+
+    def before_and_after_fork(self) -> None:
+        """Whatever is leased now may live on in the child."""
+        for slot, (_, fate) in list(self._leases.items()):
+            fate[:] = [(PAGE_SLOTS + slot, SLOT_DROP)]
+
+    def in_child(self) -> None:
+        """These slots are the parent's."""
+        for _, fate in list(self._leases.values()):
+            fate.clear()
+
+
+_all_slots: weakref.WeakSet[Slots] = weakref.WeakSet()
+
+
+def _at_fork(tell: Callable[[Slots], None]) -> None:
+    for slots in list(_all_slots):
+        tell(slots)
+
+
+os.register_at_fork(
+    before=partial(_at_fork, Slots.before_and_after_fork),
+    after_in_parent=partial(_at_fork, Slots.before_and_after_fork),
+    after_in_child=partial(_at_fork, Slots.in_child),
+)
