@@ -45,7 +45,7 @@ class Batch(tuple[Any, ...], _Facts):
     epoch  the epoch
     step   its number in the pass, from 0
     valid  bool (rows,): False for rows that pad the end of an epoch and for rows whose sample was skipped
-    bad    what was skipped or replaced under on_bad="skip" or "replace", each with place, sample, put, error
+    bad    what was skipped or replaced under on_bad="skip" or "replace", by place, each with place, sample, put, error
 
     ``ids`` and ``valid`` are of the loader's output kind (NumPy arrays for "jax"). Arrays of 1 MiB and more lie in
     memory that is shared with the engine and used again once nothing refers to them; they may be kept and written.
@@ -194,9 +194,10 @@ class Maker:
         batch.valid = self._fact(columns[VALID], "bool", rows, root)
         batch.epoch = message["epoch"]
         batch.step = message["step"]
+        # Lanes report in the order in which they fail; of several tries for one place, the first comes first.
         batch.bad = [
             Bad(bad["place"], bad["sample"], bad["put"], from_wire(bad.get("error") or {}))
-            for bad in message.get("bad") or []
+            for bad in sorted(message.get("bad") or [], key=lambda bad: bad["place"])
         ]
         return batch
 
