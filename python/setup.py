@@ -22,7 +22,7 @@ class BuildWithEngine(build_py):
             return  # the package finds build/stoker in the checkout
         engine = Path(os.environ.get("STOKER_WHEEL_ENGINE", TOP / "build" / "stoker"))
         if not engine.is_file():
-            raise SystemExit(f"there is no engine at {engine}: run `make build`, or set STOKER_WHEEL_ENGINE")
+            raise SystemExit(f"there is no engine at {engine}: run `make engine`, or set STOKER_WHEEL_ENGINE")
         into = Path(self.build_lib) / "stoker" / "_engine"
         into.mkdir(parents=True, exist_ok=True)
         shutil.copy2(engine, into / "stoker")

@@ -246,9 +246,6 @@ func mib(n int64) float64 { return float64(n) / (1 << 20) }
 func (l *Loader) start() {
 	s := l.shared
 	l.lanes = l.spec.Workers
-	if l.lanes == 0 {
-		l.lanes = Cores()
-	}
 	s.mu.Lock()
 	s.lastID++
 	l.id = s.lastID

@@ -72,8 +72,10 @@ type BatchSpec struct {
 
 // Deliver is how far ahead, and within which memory.
 type Deliver struct {
-	Prefetch int   `json:"prefetch,omitempty"` // batches ready ahead; 0: 4
-	Memory   Bytes `json:"memory,omitempty"`   // for batches; 0: a quarter of what is left
+	Prefetch int `json:"prefetch,omitempty"` // batches ready ahead; 0: 4
+	// PrefetchFactor is the same by the lane, as torch counts; 0: Prefetch holds.
+	PrefetchFactor int   `json:"prefetch_factor,omitempty"`
+	Memory         Bytes `json:"memory,omitempty"` // for batches; 0: a quarter of what is left
 }
 
 // OnBad is what happens to a sample that can not be delivered.
@@ -145,6 +147,12 @@ func (s Spec) defaults() Spec {
 	if s.Batch.Size == 0 {
 		s.Batch.Size = 1
 	}
+	if s.Workers == 0 {
+		s.Workers = Cores()
+	}
+	if s.Deliver.PrefetchFactor > 0 {
+		s.Deliver.Prefetch = s.Deliver.PrefetchFactor * max(s.Workers, 1)
+	}
 	if s.Deliver.Prefetch == 0 {
 		s.Deliver.Prefetch = 4
 	}
@@ -200,8 +208,8 @@ func (s Spec) check() (p problems) {
 	if s.Batch.Size < 0 || s.Batch.Size > 1<<20 {
 		p.addf("batch size is %d: it can be 1 to %d", s.Batch.Size, 1<<20)
 	}
-	if s.Deliver.Prefetch < 0 {
-		p.addf("prefetch is %d batches", s.Deliver.Prefetch)
+	if s.Deliver.Prefetch < 0 || s.Deliver.PrefetchFactor < 0 {
+		p.addf("prefetch is %d batches, %d a lane", s.Deliver.Prefetch, s.Deliver.PrefetchFactor)
 	}
 	if s.Workers < 0 || s.Workers > maxLanes {
 		p.addf("workers is %d: it can be 1 to %d lanes, or 0 for all", s.Workers, maxLanes)

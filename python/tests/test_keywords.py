@@ -77,7 +77,7 @@ def test_num_workers(dataset: stoker.ImageFolder) -> None:
 
 
 def test_prefetch_factor_counts_by_the_lane(dataset: stoker.ImageFolder) -> None:
-    assert spec_of(dataset, num_workers=3, prefetch_factor=2)["deliver"] == {"prefetch": 6}
+    assert spec_of(dataset, num_workers=3, prefetch_factor=2)["deliver"] == {"prefetch_factor": 2}
 
 
 def test_generator_gives_the_seed(dataset: stoker.ImageFolder) -> None:
@@ -104,6 +104,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"num_workers": 0, "prefetch_factor": 2}, "prefetch_factor"),
     ({"num_workers": 0, "persistent_workers": True}, "persistent_workers"),
     ({"prefetch_factor": 0}, "prefetch_factor"),
+    ({"timeout": float("inf")}, "timeout"),
     ({"prefetch": 2, "prefetch_factor": 2}, "prefetch"),
     ({"timeout": -1}, "timeout"),
     ({"timeout": "x"}, "timeout"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import stoker
+from stoker import _client
 from stoker import transforms as T
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
@@ -181,3 +182,45 @@ def test_states_of_other_transforms_and_data(folder: Path, own_folder: Path) -> 
         pytest.raises(stoker.StateError, match="dataset"),
     ):
         loader.load_state_dict(state)
+
+
+def test_steps_count_on_in_a_resumed_pass(dataset: stoker.ImageFolder) -> None:
+    with stoker.DataLoader(dataset, 4, shuffle=True) as loader:
+        iterator = iter(loader)
+        seen = [next(iterator).step for _ in range(3)]
+        state = loader.state_dict()
+    with stoker.DataLoader(dataset, 4, shuffle=True) as loader:
+        loader.load_state_dict(state)
+        seen += [batch.step for batch in loader]
+    assert seen == list(range(len(loader)))
+
+
+def test_an_interrupt_while_a_pass_begins_skips_nothing(
+    dataset: stoker.ImageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stoker.DataLoader(dataset, 4, shuffle=True) as loader:
+        expected = [rows(loader), rows(loader)]
+        loader.set_epoch(0)
+        real = _client.Walk._begin
+
+        def interrupted(*_: Any) -> int:
+            raise KeyboardInterrupt
+
+        for epoch in (0, 1):
+            monkeypatch.setattr(_client.Walk, "_begin", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                iter(loader)
+            monkeypatch.setattr(_client.Walk, "_begin", real)
+            assert rows(loader) == expected[epoch]
+
+
+def test_relative_paths_mean_what_they_meant(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    dataset = stoker.ImageFolder(folder.name, T.RandomResizedCrop(32))
+    with stoker.DataLoader(dataset, 4) as other:  # its engine starts here
+        count = len(rows(other))
+        (folder.parent / "elsewhere").mkdir()
+        monkeypatch.chdir(folder.parent / "elsewhere")
+        with stoker.DataLoader(dataset, 4) as loader:
+            assert len(rows(loader)) == count
+    assert dataset.root == folder.name

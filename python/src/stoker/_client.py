@@ -337,14 +337,14 @@ class Walk:
     ``position`` and ``step`` tell where it stands: after the last batch that ``next`` built, or before the first.
     """
 
-    def __init__(self, remote: Remote, epoch: int, position: int) -> None:
+    def __init__(self, remote: Remote, epoch: int, position: int, step: int = 0) -> None:
         self._remote = remote
         self._closings = remote.closings
         self._lock = threading.Lock()
         self._at = _Place()
         self.epoch = epoch
         self.position = position
-        self.step = 0
+        self.step = step
         _locked.add(self)
         weakref.finalize(self, _cancel, self._at).atexit = False
         self._remote.call(self._begin)

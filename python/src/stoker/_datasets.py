@@ -124,6 +124,7 @@ class ImageFolder(Dataset):
             if function is not None:
                 problems.add(f"{name} is a Python function, and samples are made without Python", hint)
         self.root = _path(root, "root", problems)
+        self._absolute = absolute(self.root)
         problems.raise_any()
         self.transform = transform
         self.allow_empty = bool(allow_empty)
@@ -131,7 +132,7 @@ class ImageFolder(Dataset):
         self._table: dict[str, list[Any]] | None = None
 
     def _recipe(self) -> Recipe:
-        dataset: dict[str, Any] = {"path": self.root, "format": "folder"}
+        dataset: dict[str, Any] = {"path": self._absolute, "format": "folder"}
         if self.allow_empty:
             dataset["allow_empty"] = True
         image: dict[str, Any] = {"name": "image", "from": "image", "decode": "rgb"}
@@ -206,3 +207,10 @@ def _path(path: Any, name: str, problems: Problems) -> str:
         problems.add(f"{name} is {path!r}", "give a path")
         return ""
     return os.fsdecode(text)
+
+
+def absolute(path: str) -> str:
+    """A path that means the same in the engine, in another process, and after ``os.chdir``."""
+    if not path or "://" in path:
+        return path
+    return os.path.join(os.getcwd(), path)

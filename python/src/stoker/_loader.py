@@ -120,14 +120,15 @@ class DataLoader:
         remote = self._opened()
         if self._restored is not None:
             epoch, position = self._restored
-            self._restored = None
             nominal = self._nominal(epoch, position)
         else:
             nominal = self._next_epoch
             epoch, position = self._start(nominal)
-        self._next_epoch = nominal + 1
         progress = _Progress(epoch, position)
         iterator = _Iterator(self, remote, progress, self._left(epoch, position))
+        # Only a pass that has begun counts: what is interrupted above can be asked for again.
+        self._restored = None
+        self._next_epoch = nominal + 1
         self._progress = progress
         return iterator
 
@@ -412,7 +413,8 @@ class _Iterator(Iterator[Any]):
         self._remote = remote
         self._progress = progress
         self._left = left
-        self._walk = _client.Walk(remote, progress.epoch, progress.position)
+        step = -(-progress.position // loader._stride)
+        self._walk = _client.Walk(remote, progress.epoch, progress.position, step)
         self._ended = False
 
     def __iter__(self) -> _Iterator:

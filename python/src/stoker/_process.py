@@ -56,7 +56,7 @@ def find() -> str:
     raise EngineError(
         f"there is no engine at {places[0]}",
         code="incompatible",
-        hint="install a wheel of stoker, or build the engine with `make build` in a checkout, "
+        hint="install a wheel of stoker, or build the engine with `make engine` in a checkout, "
         "or name its file in the environment variable STOKER_ENGINE",
     )
 
@@ -149,7 +149,7 @@ class Engine:
                 f"this package is version {VERSION} (protocol {PROTOCOL}), "
                 f"the engine {find()} is version {theirs[1]} (protocol {theirs[0]})",
                 code="incompatible",
-                hint="install both from the same release, or build the engine again with `make build`",
+                hint="install both from the same release, or build the engine again with `make engine`",
             )
         self.page = ControlPage(*descriptors)
         self.slots = Slots(self.page)

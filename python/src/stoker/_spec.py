@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ class Settings:
     workers: int | None  # lanes; None: all
     tail: str | None
     prefetch: int | None
+    prefetch_factor: int | None
     memory: str | int | None
     on_bad: str | None
     max_bad: int | None
@@ -94,7 +96,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
     batch_size = _batch_size(k["batch_size"], recipe, problems)
     seed = _seed(k, recipe, problems)
     tail = _tail(k, recipe, batch_size, problems)
-    prefetch = _prefetch(k, workers, problems)
+    prefetch = _prefetch(k, problems)
     on_bad = _on_bad(k, recipe, problems)
     output = _output(k["output"], problems)
     pin = _pin(k, output)
@@ -119,6 +121,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
         workers=workers,
         tail=tail,
         prefetch=prefetch,
+        prefetch_factor=k["prefetch_factor"],
         memory=memory,
         on_bad=on_bad,
         max_bad=k["max_bad"],
@@ -159,7 +162,9 @@ def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]]
         ]
     built["order"] = _said(shuffle="full" if settings.shuffle else None, seed=settings.seed or None, tail=settings.tail)
     built["batch"] = {"size": settings.batch_size or recipe.batch or 1}
-    built["deliver"] = _said(prefetch=settings.prefetch, memory=settings.memory)
+    built["deliver"] = _said(
+        prefetch=settings.prefetch, prefetch_factor=settings.prefetch_factor, memory=settings.memory
+    )
     built["workers"] = settings.workers
     built["on_bad"] = _said(
         policy=settings.on_bad, max_bad=settings.max_bad or None, max_bad_rate=settings.max_bad_rate or None
@@ -174,7 +179,7 @@ def _said(**keys: Any) -> dict[str, Any]:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _one_of(key: str, value: Any, words: Sequence[str], problems: Problems) -> None:
@@ -287,7 +292,7 @@ def _tail(k: Mapping[str, Any], recipe: Recipe, batch_size: int | None, problems
     return None if tail is None else str(tail)
 
 
-def _prefetch(k: Mapping[str, Any], workers: int | None, problems: Problems) -> int | None:
+def _prefetch(k: Mapping[str, Any], problems: Problems) -> int | None:
     prefetch, factor = k["prefetch"], k["prefetch_factor"]
     for key, value in (("prefetch", prefetch), ("prefetch_factor", factor)):
         if value is not None and (not whole(value) or value < 1):
@@ -295,8 +300,6 @@ def _prefetch(k: Mapping[str, Any], workers: int | None, problems: Problems) -> 
             return None
     if prefetch is not None and factor is not None:
         problems.add("prefetch and prefetch_factor say the same", "give one: prefetch counts batches, the other a lane")
-    if factor is not None:
-        return int(factor) * (workers or cores())
     return None if prefetch is None else int(prefetch)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import _client, _notice
 from ._compile import to_ops
-from ._datasets import Dataset, _path
+from ._datasets import Dataset, _path, absolute
 from ._errors import ConfigError, Problems, whole
 from ._spec import Recipe
 
@@ -113,10 +113,10 @@ class WebDataset(Dataset):
             "repeat": repeat,
             "cache_dir": cache_dir,
             "url_to_name": url_to_name,
+            "empty_check": not empty_check,
         }.items():
             if given:
                 _notice.say(f"WebDataset({name}=...) is ignored: {_MOOT[name]}")
-        self._allow_empty = not empty_check
         self._decode: dict[str, str] | None = None  # field -> word, "" for images; None: bytes
         self._renamed: dict[str, str] = {}  # new name -> stored names
         self._keep = True  # rename keeps the other fields
@@ -287,8 +287,6 @@ class WebDataset(Dataset):
 
     def _recipe(self) -> Recipe:
         dataset: dict[str, Any] = {"path": self.urls, "format": "tar"}
-        if self._allow_empty:
-            dataset["allow_empty"] = True
         return Recipe(
             dataset,
             self._known,
@@ -410,6 +408,7 @@ class WebDataset(Dataset):
 
 
 _MOOT = {
+    "empty_check": "a dataset without a sample is always an error",
     "nodesplitter": "samples are split over ranks one by one, by rank= and world_size=",
     "workersplitter": "the engine's lanes share the samples of every batch",
     "detshuffle": "the order is always a function of seed and epoch",
@@ -433,7 +432,7 @@ def _shards(urls: Any, problems: Problems) -> str | list[str]:
 
 
 def _plain(url: str) -> str:
-    return url[len("file:") :] if url.startswith("file:") else url
+    return absolute(url.removeprefix("file:"))
 
 
 def _policy(handler: Callable[..., Any] | str | None, problems: Problems) -> str | None:
