@@ -4,6 +4,8 @@
 package engine
 
 import (
+	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -33,6 +35,9 @@ func Run(fd int, version, kernel string) error {
 		return err
 	}
 	hello, err := conn.Read()
+	if errors.Is(err, io.EOF) {
+		return nil // the client was gone before it spoke
+	}
 	if err != nil {
 		return err
 	}

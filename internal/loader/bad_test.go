@@ -162,6 +162,16 @@ func TestLimitsOfOnBad(t *testing.T) {
 	if len(a) != 75 || digest(a) != digest(b) {
 		t.Errorf("replacing is not reproducible, or %d batches", len(a))
 	}
+	for _, batch := range a { // a replacement that is bad too is not counted again
+		if places := map[int64]bool{}; len(batch.Bad) > 0 {
+			for _, x := range batch.Bad {
+				places[x.Place] = true
+			}
+			if len(places) != len(batch.Bad) {
+				t.Errorf("step %d: %d places are listed %d times", batch.Step, len(places), len(batch.Bad))
+			}
+		}
+	}
 	spec.Workers = 7
 	if digest(walk(t, open(t, s, spec), 0, 0, 0)) != digest(a) {
 		t.Error("lanes change what replaces a sample")

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"io/fs"
@@ -251,6 +252,11 @@ func (l *Loader) finish(t *task, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ob.closing = false
+	if i := slices.Index(ob.pass.open, ob); errors.Is(closeErr, errLater) && i >= 0 {
+		ob.pass.giveUp(i)
+		s.changed.Broadcast()
+		return
+	}
 	ob.done = true
 	if ob.err == nil {
 		ob.err = closeErr
@@ -279,7 +285,7 @@ func (l *Loader) onBad(t *task, e *errs.Error, may bool) (again bool) {
 		ob.fail(e)
 		return false
 	}
-	if t.attempt == 0 || l.spec.OnBad.Policy == Replace {
+	if t.attempt == 0 { // a replacement that is bad too has a place of its own, and counts there
 		ob.bad = append(ob.bad, Bad{Place: t.place, Sample: t.req.Sample, Put: -1, Err: e})
 	}
 	return (l.spec.OnBad.Policy == Replace || t.attempt > 0) && l.another(t, e)
@@ -324,6 +330,7 @@ func (l *Loader) close(ob *openBatch) error {
 		return nil
 	}
 	if len(ob.bad) > 0 {
+		slices.SortFunc(ob.bad, func(a, b Bad) int { return cmp.Compare(a.Place, b.Place) })
 		if err := l.mend(ob); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -179,7 +180,7 @@ func (p *Pass) hand() (*Batch, error) {
 	p.l.shared.changed.Broadcast()
 	if err := p.judge(ob); err != nil {
 		p.failed = err
-		p.giveUp()
+		p.giveUp(0)
 		p.l.slots.put(ob.slot)
 		return nil, err
 	}
@@ -228,15 +229,15 @@ func (p *Pass) cancel() {
 		return
 	}
 	p.cancelled = true
-	p.giveUp()
+	p.giveUp(0)
 	p.l.drop(p)
 	p.l.shared.changed.Broadcast()
 }
 
-// giveUp drops what is prefetched: it will be made again when Next asks.
-// Shared.mu is held.
-func (p *Pass) giveUp() {
-	for _, ob := range p.open {
+// giveUp drops what is prefetched, from open batch number from on: it will be
+// made again, to the same bytes. Shared.mu is held.
+func (p *Pass) giveUp(from int) {
+	for _, ob := range p.open[from:] {
 		ob.gone.Store(true)
 		for _, t := range ob.ready {
 			t.req.Release()
@@ -245,8 +246,8 @@ func (p *Pass) giveUp() {
 		ob.ready = nil
 		ob.settle()
 	}
-	p.open = nil
-	p.nextStep = p.delivered
+	p.open = slices.Delete(p.open, from, len(p.open))
+	p.nextStep = p.delivered + int64(from)
 	p.l.budget.Wake()
 }
 

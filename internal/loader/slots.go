@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"errors"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -88,6 +89,10 @@ func (s *slots) alloc(bytes int64) (*batch.Slot, error) {
 	return slot, nil
 }
 
+// errLater says that a batch outgrew its slot and that memory has no room for a
+// larger one now: the batch is to be made again when it has.
+var errLater = errors.New("loader: a larger slot, later")
+
 // replace is a larger slot with the fixed columns of an old one, which is gone.
 // Slots of the old size are no longer used, and fewer batches are made ahead.
 func (s *slots) replace(old *batch.Slot, bytes int64) (*batch.Slot, error) {
@@ -105,6 +110,9 @@ func (s *slots) replace(old *batch.Slot, bytes int64) (*batch.Slot, error) {
 		s.discard(slot)
 	}
 	s.free = nil
+	if s.bytes-int64(len(old.Mem))+bytes > s.limit {
+		return nil, errLater
+	}
 	slot, err := s.alloc(bytes)
 	if err != nil {
 		return nil, err
@@ -174,7 +182,7 @@ func (s *Shared) reclaim(l *Loader, p *Pass, everybody bool) {
 			return
 		}
 		victim.resting = true
-		victim.giveUp()
+		victim.giveUp(0)
 		if !everybody {
 			return
 		}

@@ -6,6 +6,7 @@ copies, so that keeping every label does not keep every image; where all are sma
 
 from __future__ import annotations
 
+import ctypes
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -141,7 +142,10 @@ class TorchKind(Kind):
         return self._torch.frombuffer(root, dtype=kind, count=count, offset=offset).view(tuple(shape))
 
     def own(self, array: Any) -> Any:
-        return array.clone()
+        # Not clone(): it may run OpenMP, which hangs in a forked child of a process that has used it.
+        fresh = self._torch.empty(array.shape, dtype=array.dtype)
+        ctypes.memmove(fresh.data_ptr(), array.data_ptr(), array.nbytes)
+        return fresh
 
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.permute(tuple(axes))

@@ -8,6 +8,7 @@ Dataset       what all share: len(), [i], and a small loader in the engine that 
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -62,7 +63,7 @@ class Dataset:
 
     def __getitem__(self, index: int) -> Any:
         """Sample ``index`` as a loader over this dataset gives it at that place of epoch 0 without shuffle."""
-        at = index.__index__()
+        at = operator.index(index)
         remote = self._remote()
         count = remote.info().samples
         if not -count <= at < count:
@@ -169,7 +170,9 @@ class ImageFolder(Dataset):
     def _columns(self) -> dict[str, list[Any]]:
         if self._table is None:
             found = self._remote().table(["label", "path"])
-            found["path"] = [os.path.join(self.root, path) for path in found["path"]]
+            # As torchvision gives them: below the root as it was given.
+            below = os.path.join(os.path.normpath(self._absolute), "")
+            found["path"] = [os.path.join(self.root, path.removeprefix(below)) for path in found["path"]]
             self._table = found
         return self._table
 
