@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Writes python/THIRD_PARTY.txt: the licences of everything that is linked into
+# Writes NOTICE: the licences of everything that is linked into
 # the engine, which the wheel carries along. Run it when a dependency changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-out=python/THIRD_PARTY.txt
+out=NOTICE
 {
 	echo "The engine in this package is built from stoker (Apache-2.0) and links in what follows, each under its own terms."
 	section() { printf '\n%s\n%s\n\n' "==== $1" "$(printf '=%.0s' {1..78})"; }

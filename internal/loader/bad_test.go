@@ -157,6 +157,18 @@ func TestLimitsOfOnBad(t *testing.T) {
 	if _, err := end(t, open(t, s, spec)); errs.CodeOf(err) != errs.BadLimit {
 		t.Errorf("max_bad_rate: %v", err)
 	}
+	few := spec
+	few.OnBad = OnBad{Policy: Skip, MaxBadRate: 0.5}
+	few.Dataset.Path = Paths{pictures(t, 20)}
+	for id := range 11 {
+		path := filepath.Join(few.Dataset.Path[0], fmt.Sprintf("class%d", id*3/20), fmt.Sprintf("%06d.ppm", id))
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := end(t, open(t, s, few)); errs.CodeOf(err) != errs.BadLimit || len(got) != 4 {
+		t.Errorf("max_bad_rate on few samples: after %d batches, %v", len(got), err)
+	}
 	spec.OnBad = OnBad{Policy: Replace, MaxBadRate: 0.5}
 	a, b := walk(t, open(t, s, spec), 0, 0, 0), walk(t, open(t, s, spec), 0, 0, 0)
 	if len(a) != 75 || digest(a) != digest(b) {

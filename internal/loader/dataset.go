@@ -2,10 +2,13 @@ package loader
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
@@ -239,6 +242,32 @@ func (l *Loader) Notes() []string {
 	return nil
 }
 
+// fileName is a path as JSON: a byte that is no UTF-8 becomes the lone surrogate
+// that Python's file functions take for it (PEP 383).
+type fileName string
+
+// MarshalJSON writes the name as one JSON string.
+func (n fileName) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(n)) {
+		return json.Marshal(string(n))
+	}
+	out := []byte{'"'}
+	for rest := string(n); rest != ""; {
+		r, size := utf8.DecodeRuneInString(rest)
+		if r == utf8.RuneError && size == 1 {
+			out = fmt.Appendf(out, `\udc%02x`, rest[0])
+		} else {
+			part, err := json.Marshal(rest[:size])
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, part[1:len(part)-1]...)
+		}
+		rest = rest[size:]
+	}
+	return append(out, '"'), nil
+}
+
 // Table is columns of the dataset, a row a sample: "label" (the number of its
 // class) and "path" (of the file or shard it lies in).
 func (l *Loader) Table(names []string) (map[string]any, error) {
@@ -254,14 +283,14 @@ func (l *Loader) Table(names []string) (map[string]any, error) {
 		case name == "label" && l.ds.Index().Int32s(index.SampleClass) != nil:
 			out[name] = slices.Clone(l.ds.Index().Int32s(index.SampleClass))
 		case name == "path":
-			paths := make([]string, l.n)
+			paths := make([]fileName, l.n)
 			var extents []format.Extent
 			var text []byte
 			for id := range l.n {
 				extents = l.ds.Extents(id, nil, extents[:0])
 				if len(extents) > 0 {
 					text = l.ds.Index().AppendPath(extents[0].File, text[:0])
-					paths[id] = string(text)
+					paths[id] = fileName(text)
 				}
 			}
 			out[name] = paths

@@ -183,6 +183,9 @@ func (l *Loader) sampleError(t *task, err error) (*errs.Error, bool) {
 			e.Where.Offset = where.Offset
 		}
 	}
+	if where.Shard != "" && e.Where.File == where.Shard { // a source knows files only
+		e.Where.File, e.Where.Shard, e.Where.Offset = "", where.Shard, max(e.Where.Offset, where.Offset)
+	}
 	p := t.batch.pass
 	e.Where.Sample = t.req.Sample
 	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + t.batch.step, Rank: l.spec.Rank}

@@ -140,6 +140,12 @@ func (l *Loader) compile(p *problems) error {
 			if f.Decode == "" {
 				f.Decode = "bytes"
 			}
+			if c, ok := l.ds.(checker); ok {
+				if err := c.Check([]string{f.From}); err != nil {
+					p.addf("%s", withHint(err))
+					continue // what it would be decoded to does not matter
+				}
+			}
 			prog, err := transform.Compile(f.Decode, f.Transform, f.Layout)
 			if err != nil {
 				p.addf("field %q: %s", f.Name, withHint(err))
@@ -149,11 +155,6 @@ func (l *Loader) compile(p *problems) error {
 			l.programs = append(l.programs, prog)
 			l.wanted = append(l.wanted, f.From)
 			fields = append(fields, batch.Field{Name: f.Name, DType: prog.DType(), Shape: shape, Loose: !fixed})
-		}
-	}
-	if c, ok := l.ds.(checker); ok {
-		if err := c.Check(l.wanted); err != nil {
-			p.addf("%s", withHint(err))
 		}
 	}
 	if err := p.err(); err != nil {

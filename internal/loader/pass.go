@@ -47,6 +47,7 @@ type Pass struct {
 	cancelled bool
 	failed    error
 	bad       int64 // samples that could not be delivered, up to the last batch handed out
+	lastBad   *errs.Error
 	asked     int64 // when Next was last called: Shared.clock
 }
 
@@ -206,11 +207,15 @@ func (p *Pass) judge(ob *openBatch) error {
 	p.l.stats.Bad.Add(int64(len(ob.bad)))
 	seen := ob.step*int64(p.l.spec.Batch.Size) + int64(ob.rows)
 	tooMany := on.MaxBad > 0 && p.bad > on.MaxBad
-	tooOften := on.MaxBadRate > 0 && seen >= 100 && float64(p.bad) > on.MaxBadRate*float64(seen)
-	if len(ob.bad) == 0 || !tooMany && !tooOften {
+	enough := seen >= 100 || ob.step == p.slice.Steps()-1
+	tooOften := on.MaxBadRate > 0 && enough && float64(p.bad) > on.MaxBadRate*float64(seen)
+	if len(ob.bad) > 0 {
+		p.lastBad = errs.From(ob.bad[len(ob.bad)-1].Err)
+	}
+	if !tooMany && !tooOften {
 		return nil
 	}
-	last := errs.From(ob.bad[len(ob.bad)-1].Err)
+	last := p.lastBad
 	return errs.New(errs.BadLimit, "%d of %d samples of this pass are bad, more than on_bad allows; the last: %s", p.bad, seen, last.What).
 		At(last.Where).Because(last.Cause).
 		Try("see which they are with `stoker inspect`, mend them, or raise max_bad or max_bad_rate")

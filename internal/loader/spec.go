@@ -82,7 +82,7 @@ type Deliver struct {
 type OnBad struct {
 	Policy     string  `json:"policy,omitempty"`       // fail (""), skip, replace
 	MaxBad     int64   `json:"max_bad,omitempty"`      // a pass with more ends; 0: no limit
-	MaxBadRate float64 `json:"max_bad_rate,omitempty"` // likewise, of the samples so far, after the first 100; 0: no limit
+	MaxBadRate float64 `json:"max_bad_rate,omitempty"` // likewise, of the samples so far, from the first 100 on and at the end; 0: no limit
 }
 
 // The policies.

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.utils.data
+from conftest import engines, wait_until
 
 import stoker
+from stoker import transforms as T
 from stoker._spec import spec
 
 
@@ -22,8 +26,8 @@ class Mine(torch.utils.data.Dataset[int]):
 
 
 @pytest.fixture
-def dataset(tmp_path: Path) -> stoker.ImageFolder:
-    return stoker.ImageFolder(tmp_path)
+def dataset(folder: Path) -> stoker.ImageFolder:
+    return stoker.ImageFolder(folder)
 
 
 def spec_of(dataset: Any, **keywords: Any) -> dict[str, Any]:
@@ -207,3 +211,26 @@ def test_the_logger_takes_over_where_somebody_listens(
         stoker.DataLoader(dataset, in_order=False)
     assert "in_order" in caplog.text
     assert "in_order" not in capsys.readouterr().err
+
+
+def test_what_only_the_data_can_tell_is_told_at_once_too(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "nothing").mkdir()
+    for path, text in ((str(folder) + "x", "did you mean"), (tmp_path / "nothing", "folder")):
+        with pytest.raises(stoker.ConfigError, match=text):
+            stoker.ImageFolder(path)
+    with pytest.raises(stoker.ConfigError, match="size"):
+        stoker.DataLoader(stoker.ImageFolder(folder, T.RandomResizedCrop(0)), 4)
+    with pytest.raises(stoker.ResourceError, match="two must fit"):
+        stoker.DataLoader(stoker.ImageFolder(folder, T.RandomResizedCrop(64)), 4, memory="10KB")
+    for shard in ("nope.tar", "{000..002}.tar"):
+        with pytest.raises(stoker.ConfigError, match=r"\.tar"):
+            stoker.DataLoader(stoker.WebDataset(str(tmp_path / shard)).decode("pil").to_tuple("jpg", "cls"), 4)
+
+
+def test_a_new_loader_holds_no_engine_and_pickles(folder: Path) -> None:
+    loader = stoker.DataLoader(stoker.ImageFolder(folder, T.RandomResizedCrop(32)), 4)
+    again = pickle.loads(pickle.dumps(loader))
+    assert [b.ids.tolist() for b in again] == [b.ids.tolist() for b in loader]
+    loader.close()
+    again.close()
+    wait_until(lambda: not engines(os.getpid()), "the engine outlives its loaders")

@@ -122,14 +122,21 @@ sys.meta_path.insert(0, Blocker())
 sys.path.insert(0, {path!r})
 import stoker
 from stoker import transforms as T
-loader = stoker.DataLoader(stoker.ImageFolder("x", T.Compose([T.RandomResizedCrop(224), T.ToTensor()])), 4, True)
+data = stoker.ImageFolder({folder!r}, T.Compose([T.RandomResizedCrop(224), T.ToTensor()]))
+assert len(data) and data.classes
+try:
+    stoker.DataLoader(data, 4, True)
+except stoker.ConfigError as error:
+    assert "pip install numpy" in str(error), error
+else:
+    raise SystemExit("batches without numpy and torch")
 print(stoker.__version__)
 """
 
 
-def test_import_needs_the_standard_library_only() -> None:
+def test_import_needs_the_standard_library_only(folder: Path) -> None:
     source = str(Path(stoker.__file__).parents[1])
-    done = run_python(BLOCK.format(path=source), "-S", "-I")
+    done = run_python(BLOCK.format(path=source, folder=str(folder)), "-S", "-I")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == stoker.__version__
 

@@ -242,6 +242,14 @@ class Remote:
         assert self.opened is not None
         return self.opened
 
+    def check(self) -> Opened:
+        """Opens it and closes it again: everything that is wrong with the Spec is raised. The engine stays."""
+        info = self.reopened()
+        engine, self._at.engine = self._at.engine, None
+        if engine is not None:
+            engine.post({"type": "close", "loader": self._at.id})
+        return info
+
     def call(self, work: Callable[[Engine, int], T]) -> T:
         """work(engine, number of this loader there), and again on the next engine if that one dies."""
         while True:

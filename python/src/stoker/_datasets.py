@@ -100,8 +100,7 @@ class ImageFolder(Dataset):
 
     ``target_transform``, ``loader`` and ``is_valid_file`` are Python functions and have to stay None.
 
-    Raises ConfigError: a transform that is not built, no such folder, no image in it (the last two when it is first
-    read).
+    Raises ConfigError: a transform that is not built, no such folder, no image in it.
     """
 
     extensions = EXTENSIONS
@@ -131,6 +130,7 @@ class ImageFolder(Dataset):
         self.allow_empty = bool(allow_empty)
         self._ops = to_ops(transform, "ImageFolder(transform=...)")
         self._table: dict[str, list[Any]] | None = None
+        self._remote().info()
 
     def _recipe(self) -> Recipe:
         dataset: dict[str, Any] = {"path": self._absolute, "format": "folder"}

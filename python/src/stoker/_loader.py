@@ -56,9 +56,9 @@ class DataLoader:
     prefetch          batches made ahead; left out: 4
     memory            limit for batches: "2GiB", a number of bytes, or "auto", a quarter of what the machine has left
 
-    Raises ConfigError at once for all that is wrong with the keywords, in one message. The dataset is looked at on
-    first use; then ConfigError, DataError, SourceError and ResourceError may come, later DataError, StallError and
-    EngineError.
+    Raises ConfigError at once for all that is wrong with the keywords, in one message; then ConfigError, DataError,
+    SourceError and ResourceError for what is wrong with the dataset, its transforms or the memory for batches. While
+    it is iterated DataError, StallError, ResourceError and EngineError may come.
 
     The loader holds an engine while it is open: from the first use to ``close()``, the end of a ``with`` block, or its
     collection. While it is not open it can be pickled. It may be used by several threads.
@@ -113,6 +113,8 @@ class DataLoader:
         self._next_epoch = 0
         self._restored: tuple[int, int] | None = None
         self._progress: _Progress | None = None
+        fields = dataset._fields()
+        _client.Remote(spec(self._settings, dataset._recipe(), fields), self._settings.deadline, keeps=False).check()
 
     # Passes.
 

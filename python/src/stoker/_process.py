@@ -30,7 +30,7 @@ from ._version import VERSION
 from ._wire import PROTOCOL, FrameError, Message, Reader, pack
 
 HELLO_SECONDS = 60.0
-GRACE_SECONDS = 2.0  # that an answer may be late after the engine's own deadline
+GRACE_SECONDS = 0.5  # that an answer may be late after the engine's own deadline
 READ_BYTES = 1 << 16
 
 Progress = Callable[[Message], None]

@@ -335,7 +335,7 @@ def _installed(name: str) -> bool:
 
 def _output(output: Any, problems: Problems) -> str:
     if output is None:
-        return default_output()
+        output = default_output()
     _one_of("output", output, OUTPUTS, problems)
     if output in OUTPUTS and not _installed(output):
         problems.add(f"output is {output!r}, and {output} is not installed", f"pip install {output}")

@@ -19,6 +19,9 @@ Ops = list[dict[str, Any]]
 _FLOAT: Ops = [{"op": "ToImage"}, {"op": "ToDtype", "dtype": "float32", "scale": True}]
 _BYTES: Ops = [{"op": "ToImage"}]
 
+# Transforms that give other numbers on floats than on bytes.
+_ON_BYTES = {"RandomResizedCrop", "Resize", "Grayscale", "RandomGrayscale"}
+
 # decode's words for images: codec, operations, layout, without channel axis.
 _IMAGES: dict[str, tuple[str, Ops, str | None, bool]] = {
     "pil": ("rgb", [], None, False),
@@ -181,7 +184,12 @@ class WebDataset(Dataset):
         self._handled(names)
         names = {name: stored for name, stored in names.items() if name != "handler"}
         resolved = {name: ";".join(self._stored(part) for part in stored.split(";")) for name, stored in names.items()}
-        return self._with(_renamed={**self._renamed, **resolved}, _keep=keep and self._keep)
+        ops = dict(self._ops)
+        for name, stored in names.items():  # what was mapped before goes by the new name
+            for part in stored.split(";"):
+                if part in ops:
+                    ops[name] = ops.pop(part)
+        return self._with(_renamed={**self._renamed, **resolved}, _keep=keep and self._keep, _ops=ops)
 
     def to_tuple(self, *args: Any, **keywords: Any) -> WebDataset:
         """Samples are tuples of these fields; "jpg;png" takes the first there is."""
@@ -353,6 +361,11 @@ class WebDataset(Dataset):
         codec, own, layout = codecs[0]
         if any(other != codecs[0] for other in codecs):
             problems.add(f"field {name!r}: {stored} are decoded in different ways", "name fields of one kind")
+        if own == _FLOAT and (late := [op["op"] for op in ops if op["op"] in _ON_BYTES]):
+            problems.add(
+                f"field {name!r}: decode() makes floats of images, and {late[0]} works on bytes",
+                "decode('pil') leaves them bytes; add ToTensor() behind the other transforms",
+            )
         field: dict[str, Any] = {"name": shown, "from": stored, "decode": codec}
         if own or ops:
             field["transform"] = own + ops
