@@ -278,7 +278,8 @@ class Remote:
             finally:
                 progress.close()
             loader, found = int(answer["loader"]), _opened(answer, engine)
-            if self.opened is not None and self.opened.digest != found.digest:
+            # A stream can not go on over other data; a dataset that is only looked at shows what is there now.
+            if self._keeps and self.opened is not None and self.opened.digest != found.digest:
                 self._leave(engine, loader)
                 raise DataError(
                     "the dataset changed while it was in use",
