@@ -72,11 +72,10 @@ type Loader struct {
 
 	// Guarded by Shared.mu.
 	passes   []*Pass
-	current  *Pass // begun last
-	ahead    *Pass // the next epoch, begun before it was asked for
-	running  int   // lanes at work here
-	inflight int   // open batches
-	lastPass int64
+	current  *Pass     // begun last
+	ahead    *Pass     // the next epoch, begun before it was asked for
+	running  int       // lanes at work here
+	inflight int       // open batches
 	moved    time.Time // when a sample was last finished
 	spare    []*openBatch
 	closed   bool
@@ -292,9 +291,8 @@ func (l *Loader) Pass(epoch, position, step int64) (*Pass, error) {
 }
 
 func (l *Loader) newPass(epoch, position, step int64) *Pass {
-	l.lastPass++
 	p := &Pass{
-		l: l, id: l.lastPass, epoch: epoch, from: step,
+		l: l, epoch: epoch, from: step,
 		order: l.plan.Epoch(epoch),
 		slice: order.Slice{
 			N: l.n, Start: position, Batch: int64(l.spec.Batch.Size),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/rng"
+	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
@@ -31,7 +32,6 @@ import (
 // Everything below is guarded by Shared.mu, but for what is said to be atomic.
 type Pass struct {
 	l     *Loader
-	id    int64
 	epoch int64
 	order order.Epoch
 	slice order.Slice
@@ -186,7 +186,7 @@ func (p *Pass) hand() (*Batch, error) {
 		return nil, err
 	}
 	p.delivered++
-	p.l.slots.lease(ob.slot)
+	p.l.slots.leased++
 	p.l.samples.Add(int64(ob.rows))
 	defer func() { p.l.spare = append(p.l.spare, ob) }()
 	return &Batch{
@@ -326,6 +326,6 @@ func (p *Pass) stalled(after time.Duration) error {
 	}
 	e.Where = l.where(sample)
 	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + p.delivered, Rank: l.spec.Rank}
-	e.What += ": stage " + wire.StageNames[stage] + " has been at one sample for " + time.Duration(nowNanos()-since).Round(time.Second).String()
+	e.What += ": stage " + wire.StageNames[stage] + " has been at one sample for " + time.Duration(stats.Monotonic()-since).Round(time.Second).String()
 	return e.Try("see whether its storage answers (a hung mount shows here as stage read), or raise timeout=")
 }

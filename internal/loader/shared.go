@@ -167,5 +167,3 @@ func (ob *openBatch) settle() {
 		ob.pass.l.inflight--
 	}
 }
-
-func nowNanos() int64 { return stats.Monotonic() }

@@ -138,9 +138,6 @@ func (s *slots) put(slot *batch.Slot) {
 	s.l.shared.changed.Broadcast()
 }
 
-// lease counts a slot as the user's. Shared.mu is held.
-func (s *slots) lease(*batch.Slot) { s.leased++ }
-
 // release takes a leased slot back: for the next batch, or never to be written
 // again.
 func (s *slots) release(slot *batch.Slot, again bool) {
