@@ -295,14 +295,15 @@ func (f *Fetcher) read() {
 	}
 }
 
-// arrived hands a chunk to its requests. The chunk may be gone after the last.
+// arrived hands a chunk to its requests. Every use holds a reference until its
+// request is released, which is after it was counted here: the chunk may be
+// gone once the last is counted, and is not touched after that.
 func (f *Fetcher) arrived(c *chunk, err error) {
-	off := c.off
-	c.refs.Add(1) // ours, while c.uses is walked
+	off, buf := c.off, c.buf
 	for _, u := range c.uses {
 		e := u.req.Extents[u.i]
 		if err == nil {
-			u.req.Raw[u.i] = c.buf.Bytes[e.Off-off : e.Off-off+e.Len : e.Off-off+e.Len]
+			u.req.Raw[u.i] = buf.Bytes[e.Off-off : e.Off-off+e.Len : e.Off-off+e.Len]
 		} else {
 			u.req.mu.Lock()
 			u.req.Err = err
@@ -312,5 +313,4 @@ func (f *Fetcher) arrived(c *chunk, err error) {
 			f.ready(u.req)
 		}
 	}
-	c.release()
 }
