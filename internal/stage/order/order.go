@@ -7,6 +7,15 @@
 // There is one global sequence of places an epoch, 0 to N-1, and ranks take
 // turns along it (Slice). Workers, restarts and the size of the world cannot
 // change what a place holds.
+//
+//	permutation   full: a keyed bijection of [0, n)
+//	block         two tiers: blocks permuted, streams side by side, windows
+//	draw          weights, with and without replacement
+//	mix           several datasets in exact shares
+//	lengths       places sorted by length; batches cut by tokens; packs
+//	list          an order that somebody else decided
+//	slice         what of all that is a rank's
+//	receipt       sums that prove what was delivered
 package order
 
 import (
@@ -20,66 +29,173 @@ type Shuffle string
 
 // The shuffles.
 const (
-	None Shuffle = "none" // place p holds sample p
-	Full Shuffle = "full" // a keyed permutation of all samples
+	None        Shuffle = "none"   // place p holds sample p
+	Full        Shuffle = "full"   // a keyed permutation of all samples
+	BlockWise   Shuffle = "block"  // see Block
+	WindowAlone Shuffle = "window" // windows of Block.Window samples, each permuted
 )
 
-// Policy is everything that decides an order, apart from the samples.
+// Policy is everything that decides an order, apart from the samples. The zero
+// value is every sample once, as they are stored.
 type Policy struct {
 	Shuffle Shuffle
 	Seed    uint64
+	Block   Block
+	Draw    Draw
+	Mix     *Mix // several datasets; Shuffle, Block and Draw are its members' then
+	Lengths Lengths
 }
 
-// Plan is the order of every epoch over n samples.
+// Plan is the order of every epoch over n samples. Safe for concurrent use.
 type Plan struct {
-	n      int64
-	policy Policy
+	samples int64
+	places  int64 // of an epoch
+	policy  Policy
+	starts  []int64   // first sample of each block
+	cdf     []float64 // cumulative weights
+	mix     *mix
 }
 
-// New is the plan over n samples, n > 0.
+// New is the plan over n samples, n > 0. It fails for a policy that can not be.
 func New(n int64, p Policy) (Plan, error) {
 	if n <= 0 {
 		return Plan{}, fmt.Errorf("order: %d samples", n)
 	}
+	if p.Shuffle == "" {
+		p.Shuffle = None
+	}
+	plan := Plan{samples: n, places: n, policy: p}
+	if p.Mix != nil {
+		return plan, plan.newMix()
+	}
 	switch p.Shuffle {
 	case None, Full:
-	case "":
-		p.Shuffle = None
+	case BlockWise, WindowAlone:
+		if err := plan.newBlock(); err != nil {
+			return Plan{}, err
+		}
 	default:
-		return Plan{}, fmt.Errorf("order: no shuffle %q: there are %q and %q", p.Shuffle, None, Full)
+		return Plan{}, fmt.Errorf("order: no shuffle %q: there are %q, %q, %q and %q", p.Shuffle, None, Full, BlockWise, WindowAlone)
 	}
-	return Plan{n: n, policy: p}, nil
+	if err := plan.newDraw(); err != nil {
+		return Plan{}, err
+	}
+	return plan, plan.newLengths()
 }
 
-// Len is the number of places of an epoch, padding apart.
-func (p Plan) Len() int64 { return p.n }
+// Samples is the number of samples that the plan draws from.
+func (p Plan) Samples() int64 { return p.samples }
 
-// Epoch is the order of epoch e >= 0. It costs O(1), but for epochs of at most
-// smallN samples, whose permutation is a table.
+// Places is the number of places of an epoch, padding apart.
+func (p Plan) Places() int64 { return p.places }
+
+// Epoch is the order of epoch e >= 0. It costs O(1) for full and window
+// shuffles (a table of at most smallN samples), O(blocks) for block shuffles,
+// O(n log n) for weights without replacement, and for Lengths what it says
+// there.
 func (p Plan) Epoch(e int64) Epoch {
-	out := Epoch{n: p.n, seed: p.policy.Seed, epoch: e}
-	if p.policy.Shuffle == Full {
-		out.perm = newPermutation(p.n, rng.New(p.policy.Seed).With(uint64(e)).With(wordShuffle))
+	out := Epoch{places: p.places, seed: p.policy.Seed, epoch: e}
+	key := rng.New(p.policy.Seed).With(uint64(e))
+	switch {
+	case p.mix != nil:
+		out.seq = p.mix.epoch(e, key)
+	case p.policy.Draw.any():
+		out.seq = p.draw(key)
+	case p.policy.Shuffle == Full:
+		out.seq = newPermutation(p.samples, key.With(wordShuffle))
+	case p.policy.Shuffle == BlockWise || p.policy.Shuffle == WindowAlone:
+		out.seq = newBlockOrder(p.samples, p.policy.Block, p.starts, key.With(wordShuffle))
+	default:
+		out.seq = identity{}
 	}
+	p.group(&out, key)
 	return out
 }
 
 // Epoch is the order of one epoch. It is a value and safe for concurrent use.
+//
+// What is dealt to ranks are items, numbered from 0 to Len-1. An item is one
+// place, unless the policy groups places: then it is a whole batch (Batches) or
+// one row of a batch that several samples share (Packed).
 type Epoch struct {
-	n     int64
-	seed  uint64
-	epoch int64
-	perm  permutation
+	seq    sequence
+	places int64
+	first  int64    // the first place that seq knows; not 0 for a part of a List
+	groups grouping // nil: an item is a place
+	seed   uint64
+	epoch  int64
+}
+
+// sequence is the sample at a place, 0 <= place < number of places. Safe for
+// concurrent use.
+type sequence interface{ at(place int64) int64 }
+
+// grouping is places put together to items. Safe for concurrent use.
+type grouping interface {
+	// len is the number of items of the epoch.
+	len() int64
+	// item appends the pieces of item i, 0 <= i < len.
+	item(i int64, dst []Piece) []Piece
+	// packed says that an item is a row of a batch, and not a whole batch.
+	packed() bool
+}
+
+// Piece is what an item is made of: a place, the sample that it holds, and, in
+// a pack, the run of its tokens that lies there.
+type Piece struct {
+	Place  int64
+	Sample int64
+	From   int64 // first token of the run
+	Len    int64 // tokens; 0: all there are, which only packs know
+}
+
+type identity struct{}
+
+func (identity) at(place int64) int64 { return place }
+
+// Len is the number of items: of places, unless the policy groups them.
+func (e Epoch) Len() int64 {
+	if e.groups != nil {
+		return e.groups.len()
+	}
+	return e.places
+}
+
+// Places is the number of places, padding apart.
+func (e Epoch) Places() int64 { return e.places }
+
+// Batches says that an item is a whole batch.
+func (e Epoch) Batches() bool { return e.groups != nil && !e.groups.packed() }
+
+// Packed says that an item is a row which several samples share.
+func (e Epoch) Packed() bool { return e.groups != nil && e.groups.packed() }
+
+// Item appends the pieces of item i >= 0 to dst. Items from Len on are padding:
+// they hold what item i mod Len does, at places of their own, not below Places.
+func (e Epoch) Item(i int64, dst []Piece) []Piece {
+	if e.groups == nil {
+		return append(dst, Piece{Place: i, Sample: e.At(i)})
+	}
+	n := e.groups.len()
+	begin := len(dst)
+	dst = e.groups.item(i%n, dst)
+	for j := range dst[begin:] {
+		dst[begin+j].Place += i / n * e.places
+	}
+	return dst
 }
 
 // At is the sample at a place, 0 <= place. A padding place, place >= N, holds
 // the sample of place mod N.
 func (e Epoch) At(place int64) int64 {
-	if place >= e.n {
-		place %= e.n
+	if place >= e.places {
+		place %= e.places
 	}
-	return e.perm.at(place)
+	return e.seq.at(place - e.first)
 }
+
+// Real says whether a place is one of the epoch's own, and not padding.
+func (e Epoch) Real(place int64) bool { return place < e.places }
 
 // Key is the key of everything random about a place. A padding place has a key
 // of its own: its sample is augmented anew.

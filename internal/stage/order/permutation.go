@@ -20,7 +20,7 @@ const (
 	rounds = 8
 )
 
-// permutation is a keyed bijection of [0, n). The zero value is the identity.
+// permutation is a keyed bijection of [0, n).
 //
 // Above smallN it is a Feistel network over the smallest 2^(a+b) >= n, a and b
 // the bits of the two halves, walked until it lands below n (Black, Rogaway
@@ -32,8 +32,8 @@ type permutation struct {
 	a, b  uint // bits of the left and right half; a+b is the whole, b-a is 0 or 1
 }
 
-func newPermutation(n int64, key rng.Key) permutation {
-	p := permutation{n: n}
+func newPermutation(n int64, key rng.Key) *permutation {
+	p := &permutation{n: n}
 	if n <= smallN {
 		p.table = make([]uint16, n)
 		for i := range p.table {
@@ -45,20 +45,31 @@ func newPermutation(n int64, key rng.Key) permutation {
 		}
 		return p
 	}
-	whole := uint(bits.Len64(uint64(n - 1)))
+	p.network(key)
+	return p
+}
+
+// network sets the keys and halves up.
+func (p *permutation) network(key rng.Key) {
+	whole := uint(bits.Len64(uint64(p.n - 1)))
 	p.a = whole / 2
 	p.b = whole - p.a
 	for i := range p.keys {
 		p.keys[i] = key.Uint64(uint64(i))
 	}
-	return p
+}
+
+// shuffled is where a permutation of [0, n) takes i, for once: there is no table
+// however small n is. Windows need no better: their departure from uniform, over
+// few bits, is far below what a window as a whole departs.
+func shuffled(n, i int64, key rng.Key) int64 {
+	p := permutation{n: n}
+	p.network(key)
+	return p.at(i)
 }
 
 func (p *permutation) at(place int64) int64 {
-	switch {
-	case p.n == 0:
-		return place
-	case p.table != nil:
+	if p.table != nil {
 		return int64(p.table[place])
 	}
 	x := uint64(place)

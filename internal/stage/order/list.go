@@ -1,0 +1,53 @@
+package order
+
+// List is an order that somebody else decided: a user's sampler, or a part of
+// what it gives.
+type List struct {
+	IDs []int64
+	// Cuts are the lengths of batches that the ids are cut into; nil: items are
+	// places.
+	Cuts []int64
+	// Place and Item are the place of the first id and the number of the first
+	// batch: what came before, in other Lists, is not known here. Without Cuts
+	// they are the same.
+	Place, Item int64
+}
+
+// Epoch is the order of the List's part of an epoch: places from Place, items
+// from Item on.
+func (l List) Epoch(seed uint64, epoch int64) Epoch {
+	e := Epoch{seq: table(l.IDs), places: l.Place + int64(len(l.IDs)), first: l.Place, seed: seed, epoch: epoch}
+	if l.Cuts != nil {
+		g := &cutList{list: l, ends: make([]int64, len(l.Cuts))}
+		var end int64
+		for i, n := range l.Cuts {
+			end += n
+			g.ends[i] = end
+		}
+		e.groups = g
+	}
+	return e
+}
+
+// table is a sequence that is written down.
+type table []int64
+
+func (t table) at(place int64) int64 { return t[place] }
+
+// cutList is the batches of a List.
+type cutList struct {
+	list List
+	ends []int64 // of each batch, in ids
+}
+
+func (c *cutList) len() int64   { return c.list.Item + int64(len(c.ends)) }
+func (c *cutList) packed() bool { return false }
+
+func (c *cutList) item(i int64, dst []Piece) []Piece {
+	i -= c.list.Item
+	end := c.ends[i]
+	for at := end - c.list.Cuts[i]; at < end; at++ {
+		dst = append(dst, Piece{Place: c.list.Place + at, Sample: c.list.IDs[at]})
+	}
+	return dst
+}

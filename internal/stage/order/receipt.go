@@ -1,0 +1,63 @@
+package order
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+
+	"github.com/stoker-data/stoker/internal/base/rng"
+)
+
+// Sum is what a receipt proves delivery with: the sum modulo 2^128 of a hash of
+// every (place, sample) that was delivered. Sums add up over ranks and over
+// parts of an epoch, in any order; two different deliveries agree with a
+// probability of 2^-128 unless somebody builds them to.
+type Sum struct{ Hi, Lo uint64 }
+
+// Add counts one sample at one place.
+func (s *Sum) Add(place, sample int64) {
+	key := rng.New(uint64(place)).With(uint64(sample))
+	s.Plus(Sum{Hi: key.Uint64(0), Lo: key.Uint64(1)})
+}
+
+// Plus adds another sum.
+func (s *Sum) Plus(other Sum) {
+	var carry uint64
+	s.Lo, carry = bits.Add64(s.Lo, other.Lo, 0)
+	s.Hi, _ = bits.Add64(s.Hi, other.Hi, carry)
+}
+
+// String is 32 hexadecimal digits, the highest first.
+func (s Sum) String() string { return fmt.Sprintf("%016x%016x", s.Hi, s.Lo) }
+
+// MarshalText is String.
+func (s Sum) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (s *Sum) UnmarshalText(text []byte) error {
+	if len(text) != 32 {
+		return fmt.Errorf("order: a sum has 32 digits, not %q", text)
+	}
+	var err error
+	if s.Hi, err = strconv.ParseUint(string(text[:16]), 16, 64); err == nil {
+		s.Lo, err = strconv.ParseUint(string(text[16:]), 16, 64)
+	}
+	return err
+}
+
+// Sum is the plan's own sum over the items [from, to): what ranks that
+// delivered just these, and nothing else, add up to. Pieces of one sample count
+// once, with the first.
+func (e Epoch) Sum(from, to int64) (sum Sum, samples int64) {
+	var pieces []Piece
+	for i := from; i < to; i++ {
+		pieces = e.Item(i, pieces[:0])
+		for _, p := range pieces {
+			if e.Real(p.Place) && p.From == 0 {
+				sum.Add(p.Place, p.Sample)
+				samples++
+			}
+		}
+	}
+	return sum, samples
+}
