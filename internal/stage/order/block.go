@@ -52,6 +52,9 @@ func (p *Plan) newBlock() error {
 		if size < 0 {
 			return fmt.Errorf("order: block %d has %d samples", i, size)
 		}
+		if size > p.samples-sum {
+			return fmt.Errorf("order: blocks 0 to %d have more samples than the %d that there are", i, p.samples)
+		}
 		sum += size
 	}
 	if sum != p.samples {

@@ -14,10 +14,13 @@ import (
 // probability of 2^-128 unless somebody builds them to.
 type Sum struct{ Hi, Lo uint64 }
 
-// Add counts one sample at one place.
+// Add counts one sample at one place. The halves come from keys of their own:
+// two draws below one key of 64 bits would agree whenever the keys do.
 func (s *Sum) Add(place, sample int64) {
-	key := rng.New(uint64(place)).With(uint64(sample))
-	s.Plus(Sum{Hi: key.Uint64(0), Lo: key.Uint64(1)})
+	s.Plus(Sum{
+		Hi: rng.New(uint64(place)).With(uint64(sample)).Uint64(0),
+		Lo: rng.New(^uint64(sample)).With(uint64(place)).Uint64(0),
+	})
 }
 
 // Plus adds another sum.
