@@ -143,7 +143,13 @@ func (c *keyCheck) walk(v any, t reflect.Type, at string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+	if list, ok := v.([]any); ok && t == reflect.TypeFor[Dataset]() {
+		for i, item := range list {
+			c.walk(item, t, fmt.Sprintf("%s[%d]", at, i))
+		}
+		return
+	}
+	if t != reflect.TypeFor[Dataset]() && reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		return // reads itself, with errors of its own
 	}
 	switch t.Kind() {

@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/folder"
 	"github.com/stoker-data/stoker/internal/stage/format/tar"
@@ -19,34 +18,26 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// openDataset opens what the Spec names. To add a format: a package below
-// format, a name here, and a row in sniff.
-func (l *Loader) openDataset(ctx context.Context, spec Spec, opt Options) error {
-	d := spec.Dataset
+// openPart opens one dataset. To add a format: a package below format, a name
+// here, and a row in sniff.
+func openPart(ctx context.Context, src source.Source, d Dataset, opt Options) (*part, error) {
 	if d.Format == "synthetic" {
-		return l.openSynthetic(d)
+		return openSynthetic(d)
 	}
 	if err := local(d.Path); err != nil {
-		return err
+		return nil, err
 	}
 	paths, err := source.Expand(d.Path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	kind, paths, err := sniff(d.Format, paths)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := d.meaningless(kind); err != nil {
-		return err
+		return nil, err
 	}
-	file := source.NewFile()
-	l.closeSrc = file.Close
-	var src source.Source = file
-	if opt.Wrap != nil {
-		src = opt.Wrap(src)
-	}
-	l.src = src
 	progress := index.Progress(opt.Progress)
 	var ds format.Dataset
 	switch kind {
@@ -56,13 +47,10 @@ func (l *Loader) openDataset(ctx context.Context, spec Spec, opt Options) error 
 		ds, err = tar.Open(ctx, src, paths, tar.Options{Progress: progress})
 	}
 	if err != nil {
-		_ = file.Close()
-		return err
+		return nil, err
 	}
-	l.ds = ds
 	x := ds.Index()
-	l.n, l.digest, l.classes, l.format = x.Len(), x.Digest(), x.Classes(), x.Meta().Format
-	return nil
+	return &part{spec: d, ds: ds, n: x.Len(), digest: x.Digest(), format: x.Meta().Format}, nil
 }
 
 // checker is a dataset that can say, before anything is read, that no sample
@@ -140,50 +128,34 @@ func shardsIn(dir string) (shards []string) {
 }
 
 // openSynthetic makes the one ready sample that every row is a copy of.
-func (l *Loader) openSynthetic(d Dataset) error {
+func openSynthetic(d Dataset) (*part, error) {
 	size := 1
 	for _, n := range d.Shape {
 		if n <= 0 || size > 1<<30/n {
-			return errs.New(errs.Config, "a synthetic sample of shape %v", d.Shape)
+			return nil, errs.New(errs.Config, "a synthetic sample of shape %v", d.Shape)
 		}
 		size *= n
 	}
-	l.synthetic = make([]byte, size)
-	for i := range l.synthetic {
-		l.synthetic[i] = byte(i * 31)
+	p := &part{spec: d, synthetic: make([]byte, size), n: d.Samples, digest: "synthetic", format: "synthetic"}
+	for i := range p.synthetic {
+		p.synthetic[i] = byte(i * 31)
 	}
-	l.n, l.digest, l.format = d.Samples, "synthetic", "synthetic"
-	return nil
-}
-
-// noFiles is the storage of a synthetic dataset.
-type noFiles struct{}
-
-func (noFiles) AppendPath(_ int, dst []byte) []byte { return dst }
-func (noFiles) Stamp(int) (size, mtime int64)       { return 0, 0 }
-
-// storage is what fetch reads from.
-func (l *Loader) storage() (source.Source, fetch.Index) {
-	if l.ds == nil {
-		return nil, noFiles{}
-	}
-	return l.src, l.ds.Index()
-}
-
-func (l *Loader) closeDataset() {
-	if l.ds != nil {
-		_ = l.ds.Index().Close()
-	}
-	if l.closeSrc != nil {
-		_ = l.closeSrc()
-	}
+	return p, nil
 }
 
 // Classes are the names of the classes, where the dataset has them.
-func (l *Loader) Classes() []string { return slices.Clone(l.classes) }
+func (l *Loader) Classes() []string { return l.data.classes() }
 
-// Format is the name of the dataset's format.
-func (l *Loader) Format() string { return l.format }
+// Format is the name of the dataset's format; of a mixture, its members'.
+func (l *Loader) Format() string {
+	var names []string
+	for _, p := range l.data.parts {
+		if !slices.Contains(names, p.format) {
+			names = append(names, p.format)
+		}
+	}
+	return strings.Join(names, ", ")
+}
 
 // imageFields are the stored names that hold images in shards.
 var imageFields = []string{"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "webp", "gif", "bmp", "tif", "tiff"}
@@ -232,14 +204,13 @@ func (l *Loader) letGo() {
 }
 
 // Notes are lines that the user should see once.
-func (l *Loader) Notes() []string {
-	if l.ds == nil {
-		return nil
+func (l *Loader) Notes() (notes []string) {
+	for _, p := range l.data.parts {
+		if p.ds != nil && p.ds.Index().Note() != "" {
+			notes = append(notes, p.ds.Index().Note())
+		}
 	}
-	if note := l.ds.Index().Note(); note != "" {
-		return []string{note}
-	}
-	return nil
+	return notes
 }
 
 // fileName is a path as JSON: a byte that is no UTF-8 becomes the lone surrogate
@@ -277,26 +248,37 @@ func (l *Loader) Table(names []string) (map[string]any, error) {
 	defer l.letGo()
 	out := map[string]any{}
 	for _, name := range names {
+		labels := l.data.labels()
 		switch {
-		case l.ds == nil:
+		case !l.data.stored():
 			return nil, errs.New(errs.Config, "a synthetic dataset has no column %q", name)
-		case name == "label" && l.ds.Index().Int32s(index.SampleClass) != nil:
-			out[name] = slices.Clone(l.ds.Index().Int32s(index.SampleClass))
+		case name == "label" && labels != nil:
+			out[name] = labels
 		case name == "path":
-			paths := make([]fileName, l.n)
-			var extents []format.Extent
-			var text []byte
-			for id := range l.n {
-				extents = l.ds.Extents(id, nil, extents[:0])
-				if len(extents) > 0 {
-					text = l.ds.Index().AppendPath(extents[0].File, text[:0])
-					paths[id] = fileName(text)
-				}
-			}
-			out[name] = paths
+			out[name] = l.paths()
 		default:
 			return nil, errs.New(errs.Config, "a %s dataset has no column %q", l.Format(), name).Try("there are \"path\", and \"label\" where samples have classes")
 		}
 	}
 	return out, nil
+}
+
+// paths is the file or shard that each sample lies in.
+func (l *Loader) paths() []fileName {
+	out := make([]fileName, l.data.n)
+	var extents []format.Extent
+	var text []byte
+	for _, p := range l.data.parts {
+		for id := range p.n {
+			if p.ds == nil {
+				continue
+			}
+			extents = p.ds.Extents(id, nil, extents[:0])
+			if len(extents) > 0 {
+				text = p.ds.Index().AppendPath(extents[0].File, text[:0])
+				out[p.first+id] = fileName(text)
+			}
+		}
+	}
+	return out
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/wire"
-	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
@@ -25,50 +24,21 @@ const maxAttempts = 16
 // wordReplace keeps the choice of replacements apart from augmentation.
 const wordReplace = 1<<63 + 1
 
-// newBatch is the open batch of one step, its tasks filled in.
-func (l *Loader) newBatch(p *Pass, step int64, slot *batch.Slot) *openBatch {
-	var ob *openBatch
-	if n := len(l.spare); n > 0 {
-		ob, l.spare = l.spare[n-1], l.spare[:n-1]
-	} else {
-		ob = &openBatch{tasks: make([]task, l.spec.Batch.Size), good: make([]bool, l.spec.Batch.Size), loose: make([]batch.Loose, len(l.programs))}
-	}
-	*ob = openBatch{pass: p, step: step, rows: int(p.slice.Rows(step)), slot: slot, tasks: ob.tasks, good: ob.good, loose: ob.loose, ready: ob.ready[:0]}
-	ob.left = ob.rows
-	for i := range ob.loose {
-		if l.layout.Fields[i].Loose {
-			ob.loose[i].Reset(ob.rows)
-		}
-	}
-	for i := range ob.rows {
-		t := &ob.tasks[i]
-		t.batch, t.row, t.attempt = ob, i, 0
-		t.place = p.slice.Place(step, int64(i))
-		t.key = p.order.Key(t.place)
-		t.req.Owner = t
-		t.req.Sample = p.order.At(t.place)
-		ob.good[i] = false
-	}
-	return ob
-}
-
 // submit sends a batch's samples to fetch, in order.
 func (l *Loader) submit(ob *openBatch) {
-	reqs := make([]*fetch.Request, ob.rows)
-	for i := range reqs {
-		t := &ob.tasks[i]
-		reqs[i] = &t.req
-		l.locate(t)
+	reqs := make([]*fetch.Request, 0, ob.rows)
+	for i := range ob.tasks {
+		if t := &ob.tasks[i]; t.sample >= 0 {
+			reqs = append(reqs, &t.req)
+			l.locate(t)
+		}
 	}
 	l.fetch.Submit(reqs, false, ob.gone.Load)
 }
 
 // locate fills in where a task's sample lies.
 func (l *Loader) locate(t *task) {
-	t.req.Extents = t.req.Extents[:0]
-	if l.ds != nil {
-		t.req.Extents = l.ds.Extents(t.req.Sample, l.wanted, t.req.Extents)
-	}
+	t.req.Extents = l.data.extents(t.req.Sample, t.req.Extents[:0])
 }
 
 // fill decodes one sample into its row.
@@ -79,8 +49,9 @@ func (l *Loader) fill(lane *transform.Lane, s *format.Sample, t *task) error {
 		return nil
 	}
 	slot := ob.slot.Mem
-	if l.ds == nil { // synthetic
-		kernel.CopyOut(l.layout.Row(slot, 0, t.row), l.synthetic)
+	part, local := l.data.of(t.req.Sample)
+	if part.ds == nil { // synthetic
+		kernel.CopyOut(ob.layout.Row(slot, 0, t.row), part.synthetic)
 		return nil
 	}
 	if t.req.Err != nil {
@@ -90,25 +61,75 @@ func (l *Loader) fill(lane *transform.Lane, s *format.Sample, t *task) error {
 		return errs.New(errs.Damaged, "the engine died twice while it worked on this sample").
 			Try("look at the file; please report it, with the file if you may")
 	}
-	if err := l.ds.Parse(t.req.Sample, l.wanted, t.req.Raw, s); err != nil {
+	if err := part.ds.Parse(local, part.wanted, t.req.Raw, s); err != nil {
 		return err
 	}
-	for i, prog := range l.programs {
+	for i, prog := range part.programs {
 		f := &s.Fields[i]
-		if f.IsInt {
-			row := l.layout.Row(slot, i, t.row)
-			if prog.DType() == mem.Float64 {
-				binary.LittleEndian.PutUint64(row, math.Float64bits(float64(f.Int)))
-			} else {
-				binary.LittleEndian.PutUint64(row, uint64(f.Int))
-			}
-			continue
+		var err error
+		switch {
+		case f.IsInt:
+			putInt(ob.layout.Row(slot, i, t.row), prog.DType(), f.Int)
+		case l.fields[i].Packed > 0:
+			err = l.fillPacked(i, f.Data, t)
+		default:
+			err = l.fillField(lane, prog, i, f, t)
 		}
-		if err := l.fillField(lane, prog, i, f, t); err != nil {
-			return l.place(err, s, i)
+		if err != nil {
+			return l.place(err, s, i, part)
 		}
 	}
+	if l.spec.Batch.Pack > 0 {
+		l.fillRun(t)
+	}
 	return nil
+}
+
+func putInt(row []byte, as mem.DType, n int64) {
+	if as == mem.Float64 {
+		binary.LittleEndian.PutUint64(row, math.Float64bits(float64(n)))
+		return
+	}
+	binary.LittleEndian.PutUint64(row, uint64(n))
+}
+
+// fillPacked writes the run of a sample's bytes that a task stands for.
+func (l *Loader) fillPacked(i int, data []byte, t *task) error {
+	end := t.from + t.length
+	said := int64(l.lens[t.req.Sample])
+	if int64(len(data)) != said || end > said {
+		return errs.New(errs.Config, "sample %d has %d bytes, and its length is given as %d", t.req.Sample, len(data), said).
+			Try("lengths= must count what is packed; the name of the field counts its bytes")
+	}
+	copy(t.batch.layout.Column(t.batch.slot.Mem, i)[t.at:], data[t.from:end])
+	return nil
+}
+
+// fillRun writes the columns that tell the samples of a packed row apart.
+func (l *Loader) fillRun(t *task) {
+	ob := t.batch
+	n := len(l.fields)
+	at := ob.layout.Column(ob.slot.Mem, n-2)[4*t.at:]
+	for i := range t.length {
+		binary.LittleEndian.PutUint32(at[4*i:], uint32(t.from+i))
+	}
+	binary.LittleEndian.PutUint32(ob.layout.Row(ob.slot.Mem, n-1, t.row), uint32(t.length))
+}
+
+// blank writes a run that no sample fills: the unused end of a packed row, or a
+// sample that was skipped.
+func (l *Loader) blank(ob *openBatch, t *task, id int64) {
+	for i, f := range l.fields {
+		size := f.DType.Size()
+		switch {
+		case f.Packed > 0:
+			clear(ob.layout.Column(ob.slot.Mem, i)[t.at*int64(size) : (t.at+t.length)*int64(size)])
+		default:
+			clear(ob.layout.Row(ob.slot.Mem, i, t.row))
+		}
+	}
+	binary.LittleEndian.PutUint32(ob.layout.Row(ob.slot.Mem, len(l.fields)-1, t.row), uint32(t.length))
+	ob.layout.Stamp(ob.slot.Mem, t.row, id, false)
 }
 
 func (l *Loader) fillField(lane *transform.Lane, prog *transform.Program, i int, f *format.Field, t *task) error {
@@ -116,8 +137,8 @@ func (l *Loader) fillField(lane *transform.Lane, prog *transform.Program, i int,
 	if err != nil {
 		return err
 	}
-	if !l.layout.Fields[i].Loose {
-		return prog.Finish(lane, l.layout.Row(t.batch.slot.Mem, i, t.row))
+	if !l.fields[i].Loose {
+		return prog.Finish(lane, t.batch.layout.Row(t.batch.slot.Mem, i, t.row))
 	}
 	n := shape.Elems() * max(prog.DType().Size(), 1)
 	c := &t.batch.loose[i]
@@ -132,12 +153,12 @@ func (l *Loader) fillField(lane *transform.Lane, prog *transform.Program, i int,
 }
 
 // place adds to a codec's error where its bytes stand.
-func (l *Loader) place(err error, s *format.Sample, i int) error {
+func (l *Loader) place(err error, s *format.Sample, i int, part *part) error {
 	e := *errs.From(err)
 	f := &s.Fields[i]
-	e.Where.Field = l.spec.Fields[i].Name
+	e.Where.Field = part.fields[i].Name
 	if f.File >= 0 {
-		path := string(l.ds.Index().AppendPath(f.File, nil))
+		path := string(part.ds.Index().AppendPath(f.File, nil))
 		if f.Member != nil {
 			e.Where.Shard, e.Where.Member = path, string(f.Member)
 			if e.Where.Offset < 0 {
@@ -157,12 +178,12 @@ func (l *Loader) place(err error, s *format.Sample, i int) error {
 func (l *Loader) where(sample int64) errs.Where {
 	w := errs.Nowhere
 	w.Sample = sample
-	if l.ds == nil || sample < 0 {
+	if sample < 0 {
 		return w
 	}
-	if extents := l.ds.Extents(sample, l.wanted, nil); len(extents) > 0 {
+	if extents := l.data.extents(sample, nil); len(extents) > 0 {
 		e := extents[0]
-		path := string(l.ds.Index().AppendPath(e.File, nil))
+		path := string(l.data.AppendPath(e.File, nil))
 		if e.Whole {
 			w.File, w.Offset = path, 0
 		} else {
@@ -198,7 +219,8 @@ func (l *Loader) sampleError(t *task, err error) (*errs.Error, bool) {
 		e.Hint = "give the user who trains the right to read it, or pass on_bad=\"skip\""
 	}
 	if e.Code == errs.Changed {
-		_ = l.ds.Index().Invalidate() // the next start indexes anew
+		part, _ := l.data.of(t.req.Sample)
+		_ = part.ds.Index().Invalidate() // the next start indexes anew
 	}
 	class := errs.Classes[e.Code]
 	if class.Python == "DataError" && e.Hint == "" {
@@ -274,10 +296,10 @@ func (l *Loader) stamp(t *task) {
 	ob := t.batch
 	ob.good[t.row] = true
 	if t.attempt > 0 && l.spec.OnBad.Policy == Skip {
-		l.layout.Stamp(ob.slot.Mem, t.row, ob.pass.order.At(t.place), false)
+		ob.layout.Stamp(ob.slot.Mem, t.row, t.sample, false)
 		return
 	}
-	l.layout.Stamp(ob.slot.Mem, t.row, t.req.Sample, t.place < ob.pass.slice.N)
+	ob.layout.Stamp(ob.slot.Mem, t.row, t.req.Sample, ob.pass.order.Real(t.place))
 }
 
 // onBad applies the policy to a sample that failed, and reports whether the
@@ -302,7 +324,7 @@ func (l *Loader) another(t *task, e *errs.Error) bool {
 			Try("most of this dataset can not be read: look at it with `stoker inspect`"))
 		return false
 	}
-	t.req.Sample = t.key.With(wordReplace).Intn(uint64(t.attempt), l.n)
+	t.req.Sample = t.key.With(wordReplace).Intn(uint64(t.attempt), l.data.n)
 	return true
 }
 
@@ -311,7 +333,7 @@ func (l *Loader) another(t *task, e *errs.Error) bool {
 // valid. Shared.mu is held.
 func (l *Loader) fillIn(t *task) bool {
 	ob := t.batch
-	if len(ob.bad) < ob.rows || ob.err != nil || slices.Contains(ob.good[:ob.rows], true) {
+	if l.spec.Batch.Pack > 0 || len(ob.bad) < ob.rows || ob.err != nil || slices.Contains(ob.good[:ob.rows], true) {
 		return false
 	}
 	ob.left++
@@ -341,14 +363,19 @@ func (l *Loader) close(ob *openBatch) error {
 	if err := l.makeRoom(ob); err != nil {
 		return err
 	}
-	at := l.layout.Bytes()
-	for i, f := range l.layout.Fields {
-		col := wire.Column{Name: f.Name, Off: l.layout.Off(i), Shape: f.Shape}
+	l.count(ob)
+	part := l.data.parts[0]
+	at := ob.layout.Bytes()
+	for i, f := range ob.layout.Fields {
+		col := wire.Column{Name: f.Name, Off: ob.layout.Off(i), Shape: f.Shape}
+		if f.Packed > 0 {
+			col.Rows = int(ob.pass.slice.Rows(ob.step))
+		}
 		if f.Loose {
 			c := &ob.loose[i]
 			col.Data = at
-			end := l.layout.Pack(ob.slot.Mem, i, c, at)
-			if l.programs[i].Kind() == "image" {
+			end := ob.layout.Pack(ob.slot.Mem, i, c, at)
+			if part.kind(i) == "image" {
 				for r, shape := range c.Shapes {
 					if !equal(shape, c.Shapes[0]) {
 						return errs.New(errs.Config, "images of one batch differ in size: sample %d is %v, sample %d is %v",
@@ -365,10 +392,32 @@ func (l *Loader) close(ob *openBatch) error {
 	return nil
 }
 
-// mend gives every row that holds nothing the fields of the next good one.
+// count sums up what the batch adds to a receipt: once every sample that stands
+// at a place of the epoch, as the order says or in another's stead.
+func (l *Loader) count(ob *openBatch) {
+	for i := range ob.tasks {
+		t := &ob.tasks[i]
+		if t.sample < 0 {
+			l.blank(ob, t, -1)
+			continue
+		}
+		stands := ob.good[i] && (t.attempt == 0 || l.spec.OnBad.Policy == Replace)
+		if stands && t.from == 0 && ob.pass.order.Real(t.place) {
+			ob.sum.Add(t.place, t.req.Sample)
+			ob.real++
+		}
+	}
+}
+
+// mend gives every row that holds nothing the fields of the next good one; in a
+// pack, nothing.
 func (l *Loader) mend(ob *openBatch) error {
 	for i := range ob.rows {
 		if ob.good[i] {
+			continue
+		}
+		if l.spec.Batch.Pack > 0 {
+			l.blank(ob, &ob.tasks[i], ob.tasks[i].sample)
 			continue
 		}
 		from := -1
@@ -380,14 +429,14 @@ func (l *Loader) mend(ob *openBatch) error {
 		if from < 0 {
 			return errs.New(errs.Bug, "a batch of %d rows holds none", ob.rows).Because(ob.bad[0].Err)
 		}
-		l.layout.CopyRow(ob.slot.Mem, i, from)
+		ob.layout.CopyRow(ob.slot.Mem, i, from)
 		for f := range ob.loose {
-			if c := &ob.loose[f]; l.layout.Fields[f].Loose {
+			if c := &ob.loose[f]; l.fields[f].Loose {
 				c.Rows[i] = append(c.Rows[i][:0], c.Rows[from]...)
 				c.Shapes[i] = append(c.Shapes[i][:0], c.Shapes[from]...)
 			}
 		}
-		l.layout.Stamp(ob.slot.Mem, i, ob.pass.order.At(ob.tasks[i].place), false)
+		ob.layout.Stamp(ob.slot.Mem, i, ob.tasks[i].sample, false)
 	}
 	for i := range ob.bad {
 		for r := range ob.rows {
@@ -405,16 +454,16 @@ func (l *Loader) mend(ob *openBatch) error {
 
 // makeRoom replaces the slot by a larger one where unequal rows do not fit.
 func (l *Loader) makeRoom(ob *openBatch) error {
-	need := l.layout.Bytes()
+	need := ob.layout.Bytes()
 	for i := range ob.loose {
-		if l.layout.Fields[i].Loose {
+		if l.fields[i].Loose {
 			need += (ob.loose[i].Bytes() + 63) / 64 * 64
 		}
 	}
 	if need <= int64(len(ob.slot.Mem)) {
 		return nil
 	}
-	bigger, err := l.slots.replace(ob.slot, need+need/8)
+	bigger, err := l.slots.replace(ob.slot, ob.layout.Bytes(), need+need/8)
 	if err != nil {
 		return err
 	}

@@ -11,14 +11,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
@@ -29,7 +27,6 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/source"
-	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
 const (
@@ -47,20 +44,14 @@ type Loader struct {
 	spec   Spec // defaults written out
 	id     int64
 
-	ds        format.Dataset // nil: synthetic
-	src       source.Source
-	closeSrc  func() error
-	synthetic []byte
-	n         int64
-	digest    string
-	classes   []string
-	format    string
-	pipeline  string
-	plan      order.Plan
-	programs  []*transform.Program
-	wanted    []string // stored names, one a field
-	layout    *batch.Layout
-	slotBytes int64
+	data       *collection
+	fields     []batch.Field // as users see them
+	pipeline   string
+	plan       order.Plan
+	orderState json.RawMessage
+	lens       []int32       // of every sample, where batches are made by length
+	layout     *batch.Layout // of the largest batch so far; guarded by Shared.mu
+	slotBytes  int64
 	fetch     *fetch.Fetcher
 	budget    *mem.Budget
 	slots     slots
@@ -69,6 +60,9 @@ type Loader struct {
 	deadly    map[int64]int // samples in work when an engine died -> times
 	stats     stats.Stream
 	samples   atomic.Int64
+
+	epochMu sync.Mutex
+	epochs  [2]knownEpoch // even and odd
 
 	// Guarded by Shared.mu.
 	passes   []*Pass
@@ -96,98 +90,36 @@ func Open(ctx context.Context, shared *Shared, spec Spec, opt Options) (*Loader,
 	spec = spec.defaults()
 	p := spec.check()
 	l := &Loader{shared: shared, moved: time.Now()}
-	if len(p) == 0 || spec.Dataset.Format == "synthetic" || len(spec.Dataset.Path) > 0 {
-		if err := l.openDataset(ctx, spec, opt); err != nil {
-			if len(p) > 0 {
-				p.addf("%s", withHint(err))
-				return nil, p.err()
-			}
+	if len(p) == 0 || spec.Dataset.Mixed != nil || spec.Dataset.Format == "synthetic" || len(spec.Dataset.Path) > 0 {
+		data, err := openCollection(ctx, spec.Dataset, opt)
+		if err != nil && len(p) > 0 {
+			p.addf("%s", withHint(err))
+			err = p.err()
+		}
+		if err != nil {
 			return nil, err
 		}
+		l.data = data
+	} else {
+		return nil, p.err()
 	}
 	if opt.Deadly != nil {
-		l.deadly = opt.Deadly(l.digest)
-	}
-	if len(spec.Fields) == 0 && l.ds != nil {
-		spec.Fields = defaultFields(l.ds)
+		l.deadly = opt.Deadly(l.data.digest)
 	}
 	l.spec = spec
-	if err := l.compile(&p); err != nil {
-		l.closeDataset()
-		return nil, err
+	err := l.compile(p)
+	if err == nil {
+		err = l.newPlan()
 	}
-	if err := l.size(); err != nil {
-		l.closeDataset()
+	if err == nil {
+		err = l.size()
+	}
+	if err != nil {
+		l.data.Close()
 		return nil, err
 	}
 	l.start()
 	return l, nil
-}
-
-// compile turns the fields into programs and a layout.
-func (l *Loader) compile(p *problems) error {
-	var fields []batch.Field
-	if l.ds == nil && l.synthetic != nil {
-		l.spec.Fields = []Field{{Name: "image"}}
-		fields = []batch.Field{{Name: "image", DType: mem.Uint8, Shape: l.spec.Dataset.Shape}}
-	} else {
-		for i := range l.spec.Fields {
-			f := &l.spec.Fields[i]
-			if f.From == "" {
-				f.From = f.Name
-			}
-			if f.Decode == "" {
-				f.Decode = "bytes"
-			}
-			if c, ok := l.ds.(checker); ok {
-				if err := c.Check([]string{f.From}); err != nil {
-					p.addf("%s", withHint(err))
-					continue // what it would be decoded to does not matter
-				}
-			}
-			prog, err := transform.Compile(f.Decode, f.Transform, f.Layout)
-			if err != nil {
-				p.addf("field %q: %s", f.Name, withHint(err))
-				continue
-			}
-			shape, fixed := prog.Shape()
-			l.programs = append(l.programs, prog)
-			l.wanted = append(l.wanted, f.From)
-			fields = append(fields, batch.Field{Name: f.Name, DType: prog.DType(), Shape: shape, Loose: !fixed})
-		}
-	}
-	if err := p.err(); err != nil {
-		return err
-	}
-	plan, err := order.New(l.n, order.Policy{Shuffle: l.spec.Order.Shuffle, Seed: l.spec.Order.Seed})
-	if err != nil {
-		return errs.New(errs.Config, "%s", err)
-	}
-	l.plan = plan
-	l.layout = batch.NewLayout(fields, l.spec.Batch.Size)
-	l.slotBytes = l.layout.Bytes()
-	l.pipeline = pipelineDigest(l.spec.Fields, l.programs)
-	return nil
-}
-
-func withHint(err error) string {
-	e := errs.From(err)
-	if e.Hint == "" {
-		return e.Error()
-	}
-	return e.Error() + " (" + e.Hint + ")"
-}
-
-// pipelineDigest names what is done to a sample: fields and transforms.
-func pipelineDigest(fields []Field, programs []*transform.Program) string {
-	h := xxhash.New()
-	for i, f := range fields {
-		fmt.Fprintf(h, "%q %q\n", f.Name, f.From)
-		if i < len(programs) {
-			fmt.Fprintln(h, programs[i].Digest())
-		}
-	}
-	return fmt.Sprintf("%016x", h.Sum64())
 }
 
 // size decides how much memory batches may take, and refuses what can not work.
@@ -218,7 +150,7 @@ func (l *Loader) size() error {
 
 // loose says whether the length of a batch is known only when it is there.
 func (l *Loader) loose() bool {
-	return slices.ContainsFunc(l.layout.Fields, func(f batch.Field) bool { return f.Loose })
+	return slices.ContainsFunc(l.fields, func(f batch.Field) bool { return f.Loose })
 }
 
 // fits says that memory holds two batches: one that the user has, one that is
@@ -253,64 +185,101 @@ func (l *Loader) start() {
 	s.mu.Unlock()
 	s.grow(l.lanes)
 	l.budget = mem.NewBudget(readAheadBytes)
-	src, files := l.storage()
 	n := readers
-	if l.ds == nil {
+	if !l.data.stored() {
 		n = 0
 	}
-	l.fetch = fetch.New(src, files, func(r *fetch.Request) { s.fetched(r.Owner.(*task)) }, fetch.Options{
+	l.fetch = fetch.New(l.data.src, l.data, func(r *fetch.Request) { s.fetched(r.Owner.(*task)) }, fetch.Options{
 		Readers: n, Budget: l.budget, Pool: s.Pool, Board: s.Board, Stage: &l.stats.Read, Loader: uint32(l.id),
 	})
 }
 
-// Pass begins a walk through an epoch at a position (places of the epoch that
-// all ranks were given before), counting steps on from step.
+// Pass begins a walk through an epoch at a position (items of the epoch that all
+// ranks were given before), counting steps on from step.
 func (l *Loader) Pass(epoch, position, step int64) (*Pass, error) {
-	if epoch < 0 || position < 0 || position > l.n {
-		return nil, errs.New(errs.State, "epoch %d, position %d: a dataset of %d samples has no such place", epoch, position, l.n)
+	if epoch < 0 || position < 0 {
+		return nil, errs.New(errs.State, "epoch %d, position %d: there is no such place", epoch, position)
 	}
-	s := l.shared
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	l.shared.mu.Lock()
+	if p := l.ahead; p != nil && !p.cancelled && p.failed == nil && p.epoch == epoch && position == 0 && step == 0 {
+		defer l.shared.mu.Unlock()
+		l.ahead = nil
+		return l.begin(p)
+	}
+	l.shared.mu.Unlock()
+	e := l.Epoch(epoch)
+	if position > e.Len() {
+		return nil, errs.New(errs.State, "epoch %d, position %d: an epoch of %d places has no such place", epoch, position, e.Len())
+	}
+	l.shared.mu.Lock()
+	defer l.shared.mu.Unlock()
+	return l.begin(l.newPass(epoch, step, e, l.slice(e, position)))
+}
+
+// PassOver begins a walk over a List, which a user's sampler gave: the whole of
+// it is this rank's.
+func (l *Loader) PassOver(list order.List, epoch, step int64) (*Pass, error) {
+	for i, id := range list.IDs {
+		if id < 0 || id >= l.data.n {
+			return nil, errs.New(errs.Config, "the sampler gave sample %d at place %d, and there are %d samples", id, list.Place+int64(i), l.data.n).
+				Try("samplers give numbers from 0 to len(dataset) - 1")
+		}
+	}
+	e := list.Epoch(l.spec.Order.Seed, epoch)
+	slice := l.slice(e, list.Item)
+	slice.World, slice.Rank = 1, 0
+	l.shared.mu.Lock()
+	defer l.shared.mu.Unlock()
+	p := l.newPass(epoch, step, e, slice)
+	p.alone = true
+	return l.begin(p)
+}
+
+// begin makes p the pass that the consumer walks. Shared.mu is held.
+func (l *Loader) begin(p *Pass) (*Pass, error) {
 	if l.closed {
 		return nil, errs.New(errs.Config, "the loader is closed")
 	}
-	p := l.ahead
-	l.ahead = nil
-	if p != nil && (p.cancelled || p.failed != nil || p.epoch != epoch || position != 0 || step != 0) {
-		p.cancel()
-		p = nil
+	if l.ahead != nil {
+		l.ahead.cancel()
+		l.ahead = nil
 	}
-	if p == nil {
-		p = l.newPass(epoch, position, step)
+	if !p.started {
+		l.startPass(p)
 	}
 	p.ahead, p.resting = false, false
 	l.current = p
-	s.changed.Broadcast()
+	l.shared.changed.Broadcast()
 	return p, nil
 }
 
-func (l *Loader) newPass(epoch, position, step int64) *Pass {
-	p := &Pass{
-		l: l, epoch: epoch, from: step,
-		order: l.plan.Epoch(epoch),
-		slice: order.Slice{
-			N: l.n, Start: position, Batch: int64(l.spec.Batch.Size),
-			World: int64(l.spec.World), Rank: int64(l.spec.Rank), Tail: l.spec.Order.Tail,
-		},
-	}
-	l.passes = append(l.passes, p)
-	go p.plan()
-	return p
+func (l *Loader) newPass(epoch, step int64, e order.Epoch, slice order.Slice) *Pass {
+	return &Pass{l: l, epoch: epoch, from: step, order: e, slice: slice}
 }
 
-// lookAhead begins the epoch after p's, once all of p is on its way.
+// startPass sets a pass's planner to work. Shared.mu is held.
+func (l *Loader) startPass(p *Pass) {
+	p.started = true
+	l.passes = append(l.passes, p)
+	go p.plan()
+}
+
+// lookAhead begins the epoch after p's, once all of p is on its way. Shared.mu is
+// held, and let go while the order of that epoch is made.
 func (l *Loader) lookAhead(p *Pass) {
+	if p != l.current || p.alone || p.looked || l.ahead != nil || l.closed {
+		return
+	}
+	p.looked = true
+	l.shared.mu.Unlock()
+	e := l.Epoch(p.epoch + 1)
+	l.shared.mu.Lock()
 	if p != l.current || l.ahead != nil || l.closed {
 		return
 	}
-	l.ahead = l.newPass(p.epoch+1, 0, 0)
+	l.ahead = l.newPass(p.epoch+1, 0, e, l.slice(e, 0))
 	l.ahead.ahead = true
+	l.startPass(l.ahead)
 }
 
 // drop forgets a pass that has ended. Shared.mu is held.
@@ -344,7 +313,7 @@ func (l *Loader) Close() {
 	quiet := l.inflight == 0
 	s.mu.Unlock()
 	if quiet {
-		l.closeDataset()
+		l.data.Close()
 		return
 	}
 	go l.closeWhenQuiet() // a read may hang: nobody waits for it
@@ -357,17 +326,17 @@ func (l *Loader) closeWhenQuiet() {
 		s.changed.Wait()
 	}
 	s.mu.Unlock()
-	l.closeDataset()
+	l.data.Close()
 }
 
 // Len is the number of samples.
-func (l *Loader) Len() int64 { return l.n }
+func (l *Loader) Len() int64 { return l.data.n }
 
 // ID is the loader's number in this process.
 func (l *Loader) ID() int64 { return l.id }
 
 // Digest names the contents of the dataset.
-func (l *Loader) Digest() string { return l.digest }
+func (l *Loader) Digest() string { return l.data.digest }
 
 // Pipeline names what is done to a sample.
 func (l *Loader) Pipeline() string { return l.pipeline }
@@ -375,18 +344,26 @@ func (l *Loader) Pipeline() string { return l.pipeline }
 // Spec is the Spec with every default written out.
 func (l *Loader) Spec() Spec { return l.spec }
 
-// Dataset is what is read; nil if it is synthetic.
-func (l *Loader) Dataset() format.Dataset { return l.ds }
+// Dataset is what is read; nil if it is synthetic or a mixture.
+func (l *Loader) Dataset() format.Dataset {
+	if len(l.data.parts) > 1 {
+		return nil
+	}
+	return l.data.parts[0].ds
+}
 
 // Fields says what batches hold.
 func (l *Loader) Fields() []wire.Field {
 	var out []wire.Field
-	for i, f := range l.spec.Fields {
-		w := wire.Field{Name: f.Name, Kind: "image", DType: "uint8", Shape: l.layout.Fields[i].Shape, Axes: "hwc", View: "hwc"}
-		if l.ds != nil {
-			p := l.programs[i]
-			w.Kind, w.DType = p.Kind(), p.DType().String()
-			w.Axes, w.View = p.Axes()
+	first := l.data.parts[0]
+	for i, f := range l.fields {
+		w := wire.Field{Name: f.Name, Kind: "image", DType: f.DType.String(), Shape: f.Shape, Axes: "hwc", View: "hwc"}
+		if first.ds != nil {
+			w.Kind, w.Axes, w.View = "number", "", ""
+			if f.Packed == 0 && i < len(first.programs) {
+				w.Kind = first.programs[i].Kind()
+				w.Axes, w.View = first.programs[i].Axes()
+			}
 		}
 		out = append(out, w)
 	}
@@ -411,49 +388,3 @@ func (l *Loader) Stats() stats.Snapshot {
 	return out
 }
 
-// State is where a stream stands: plain JSON, equal on every rank.
-type State struct {
-	Version  int             `json:"version"`
-	Dataset  string          `json:"dataset"`
-	Pipeline string          `json:"pipeline"`
-	Seed     uint64          `json:"seed"`
-	Epoch    int64           `json:"epoch"`
-	Position int64           `json:"position"`
-	Order    json.RawMessage `json:"order"`
-}
-
-// StateVersion is the version of State.
-const StateVersion = 1
-
-// State is the state after a batch at position of an epoch.
-func (l *Loader) State(epoch, position int64) State {
-	how, _ := json.Marshal(map[string]any{"shuffle": l.spec.Order.Shuffle})
-	return State{StateVersion, l.digest, l.pipeline, l.spec.Order.Seed, epoch, position, how}
-}
-
-// Check says why a state is not one of this loader's stream.
-func (l *Loader) Check(st State) error {
-	var why []string
-	differ := func(what string, a, b any) {
-		if fmt.Sprint(a) != fmt.Sprint(b) {
-			why = append(why, fmt.Sprintf("%s is %v in the state and %v here", what, a, b))
-		}
-	}
-	mine := l.State(st.Epoch, st.Position)
-	differ("version", st.Version, mine.Version)
-	differ("dataset", st.Dataset, mine.Dataset)
-	differ("pipeline", st.Pipeline, mine.Pipeline)
-	differ("seed", st.Seed, mine.Seed)
-	var theirs, ours map[string]any
-	if json.Unmarshal(st.Order, &theirs) != nil || json.Unmarshal(mine.Order, &ours) != nil || !maps.Equal(theirs, ours) {
-		why = append(why, fmt.Sprintf("order is %s in the state and %s here", st.Order, mine.Order))
-	}
-	if st.Epoch < 0 || st.Position < 0 || st.Position > l.n {
-		why = append(why, fmt.Sprintf("it stands at place %d of epoch %d, and there are %d places", st.Position, st.Epoch, l.n))
-	}
-	if len(why) == 0 {
-		return nil
-	}
-	return errs.New(errs.State, "the state does not fit: %s", strings.Join(why, "; ")).
-		Try("open the loader with the dataset, transforms, seed and shuffle that the state was saved with")
-}

@@ -37,6 +37,11 @@ type Pass struct {
 	slice order.Slice
 	from  int64 // number of the first step: a pass that goes on counts on
 
+	started   bool         // its planner runs
+	alone     bool         // of a List: no other epoch follows
+	looked    bool         // it began the next epoch, or tried to
+	draft     draft        // of the next step; the planner's own
+	seen      int64        // samples of the batches handed out
 	open      []*openBatch // in order; the first is the next to be handed out
 	nextStep  int64        // of the slice: the next to open
 	delivered int64        // of the slice: steps handed out
@@ -53,15 +58,18 @@ type Pass struct {
 
 // openBatch is a batch on its way.
 type openBatch struct {
-	pass  *Pass
-	step  int64 // of the slice
-	rows  int
-	slot  *batch.Slot
-	tasks []task
+	pass   *Pass
+	step   int64 // of the slice
+	rows   int
+	slot   *batch.Slot
+	layout *batch.Layout
+	tasks  []task
 	ready []*task       // fetched, not taken; guarded by Shared.mu
 	left  int           // tasks not finished
 	loose []batch.Loose // one a field
 	bad   []Bad         // guarded by Shared.mu
+	sum   order.Sum     // of its receipt
+	real  int64         // samples in sum
 	good  []bool        // rows that hold their sample; one writer each
 
 	closing bool // a lane is closing it; only that lane may touch its slot
@@ -77,6 +85,10 @@ type task struct {
 	batch   *openBatch
 	row     int
 	place   int64
+	sample  int64 // that the order names; req.Sample may be one in its stead
+	from    int64 // packed: first token of the run
+	length  int64 // packed: tokens of the run
+	at      int64 // packed: where the run begins, in tokens of the batch
 	key     rng.Key
 	attempt int // replacements so far
 }
@@ -99,6 +111,10 @@ type Batch struct {
 	Slot     *batch.Slot
 	Columns  []wire.Column
 	Bad      []Bad
+	// Sum and Real are what the batch adds to a receipt: the hashes of the samples
+	// that stand at places of the epoch, and their number.
+	Sum  order.Sum
+	Real int64
 
 	l *Loader
 }
@@ -191,7 +207,7 @@ func (p *Pass) hand() (*Batch, error) {
 	defer func() { p.l.spare = append(p.l.spare, ob) }()
 	return &Batch{
 		Epoch: p.epoch, Step: p.from + ob.step, Position: p.slice.After(ob.step), Rows: ob.rows,
-		Slot: ob.slot, Columns: ob.columns, Bad: ob.bad, l: p.l,
+		Slot: ob.slot, Columns: ob.columns, Bad: ob.bad, Sum: ob.sum, Real: ob.real, l: p.l,
 	}, nil
 }
 
@@ -205,7 +221,8 @@ func (p *Pass) judge(ob *openBatch) error {
 	on := p.l.spec.OnBad
 	p.bad += int64(len(ob.bad))
 	p.l.stats.Bad.Add(int64(len(ob.bad)))
-	seen := ob.step*int64(p.l.spec.Batch.Size) + int64(ob.rows)
+	p.seen += int64(ob.rows)
+	seen := p.seen
 	tooMany := on.MaxBad > 0 && p.bad > on.MaxBad
 	enough := seen >= 100 || ob.step == p.slice.Steps()-1
 	tooOften := on.MaxBadRate > 0 && enough && float64(p.bad) > on.MaxBadRate*float64(seen)
@@ -268,20 +285,36 @@ func (p *Pass) plan() {
 			return
 		case p.nextStep >= p.slice.Steps():
 			l.lookAhead(p)
+			if p.cancelled || p.nextStep < p.slice.Steps() {
+				continue // the lock was let go
+			}
 			if p.delivered >= p.slice.Steps() && !p.ahead {
 				l.drop(p)
 				return
 			}
 		case !p.resting && p.mayOpen():
+			if p.draft.step != p.nextStep || p.draft.pieces == nil {
+				step := p.nextStep
+				s.mu.Unlock()
+				p.prepare(step)
+				s.mu.Lock()
+				continue
+			}
 			slot, err := l.slots.take(p)
+			if err == nil && slot != nil {
+				err = l.grow(p.draft.rows)
+			}
 			if err != nil {
+				if slot != nil {
+					l.slots.put(slot)
+				}
 				p.failed = err
 				s.changed.Broadcast()
 				return
 			}
 			switch { // the lock was let go while memory was made
 			case slot == nil:
-			case p.cancelled || p.resting || p.failed != nil:
+			case p.cancelled || p.resting || p.failed != nil || p.draft.step != p.nextStep || int64(len(slot.Mem)) < l.layout.Bytes():
 				l.slots.put(slot)
 				continue
 			default:
@@ -307,7 +340,7 @@ func (p *Pass) mayOpen() bool {
 // and let go while fetch makes it wait.
 func (p *Pass) begin(slot *batch.Slot) {
 	l := p.l
-	ob := l.newBatch(p, p.nextStep, slot)
+	ob := l.newBatch(p, slot)
 	p.nextStep++
 	l.inflight++
 	p.open = append(p.open, ob)

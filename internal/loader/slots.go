@@ -93,9 +93,9 @@ func (s *slots) alloc(bytes int64) (*batch.Slot, error) {
 // larger one now: the batch is to be made again when it has.
 var errLater = errors.New("loader: a larger slot, later")
 
-// replace is a larger slot with the fixed columns of an old one, which is gone.
-// Slots of the old size are no longer used, and fewer batches are made ahead.
-func (s *slots) replace(old *batch.Slot, bytes int64) (*batch.Slot, error) {
+// replace is a larger slot with the fixed columns (so many bytes) of an old one,
+// which is gone. Slots of the old size are no longer used, and fewer batches are made ahead.
+func (s *slots) replace(old *batch.Slot, fixed, bytes int64) (*batch.Slot, error) {
 	l := s.l
 	bytes = (bytes + 4095) / 4096 * 4096
 	mu := &l.shared.mu
@@ -117,7 +117,7 @@ func (s *slots) replace(old *batch.Slot, bytes int64) (*batch.Slot, error) {
 	if err != nil {
 		return nil, err
 	}
-	copy(slot.Mem, old.Mem[:l.layout.Bytes()])
+	copy(slot.Mem, old.Mem[:fixed])
 	s.discard(old)
 	return slot, nil
 }

@@ -1,8 +1,10 @@
 package loader
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,7 +17,8 @@ import (
 // value of every key is its documented default. The same keys stand in files,
 // flags, Python keywords and saved states.
 type Spec struct {
-	Dataset Dataset   `json:"dataset"`
+	Dataset Dataset   `json:"dataset"`      // one, or a list: a mixture
+	Mix     Mix       `json:"mix,omitzero"` // how the datasets of a list are mixed
 	Fields  []Field   `json:"fields,omitempty"` // in the order of delivery; none: the format's own
 	Order   Order     `json:"order,omitzero"`
 	Batch   BatchSpec `json:"batch,omitzero"`
@@ -26,7 +29,7 @@ type Spec struct {
 	World   int       `json:"world_size,omitempty"` // 0: 1
 }
 
-// Dataset says where samples lie.
+// Dataset says where samples lie. In a document it is one, or a list of them.
 type Dataset struct {
 	Path       Paths    `json:"path,omitempty"`
 	Format     string   `json:"format,omitempty"` // auto (""), folder, tar, synthetic
@@ -34,6 +37,55 @@ type Dataset struct {
 	AllowEmpty bool     `json:"allow_empty,omitempty"` // folder: classes without a sample
 	Samples    int64    `json:"samples,omitempty"`     // synthetic
 	Shape      []int    `json:"shape,omitempty"`       // synthetic: of one uint8 sample
+
+	// Of the members of a mixture only.
+	Weight  float64       `json:"weight,omitempty"`  // its share of the samples, in whatever unit; 0: 1
+	Fields  []Field       `json:"fields,omitempty"`  // of this member, where the Spec's are not also its own
+	Shuffle order.Shuffle `json:"shuffle,omitempty"` // of this member; "": order.shuffle
+
+	// Mixed are the members, where the Spec has a list.
+	Mixed []Dataset `json:"-"`
+}
+
+// dataset is a Dataset without its methods.
+type dataset Dataset
+
+// UnmarshalJSON takes one dataset or a list of them.
+func (d *Dataset) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '[' {
+		*d = Dataset{}
+		return json.Unmarshal(b, &d.Mixed)
+	}
+	return json.Unmarshal(b, (*dataset)(d))
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (d Dataset) MarshalJSON() ([]byte, error) {
+	if d.Mixed != nil {
+		return json.Marshal(d.Mixed)
+	}
+	return json.Marshal(dataset(d))
+}
+
+// Mix is how the datasets of a list become one stream. Shares are exact within
+// every thousand samples (or batches).
+type Mix struct {
+	// Schedule gives the members' weights from a place of the epoch on, instead
+	// of the datasets' own.
+	Schedule []Stage `json:"schedule,omitempty"`
+	// Linear moves the weights evenly from one stage of the schedule to the next.
+	Linear bool `json:"linear,omitempty"`
+	// Stop ends an epoch: first_exhausted (""), all_exhausted, or repeat, after
+	// order.num_samples places.
+	Stop order.Stop `json:"stop,omitempty"`
+	// Batches is mixed ("") or single: every batch from one dataset.
+	Batches string `json:"batches,omitempty"`
+}
+
+// Stage is the weights of a mixture from a place on.
+type Stage struct {
+	Place   int64     `json:"place"`
+	Weights []float64 `json:"weights"`
 }
 
 // Paths is one path or a list of them; globs and braces are allowed.
@@ -60,15 +112,36 @@ type Field struct {
 
 // Order decides which sample comes when.
 type Order struct {
-	Shuffle order.Shuffle `json:"shuffle,omitempty"` // none (""), full
+	Shuffle order.Shuffle `json:"shuffle,omitempty"` // none (""), full, block, window
 	Seed    uint64        `json:"seed,omitempty"`
 	Tail    order.Tail    `json:"tail,omitempty"` // pad (""), fill, drop
+
+	Block   int64 `json:"block,omitempty"`   // block: samples of a block; 0: a stored shard, or 1,024 where a file is a sample
+	Window  int64 `json:"window,omitempty"`  // block, window: samples that are permuted together; 0: 10,000
+	Streams int64 `json:"streams,omitempty"` // block: blocks read side by side; 0: 8
+
+	Weights     Numbers `json:"weights,omitempty"`     // of every sample, for a weighted draw
+	Balanced    bool    `json:"balanced,omitempty"`    // weights from the labels: every class alike
+	Replacement *bool   `json:"replacement,omitempty"` // whether a sample may come again; nil: with weights yes, else no
+	NumSamples  int64   `json:"num_samples,omitempty"` // places of an epoch; 0: one a sample
 }
 
 // BatchSpec is how many samples come at once.
 type BatchSpec struct {
-	Size int `json:"size,omitempty"` // per rank; 0: 1
+	Size       int `json:"size,omitempty"`        // per rank; 0: 1
+	GlobalSize int `json:"global_size,omitempty"` // over all ranks, instead of Size; the world must divide it
+
+	// Batches by length. At most one of Bucket, Tokens and Pack is set.
+	Lengths Lengths    `json:"lengths,omitzero"`
+	Bucket  int64      `json:"bucket,omitempty"` // runs of so many samples have nearly one length
+	Tokens  int64      `json:"tokens,omitempty"` // batches pad to at most so many tokens, and have at most Size rows (0: any number)
+	Pack    int64      `json:"pack,omitempty"`   // rows of so many tokens, filled with whole samples
+	Long    order.Long `json:"long,omitempty"`   // samples longer than Pack: split (""), truncate, refuse
+	Window  int64      `json:"window,omitempty"` // samples that are looked at together; 0: 10,000
 }
+
+// ByLength says that lengths decide how samples are put together.
+func (b BatchSpec) ByLength() bool { return b.Bucket != 0 || b.Tokens != 0 || b.Pack != 0 }
 
 // Deliver is how far ahead, and within which memory.
 type Deliver struct {
@@ -144,7 +217,10 @@ func (s Spec) defaults() Spec {
 	if s.World == 0 {
 		s.World = 1
 	}
-	if s.Batch.Size == 0 {
+	if s.Batch.GlobalSize > 0 && s.Batch.Size == 0 && s.World > 0 && s.Batch.GlobalSize%s.World == 0 {
+		s.Batch.Size = s.Batch.GlobalSize / s.World
+	}
+	if s.Batch.Size == 0 && s.Batch.Tokens == 0 {
 		s.Batch.Size = 1
 	}
 	if s.Workers == 0 {
@@ -165,8 +241,41 @@ func (s Spec) defaults() Spec {
 	if s.OnBad.Policy == "" {
 		s.OnBad.Policy = Fail
 	}
+	o := &s.Order
+	if o.Shuffle == order.BlockWise && o.Streams == 0 {
+		o.Streams = 8
+	}
+	if (o.Shuffle == order.BlockWise || o.Shuffle == order.WindowAlone) && o.Window == 0 {
+		o.Window = defaultWindow
+	}
+	if (o.Weights.Len() > 0 || o.Balanced) && o.Replacement == nil {
+		o.Replacement = new(true)
+	}
+	if s.Batch.ByLength() && s.Batch.Window == 0 {
+		s.Batch.Window = defaultWindow
+	}
+	if s.Batch.Pack > 0 && s.Batch.Long == "" {
+		s.Batch.Long = order.Split
+	}
+	if s.Dataset.Mixed != nil {
+		if s.Mix.Stop == "" {
+			s.Mix.Stop = order.FirstExhausted
+		}
+		if s.Mix.Batches == "" {
+			s.Mix.Batches = mixed
+		}
+	}
 	return s
 }
+
+// defaultWindow is the samples that are shuffled, or sorted by length, together.
+const defaultWindow = 10_000
+
+// The ways to make the batches of a mixture.
+const (
+	mixed  = "mixed"
+	single = "single"
+)
 
 // problems collects what is wrong, so that the user hears of all of it at once.
 type problems []string
@@ -194,20 +303,24 @@ func (s Spec) check() (p problems) {
 		}
 		p.addf("%s is %q: it can be %s", key, got, strings.Join(want, ", "))
 	}
-	oneOf("format", s.Dataset.Format, "", "auto", "folder", "tar", "synthetic")
-	oneOf("shuffle", string(s.Order.Shuffle), string(order.None), string(order.Full))
+	oneOf("shuffle", string(s.Order.Shuffle), string(order.None), string(order.Full), string(order.BlockWise), string(order.WindowAlone))
 	oneOf("tail", string(s.Order.Tail), string(order.Pad), string(order.Fill), string(order.Drop))
 	oneOf("on_bad", s.OnBad.Policy, Fail, Skip, Replace)
-	if s.Dataset.Format == "synthetic" {
-		if s.Dataset.Samples <= 0 || len(s.Dataset.Shape) == 0 {
-			p.addf("a synthetic dataset needs samples and a shape")
+	if s.Dataset.Mixed == nil {
+		s.Dataset.check(&p, oneOf)
+		if s.Dataset.Weight != 0 || s.Dataset.Shuffle != "" || s.Dataset.Fields != nil {
+			p.addf("weight, fields and shuffle of a dataset are for the members of a mixture: make dataset a list")
 		}
-	} else if len(s.Dataset.Path) == 0 {
-		p.addf("dataset.path is missing")
+		if s.Mix.Schedule != nil || s.Mix.Linear || s.Mix.Stop != "" || s.Mix.Batches != "" {
+			p.addf("mix is for a list of datasets, and there is one")
+		}
 	}
-	if s.Batch.Size < 0 || s.Batch.Size > 1<<20 {
-		p.addf("batch size is %d: it can be 1 to %d", s.Batch.Size, 1<<20)
+	for _, d := range s.Dataset.Mixed {
+		d.check(&p, oneOf)
 	}
+	s.checkMix(&p, oneOf)
+	s.checkOrder(&p)
+	s.checkBatch(&p)
 	if s.Deliver.Prefetch < 0 || s.Deliver.PrefetchFactor < 0 {
 		p.addf("prefetch is %d batches, %d a lane", s.Deliver.Prefetch, s.Deliver.PrefetchFactor)
 	}
@@ -220,12 +333,128 @@ func (s Spec) check() (p problems) {
 	if s.OnBad.MaxBad < 0 || s.OnBad.MaxBadRate < 0 || s.OnBad.MaxBadRate > 1 {
 		p.addf("max_bad is %d and max_bad_rate %g: a count, and a share between 0 and 1", s.OnBad.MaxBad, s.OnBad.MaxBadRate)
 	}
+	checkFields(&p, s.Fields)
+	return p
+}
+
+func checkFields(p *problems, fields []Field) {
 	names := map[string]bool{}
-	for _, f := range s.Fields {
+	for _, f := range fields {
 		if f.Name == "" || names[f.Name] {
 			p.addf("fields need names of their own: %q", f.Name)
 		}
 		names[f.Name] = true
 	}
-	return p
+}
+
+// choice says whether a value is one of those that a key can have.
+type choice func(key, got string, want ...string)
+
+func (d Dataset) check(p *problems, oneOf choice) {
+	oneOf("format", d.Format, "", "auto", "folder", "tar", "synthetic")
+	switch {
+	case d.Mixed != nil:
+		p.addf("a member of a mixture is a list: mixtures do not nest")
+	case d.Format == "synthetic":
+		if d.Samples <= 0 || len(d.Shape) == 0 {
+			p.addf("a synthetic dataset needs samples and a shape")
+		}
+	case len(d.Path) == 0:
+		p.addf("dataset.path is missing")
+	}
+	checkFields(p, d.Fields)
+}
+
+func (s Spec) checkMix(p *problems, oneOf choice) {
+	if s.Dataset.Mixed == nil {
+		return
+	}
+	if len(s.Dataset.Mixed) == 0 {
+		p.addf("dataset is an empty list")
+	}
+	oneOf("mix.stop", string(s.Mix.Stop), string(order.FirstExhausted), string(order.AllExhausted), string(order.Repeat))
+	oneOf("mix.batches", s.Mix.Batches, mixed, single)
+	if s.Order.NumSamples != 0 && s.Mix.Stop != order.Repeat {
+		p.addf("num_samples is %d, and mix.stop %s says when an epoch ends: num_samples goes with repeat", s.Order.NumSamples, s.Mix.Stop)
+	}
+	if s.Order.Shuffle == order.BlockWise {
+		p.addf("shuffle block is of one dataset: give every member of the mixture its own shuffle")
+	}
+	weighted := 0
+	for _, d := range s.Dataset.Mixed {
+		if d.Weight != 0 {
+			weighted++
+		}
+	}
+	if s.Mix.Schedule != nil && weighted > 0 {
+		p.addf("weight of a dataset and mix.schedule say the same: keep one")
+	}
+}
+
+func (s Spec) checkOrder(p *problems) {
+	o := s.Order
+	if o.Block < 0 || o.Window < 0 || o.Streams < 0 || o.NumSamples < 0 {
+		p.addf("block is %d, window %d, streams %d, num_samples %d: none is negative", o.Block, o.Window, o.Streams, o.NumSamples)
+	}
+	inMixture := slices.ContainsFunc(s.Dataset.Mixed, func(d Dataset) bool { return d.Shuffle == order.BlockWise })
+	if o.Shuffle != order.BlockWise && !inMixture && (o.Block != 0 || o.Streams != 0) {
+		p.addf("block and streams are of shuffle block, and shuffle is %s", o.Shuffle)
+	}
+	if o.Weights.Len() > 0 && o.Balanced {
+		p.addf("weights and balanced both give the weights: keep one")
+	}
+	draws := o.Weights.Len() > 0 || o.Balanced || o.Replacement != nil && *o.Replacement
+	if draws && s.Dataset.Mixed != nil {
+		p.addf("weights, balanced and replacement are of one dataset: a mixture has the weights of its members")
+	}
+}
+
+func (s Spec) checkBatch(p *problems) {
+	b := s.Batch
+	if b.Size < 0 || b.Size > 1<<20 {
+		p.addf("batch size is %d: it can be 1 to %d", b.Size, 1<<20)
+	}
+	switch {
+	case b.GlobalSize < 0:
+		p.addf("global_batch_size is %d", b.GlobalSize)
+	case b.GlobalSize > 0 && s.World > 0 && b.GlobalSize%s.World != 0:
+		p.addf("global_batch_size %d can not be divided over %d ranks: world sizes that divide it are %s", b.GlobalSize, s.World, divisors(b.GlobalSize, s.World))
+	case b.GlobalSize > 0 && b.Size*s.World != b.GlobalSize:
+		p.addf("batch size %d and global_batch_size %d both say how large batches are: keep one", b.Size, b.GlobalSize)
+	case b.GlobalSize > 0 && b.Tokens > 0:
+		p.addf("global_batch_size %d and tokens %d both say how large batches are: keep one", b.GlobalSize, b.Tokens)
+	}
+	if b.Bucket < 0 || b.Tokens < 0 || b.Pack < 0 || b.Window < 0 {
+		p.addf("bucket is %d, tokens %d, pack %d, window %d: none is negative", b.Bucket, b.Tokens, b.Pack, b.Window)
+	}
+	kinds := 0
+	for _, n := range []int64{b.Bucket, b.Tokens, b.Pack} {
+		if n > 0 {
+			kinds++
+		}
+	}
+	switch {
+	case kinds > 1:
+		p.addf("bucket, tokens and pack exclude one another")
+	case kinds == 0 && !b.Lengths.IsZero():
+		p.addf("lengths are given, and none of bucket, tokens and pack to use them")
+	case kinds == 1 && b.Lengths.IsZero():
+		p.addf("batches by length need lengths: the name of a stored field, or a list")
+	case b.Pack == 0 && b.Long != "":
+		p.addf("long is %q, and only pack has use for it", b.Long)
+	}
+}
+
+// divisors are world sizes that divide n, those nearest to the one that does not.
+func divisors(n, near int) string {
+	var all []int
+	for d := 1; d <= n; d++ {
+		if n%d == 0 {
+			all = append(all, d)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(max(a-near, near-a), max(b-near, near-b)) })
+	all = all[:min(len(all), 24)]
+	slices.Sort(all)
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(all), " ", ", "), "[]")
 }

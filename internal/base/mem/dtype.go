@@ -13,12 +13,13 @@ const (
 	Int64
 	Float32
 	Float64
+	Int32
 )
 
 var dtypes = [...]struct {
 	name string
 	size int
-}{{"object", 0}, {"uint8", 1}, {"bool", 1}, {"int64", 8}, {"float32", 4}, {"float64", 8}}
+}{{"object", 0}, {"uint8", 1}, {"bool", 1}, {"int64", 8}, {"float32", 4}, {"float64", 8}, {"int32", 4}}
 
 // String is NumPy's name of the type.
 func (d DType) String() string { return dtypes[d].name }

@@ -28,6 +28,8 @@
 //	                       <-       table   (+ memfd)
 //	stats   {loader}       ->
 //	                       <-       stats
+//	ask     {loader, ask}  ->
+//	                       <-       told
 //	cancel  {pass}         ->
 //	close   {loader}       ->
 package wire
@@ -64,6 +66,8 @@ const (
 	TypeClose    = "close"
 	TypeTable    = "table"
 	TypeStats    = "stats"
+	TypeAsk      = "ask"
+	TypeTold     = "told"
 	TypeError    = "error"
 )
 
@@ -90,7 +94,9 @@ type Message struct {
 	Classes  []string        `json:"classes,omitempty"`
 	Format   string          `json:"format,omitempty"`
 	Fields   []Field         `json:"fields,omitempty"`
-	Notes    []string        `json:"notes,omitempty"` // lines that the user should see once
+	Notes    []string        `json:"notes,omitempty"`  // lines that the user should see once
+	Order    json.RawMessage `json:"order,omitempty"`  // opened: what states say of the order
+	Stride   int64           `json:"stride,omitempty"` // opened: items that a step takes over all ranks
 
 	// progress (engine)
 	Done  int64  `json:"done,omitempty"`
@@ -104,6 +110,11 @@ type Message struct {
 	Steps    int64 `json:"steps"`             // passed: batches this pass will give
 	Step     int64 `json:"step"`              // batch: its number in the pass
 	Timeout  int64 `json:"timeout,omitempty"` // next: milliseconds until a stall is an error; 0: never
+	List     *List `json:"list,omitempty"`    // pass: the order, where the client decides it
+
+	// ask (client: a question about the order, see Ask), told (engine)
+	Ask    *Ask            `json:"ask,omitempty"`
+	Answer json.RawMessage `json:"answer,omitempty"`
 
 	// slot and batch (engine): a batch lies in a slot, a slot in a memfd
 	Slot  int64      `json:"slot"`
@@ -111,6 +122,8 @@ type Message struct {
 	Rows  int        `json:"rows,omitempty"`  // batch: samples in it
 	Data  []Column   `json:"data,omitempty"`  // batch: where the fields lie
 	Bad   []BadPlace `json:"bad,omitempty"`   // batch: samples skipped or replaced
+	Sum   string     `json:"sum,omitempty"`   // batch: what it adds to a receipt, 32 hexadecimal digits
+	Real  int64      `json:"real,omitempty"`  // batch: samples in sum
 
 	// table (client: which columns of the dataset; engine: a memfd with them as JSON)
 	Columns []string `json:"columns,omitempty"`
@@ -139,7 +152,31 @@ type Column struct {
 	Name  string `json:"name"`
 	Off   int64  `json:"off"`
 	Shape []int  `json:"shape,omitempty"` // of one sample, dense
+	Rows  int    `json:"rows,omitempty"`  // dense: how many, where they are not those of the batch
 	Data  int64  `json:"at,omitempty"`    // object columns
+}
+
+// List is a part of an order that the client decided: ids from a place of the
+// epoch on, cut into batches where Cuts is there.
+type List struct {
+	IDs   []int64 `json:"ids"`
+	Cuts  []int64 `json:"cuts,omitempty"`
+	Place int64   `json:"place"`
+	Item  int64   `json:"item"`
+}
+
+// Ask is a question about the order of an epoch, or one of its steps.
+//
+//	steps    batches from position From on
+//	items    what an epoch has of places (or batches, where the order makes them)
+//	sum      the plan's own sum over the items [From, To)
+//	shares   samples of each member of a mixture among the items [From, To)
+//	explain  what stands in the step that begins at position From, and why
+type Ask struct {
+	What  string `json:"what"`
+	Epoch int64  `json:"epoch"`
+	From  int64  `json:"from"`
+	To    int64  `json:"to"`
 }
 
 // Suspect is a sample that was in work when an engine died.

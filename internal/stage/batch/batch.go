@@ -25,12 +25,22 @@ const (
 	Valid = "__valid__" // bool: false for padding and for skipped samples
 )
 
+// The columns that a packed batch has too. Its rows are runs: those of samples,
+// and the unused end of each packed row, with id -1.
+const (
+	PositionIDs = "__position_ids__" // int32: of every token, its place in its sample
+	SeqLens     = "__seqlens__"      // int32: tokens of each run
+)
+
 // Field is one column of a batch.
 type Field struct {
 	Name  string
 	DType mem.DType
 	Shape mem.Shape // of one sample, as it lies in memory
 	Loose bool      // the samples' shapes or lengths differ; Shape is nil
+	// Packed is the bytes of a column that the samples of a batch share: its rows
+	// are of Shape, and there are as many as fit. 0: a row a sample.
+	Packed int64
 }
 
 // size is the bytes of one row.
@@ -65,7 +75,10 @@ func NewLayout(fields []Field, rows int) *Layout {
 	var at int64
 	for _, f := range l.Fields {
 		n := f.size() * int64(rows)
-		if f.Loose {
+		switch {
+		case f.Packed > 0:
+			n = f.Packed
+		case f.Loose:
 			n += 8
 		}
 		if n >= pageBytes {
@@ -93,6 +106,12 @@ func (l *Layout) Row(slot []byte, field, row int) []byte {
 	return slot[at : at+n : at+n]
 }
 
+// Column is the memory of a packed column.
+func (l *Layout) Column(slot []byte, field int) []byte {
+	at := l.off[field]
+	return slot[at : at+l.Fields[field].Packed : at+l.Fields[field].Packed]
+}
+
 // Stamp writes a row's id and whether it is valid.
 func (l *Layout) Stamp(slot []byte, row int, id int64, valid bool) {
 	n := len(l.Fields)
@@ -107,7 +126,7 @@ func (l *Layout) Stamp(slot []byte, row int, id int64, valid bool) {
 // CopyRow copies a row's fixed columns, but for its id and validity.
 func (l *Layout) CopyRow(slot []byte, to, from int) {
 	for i := range l.Fields[:len(l.Fields)-2] {
-		if !l.Fields[i].Loose {
+		if f := &l.Fields[i]; !f.Loose && f.Packed == 0 {
 			copy(l.Row(slot, i, to), l.Row(slot, i, from))
 		}
 	}

@@ -1,0 +1,250 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+)
+
+// collection is the samples of a Spec: those of one dataset, or of the members
+// of a mixture one behind the other. Sample ids, and the numbers of stored
+// files that fetch sees, run through all of it.
+type collection struct {
+	parts  []*part
+	n      int64
+	digest string
+	src    source.Source
+	close  func() error
+}
+
+// part is one dataset of a collection.
+type part struct {
+	spec      Dataset
+	ds        format.Dataset // nil: synthetic
+	synthetic []byte         // what every row of a synthetic dataset is a copy of
+	n         int64
+	first     int64 // id of its first sample
+	files     int   // number of its first stored file
+	digest    string
+	format    string
+
+	fields   []Field
+	programs []*transform.Program // one a field
+	wanted   []string             // stored names, one a field
+}
+
+// openCollection opens what the Spec names.
+func openCollection(ctx context.Context, d Dataset, opt Options) (*collection, error) {
+	file := source.NewFile()
+	c := &collection{src: file, close: file.Close}
+	if opt.Wrap != nil {
+		c.src = opt.Wrap(file)
+	}
+	specs := d.Mixed
+	if specs == nil {
+		specs = []Dataset{d}
+	}
+	files := 0
+	for i, spec := range specs {
+		p, err := openPart(ctx, c.src, spec, opt)
+		if err != nil {
+			c.Close()
+			if len(specs) > 1 {
+				e := *errs.From(err)
+				e.What = fmt.Sprintf("dataset %d of the mixture: %s", i, e.What)
+				err = &e
+			}
+			return nil, err
+		}
+		p.first, p.files = c.n, files
+		c.n += p.n
+		if p.ds != nil {
+			files += p.ds.Index().Files()
+		}
+		c.parts = append(c.parts, p)
+	}
+	c.digest = c.parts[0].digest
+	if len(c.parts) > 1 {
+		h := xxhash.New()
+		for _, p := range c.parts {
+			fmt.Fprintln(h, p.digest)
+		}
+		c.digest = fmt.Sprintf("%016x", h.Sum64())
+	}
+	return c, nil
+}
+
+// Close closes the datasets and their storage.
+func (c *collection) Close() {
+	for _, p := range c.parts {
+		if p.ds != nil {
+			_ = p.ds.Index().Close()
+		}
+	}
+	_ = c.close()
+}
+
+// of is the part that sample id lies in, and its number there.
+func (c *collection) of(id int64) (*part, int64) {
+	if len(c.parts) == 1 {
+		return c.parts[0], id
+	}
+	i := sort.Search(len(c.parts), func(i int) bool { return c.parts[i].first > id }) - 1
+	return c.parts[i], id - c.parts[i].first
+}
+
+// extents appends where the wanted fields of a sample lie.
+func (c *collection) extents(id int64, dst []format.Extent) []format.Extent {
+	p, local := c.of(id)
+	if p.ds == nil {
+		return dst
+	}
+	begin := len(dst)
+	dst = p.ds.Extents(local, p.wanted, dst)
+	for i := range dst[begin:] {
+		dst[begin+i].File += p.files
+	}
+	return dst
+}
+
+// file is the part that stored file number f is of, and its number there.
+func (c *collection) file(f int) (*part, int) {
+	i := len(c.parts) - 1
+	for c.parts[i].files > f || c.parts[i].ds == nil {
+		i--
+	}
+	return c.parts[i], f - c.parts[i].files
+}
+
+// AppendPath appends the path of a stored file.
+func (c *collection) AppendPath(f int, dst []byte) []byte {
+	p, local := c.file(f)
+	return p.ds.Index().AppendPath(local, dst)
+}
+
+// Stamp is the size and time that a stored file had when it was indexed.
+func (c *collection) Stamp(f int) (size, mtime int64) {
+	p, local := c.file(f)
+	return p.ds.Index().Stamp(local)
+}
+
+// stored says whether there is anything to read.
+func (c *collection) stored() bool {
+	return slices.ContainsFunc(c.parts, func(p *part) bool { return p.ds != nil })
+}
+
+// classes are the names of the classes, if all parts have the same.
+func (c *collection) classes() []string {
+	var names []string
+	for i, p := range c.parts {
+		if p.ds == nil {
+			return nil
+		}
+		theirs := p.ds.Index().Classes()
+		if i > 0 && !slices.Equal(names, theirs) {
+			return nil
+		}
+		names = theirs
+	}
+	return names
+}
+
+// labels are the numbers of all samples' classes; nil unless every part has them.
+func (c *collection) labels() []int32 {
+	var out []int32
+	for _, p := range c.parts {
+		if p.ds == nil {
+			return nil
+		}
+		column := p.ds.Index().Int32s(index.SampleClass)
+		if column == nil {
+			return nil
+		}
+		out = append(out, column...)
+	}
+	return out
+}
+
+// blocks is the number of samples in each run of up to size samples; with size
+// 0, in each stored shard, or in runs of runSamples where a file is a sample.
+// Runs end where a part does.
+func (c *collection) blocks(size int64) (sizes []int64) {
+	for _, p := range c.parts {
+		sizes = append(sizes, p.blocks(size)...)
+	}
+	return sizes
+}
+
+// runSamples is the size of a block where nothing says it: what a directory's
+// files may share of its metadata, and few enough to shuffle well.
+const runSamples = 1024
+
+func (p *part) blocks(size int64) (sizes []int64) {
+	if size == 0 && p.ds != nil && p.n > int64(p.ds.Index().Files()) {
+		return p.shards()
+	}
+	if size == 0 {
+		size = runSamples
+	}
+	for left := p.n; left > 0; left -= size {
+		sizes = append(sizes, min(size, left))
+	}
+	return sizes
+}
+
+// shards is the number of samples in each stored file that has any.
+func (p *part) shards() (sizes []int64) {
+	var ext []format.Extent
+	last := -1
+	for id := range p.n {
+		ext = p.ds.Extents(id, nil, ext[:0])
+		at := last
+		if len(ext) > 0 {
+			at = ext[0].File
+		}
+		if at != last || len(sizes) == 0 {
+			sizes = append(sizes, 0)
+			last = at
+		}
+		sizes[len(sizes)-1]++
+	}
+	return sizes
+}
+
+// lengths is the stored bytes of a field of every sample.
+func (c *collection) lengths(field string) ([]int32, error) {
+	out := make([]int32, 0, c.n)
+	var ext []format.Extent
+	for _, p := range c.parts {
+		if p.ds == nil {
+			return nil, errs.New(errs.Config, "lengths is %q: a synthetic dataset has no stored field", field)
+		}
+		if ch, ok := p.ds.(checker); ok {
+			if err := ch.Check([]string{field}); err != nil {
+				return nil, err
+			}
+		}
+		wanted := []string{field}
+		for id := range p.n {
+			ext = p.ds.Extents(id, wanted, ext[:0])
+			var n int64
+			for _, e := range ext {
+				n += e.Len
+			}
+			if n > 1<<31-1 {
+				return nil, errs.New(errs.Config, "sample %d has %d bytes in field %q: lengths go to %d", p.first+id, n, field, 1<<31-1)
+			}
+			out = append(out, int32(n))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,157 @@
+package loader
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+)
+
+// compile turns the fields into programs and a layout.
+func (l *Loader) compile(p problems) error {
+	for i, part := range l.data.parts {
+		columns := part.compile(l.spec, &p)
+		if i == 0 {
+			l.fields, l.spec.Fields = columns, part.fields
+		} else if len(p) == 0 {
+			l.sameColumns(i, columns, &p)
+		}
+	}
+	if l.spec.Batch.Pack > 0 && len(p) == 0 {
+		l.packColumns(&p)
+	}
+	if err := p.err(); err != nil {
+		return err
+	}
+	l.layout = batch.NewLayout(l.fields, max(l.spec.Batch.Size, 1))
+	l.slotBytes = l.layout.Bytes()
+	l.pipeline = l.pipelineDigest()
+	return nil
+}
+
+// compile turns the fields of one dataset into programs, and says what columns
+// they fill.
+func (d *part) compile(spec Spec, p *problems) (columns []batch.Field) {
+	if d.ds == nil {
+		d.fields = []Field{{Name: "image"}}
+		return []batch.Field{{Name: "image", DType: mem.Uint8, Shape: d.spec.Shape}}
+	}
+	d.fields = slices.Clone(d.spec.Fields)
+	if d.fields == nil {
+		d.fields = slices.Clone(spec.Fields)
+	}
+	if len(d.fields) == 0 {
+		d.fields = defaultFields(d.ds)
+	}
+	for i := range d.fields {
+		f := &d.fields[i]
+		if f.From == "" {
+			f.From = f.Name
+		}
+		if f.Decode == "" {
+			f.Decode = "bytes"
+		}
+		if c, ok := d.ds.(checker); ok {
+			if err := c.Check([]string{f.From}); err != nil {
+				p.addf("%s", withHint(err))
+				continue // what it would be decoded to does not matter
+			}
+		}
+		prog, err := transform.Compile(f.Decode, f.Transform, f.Layout)
+		if err != nil {
+			p.addf("field %q: %s", f.Name, withHint(err))
+			continue
+		}
+		shape, fixed := prog.Shape()
+		d.programs = append(d.programs, prog)
+		d.wanted = append(d.wanted, f.From)
+		columns = append(columns, batch.Field{Name: f.Name, DType: prog.DType(), Shape: shape, Loose: !fixed})
+	}
+	return columns
+}
+
+// sameColumns says where member i of a mixture would fill other columns than the
+// first.
+func (l *Loader) sameColumns(i int, columns []batch.Field, p *problems) {
+	text := func(fields []batch.Field) string {
+		var out []string
+		for _, f := range fields {
+			shape := "of any size"
+			if !f.Loose {
+				shape = fmt.Sprint(f.Shape)
+			}
+			out = append(out, fmt.Sprintf("%s: %s %s", f.Name, f.DType, shape))
+		}
+		return strings.Join(out, ", ")
+	}
+	if mine, theirs := text(columns), text(l.fields); mine != theirs {
+		p.addf("dataset %d of the mixture gives (%s), and dataset 0 (%s): batches need the same columns from all; give each its fields", i, mine, theirs)
+	}
+}
+
+// packColumns makes the columns of bytes dense rows of Pack tokens, and adds
+// those that tell the samples of a row apart.
+func (l *Loader) packColumns(p *problems) {
+	size := int64(l.spec.Batch.Size) * l.spec.Batch.Pack
+	packed := 0
+	for i := range l.fields {
+		f := &l.fields[i]
+		switch kind := l.data.parts[0].kind(i); kind {
+		case "bytes":
+			*f = batch.Field{Name: f.Name, DType: mem.Uint8, Shape: mem.Shape{int(l.spec.Batch.Pack)}, Packed: size}
+			packed++
+		case "number":
+		default:
+			p.addf("field %q is %s, and pack fills rows with bytes: leave the field out", f.Name, kind)
+		}
+	}
+	if packed == 0 {
+		p.addf("pack needs a field of bytes, and there is none")
+	}
+	if l.spec.OnBad.Policy == Replace {
+		p.addf("on_bad replace does not go with pack: another sample has another length; skip leaves its tokens 0")
+	}
+	l.fields = append(l.fields,
+		batch.Field{Name: batch.PositionIDs, DType: mem.Int32, Shape: mem.Shape{int(l.spec.Batch.Pack)}, Packed: 4 * size},
+		batch.Field{Name: batch.SeqLens, DType: mem.Int32})
+}
+
+// kind is what field i holds.
+func (d *part) kind(i int) string {
+	if d.ds == nil {
+		return "image"
+	}
+	return d.programs[i].Kind()
+}
+
+func withHint(err error) string {
+	e := errs.From(err)
+	if e.Hint == "" {
+		return e.Error()
+	}
+	return e.Error() + " (" + e.Hint + ")"
+}
+
+// pipelineDigest names what is done to a sample: fields and transforms.
+func (l *Loader) pipelineDigest() string {
+	h := xxhash.New()
+	for n, part := range l.data.parts {
+		if n > 0 {
+			fmt.Fprintf(h, "dataset %d\n", n)
+		}
+		for i, f := range part.fields {
+			fmt.Fprintf(h, "%q %q\n", f.Name, f.From)
+			if i < len(part.programs) {
+				fmt.Fprintln(h, part.programs[i].Digest())
+			}
+		}
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+

@@ -1,0 +1,96 @@
+package loader
+
+import (
+	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/order"
+)
+
+// draft is what the order says of one step of one rank: the runs of its batch,
+// in the order of rows. Outside packs a run is a sample.
+type draft struct {
+	step   int64
+	pieces []order.Piece // nil: not made; the unused end of a packed row has Sample -1
+	rows   int
+}
+
+// prepare makes the draft of a step. Some orders sort thousands of lengths for
+// it: no lock is held.
+func (p *Pass) prepare(step int64) {
+	d := &p.draft
+	d.step, d.pieces = step, d.pieces[:0]
+	for i := range p.slice.Rows(step) {
+		begin := len(d.pieces)
+		d.pieces = p.order.Item(p.slice.Place(step, i), d.pieces)
+		if !p.order.Packed() {
+			continue
+		}
+		left := p.l.spec.Batch.Pack
+		for _, piece := range d.pieces[begin:] {
+			left -= piece.Len
+		}
+		if left > 0 {
+			d.pieces = append(d.pieces, order.Piece{Place: -1, Sample: -1, Len: left})
+		}
+	}
+	d.rows = len(d.pieces)
+}
+
+// grow makes room for batches of at least so many rows. Slots that are too small
+// are no longer used. Shared.mu is held.
+func (l *Loader) grow(rows int) error {
+	if rows <= l.layout.Rows {
+		return nil
+	}
+	layout := batch.NewLayout(l.fields, rows+rows/4)
+	if layout.Bytes() > l.slotBytes {
+		if err := l.fits(layout.Bytes(), l.slots.limit); err != nil {
+			return err
+		}
+		l.slotBytes = layout.Bytes()
+		l.setPrefetch(l.slots.limit)
+		for _, slot := range l.slots.free {
+			l.slots.discard(slot)
+		}
+		l.slots.free = nil
+	}
+	l.layout = layout
+	return nil
+}
+
+// newBatch is the open batch of the draft, its tasks filled in.
+func (l *Loader) newBatch(p *Pass, slot *batch.Slot) *openBatch {
+	var ob *openBatch
+	if n := len(l.spare); n > 0 {
+		ob, l.spare = l.spare[n-1], l.spare[:n-1]
+	} else {
+		ob = &openBatch{loose: make([]batch.Loose, len(l.fields))}
+	}
+	rows := p.draft.rows
+	if cap(ob.tasks) < rows {
+		ob.tasks, ob.good = make([]task, rows), make([]bool, rows)
+	}
+	*ob = openBatch{
+		pass: p, step: p.draft.step, rows: rows, slot: slot, layout: l.layout,
+		tasks: ob.tasks[:rows], good: ob.good[:rows], loose: ob.loose, ready: ob.ready[:0],
+	}
+	for i := range ob.loose {
+		if l.fields[i].Loose {
+			ob.loose[i].Reset(rows)
+		}
+	}
+	var at int64
+	for i, piece := range p.draft.pieces {
+		t := &ob.tasks[i]
+		t.batch, t.row, t.attempt = ob, i, 0
+		t.place, t.sample, t.from, t.length, t.at = piece.Place, piece.Sample, piece.From, piece.Len, at
+		t.req.Owner = t
+		t.req.Sample = piece.Sample
+		at += piece.Len
+		ob.good[i] = piece.Sample < 0
+		if piece.Sample >= 0 {
+			t.key = p.order.Key(piece.Place)
+			ob.left++
+		}
+	}
+	return ob
+}

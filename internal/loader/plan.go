@@ -1,0 +1,214 @@
+package loader
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/order"
+)
+
+// orderState is what a State says of the order: everything that decides which
+// sample stands at which place, lists by their digests. The zero value of a key
+// is left out, so that states of simple orders stay as they are.
+type orderState struct {
+	Shuffle     order.Shuffle `json:"shuffle"`
+	Block       int64         `json:"block,omitempty"`
+	Window      int64         `json:"window,omitempty"`
+	Streams     int64         `json:"streams,omitempty"`
+	Weights     string        `json:"weights,omitempty"` // digest
+	Balanced    bool          `json:"balanced,omitempty"`
+	Replacement bool          `json:"replacement,omitempty"`
+	NumSamples  int64         `json:"num_samples,omitempty"`
+	Mix         string        `json:"mix,omitempty"`     // digest
+	Lengths     string        `json:"lengths,omitempty"` // digest
+	Bucket      int64         `json:"bucket,omitempty"`
+	Tokens      int64         `json:"tokens,omitempty"`
+	Rows        int64         `json:"rows,omitempty"`
+	Pack        int64         `json:"pack,omitempty"`
+	Long        order.Long    `json:"long,omitempty"`
+	Sorted      int64         `json:"sorted,omitempty"` // batch.window
+}
+
+// newPlan is the plan of the Spec over the collection, and what states say of it.
+func (l *Loader) newPlan() error {
+	o, b := l.spec.Order, l.spec.Batch
+	state := orderState{
+		Shuffle: o.Shuffle, Block: o.Block, Window: o.Window, Streams: o.Streams,
+		Balanced: o.Balanced, NumSamples: o.NumSamples,
+		Bucket: b.Bucket, Tokens: b.Tokens, Pack: b.Pack, Long: b.Long, Sorted: b.Window,
+	}
+	policy := order.Policy{Shuffle: o.Shuffle, Seed: o.Seed}
+	policy.Block = l.block(o.Shuffle, l.data.blocks)
+	policy.Draw = order.Draw{Num: o.NumSamples, Replacement: o.Replacement != nil && *o.Replacement}
+	state.Replacement = policy.Draw.Replacement
+	var err error
+	if policy.Draw.Weights, err = l.weights(); err != nil {
+		return err
+	}
+	if o.Weights.Len() > 0 {
+		state.Weights = numbersDigest(policy.Draw.Weights)
+	}
+	if l.spec.Dataset.Mixed != nil {
+		policy.Draw = order.Draw{}
+		policy.Mix = l.mix()
+		text, _ := json.Marshal(policy.Mix)
+		state.Mix = fmt.Sprintf("%016x", xxhash.Sum64(text))
+	}
+	if b.ByLength() {
+		of, err := l.lengths()
+		if err != nil {
+			return err
+		}
+		l.lens = of
+		policy.Lengths = order.Lengths{Of: of, Window: b.Window, Bucket: b.Bucket, Tokens: b.Tokens, Rows: int64(b.Size), Pack: b.Pack, Long: b.Long}
+		if b.Tokens == 0 {
+			policy.Lengths.Rows = 0
+		}
+		state.Rows = policy.Lengths.Rows
+		wide := make([]float64, len(of))
+		for i, n := range of {
+			wide[i] = float64(n)
+		}
+		state.Lengths = numbersDigest(wide)
+	}
+	if l.plan, err = order.New(l.data.n, policy); err != nil {
+		return errs.New(errs.Config, "%s", err)
+	}
+	l.orderState, _ = json.Marshal(state)
+	return nil
+}
+
+// block is the settings of a block or window shuffle.
+func (l *Loader) block(s order.Shuffle, sizes func(int64) []int64) order.Block {
+	o := l.spec.Order
+	switch s {
+	case order.BlockWise:
+		return order.Block{Sizes: sizes(o.Block), Streams: o.Streams, Window: o.Window}
+	case order.WindowAlone:
+		return order.Block{Window: o.Window}
+	}
+	return order.Block{}
+}
+
+// weights are those of the Spec, or those that make all classes alike.
+func (l *Loader) weights() ([]float64, error) {
+	if !l.spec.Order.Balanced {
+		return l.spec.Order.Weights.read()
+	}
+	labels := l.data.labels()
+	if labels == nil {
+		return nil, errs.New(errs.Config, "balanced needs the class of every sample, and a %s dataset does not keep it in its index", l.Format()).
+			Try("give weights= instead: one number a sample")
+	}
+	count := map[int32]float64{}
+	for _, class := range labels {
+		count[class]++
+	}
+	out := make([]float64, len(labels))
+	for i, class := range labels {
+		out[i] = 1 / count[class]
+	}
+	return out, nil
+}
+
+func (l *Loader) lengths() ([]int32, error) {
+	from := l.spec.Batch.Lengths
+	if from.Field != "" {
+		return l.data.lengths(from.Field)
+	}
+	numbers, err := from.read()
+	if err != nil {
+		return nil, err
+	}
+	return int32s(numbers)
+}
+
+// mix is the mixture of the Spec.
+func (l *Loader) mix() *order.Mix {
+	s := l.spec
+	m := &order.Mix{Linear: s.Mix.Linear, Stop: s.Mix.Stop, Num: s.Order.NumSamples}
+	weights := make([]float64, len(s.Dataset.Mixed))
+	for i, d := range s.Dataset.Mixed {
+		part := l.data.parts[i]
+		shuffle := d.Shuffle
+		if shuffle == "" {
+			shuffle = s.Order.Shuffle
+		}
+		m.Members = append(m.Members, order.Member{
+			Samples: part.n, Policy: order.Policy{Shuffle: shuffle, Block: l.block(shuffle, part.blocks)},
+		})
+		weights[i] = 1
+		if d.Weight != 0 {
+			weights[i] = d.Weight
+		}
+	}
+	m.Points = []order.Point{{Weights: weights}}
+	if s.Mix.Schedule != nil {
+		m.Points = nil
+		for _, at := range s.Mix.Schedule {
+			m.Points = append(m.Points, order.Point(at))
+		}
+	}
+	if s.Mix.Batches == single {
+		m.Run, m.Batches = int64(s.Batch.Size), true
+		if s.Batch.GlobalSize > 0 {
+			m.Run, m.Batches = int64(s.Batch.GlobalSize), false
+		}
+	}
+	return m
+}
+
+// slice is this rank's share of an epoch that it enters at position.
+func (l *Loader) slice(e order.Epoch, position int64) order.Slice {
+	s := order.Slice{
+		N: e.Len(), Start: position, Batch: int64(l.spec.Batch.Size),
+		World: int64(l.spec.World), Rank: int64(l.spec.Rank), Tail: l.spec.Order.Tail,
+	}
+	if e.Batches() {
+		s.Batch = 1
+	}
+	return s
+}
+
+// Epoch is the order of one epoch. The one asked for last is kept: some cost a
+// pass over the lengths of all samples.
+func (l *Loader) Epoch(e int64) order.Epoch {
+	l.epochMu.Lock()
+	defer l.epochMu.Unlock()
+	if l.epochs[e&1].known && l.epochs[e&1].number == e {
+		return l.epochs[e&1].Epoch
+	}
+	at := &l.epochs[e&1]
+	at.Epoch, at.number, at.known = l.plan.Epoch(e), e, true
+	return at.Epoch
+}
+
+// knownEpoch is an epoch that was computed.
+type knownEpoch struct {
+	order.Epoch
+	number int64
+	known  bool
+}
+
+// Steps is the number of batches of an epoch from a position on, on every rank.
+func (l *Loader) Steps(epoch, position int64) int64 {
+	return l.slice(l.Epoch(epoch), position).Steps()
+}
+
+// Stride is the items that one step takes over all ranks: places, or batches
+// where the order makes them.
+func (l *Loader) Stride() int64 {
+	if l.spec.Batch.Tokens > 0 || l.spec.Mix.Batches == single && l.spec.Batch.GlobalSize == 0 {
+		return int64(l.spec.World)
+	}
+	return int64(l.spec.Batch.Size) * int64(l.spec.World)
+}
+
+// StepOf is the number of the step that begins at, or first after, a position of
+// an epoch.
+func (l *Loader) StepOf(position int64) int64 {
+	return (position + l.Stride() - 1) / l.Stride()
+}

@@ -1,0 +1,91 @@
+package loader
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// State is where a stream stands: plain JSON, equal on every rank.
+type State struct {
+	Version  int             `json:"version"`
+	Dataset  string          `json:"dataset"`
+	Pipeline string          `json:"pipeline"`
+	Seed     uint64          `json:"seed"`
+	Epoch    int64           `json:"epoch"`
+	Position int64           `json:"position"`
+	Order    json.RawMessage `json:"order"`
+	// Skipped are the runs of an epoch that were passed over by Skip, the newest
+	// last; those before the last maxSkipped are forgotten.
+	Skipped []Skipped `json:"skipped,omitempty"`
+}
+
+// Skipped is a run of items of an epoch: [epoch, from, to).
+type Skipped [3]int64
+
+// maxSkipped keeps a state below 1 KiB.
+const maxSkipped = 12
+
+// Skip is the state, passed over its next items up to position.
+func (s State) Skip(position int64) State {
+	last := len(s.Skipped) - 1
+	if last >= 0 && s.Skipped[last][0] == s.Epoch && s.Skipped[last][2] == s.Position {
+		s.Skipped = slices.Clone(s.Skipped)
+		s.Skipped[last][2] = position
+	} else {
+		s.Skipped = append(slices.Clone(s.Skipped), Skipped{s.Epoch, s.Position, position})
+	}
+	s.Skipped = s.Skipped[max(0, len(s.Skipped)-maxSkipped):]
+	s.Position = position
+	return s
+}
+
+// differences says in what a state is not of this stream, wherever in it.
+func (s State) differences(other State) (why []string) {
+	differ := func(what string, theirs, mine any) {
+		if fmt.Sprint(theirs) != fmt.Sprint(mine) {
+			why = append(why, fmt.Sprintf("%s is %v in the state and %v here", what, theirs, mine))
+		}
+	}
+	differ("version", other.Version, s.Version)
+	differ("dataset", other.Dataset, s.Dataset)
+	differ("pipeline", other.Pipeline, s.Pipeline)
+	differ("seed", other.Seed, s.Seed)
+	var theirs, ours map[string]any
+	if json.Unmarshal(other.Order, &theirs) != nil || json.Unmarshal(s.Order, &ours) != nil || !maps.Equal(theirs, ours) {
+		why = append(why, fmt.Sprintf("order is %s in the state and %s here", other.Order, s.Order))
+	}
+	return why
+}
+
+// StateVersion is the version of State.
+const StateVersion = 1
+
+// State is the state after a batch at position of an epoch.
+func (l *Loader) State(epoch, position int64) State {
+	return State{
+		Version: StateVersion, Dataset: l.data.digest, Pipeline: l.pipeline, Seed: l.spec.Order.Seed,
+		Epoch: epoch, Position: position, Order: l.orderState,
+	}
+}
+
+// Check says why a state is not one of this loader's stream.
+func (l *Loader) Check(st State) error {
+	why := l.State(0, 0).differences(st)
+	if st.Epoch < 0 || st.Position < 0 {
+		why = append(why, fmt.Sprintf("it stands at place %d of epoch %d", st.Position, st.Epoch))
+	} else if len(why) == 0 {
+		if n := l.Epoch(st.Epoch).Len(); st.Position > n {
+			why = append(why, fmt.Sprintf("it stands at place %d of epoch %d, and there are %d places", st.Position, st.Epoch, n))
+		}
+	}
+	if len(why) == 0 {
+		return nil
+	}
+	return errs.New(errs.State, "the state does not fit: %s", strings.Join(why, "; ")).
+		Try("open the loader with the dataset, transforms, seed and order that the state was saved with")
+}
