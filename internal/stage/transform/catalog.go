@@ -14,8 +14,8 @@ type operation interface {
 	// seen, moves k past it, and gives the operation to run: nil if there is
 	// nothing to do.
 	plan(k *known) (operation, *problem)
-	// resolve makes its random choices and adds its work to r. key is the
-	// sample's.
+	// resolve makes its random choices, tells r of them, and adds its work to
+	// r. key is the sample's.
 	resolve(r *run, key rng.Key) *errs.Error
 	// canon appends the operation to the text that the digest is made of: equal
 	// work, equal text. It is part of saved states and may never change.
@@ -38,6 +38,7 @@ func (k *known) sized() bool { return k.w > 0 }
 type run struct {
 	geometry
 	tone tone
+	told *[]Choice // nil: nobody asks what is chosen
 }
 
 // catalog lists the operations, by torchvision's names. Compose and
@@ -251,7 +252,9 @@ type apply struct {
 func (o *apply) plan(*known) (operation, *problem) { return o, nil } // the compiler has
 
 func (o *apply) resolve(r *run, key rng.Key) *errs.Error {
-	if !happens(key, o.number, o.p) {
+	acts := happens(key, o.number, o.p)
+	r.tellActed("RandomApply", "applied", acts)
+	if !acts {
 		return nil
 	}
 	for _, held := range o.held {

@@ -92,16 +92,16 @@ func TestWrongOrderOfCallsIsABug(t *testing.T) {
 	l := NewLane()
 	defer l.Close()
 	p, other := mustCompile(t, "int", nil, ""), mustCompile(t, "float", nil, "")
-	if err := p.Finish(l, make([]byte, 8)); errs.CodeOf(err) != errs.Bug {
+	if err := p.Finish(l, make([]byte, 8)); err == nil || errs.CodeOf(err) != errs.Bug {
 		t.Errorf("Finish alone: %v", err)
 	}
 	if _, err := p.Begin(l, []byte("1"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := other.Finish(l, make([]byte, 8)); errs.CodeOf(err) != errs.Bug {
+	if err := other.Finish(l, make([]byte, 8)); err == nil || errs.CodeOf(err) != errs.Bug {
 		t.Errorf("Finish of another: %v", err)
 	}
-	if err := p.Finish(l, make([]byte, 7)); errs.CodeOf(err) != errs.Bug {
+	if err := p.Finish(l, make([]byte, 7)); err == nil || errs.CodeOf(err) != errs.Bug {
 		t.Errorf("a short destination: %v", err)
 	}
 }

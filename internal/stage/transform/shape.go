@@ -21,14 +21,15 @@ func (s size) possible() bool {
 
 // flip is RandomHorizontalFlip and RandomVerticalFlip.
 type flip struct {
+	name   string
 	op     kernel.Op
 	p      float64
 	number uint64
 }
 
 func buildFlip(a *arguments, number uint64) operation {
-	o := &flip{op: kernel.OpFlipH, p: a.probability(0.5), number: number}
-	if a.op.Name == "RandomVerticalFlip" {
+	o := &flip{name: a.op.Name, op: kernel.OpFlipH, p: a.probability(0.5), number: number}
+	if o.name == "RandomVerticalFlip" {
 		o.op = kernel.OpFlipV
 	}
 	return o
@@ -37,7 +38,9 @@ func buildFlip(a *arguments, number uint64) operation {
 func (o *flip) plan(*known) (operation, *problem) { return o, nil }
 
 func (o *flip) resolve(r *run, key rng.Key) *errs.Error {
-	if happens(key, o.number, o.p) {
+	acts := happens(key, o.number, o.p)
+	r.tellActed(o.name, "flipped", acts)
+	if acts {
 		r.flip(o.op)
 	}
 	return nil
@@ -72,7 +75,9 @@ func (o *randomResizedCrop) plan(k *known) (operation, *problem) {
 }
 
 func (o *randomResizedCrop) resolve(r *run, key rng.Key) *errs.Error {
-	r.crop(o.law.draw(key.With(o.number), r.w, r.h))
+	b := o.law.draw(key.With(o.number), r.w, r.h)
+	r.tellCrop("RandomResizedCrop", b, margins{}, o.to)
+	r.crop(b)
 	r.resize(o.to.w, o.to.h, o.filter)
 	return nil
 }
@@ -162,6 +167,7 @@ func (o *resize) resolve(r *run, _ rng.Key) *errs.Error {
 		return misfit("give Resize both height and width, or crop first",
 			"Resize would make %d x %d pixels of a picture of %d x %d", to.w, to.h, r.w, r.h)
 	}
+	r.tellResize("Resize", to)
 	r.resize(to.w, to.h, o.filter)
 	return nil
 }
@@ -263,7 +269,10 @@ func (o *pad) plan(k *known) (operation, *problem) {
 	return o, p
 }
 
-func (o *pad) resolve(r *run, _ rng.Key) *errs.Error { return o.draw("Pad", r) }
+func (o *pad) resolve(r *run, _ rng.Key) *errs.Error {
+	r.tellPad("Pad", o.margins)
+	return o.draw("Pad", r)
+}
 
 func (o *pad) canon(b []byte) []byte { return o.frame.canon(append(b, "pad "...)) }
 
@@ -296,7 +305,9 @@ func (o *centerCrop) resolve(r *run, _ rng.Key) *errs.Error {
 	if err := f.draw("CenterCrop", r); err != nil {
 		return err
 	}
-	r.crop(box{halved(r.w - o.to.w), halved(r.h - o.to.h), o.to.w, o.to.h})
+	b := box{halved(r.w - o.to.w), halved(r.h - o.to.h), o.to.w, o.to.h}
+	r.tellCrop("CenterCrop", b, f.margins, size{})
+	r.crop(b)
 	return nil
 }
 
@@ -362,7 +373,9 @@ func (o *randomCrop) resolve(r *run, key rng.Key) *errs.Error {
 	}
 	key = key.With(o.number)
 	y, x := key.Intn(0, int64(rows)), key.Intn(1, int64(columns))
-	r.crop(box{int(x), int(y), o.to.w, o.to.h})
+	b := box{int(x), int(y), o.to.w, o.to.h}
+	r.tellCrop("RandomCrop", b, f.margins, size{})
+	r.crop(b)
 	return nil
 }
 

@@ -243,14 +243,20 @@ func (o *gray) plan(k *known) (operation, *problem) {
 }
 
 func (o *gray) resolve(r *run, key rng.Key) *errs.Error {
-	if o.random && !happens(key, o.number, o.p) {
-		return nil
-	}
 	c := o.c
 	if c == 0 {
 		c = r.c
 	}
-	r.gray(c)
+	if !o.random {
+		r.tellChannels(o.name, c)
+		r.gray(c)
+		return nil
+	}
+	acts := happens(key, o.number, o.p)
+	r.tellActed(o.name, "gray", acts)
+	if acts {
+		r.gray(c)
+	}
 	return nil
 }
 
