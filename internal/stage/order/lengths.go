@@ -2,6 +2,13 @@ package order
 
 import (
 	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
 
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
@@ -10,22 +17,40 @@ import (
 // nothing of lengths. At most one of Bucket, Tokens and Pack is set. All of
 // them work within windows of Window places of the shuffled order, so that
 // what a place holds never depends on ranks, and memory never on the epoch.
+//
+// Every place of the epoch comes once, whichever is set. What happens in a
+// window is computed when the window is first asked for: n samples are looked
+// up and sorted. An Epoch keeps the last few windows, 32 bytes a place each.
+//
+// Under Tokens and Pack how many items a window gives depends on what the
+// shuffle put there. So the first Epoch(e) of a plan walks the whole epoch, on
+// all cores: O(n log Window) time, 8 bytes a window. The plan keeps the counts of the
+// last few epochs, and asking for one of them again costs nothing.
 type Lengths struct {
-	Of     []int32 // the length of every sample, not negative: tokens, bytes, frames
-	Window int64   // places; 0: 10,000
+	// Of is the length of every sample, not negative: tokens, bytes, frames. The
+	// plan reads it as long as it lives.
+	Of     []int32
+	Window int64 // places; 0: 10,000
 
 	// Bucket sorts each window by length and puts its runs of Bucket places, of
-	// nearly equal length, in a random order. Places stay places.
+	// nearly equal length, in a random order. Places stay places. A window is
+	// rounded down to whole runs, so that run r is always the places from
+	// r*Bucket on. What is left at the end of the epoch is a shorter run, of
+	// lengths drawn at random like everybody else's: were it the longest, a tail
+	// that is dropped would never show them to the model.
 	Bucket int64
 
 	// Tokens cuts each window, sorted by length, into batches that pad to at
 	// most so many tokens (rows times the longest), and of at most Rows rows,
-	// and puts the batches in a random order. An item is a batch.
+	// and puts the batches in a random order. An item is a batch. A sample of
+	// length 0 counts as 1: it is a row like others, and rows are not free.
 	Tokens int64
 	Rows   int64 // 0: no limit
 
 	// Pack fills rows of Pack tokens with whole samples, the longest first, each
 	// where it leaves least room, and puts the rows in a random order. An item is a row.
+	// Every piece says From and Len; only a sample of length 0 has a piece of Len
+	// 0, in the fullest row that samples share, since it must come like all others.
 	Pack int64
 	// Long is what becomes of a sample longer than Pack.
 	Long Long
@@ -36,18 +61,374 @@ type Long string
 
 // The rules for long samples.
 const (
-	Split    Long = "split"    // into pieces of Pack tokens, each a row's (the default)
+	Split    Long = "split"    // into pieces of Pack tokens, each a row's, and the rest (the default)
 	Truncate Long = "truncate" // its first Pack tokens
 	Refuse   Long = "refuse"   // New fails
 )
 
+const (
+	wordLengths = 1<<64 - 10 // below an epoch's key: the windows'
+	wordShort   = 1<<64 - 11 // below a window's key: which run is the short one
+
+	defaultWindow = 10_000 // places
+	// Windows that an Epoch keeps: two for each of four passes side by side, of
+	// which each may stand at a seam.
+	keptWindows = 8
+	keptEpochs  = 4 // whose counts a Plan keeps
+)
+
+// newLengths checks the policy.
 func (p *Plan) newLengths() error {
-	if p.policy.Lengths.Of != nil {
-		return errors.New("order: lengths are not built")
+	l := &p.policy.Lengths
+	if err := l.settings(); err != nil || l.Of == nil {
+		return err
+	}
+	if int64(len(l.Of)) != p.samples {
+		return fmt.Errorf("order: %d lengths, and there are %d samples", len(l.Of), p.samples)
+	}
+	if p.policy.Mix != nil && p.policy.Mix.Batches {
+		return errors.New("order: a mixture that is cut into batches of one dataset can not be cut again by lengths: set one or the other")
+	}
+	limit, what := int64(math.MaxInt64), ""
+	switch {
+	case l.Tokens > 0:
+		limit, what = l.Tokens, "a batch holds %d tokens: raise Tokens, or leave the sample out"
+	case l.Pack > 0 && l.Long == Refuse:
+		limit, what = l.Pack, "a row holds %d: raise Pack, or let long samples be split or truncated"
+	}
+	for id, length := range l.Of {
+		if length < 0 {
+			return fmt.Errorf("order: sample %d has length %d", id, length)
+		}
+		if int64(length) > limit {
+			return fmt.Errorf("order: sample %d is %d tokens long, and "+what, id, length, limit)
+		}
+	}
+	p.counts = newRecent[[]int64](keptEpochs)
+	return nil
+}
+
+// settings checks what does not depend on the samples, and puts defaults in.
+func (l *Lengths) settings() error {
+	if l.Window < 0 || l.Bucket < 0 || l.Tokens < 0 || l.Rows < 0 || l.Pack < 0 {
+		return fmt.Errorf("order: lengths with window %d, bucket %d, tokens %d, rows %d, pack %d: none is negative",
+			l.Window, l.Bucket, l.Tokens, l.Rows, l.Pack)
+	}
+	set := 0
+	for _, v := range []int64{l.Bucket, l.Tokens, l.Pack} {
+		if v > 0 {
+			set++
+		}
+	}
+	switch {
+	case set > 1:
+		return fmt.Errorf("order: bucket %d, tokens %d, pack %d: only one of them makes batches", l.Bucket, l.Tokens, l.Pack)
+	case set == 0 && (l.Of != nil || l.Window > 0):
+		return errors.New("order: lengths without bucket, tokens or pack: one of them says what lengths are for")
+	case set == 1 && l.Of == nil:
+		return errors.New("order: bucket, tokens and pack need the lengths of samples, and there are none")
+	case l.Rows > 0 && l.Tokens == 0:
+		return fmt.Errorf("order: at most %d rows a batch, without tokens: it is the token budget that they limit", l.Rows)
+	case l.Long != "" && l.Pack == 0:
+		return fmt.Errorf("order: long samples are to be %q, without pack: only rows are too short for a sample", l.Long)
+	case l.Pack > math.MaxInt32:
+		return fmt.Errorf("order: rows of %d tokens: %d is the most that 32-bit offsets reach", l.Pack, math.MaxInt32)
+	case l.Window > math.MaxInt32:
+		return fmt.Errorf("order: lengths in windows of %d places: a window is sorted in memory, and has at most %d", l.Window, math.MaxInt32)
+	}
+	if set == 0 {
+		return nil
+	}
+	if l.Window == 0 {
+		l.Window = defaultWindow
+	}
+	if l.Window < l.Bucket {
+		return fmt.Errorf("order: runs of %d places in windows of %d: a window holds one run at least, and mixes well with 10 or more", l.Bucket, l.Window)
+	}
+	if l.Bucket > 0 {
+		l.Window -= l.Window % l.Bucket
+	}
+	switch l.Long {
+	case "":
+		l.Long = Split
+	case Split, Truncate, Refuse:
+	default:
+		return fmt.Errorf("order: no rule %q for long samples: there are %q, %q and %q", l.Long, Split, Truncate, Refuse)
 	}
 	return nil
 }
 
+// MaxRows is the largest number of rows that an item can have: 1, or where an
+// item is a batch a bound on its rows in any epoch. It reads all lengths.
+func (p Plan) MaxRows() int64 {
+	l, mix := &p.policy.Lengths, p.policy.Mix
+	if l.Tokens == 0 {
+		if mix != nil && mix.Batches {
+			return max(1, mix.Run)
+		}
+		return 1
+	}
+	most := min(l.Window, p.places)
+	if l.Rows > 0 {
+		most = min(most, l.Rows)
+	}
+	if p.policy.Draw.Replacement || mix != nil { // the shortest may come again and again
+		return max(1, min(most, l.Tokens/int64(max(1, slices.Min(l.Of)))))
+	}
+	// The largest q for which q samples are short enough to lie in a batch of q
+	// rows, as Hirsch (2005) counts papers and citations.
+	rows := make([]int64, most+1)
+	for _, length := range l.Of {
+		rows[min(most, l.Tokens/int64(max(1, length)))]++
+	}
+	var enough int64
+	for q := most; q > 1; q-- {
+		if enough += rows[q]; enough >= q {
+			return q
+		}
+	}
+	return 1
+}
+
 // group puts an epoch's places together as Lengths, or a Mix of whole batches,
 // says.
-func (p *Plan) group(*Epoch, rng.Key) {}
+func (p *Plan) group(out *Epoch, key rng.Key) {
+	l := &p.policy.Lengths
+	if l.Of == nil {
+		return
+	}
+	w := windows{lengths: l, seq: out.seq, places: out.places, key: key.With(wordLengths)}
+	if l.Bucket > 0 {
+		out.seq = newBuckets(w)
+		return
+	}
+	g := newCuts(w)
+	g.first = p.counts.get(out.epoch, g.count)
+	out.groups = g
+}
+
+// windows is the places of an epoch, a window at a time.
+type windows struct {
+	lengths *Lengths
+	seq     sequence
+	places  int64
+	key     rng.Key
+}
+
+// number of windows.
+func (w *windows) number() int64 {
+	return w.places/w.lengths.Window + min(1, w.places%w.lengths.Window)
+}
+
+// scratch is what one goroutine works in, window after window.
+type scratch struct {
+	samples []int64  // of the window's places
+	keys    []uint64 // what sorts them <<32 | place within the window
+	spare   []uint64
+	ends    []int32 // of the batches, in the sorted order; of the rows, in pieces
+	pack    packer
+}
+
+// read looks up the samples of window i and gives each the key by which they
+// are sorted.
+func (w *windows) read(i int64, s *scratch) {
+	first := i * w.lengths.Window
+	size := min(w.lengths.Window, w.places-first)
+	s.samples = slices.Grow(s.samples[:0], int(size))[:size]
+	s.keys = slices.Grow(s.keys[:0], int(size))[:size]
+	for j := range size {
+		sample := w.seq.at(first + j)
+		s.samples[j] = sample
+		s.keys[j] = uint64(w.lengths.Of[sample])<<32 | uint64(j)
+	}
+}
+
+// sort puts the keys in order, the upper halves alone: it is stable, and they
+// come in the order of places, so equal lengths stay in that. By digits, for it
+// is four times as fast as comparing.
+func (s *scratch) sort() {
+	const digit = 11
+	var most uint64
+	for _, k := range s.keys {
+		most = max(most, k>>32)
+	}
+	s.spare = slices.Grow(s.spare[:0], len(s.keys))[:len(s.keys)]
+	for shift := 32; most > 0; shift, most = shift+digit, most>>digit {
+		var count [1<<digit + 1]int32
+		for _, k := range s.keys {
+			count[k>>shift&(1<<digit-1)+1]++
+		}
+		for d := range 1 << digit {
+			count[d+1] += count[d]
+		}
+		for _, k := range s.keys {
+			d := k >> shift & (1<<digit - 1)
+			s.spare[count[d]] = k
+			count[d]++
+		}
+		s.keys, s.spare = s.spare, s.keys
+	}
+}
+
+// buckets is a sequence whose windows are sorted by length in runs.
+type buckets struct {
+	windows
+	tables  *recent[[]int64] // samples in order of places, by window
+	compute func(int64) []int64
+}
+
+func newBuckets(w windows) *buckets {
+	b := &buckets{windows: w, tables: newRecent[[]int64](keptWindows)}
+	b.compute = b.table
+	return b
+}
+
+func (b *buckets) at(place int64) int64 {
+	w := place / b.lengths.Window
+	return b.tables.get(w, b.compute)[place-w*b.lengths.Window]
+}
+
+func (b *buckets) table(w int64) []int64 {
+	var s scratch
+	b.read(w, &s)
+	s.sort()
+	size, run := int64(len(s.keys)), b.lengths.Bucket
+	key := b.key.With(uint64(w))
+	whole := newPermutation(size/run, key)
+	short := size % run
+	gap := key.With(wordShort).Intn(0, size/run+1) * run // where the short run lies in the sorted order
+	out := make([]int64, 0, size)
+	add := func(from, n int64) {
+		for _, k := range s.keys[from : from+n] {
+			out = append(out, s.samples[uint32(k)])
+		}
+	}
+	for r := range size / run {
+		from := whole.at(r) * run
+		if from >= gap {
+			from += short
+		}
+		add(from, run)
+	}
+	add(gap, short)
+	return out
+}
+
+// cuts is the items of Tokens and Pack.
+type cuts struct {
+	windows
+	first   []int64 // item of each window; behind the last, their number
+	tables  *recent[*items]
+	compute func(int64) *items
+}
+
+// items is the items of one window.
+type items struct {
+	order  *permutation // item to batch or row, as they were cut
+	pieces []Piece
+	ends   []int32 // of each batch or row, in pieces
+
+	// Rows that one sample fills come before those that samples share, and are
+	// not written down: a sample may be a million times as long as a row.
+	filled []int64 // by place: rows filled up to and with it; nil: none
+	row    Piece   // of the window's first place: where it begins, and the tokens of a filled row
+	held   []int64 // the samples of places
+}
+
+func newCuts(w windows) *cuts {
+	c := &cuts{windows: w, tables: newRecent[*items](keptWindows)}
+	c.compute = c.table
+	return c
+}
+
+func (c *cuts) packed() bool { return c.lengths.Pack > 0 }
+func (c *cuts) len() int64   { return c.first[len(c.first)-1] }
+
+func (c *cuts) item(i int64, dst []Piece) []Piece {
+	w := sort.Search(len(c.first)-1, func(w int) bool { return c.first[w+1] > i })
+	return c.tables.get(int64(w), c.compute).item(i-c.first[w], dst)
+}
+
+// count is the first item of every window, on all cores: each count stands by
+// itself, so that nothing depends on who computed it.
+func (c *cuts) count(int64) []int64 {
+	number := c.number()
+	first := make([]int64, number+1)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(int64(runtime.GOMAXPROCS(0)), number) {
+		all.Go(func() {
+			var s scratch
+			for w := next.Add(1) - 1; w < number; w = next.Add(1) - 1 {
+				c.cut(w, &s)
+				first[w+1] = s.pack.total() + int64(len(s.ends))
+			}
+		})
+	}
+	all.Wait()
+	for w := range number {
+		first[w+1] += first[w]
+	}
+	return first
+}
+
+// cut is the window's batches, or rows, as ends.
+func (c *cuts) cut(w int64, s *scratch) {
+	c.read(w, s)
+	if c.lengths.Pack > 0 {
+		s.rows(c.lengths)
+		return
+	}
+	s.sort()
+	s.ends = s.ends[:0]
+	most := c.lengths.Rows
+	if most == 0 {
+		most = math.MaxInt64
+	}
+	var rows int64
+	for j, k := range s.keys {
+		if length := max(1, int64(k>>32)); (rows+1)*length > c.lengths.Tokens || rows == most {
+			s.ends = append(s.ends, int32(j))
+			rows = 0
+		}
+		rows++
+	}
+	s.ends = append(s.ends, int32(len(s.keys)))
+}
+
+// table is the items of window w, written down.
+func (c *cuts) table(w int64) *items {
+	var s scratch
+	c.cut(w, &s)
+	first := w * c.lengths.Window
+	t := &items{ends: s.ends, pieces: make([]Piece, len(s.keys))}
+	if c.lengths.Pack > 0 {
+		s.pieces(c.lengths, first, t)
+	} else {
+		for j, k := range s.keys {
+			t.pieces[j] = Piece{Place: first + int64(uint32(k)), Sample: s.samples[uint32(k)]}
+		}
+	}
+	t.order = newPermutation(s.pack.total()+int64(len(t.ends)), c.key.With(uint64(w)))
+	return t
+}
+
+// item appends the pieces of the window's item i.
+func (t *items) item(i int64, dst []Piece) []Piece {
+	row := t.order.at(i)
+	if n := len(t.filled); n > 0 {
+		if row < t.filled[n-1] {
+			place := sort.Search(n, func(j int) bool { return t.filled[j] > row })
+			if place > 0 {
+				row -= t.filled[place-1]
+			}
+			return append(dst, Piece{Place: t.row.Place + int64(place), Sample: t.held[place], From: row * t.row.Len, Len: t.row.Len})
+		}
+		row -= t.filled[n-1]
+	}
+	var begin int32
+	if row > 0 {
+		begin = t.ends[row-1]
+	}
+	return append(dst, t.pieces[begin:t.ends[row]]...)
+}

@@ -54,6 +54,7 @@ type Plan struct {
 	starts  []int64   // first sample of each block
 	cdf     []float64 // cumulative weights
 	mix     *mix
+	counts  *recent[[]int64] // first items of the windows of the last epochs (Lengths)
 }
 
 // New is the plan over n samples, n > 0. It fails for a policy that can not be.
@@ -66,7 +67,11 @@ func New(n int64, p Policy) (Plan, error) {
 	}
 	plan := Plan{samples: n, places: n, policy: p}
 	if p.Mix != nil {
-		return plan, plan.newMix()
+		if err := plan.newMix(); err != nil {
+			return Plan{}, err
+		}
+		err := plan.newLengths()
+		return plan, err
 	}
 	switch p.Shuffle {
 	case None, Full:
@@ -80,7 +85,8 @@ func New(n int64, p Policy) (Plan, error) {
 	if err := plan.newDraw(); err != nil {
 		return Plan{}, err
 	}
-	return plan, plan.newLengths()
+	err := plan.newLengths()
+	return plan, err
 }
 
 // Samples is the number of samples that the plan draws from.
