@@ -7,15 +7,14 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/batch"
-	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
 // stallDeadline is how long one batch may take unless SetDeadline says
@@ -36,15 +35,20 @@ type Loader struct {
 	deadline time.Duration
 	next     place   // where the next pass begins
 	current  *cursor // the pass begun last; nil: none since Open or Restore
+	skipped  []loader.Skipped
+	parts    []*ReceiptPart // of the receipt
 }
 
 // place is a place in a stream.
 type place struct{ epoch, position int64 }
 
-// cursor is how far a pass was received.
+// cursor is how far a pass was received. The Loader's mu guards it.
 type cursor struct {
-	epoch    int64
-	position atomic.Int64
+	place
+	start  place // where it began
+	step   int64 // number of its first step
+	part   *ReceiptPart
+	jumped bool // Skip moved it: what is prefetched is not what comes next
 }
 
 // Column says what batches hold under a name.
@@ -78,13 +82,9 @@ func Open(ctx context.Context, spec Spec) (*Loader, error) {
 // Len is the number of samples of the dataset.
 func (l *Loader) Len() int { return int(l.inner.Len()) }
 
-// Steps is the number of batches of a whole epoch, on every rank.
-func (l *Loader) Steps() int {
-	s := l.inner.Spec()
-	return int(order.Slice{
-		N: l.inner.Len(), Batch: int64(s.Batch.Size), World: int64(s.World), Rank: int64(s.Rank), Tail: s.Order.Tail,
-	}.Steps())
-}
+// Steps is the number of batches of a whole epoch, on every rank; where batches
+// are made by length, of epoch 0.
+func (l *Loader) Steps() int { return int(l.inner.Steps(0, 0)) }
 
 // Classes are the names of the classes in the order of their labels; nil where
 // the dataset has none.
@@ -130,9 +130,11 @@ func (l *Loader) State() State {
 	defer l.mu.Unlock()
 	at := l.next
 	if c := l.current; c != nil {
-		at = place{c.epoch, c.position.Load()}
+		at = c.place
 	}
-	return l.inner.State(at.epoch, at.position)
+	st := l.inner.State(at.epoch, at.position)
+	st.Skipped = slices.Clone(l.skipped)
+	return st
 }
 
 // Restore makes the next pass go on where a State was taken, in whatever world
@@ -150,6 +152,7 @@ func (l *Loader) Restore(s State) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next, l.current = place{s.Epoch, s.Position}, nil
+	l.skipped = slices.Clone(s.Skipped)
 	return nil
 }
 
@@ -174,6 +177,10 @@ func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 			}
 		}()
 		for {
+			if pass, err = l.jump(pass, at); err != nil {
+				yield(nil, err)
+				return
+			}
 			in, err := pass.Next(ctx, deadline)
 			if err == io.EOF { //nolint:errorlint // the end of the pass; a wrapped one is a failure
 				ended = true
@@ -183,7 +190,7 @@ func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 				yield(nil, failure(err))
 				return
 			}
-			at.position.Store(in.Position)
+			l.received(at, in)
 			if !l.give(in, yield) {
 				return
 			}
@@ -203,15 +210,12 @@ func (l *Loader) give(in *loader.Batch, yield func(*Batch, error) bool) bool {
 func (l *Loader) begin() (*loader.Pass, *cursor, time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	spec := l.inner.Spec()
-	stride := int64(spec.Batch.Size) * int64(spec.World)
-	step := (l.next.position + stride - 1) / stride
-	pass, err := l.inner.Pass(l.next.epoch, l.next.position, step)
+	at := &cursor{place: l.next, start: l.next, step: l.inner.StepOf(l.next.position)}
+	pass, err := l.inner.Pass(at.epoch, at.position, at.step)
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	at := &cursor{epoch: l.next.epoch}
-	at.position.Store(l.next.position)
+	l.newPart(at)
 	l.current, l.next = at, place{epoch: l.next.epoch + 1}
 	return pass, at, l.deadline, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/deliver"
+	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
 // session is one client's loaders, passes and leased slots.
@@ -54,11 +55,13 @@ func (s *session) serve() {
 		case wire.TypeOpen:
 			go s.answer(m, s.open)
 		case wire.TypePass:
-			s.answer(m, s.begin)
+			go s.answer(m, s.begin) // the order of its epoch may have to be made first
 		case wire.TypeNext:
 			go s.answer(m, s.next)
 		case wire.TypeTable:
 			go s.answer(m, s.table)
+		case wire.TypeAsk:
+			go s.answer(m, s.ask)
 		case wire.TypeStats:
 			s.answer(m, s.stats)
 		case wire.TypeCancel:
@@ -129,6 +132,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 	return one(&wire.Message{
 		Type: wire.TypeOpened, Loader: l.ID(), Samples: l.Len(), Digest: l.Digest(), Pipeline: l.Pipeline(),
 		Classes: l.Classes(), Format: l.Format(), Fields: l.Fields(), Lanes: l.Stats().Lanes, Notes: l.Notes(),
+		Order: l.State(0, 0).Order, Stride: l.Stride(),
 	}), nil
 }
 
@@ -157,7 +161,12 @@ func (s *session) begin(m *wire.Message) ([]deliver.Envelope, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := l.Pass(m.Epoch, m.Position, m.Step)
+	var p *loader.Pass
+	if list := m.List; list != nil {
+		p, err = l.PassOver(order.List{IDs: list.IDs, Cuts: list.Cuts, Place: list.Place, Item: list.Item}, m.Epoch, m.Step)
+	} else {
+		p, err = l.Pass(m.Epoch, m.Position, m.Step)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -205,6 +214,7 @@ func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 	answer := &wire.Message{
 		Type: wire.TypeBatch, Pass: m.Pass, Epoch: b.Epoch, Step: b.Step, Position: b.Position,
 		Slot: int64(b.Slot.ID), Rows: b.Rows, Data: b.Columns,
+		Sum: b.Sum.String(), Real: b.Real,
 	}
 	for _, bad := range b.Bad {
 		answer.Bad = append(answer.Bad, wire.BadPlace{Place: bad.Place, Sample: bad.Sample, Put: bad.Put, Error: wire.FromError(bad.Err)})
@@ -314,6 +324,22 @@ func (s *session) table(m *wire.Message) ([]deliver.Envelope, error) {
 	defer s.arena.Free(slot)
 	s.send(one(&wire.Message{Type: wire.TypeTable, Req: m.Req, Bytes: int64(len(b))}, slot.FD))
 	return nil, nil
+}
+
+// ask answers a question about the order.
+func (s *session) ask(m *wire.Message) ([]deliver.Envelope, error) {
+	l, err := s.loader(m.Loader)
+	if err != nil {
+		return nil, err
+	}
+	if m.Ask == nil {
+		return nil, errs.New(errs.Incompatible, "a message %q without a question", m.Type)
+	}
+	b, err := l.Answer(*m.Ask)
+	if err != nil {
+		return nil, err
+	}
+	return one(&wire.Message{Type: wire.TypeTold, Answer: b}), nil
 }
 
 func (s *session) stats(m *wire.Message) ([]deliver.Envelope, error) {

@@ -154,4 +154,3 @@ func (l *Loader) pipelineDigest() string {
 	}
 	return fmt.Sprintf("%016x", h.Sum64())
 }
-

@@ -17,7 +17,6 @@ import (
 	"sync/atomic"
 	"time"
 
-
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
@@ -52,14 +51,14 @@ type Loader struct {
 	lens       []int32       // of every sample, where batches are made by length
 	layout     *batch.Layout // of the largest batch so far; guarded by Shared.mu
 	slotBytes  int64
-	fetch     *fetch.Fetcher
-	budget    *mem.Budget
-	slots     slots
-	lanes     int
-	prefetch  int
-	deadly    map[int64]int // samples in work when an engine died -> times
-	stats     stats.Stream
-	samples   atomic.Int64
+	fetch      *fetch.Fetcher
+	budget     *mem.Budget
+	slots      slots
+	lanes      int
+	prefetch   int
+	deadly     map[int64]int // samples in work when an engine died -> times
+	stats      stats.Stream
+	samples    atomic.Int64
 
 	epochMu sync.Mutex
 	epochs  [2]knownEpoch // even and odd
@@ -387,4 +386,3 @@ func (l *Loader) Stats() stats.Snapshot {
 	out.Samples = l.samples.Load()
 	return out
 }
-

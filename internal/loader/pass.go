@@ -64,13 +64,13 @@ type openBatch struct {
 	slot   *batch.Slot
 	layout *batch.Layout
 	tasks  []task
-	ready []*task       // fetched, not taken; guarded by Shared.mu
-	left  int           // tasks not finished
-	loose []batch.Loose // one a field
-	bad   []Bad         // guarded by Shared.mu
-	sum   order.Sum     // of its receipt
-	real  int64         // samples in sum
-	good  []bool        // rows that hold their sample; one writer each
+	ready  []*task       // fetched, not taken; guarded by Shared.mu
+	left   int           // tasks not finished
+	loose  []batch.Loose // one a field
+	bad    []Bad         // guarded by Shared.mu
+	sum    order.Sum     // of its receipt
+	real   int64         // samples in sum
+	good   []bool        // rows that hold their sample; one writer each
 
 	closing bool // a lane is closing it; only that lane may touch its slot
 	done    bool

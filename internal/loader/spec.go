@@ -17,8 +17,8 @@ import (
 // value of every key is its documented default. The same keys stand in files,
 // flags, Python keywords and saved states.
 type Spec struct {
-	Dataset Dataset   `json:"dataset"`      // one, or a list: a mixture
-	Mix     Mix       `json:"mix,omitzero"` // how the datasets of a list are mixed
+	Dataset Dataset   `json:"dataset"`          // one, or a list: a mixture
+	Mix     Mix       `json:"mix,omitzero"`     // how the datasets of a list are mixed
 	Fields  []Field   `json:"fields,omitempty"` // in the order of delivery; none: the format's own
 	Order   Order     `json:"order,omitzero"`
 	Batch   BatchSpec `json:"batch,omitzero"`

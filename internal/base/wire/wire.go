@@ -172,11 +172,13 @@ type List struct {
 //	sum      the plan's own sum over the items [From, To)
 //	shares   samples of each member of a mixture among the items [From, To)
 //	explain  what stands in the step that begins at position From, and why
+//	verify   what Receipts add up to
 type Ask struct {
-	What  string `json:"what"`
-	Epoch int64  `json:"epoch"`
-	From  int64  `json:"from"`
-	To    int64  `json:"to"`
+	What     string          `json:"what"`
+	Epoch    int64           `json:"epoch"`
+	From     int64           `json:"from"`
+	To       int64           `json:"to"`
+	Receipts json.RawMessage `json:"receipts,omitempty"`
 }
 
 // Suspect is a sample that was in work when an engine died.

@@ -23,6 +23,15 @@ func (s *Sum) Add(place, sample int64) {
 	})
 }
 
+// Less takes one sample at one place away again.
+func (s *Sum) Less(place, sample int64) {
+	var other Sum
+	other.Add(place, sample)
+	var borrow uint64
+	s.Lo, borrow = bits.Sub64(s.Lo, other.Lo, 0)
+	s.Hi, _ = bits.Sub64(s.Hi, other.Hi, borrow)
+}
+
 // Plus adds another sum.
 func (s *Sum) Plus(other Sum) {
 	var carry uint64

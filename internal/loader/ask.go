@@ -1,0 +1,61 @@
+package loader
+
+import (
+	"encoding/json"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/stage/order"
+)
+
+// PlanSum is what the plan says of a run of items of an epoch: what receipts that
+// cover it must add up to.
+type PlanSum struct {
+	Sum     order.Sum `json:"sum"`
+	Samples int64     `json:"samples"`
+}
+
+// Ask answers a question about the order of an epoch; see wire.Ask.
+func (l *Loader) Ask(q wire.Ask) (any, error) {
+	if q.Epoch < 0 || q.From < 0 || q.To < 0 {
+		return nil, errs.New(errs.Config, "epoch %d, items %d to %d: none is negative", q.Epoch, q.From, q.To)
+	}
+	if q.What == "verify" {
+		var receipts []Receipt
+		if err := json.Unmarshal(q.Receipts, &receipts); err != nil {
+			return nil, errs.New(errs.Config, "the receipts can not be read: %s", err).Try("pass what loader.receipt() of every rank returned")
+		}
+		return l.Verify(receipts), nil
+	}
+	e := l.Epoch(q.Epoch)
+	if q.From > e.Len() || q.To > e.Len() {
+		return nil, errs.New(errs.Config, "items %d to %d: epoch %d has %d", q.From, q.To, q.Epoch, e.Len())
+	}
+	switch q.What {
+	case "steps":
+		return l.slice(e, q.From).Steps(), nil
+	case "items":
+		return e.Len(), nil
+	case "sum":
+		sum, samples := e.Sum(q.From, q.To)
+		return PlanSum{sum, samples}, nil
+	case "shares":
+		return e.Shares(q.From, q.To), nil
+	case "explain":
+		return l.Explain(q.Epoch, q.From)
+	}
+	return nil, errs.New(errs.Incompatible, "no question %q", q.What)
+}
+
+// Answer is Ask's answer as it travels.
+func (l *Loader) Answer(q wire.Ask) (json.RawMessage, error) {
+	if !l.hold() {
+		return nil, errs.New(errs.Config, "the loader is closed")
+	}
+	defer l.letGo()
+	found, err := l.Ask(q)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(found)
+}
