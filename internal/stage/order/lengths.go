@@ -236,9 +236,10 @@ func (w *windows) read(i int64, s *scratch) {
 	size := min(w.lengths.Window, w.places-first)
 	s.samples = slices.Grow(s.samples[:0], int(size))[:size]
 	s.keys = slices.Grow(s.keys[:0], int(size))[:size]
-	for j := range size {
-		sample := w.seq.at(first + j)
-		s.samples[j] = sample
+	for j := range s.samples {
+		s.samples[j] = w.seq.at(first + int64(j))
+	}
+	for j, sample := range s.samples { // by itself: so the misses of the cache overlap
 		s.keys[j] = uint64(w.lengths.Of[sample])<<32 | uint64(j)
 	}
 }
