@@ -141,12 +141,12 @@ func TestBucketsAgainstSorting(t *testing.T) {
 					if r >= gap {
 						from += short
 					}
-					runs = append(runs, fmt.Sprint(samplesOf(w[from:from+b])))
+					runs = append(runs, fmt.Sprint(inPlaces(w[from:from+b])))
 					got = append(got, fmt.Sprint(held[r*b:(r+1)*b]))
 				}
 				slices.Sort(runs)
 				slices.Sort(got)
-				explained = slices.Equal(runs, got) && slices.Equal(held[size-short:], samplesOf(w[gap*b:gap*b+short]))
+				explained = slices.Equal(runs, got) && slices.Equal(held[size-short:], inPlaces(w[gap*b:gap*b+short]))
 			}
 			if !explained {
 				t.Fatalf("places from %d on hold %v, and sorted they are %v in runs of %d", first, held, w, b)
@@ -156,7 +156,7 @@ func TestBucketsAgainstSorting(t *testing.T) {
 	})
 }
 
-func samplesOf(places []naivePlace) []int64 {
+func inPlaces(places []naivePlace) []int64 {
 	out := []int64{}
 	for _, p := range places {
 		out = append(out, p.sample)
