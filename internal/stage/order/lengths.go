@@ -195,6 +195,9 @@ func (p Plan) MaxRows() int64 {
 func (p *Plan) group(out *Epoch, key rng.Key) {
 	l := &p.policy.Lengths
 	if l.Of == nil {
+		if g := p.mixBatches(out.seq); g != nil {
+			out.groups = g
+		}
 		return
 	}
 	w := windows{lengths: l, seq: out.seq, places: out.places, key: key.With(wordLengths)}

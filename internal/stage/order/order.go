@@ -11,7 +11,10 @@
 //	permutation   full: a keyed bijection of [0, n)
 //	block         two tiers: blocks permuted, streams side by side, windows
 //	draw          weights, with and without replacement
-//	mix           several datasets in exact shares
+//	mix           several datasets in exact shares: what is asked, how long an epoch is
+//	schedule      how many runs of each member come before any place
+//	mixorder      one epoch of a mix: which run is whose
+//	shares        how much of a mix's members a stretch holds
 //	lengths       places sorted by length; batches cut by tokens; packs
 //	list          an order that somebody else decided
 //	slice         what of all that is a rank's
