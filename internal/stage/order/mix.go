@@ -259,6 +259,9 @@ func (m *mix) afterAll(x *Mix) (int64, error) {
 		}
 		n := m.members[d].plan.places
 		need[d] = (n + m.run - 1) / m.run
+		if m.schedule.before(d, cycles) >= need[d] {
+			continue
+		}
 		most := final.first
 		if left := need[d] - final.before[d]; left > 0 {
 			share := final.upto[d+1] - final.upto[d]
@@ -269,9 +272,12 @@ func (m *mix) afterAll(x *Mix) (int64, error) {
 		}
 		cycles = max(cycles, search(most, func(c int64) bool { return m.schedule.before(d, c) >= need[d] }))
 	}
+	slowest := 0 // what one more run does not help is tried first
 	enough := func(runs int64) bool {
-		for d := range need {
+		for i := range need {
+			d := (slowest + i) % len(need)
 			if m.schedule.total(d, runs) < need[d] {
+				slowest = d
 				return false
 			}
 		}
