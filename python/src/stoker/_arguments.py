@@ -1,0 +1,136 @@
+"""Arguments of samplers: each function adds what is wrong to problems, and gives what the rest can go on with."""
+
+from __future__ import annotations
+
+import math
+import os
+from array import array
+from collections.abc import Iterable
+from typing import Any
+
+from . import _order, _ranks
+from ._errors import ConfigError, Problems, whole
+
+
+def length(name: str, data: Any, problems: Problems) -> int:
+    """The length of data."""
+    try:
+        return len(data)
+    except TypeError:
+        problems.add(f"{name} is a {type(data).__name__}, which has no length", "give one that has len()")
+        return 1
+
+
+def truth(name: str, value: Any, problems: Problems) -> None:
+    """Adds a problem unless value is True or False."""
+    if not isinstance(value, bool):
+        problems.add(f"{name} is {value!r}", "give True or False")
+
+
+def count(name: str, value: Any, problems: Problems) -> None:
+    """Adds a problem unless value is an integer above 0."""
+    if not whole(value) or value < 1:
+        problems.add(f"{name} is {value!r}", "give an integer, at least 1")
+
+
+def read_seed(seed: Any, generator: Any, problems: Problems) -> int:
+    """The seed that the arguments come to."""
+    if seed is not None and generator is not None:
+        problems.add("seed and generator both give the seed", "give one of them")
+    if generator is not None:
+        initial = getattr(generator, "initial_seed", None)
+        if callable(initial):
+            return int(initial()) & _order.MASK
+        problems.add(f"generator is a {type(generator).__name__}", "give a torch.Generator, or seed=")
+        return 0
+    if seed is None:
+        return 0
+    if not whole(seed) or not 0 <= seed <= _order.MASK:
+        problems.add(f"seed is {seed!r}", "give an integer from 0 to 2**64 - 1")
+        return 0
+    return int(seed)
+
+
+def rank_and_world(rank: Any, world: Any, problems: Problems) -> tuple[int, int]:
+    """As said, else this process's."""
+    known = _ranks._running() is not None or ("RANK" in os.environ and "WORLD_SIZE" in os.environ)
+    if (rank is None) != (world is None) and not known:
+        problems.add(
+            "rank and num_replicas belong together: nothing here says which rank this process is",
+            "give both, or neither; or start the program with torchrun",
+        )
+        return 0, 1
+    try:
+        found = _ranks.of_process(rank, world)
+    except ConfigError as error:
+        problems.take(error)
+        return 0, 1
+    rank, world = found[0] if rank is None else rank, found[1] if world is None else world
+    if not whole(world) or world < 1:
+        problems.add(f"num_replicas is {world!r}", "give the number of ranks, at least 1")
+    elif not whole(rank) or not 0 <= rank < world:
+        problems.add(f"rank is {rank!r} in a world of {world}", f"ranks go from 0 to {world - 1}")
+    return rank, world
+
+
+def plain(items: Any) -> Any:
+    """An array or a tensor as a list of numbers; anything else as it is."""
+    return items.tolist() if hasattr(items, "tolist") and not isinstance(items, array) else items
+
+
+_ONE = array("d", [1.0])  # stands for weights that can not be read
+
+
+def read_weights(weights: Any, problems: Problems) -> array[float]:
+    """The weights of a draw with replacement."""
+    items = plain(weights)
+    if not isinstance(items, Iterable) or isinstance(items, (str, bytes, bytearray)):
+        problems.add(f"weights is a {type(weights).__name__}", "give a list of numbers, one a sample")
+        return _ONE
+    items = list(items)
+    try:
+        read = array("d", items)
+    except (TypeError, OverflowError):
+        i, w = next((i, w) for i, w in enumerate(items) if not _real(w))
+        problems.add(f"weight {i} is {w!r:.60}", "give a list of numbers, one a sample")
+        return _ONE
+    wrong = [(i, w) for i, w in enumerate(read) if not 0 <= w < math.inf]
+    for i, w in wrong[:3]:
+        problems.add(f"weight {i} is {w!r}", "weights are finite numbers, 0 or above")
+    if len(wrong) > 3:
+        problems.add(f"{len(wrong) - 3} more weights are negative, NaN or infinite")
+    if wrong:
+        return read
+    if not any(read):
+        what = f"all {len(read)} weights are 0: nothing could be drawn" if read else "weights is empty"
+        problems.add(what, "give at least one weight above 0")
+    elif math.isinf(_order.cumulate(read)[-1]):
+        problems.add("the weights add up to more than a float holds", "scale them all")
+    return read
+
+
+def _real(value: Any) -> bool:
+    try:
+        array("d", [value])
+    except (TypeError, OverflowError):
+        return False
+    return True
+
+
+def check_race(weights: array[float], num_samples: Any, problems: Problems) -> None:
+    """Adds what is wrong with weights that were read, and are to be drawn from without replacement."""
+    there = sum(w > 0 for w in weights)
+    if whole(num_samples) and num_samples > there:
+        problems.add(
+            f"num_samples is {num_samples}, and only {there} of {len(weights)} weights are above 0: "
+            "without replacement none comes twice",
+            f"give at most {there}, or replacement=True",
+        )
+    for i, w in enumerate(weights):
+        if 0 < w < _order.LIGHTEST or _order.HEAVIEST < w < math.inf:
+            problems.add(
+                f"weight {i} is {w!r}: without replacement weights are 0 or between {_order.LIGHTEST:g} and "
+                f"{_order.HEAVIEST:g}",
+                "scale them all",
+            )
+            return

@@ -1,0 +1,186 @@
+"""What samplers share: passes, epochs and state.
+
+Pass       how far one pass has come
+Sampler    the base: subclasses say which sample stands at which place of which epoch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import _order
+from ._errors import ConfigError, StateError, whole
+
+STATE_VERSION = 1
+
+
+class Pass:
+    """How far a pass has come: its epoch, and how many places of it were handed out, over all ranks.
+
+    It holds what a state says besides, so that a state costs nothing at every step.
+    """
+
+    def __init__(self, epoch: int, position: int, sampler: Sampler) -> None:
+        self.epoch = epoch
+        self.position = position
+        self.places = sampler._places()
+        self.policy = sampler._policy()
+
+
+class Sampler:
+    """Ids in an order that is a function of seed and epoch.
+
+    Every ``iter()`` is a pass over the next epoch; a pass takes its epoch when its first id is asked for, so that
+    iterators which are made and never used, as torch's DataLoader makes them, count for nothing.
+    """
+
+    def __init__(self) -> None:
+        self._next_epoch = 0
+        self._epoch = 0
+        self._restored: Pass | None = None
+        self._pass: Pass | None = None
+
+    # What the samplers differ in.
+
+    def _samples(self) -> int:
+        raise NotImplementedError
+
+    def _places(self) -> int:
+        """Places of an epoch, over all ranks, padding apart."""
+        raise NotImplementedError
+
+    def _sequence(self, epoch: int) -> _order.Sequence:
+        raise NotImplementedError
+
+    def _policy(self) -> dict[str, Any]:
+        """What has to be the same for a state to fit."""
+        raise NotImplementedError
+
+    def _order(self) -> dict[str, Any] | None:
+        raise NotImplementedError
+
+    def _world(self) -> tuple[int, int, bool] | None:
+        return None
+
+    def _share(self, start: int) -> range:
+        """The places of this rank in a pass that begins at a place."""
+        return range(start, self._places())
+
+    # Passes.
+
+    def __iter__(self) -> Iterator[Any]:
+        # A state of the very end is this iterator's, used or not: torchdata's StatefulDataLoader, loaded with a state
+        # of a finished pass, makes one iterator, finds that nothing is left, and takes another for the next epoch.
+        if self._restored is not None and not self._share(self._restored.position):
+            self._begin()
+            return iter(())
+        return self._run()
+
+    def _run(self) -> Iterator[Any]:
+        now = self._begin()
+        places = self._share(now.position)
+        step = places.step
+        for piece in _order.walk(self._sequence(now.epoch), places):
+            for sample in piece:
+                now.position += step
+                yield sample
+
+    def _begin(self) -> Pass:
+        now = self._restored or Pass(self._next_epoch, 0, self)
+        self._restored = None
+        self._pass = now
+        self._epoch = now.epoch
+        self._next_epoch = now.epoch + 1
+        return now
+
+    def __len__(self) -> int:
+        """Ids of a whole pass, on this rank."""
+        return len(self._share(0))
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the pass begun last, or the one decided since."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Decides the epoch of the next pass; the passes after it count on from there.
+
+        Right after ``load_state_dict``, the epoch of the state keeps the state's position.
+        """
+        if not whole(epoch) or epoch < 0:
+            raise ConfigError(
+                f"{type(self).__name__}.set_epoch: the epoch is {epoch!r}", hint="epochs are integers from 0 on"
+            )
+        if self._restored is not None:
+            if self._restored.epoch == epoch:
+                return
+            self._restored = None
+        self._epoch = self._next_epoch = epoch
+
+    # State.
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the pass begun last stands: plain JSON types, equal on every rank.
+
+        It counts the ids that were handed out. torchdata's StatefulDataLoader saves it in step with its batches; a
+        DataLoader of torch's with workers asks for ids ahead of what the loop was given.
+        """
+        now = self._restored or self._pass or Pass(self._next_epoch, 0, self)
+        return {
+            "version": STATE_VERSION,
+            "sampler": type(self).__name__,
+            "order": now.policy,
+            "epoch": now.epoch,
+            "position": min(now.position, now.places),
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """The next pass goes on where the state was taken; if that was the end of an epoch it yields nothing, once.
+
+        The state of a DistributedSampler may come from a world of another size: the ranks go on together at the first
+        place that none of them had. StateError if the state is of another sampler, or of other samples, seed, weights.
+        """
+        now = Pass(0, 0, self)
+        check_state(type(self).__name__, state_dict, now)
+        now.epoch, now.position = state_dict["epoch"], state_dict["position"]
+        self._restored = now
+        self._epoch = self._next_epoch = now.epoch
+
+
+def check_kind(kind: str, state: Any, keys: list[str]) -> None:
+    """StateError unless a state is of a sampler of this kind and has the keys."""
+    if not isinstance(state, Mapping):
+        raise StateError(f"{kind}: a state is a dict, and this is a {type(state).__name__}")
+    if missing := [key for key in ("version", "sampler", *keys) if key not in state]:
+        raise StateError(
+            f"{kind}: the state lacks {', '.join(missing)}", hint=f"pass what state_dict() of a stoker.{kind} returned"
+        )
+    if state["version"] != STATE_VERSION:
+        raise StateError(
+            f"{kind}: the state is of version {state['version']!r}, this release reads {STATE_VERSION}",
+            hint="load it with the release that saved it",
+        )
+    if state["sampler"] != kind:
+        raise StateError(f"{kind}: the state is of a {state['sampler']}", hint="load it into a sampler of that kind")
+
+
+def check_state(kind: str, state: Any, mine: Pass) -> None:
+    """StateError with every reason why a state does not fit."""
+    check_kind(kind, state, ["order", "epoch", "position"])
+    theirs = state["order"]
+    wrong = []
+    if not isinstance(theirs, Mapping) or theirs.keys() != mine.policy.keys():
+        wrong.append(f"its order is {theirs!r}, here it is {mine.policy!r}")
+    else:
+        for key, value in mine.policy.items():
+            if theirs[key] != value:
+                wrong.append(f"{key} is {theirs[key]!r} in the state, {value!r} here")
+    epoch, position = state["epoch"], state["position"]
+    if not wrong and not (whole(epoch) and whole(position) and epoch >= 0 and 0 <= position <= mine.places):
+        wrong.append(f"there is no position {position!r} in epoch {epoch!r} of {mine.places} places: it is damaged")
+    if wrong:
+        raise StateError(
+            f"{kind}: the state does not fit: " + "; ".join(wrong),
+            hint="make the sampler as that of the saved run was made",
+        )
