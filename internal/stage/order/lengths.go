@@ -75,6 +75,8 @@ const (
 	// which each may stand at a seam.
 	keptWindows = 8
 	keptEpochs  = 4 // whose counts a Plan keeps
+	mostCounted = 1 << 40
+	mostWindows = 1 << 27 // 1 GiB of counts
 )
 
 // newLengths checks the policy.
@@ -105,6 +107,26 @@ func (p *Plan) newLengths() error {
 		}
 	}
 	p.counts = newRecent[[]int64](keptEpochs)
+	return p.countable()
+}
+
+// countable checks that an epoch's items can be counted: in memory, and in 63
+// bits.
+func (p *Plan) countable() error {
+	l := &p.policy.Lengths
+	if l.Bucket > 0 {
+		return nil
+	}
+	if p.places > mostCounted || p.places/l.Window >= mostWindows {
+		return fmt.Errorf("order: %d places in windows of %d: batches are counted window by window, at most %d places and %d windows: make num smaller or the window larger",
+			p.places, l.Window, int64(mostCounted), mostWindows)
+	}
+	if l.Pack == 0 || l.Long == Truncate {
+		return nil
+	}
+	if longest := int64(slices.Max(l.Of)); longest/l.Pack >= math.MaxInt64/p.places {
+		return fmt.Errorf("order: %d places, of up to %d tokens, in rows of %d: nobody can count as many rows", p.places, longest, l.Pack)
+	}
 	return nil
 }
 
@@ -164,7 +186,7 @@ func (p Plan) MaxRows() int64 {
 	l, mix := &p.policy.Lengths, p.policy.Mix
 	if l.Tokens == 0 {
 		if mix != nil && mix.Batches {
-			return max(1, mix.Run)
+			return min(max(1, mix.Run), p.places)
 		}
 		return 1
 	}

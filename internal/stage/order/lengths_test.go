@@ -20,6 +20,7 @@ type lengthsCase struct {
 	plan, plain Plan
 	l           Lengths
 	epoch       int64
+	again       bool // a sample may come more than once
 }
 
 // drawLengths makes a case. Windows are small and large, lengths few and many, with
@@ -44,6 +45,18 @@ func drawLengths(t *rapid.T, mode string) lengthsCase {
 		policy.Shuffle, policy.Block = BlockWise, Block{Streams: 3, Window: 5}
 	}
 	c := lengthsCase{l: l, epoch: rapid.Int64Range(0, 5).Draw(t, "epoch")}
+	switch base := rapid.SampledFrom([]string{"shuffle", "some", "again", "mix"}).Draw(t, "base"); {
+	case base == "some":
+		policy.Draw.Num = rapid.Int64Range(1, n).Draw(t, "num")
+	case base == "again":
+		policy = Policy{Seed: policy.Seed}
+		policy.Draw = Draw{Replacement: true, Num: rapid.Int64Range(1, 2*n).Draw(t, "num")}
+	case base == "mix" && n > 1:
+		first := rapid.Int64Range(1, n-1).Draw(t, "first")
+		members := []Member{{Samples: first, Policy: policy}, {Samples: n - first}}
+		policy = Policy{Seed: 3, Mix: &Mix{Members: members, Points: []Point{{Weights: []float64{1, 2}}}, Stop: Repeat, Run: 3}}
+	}
+	c.again = policy.Draw.Replacement || policy.Mix != nil
 	var err error
 	if c.plain, err = New(n, policy); err != nil {
 		t.Fatal(err)
@@ -185,7 +198,7 @@ func TestTokensAgainstALoop(t *testing.T) {
 		if items != e.Len() || !e.Batches() || e.Packed() {
 			t.Fatalf("%d batches, want %d; batches %v, packed %v", e.Len(), items, e.Batches(), e.Packed())
 		}
-		if bound := c.plan.MaxRows(); most > bound || (c.l.Window >= c.plain.Places() && most != bound) {
+		if bound := c.plan.MaxRows(); most > bound || (c.l.Window >= c.plain.Places() && c.plain.Places() == c.plain.Samples() && !c.again && most != bound) {
 			t.Fatalf("a batch has %d rows, and at most %d were promised", most, bound)
 		}
 	})
@@ -300,7 +313,7 @@ func TestLengthsDeliverEverything(t *testing.T) {
 				t.Fatalf("place %d came as %q, want %q", place, got, want)
 			}
 		}
-		if int64(len(samples)) != n {
+		if int64(len(samples)) != n && !c.again {
 			t.Fatalf("%d different samples at %d places", len(samples), n)
 		}
 		if got, count := e.Sum(0, e.Len()); got != sum || count != n {
@@ -574,6 +587,32 @@ func TestLengthsThatCanNotBe(t *testing.T) {
 		if _, err := New(4, Policy{Lengths: c.l}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want ... %s ...", c.l, err, c.want)
 		}
+	}
+}
+
+// What would take for ever to count is refused, not begun.
+func TestLengthsThatCanNotBeCounted(t *testing.T) {
+	of := []int32{3, math.MaxInt32, 0, 7}
+	for _, c := range []struct {
+		num  int64
+		l    Lengths
+		want string
+	}{
+		{1<<40 + 1, Lengths{Of: of, Pack: 5}, "at most 1099511627776 places"},
+		{1 << 27, Lengths{Of: of, Tokens: math.MaxInt32, Window: 1}, "make num smaller or the window larger"},
+		{1 << 40, Lengths{Of: of, Pack: 5, Window: 1 << 20}, "nobody can count"},
+	} {
+		_, err := New(4, Policy{Draw: Draw{Replacement: true, Num: c.num}, Lengths: c.l})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d places, %+v: %v, want ... %s ...", c.num, c.l, err, c.want)
+		}
+	}
+	plan, err := New(4, Policy{Draw: Draw{Replacement: true, Num: 1 << 60}, Lengths: Lengths{Of: of, Bucket: 5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id := plan.Epoch(0).At(1<<60 - 1); id < 0 || id > 3 { // buckets count nothing
+		t.Errorf("the last place holds %d", id)
 	}
 }
 

@@ -41,7 +41,9 @@ type Quality struct {
 	Run float64
 	// Reads is what a cluster reads in an epoch when every node, of one rank,
 	// reads whole each shard that it touches: in times the data, for worlds of 1,
-	// 2, 4 and 8. 1 is the least that reads all, the world's size the most.
+	// 2, 4 and 8. 1 is the least that reads all, the world's size the most. For
+	// draws and mixtures it is estimated from the places looked at, and too low
+	// where there are hundreds of thousands of shards.
 	Reads []Reading
 }
 
