@@ -220,27 +220,34 @@ func (p *part) shards() (sizes []int64) {
 	return sizes
 }
 
-// lengths is the stored bytes of a field of every sample.
+// sizer is a dataset that knows, from its index alone, how many bytes a field of
+// a sample has; -1: the sample has none there. Extents do not tell: those of a
+// shard hold headers too.
+type sizer interface {
+	Size(id int64, field string) int64
+}
+
+// lengths is the bytes of a field of every sample.
 func (c *collection) lengths(field string) ([]int32, error) {
 	out := make([]int32, 0, c.n)
-	var ext []format.Extent
 	for _, p := range c.parts {
-		if p.ds == nil {
-			return nil, errs.New(errs.Config, "lengths is %q: a synthetic dataset has no stored field", field)
+		ds, ok := p.ds.(sizer)
+		if !ok {
+			return nil, errs.New(errs.Config, "lengths is %q: a %s dataset does not say how long its fields are", field, p.format).
+				Try("give lengths= as a list, one number a sample")
 		}
 		if ch, ok := p.ds.(checker); ok {
 			if err := ch.Check([]string{field}); err != nil {
 				return nil, err
 			}
 		}
-		wanted := []string{field}
 		for id := range p.n {
-			ext = p.ds.Extents(id, wanted, ext[:0])
-			var n int64
-			for _, e := range ext {
-				n += e.Len
-			}
-			if n > 1<<31-1 {
+			n := ds.Size(id, field)
+			switch {
+			case n < 0:
+				return nil, errs.New(errs.Config, "lengths is %q, and sample %d has no bytes there", field, p.first+id).
+					Try("name a field that every sample has, or give lengths= as a list")
+			case n > 1<<31-1:
 				return nil, errs.New(errs.Config, "sample %d has %d bytes in field %q: lengths go to %d", p.first+id, n, field, 1<<31-1)
 			}
 			out = append(out, int32(n))

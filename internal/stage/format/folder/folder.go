@@ -132,6 +132,18 @@ func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []form
 	return append(dst, format.Extent{File: int(id), Len: d.sizes[id], Whole: true})
 }
 
+// Size is the bytes of a field of sample id as Parse will give them, without any
+// I/O; -1 if the sample has no such field, or has a number there.
+func (d *Dataset) Size(id int64, field string) int64 {
+	switch resolve(field) {
+	case Image:
+		return d.sizes[id]
+	case Key:
+		return int64(len(d.keys.At(int(id))))
+	}
+	return -1
+}
+
 func wants(fields []string, name string) bool {
 	if fields == nil {
 		return true

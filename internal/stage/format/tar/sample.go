@@ -92,6 +92,21 @@ func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []form
 	return dst
 }
 
+// Size is the bytes of a field of sample id as Parse will give them, without any
+// I/O; -1 if the sample has no such field.
+func (d *Dataset) Size(id int64, field string) int64 {
+	m, _ := d.resolve(id, field)
+	switch m {
+	case isMissing:
+		return -1
+	case isKey:
+		return int64(len(d.key(id)))
+	case isURL:
+		return int64(len(d.urls[d.shard[id]]))
+	}
+	return d.size[m]
+}
+
 // Parse is format.Dataset's. raw is the bytes of what Extents gave, in its
 // order.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
