@@ -2,14 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	stoker "github.com/stoker-data/stoker"
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/order"
-	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/bench"
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
@@ -94,13 +92,10 @@ func measure(con *console, c bench.Config, what string) (*bench.Report, error) {
 
 // spec is the Spec of a file, with what the flags say.
 func (b benchCmd) spec() (stoker.Spec, error) {
-	s := stoker.Spec{Order: stoker.Order{Shuffle: order.Full}, Batch: stoker.BatchSpec{Size: 64}}
+	s := usualSpec()
 	if b.Spec != "" {
-		text, err := os.ReadFile(b.Spec)
-		if err != nil {
-			return s, errs.New(errs.NotFound, "the Spec can not be read").Because(err).Try("%s", source.Suggest(b.Spec))
-		}
-		if s, err = stoker.ParseSpec(text); err != nil {
+		var err error
+		if s, err = readSpec(b.Spec); err != nil {
 			return s, err
 		}
 	}

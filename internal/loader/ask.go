@@ -15,6 +15,20 @@ type PlanSum struct {
 	Samples int64     `json:"samples"`
 }
 
+// Plan is the order of every epoch.
+func (l *Loader) Plan() order.Plan { return l.plan }
+
+// Shards is the number of samples in each stored shard, in the order of ids; nil
+// where every file is a sample, or nothing is stored.
+func (l *Loader) Shards() []int64 {
+	for _, p := range l.data.parts {
+		if p.ds != nil && p.n > int64(p.ds.Index().Files()) {
+			return l.data.blocks(0)
+		}
+	}
+	return nil
+}
+
 // Ask answers a question about the order of an epoch; see wire.Ask.
 func (l *Loader) Ask(q wire.Ask) (any, error) {
 	if q.Epoch < 0 || q.From < 0 || q.To < 0 {

@@ -148,7 +148,7 @@ func prepare(ctx context.Context, c Config) (loader.Spec, error) {
 	defer l.Close()
 	spec := c.Spec
 	if len(spec.Fields) == 0 && l.Format() != "synthetic" {
-		spec.Fields = c.Chain.fields(l.Spec().Fields)
+		spec.Fields = c.Chain.Fields(l.Spec().Fields)
 	}
 	return spec, nil
 }

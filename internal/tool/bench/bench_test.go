@@ -124,7 +124,7 @@ func TestChainFields(t *testing.T) {
 			[]string{"txt=:text", "npy=:bytes"},
 		},
 	} {
-		if diff := cmp.Diff(c.want, names(Chain{}.fields(c.have))); diff != "" {
+		if diff := cmp.Diff(c.want, names(Chain{}.Fields(c.have))); diff != "" {
 			t.Error(diff)
 		}
 	}

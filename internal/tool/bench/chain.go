@@ -35,9 +35,9 @@ func (c Chain) ops() []transform.Op {
 	return ops
 }
 
-// fields are one field of pictures, and one of labels where there is one, of
+// Fields are one field of pictures, and one of labels where there is one, of
 // those that a dataset has. Pictures of several kinds are one field.
-func (c Chain) fields(have []loader.Field) []loader.Field {
+func (c Chain) Fields(have []loader.Field) []loader.Field {
 	var images []string
 	var out, rest []loader.Field
 	for _, f := range have {

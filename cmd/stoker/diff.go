@@ -1,0 +1,62 @@
+package main
+
+import (
+	"github.com/stoker-data/stoker/internal/tool/compare"
+	"github.com/stoker-data/stoker/internal/tool/orders"
+)
+
+type diffCmd struct {
+	A    string `arg:"" help:"A saved state, a receipt, or a list of ids."`
+	B    string `arg:"" help:"Another of the same kind."`
+	Spec string `help:"Say what lies between two states, by this Spec, YAML or JSON, or dataset." placeholder:"FILE"`
+	JSON bool   `help:"Write JSON."`
+}
+
+func (diffCmd) Help() string {
+	return `Examples:
+
+  stoker diff rank0.json rank1.json                          were both saved at the same place?
+  stoker diff old.json new.json --spec train.yaml            how many samples lie between them, and which?
+  stoker order train.yaml > a.txt; stoker diff a.txt b.txt   the same ids in the same order?
+
+States and receipts are the JSON of what loader.state_dict() and loader.receipt() return. Ids are what stoker order
+writes, a JSON list, or numbers. The exit status is 4 if anything differs.`
+}
+
+func (d diffCmd) Run(con *console) error {
+	a, err := compare.Read(d.A)
+	if err != nil {
+		return err
+	}
+	b, err := compare.Read(d.B)
+	if err != nil {
+		return err
+	}
+	var in *orders.Orders
+	if d.Spec != "" {
+		spec, err := specOf(d.Spec)
+		if err != nil {
+			return err
+		}
+		tell, end := con.indexing()
+		in, err = orders.Open(con.ctx, spec, tell)
+		end()
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+	}
+	report, err := compare.Diff(a, b, in)
+	if err != nil {
+		return err
+	}
+	if d.JSON {
+		err = con.writeJSON(report)
+	} else {
+		err = report.WriteText(con.out)
+	}
+	if err != nil {
+		return err
+	}
+	return report.Err()
+}

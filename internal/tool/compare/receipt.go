@@ -1,0 +1,107 @@
+package compare
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/loader"
+)
+
+func (r *Report) receipts(a, b *Thing) error {
+	ha, err := header(a)
+	if err != nil {
+		return err
+	}
+	hb, err := header(b)
+	if err != nil {
+		return err
+	}
+	r.keys(ha, hb, "")
+	r.SameStream = len(r.Differences) == 0
+	pa, pb := parts(a.receipts), parts(b.receipts)
+	same := 0
+	for same < min(len(pa), len(pb)) && reflect.DeepEqual(pa[same], pb[same]) {
+		same++
+	}
+	switch {
+	case same < len(pa) && same < len(pb):
+		r.part(pa[same], pb[same])
+	case same < len(pa):
+		r.differ("A has %d parts more, the first is %s", len(pa)-same, name(pa[same]))
+	case same < len(pb):
+		r.differ("B has %d parts more, the first is %s", len(pb)-same, name(pb[same]))
+	}
+	return nil
+}
+
+// header is what all receipts of a file say of their stream.
+func header(t *Thing) (map[string]any, error) {
+	var first map[string]any
+	for i, receipt := range t.receipts {
+		receipt.Parts = nil
+		text, _ := json.Marshal(receipt)
+		var keys map[string]any
+		_ = json.Unmarshal(text, &keys) // it was marshalled just now
+		delete(keys, "parts")
+		keys["seed"] = json.Number(jsonSeed(receipt.Seed))
+		if i == 0 {
+			first = keys
+		} else if !reflect.DeepEqual(first, keys) {
+			return nil, errs.New(errs.Config, "receipts 0 and %d of %q are of different streams", i, t.Name).Try("compare them one by one: stoker diff takes two files")
+		}
+	}
+	return first, nil
+}
+
+func jsonSeed(seed uint64) string {
+	text, _ := json.Marshal(seed)
+	return string(text)
+}
+
+// parts is the parts of receipts, sorted, those that follow one another put
+// together: where a run was cut does not matter.
+func parts(receipts []loader.Receipt) (out []loader.ReceiptPart) {
+	var all []loader.ReceiptPart
+	for _, r := range receipts {
+		all = append(all, r.Parts...)
+	}
+	slices.SortStableFunc(all, func(a, b loader.ReceiptPart) int {
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
+	for _, p := range all {
+		if n := len(out) - 1; n >= 0 && out[n].Epoch == p.Epoch && out[n].World == p.World && out[n].Rank == p.Rank && out[n].To == p.From {
+			last := &out[n]
+			last.To = p.To
+			last.Samples += p.Samples
+			last.Sum.Plus(p.Sum)
+			last.Skipped = slices.Concat(last.Skipped, p.Skipped)
+			last.Replaced = slices.Concat(last.Replaced, p.Replaced)
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// part says in what the first parts that are unequal differ.
+func (r *Report) part(a, b loader.ReceiptPart) {
+	switch {
+	case a.Epoch != b.Epoch || a.From != b.From || a.To != b.To || a.Rank != b.Rank || a.World != b.World:
+		r.differ("the first parts that differ are %s in A, %s in B", name(a), name(b))
+	case a.Samples != b.Samples:
+		r.differ("%s: %d samples were received in A, %d in B", name(a), a.Samples, b.Samples)
+	case a.Sum != b.Sum:
+		r.differ("%s: as many samples in both, %d, but not the same ones at the same places", name(a), a.Samples)
+	default:
+		r.differ("%s: other samples were skipped or replaced: %d and %d in A, %d and %d in B", name(a),
+			len(a.Skipped), len(a.Replaced), len(b.Skipped), len(b.Replaced))
+	}
+}
+
+func name(p loader.ReceiptPart) string {
+	return fmt.Sprintf("epoch %d, items %d to %d, rank %d of %d", p.Epoch, p.From, p.To, p.Rank, p.World)
+}
