@@ -127,6 +127,18 @@ func int32s(numbers []float64) ([]int32, error) {
 	return out, nil
 }
 
+// ids are numbers as sample ids.
+func ids(numbers []float64) ([]int64, error) {
+	out := make([]int64, len(numbers))
+	for i, x := range numbers {
+		if x != math.Trunc(x) || x < 0 || x > 1<<53 {
+			return nil, errs.New(errs.Config, "subset[%d] is %v: ids are whole numbers from 0 on", i, x)
+		}
+		out[i] = int64(x)
+	}
+	return out, nil
+}
+
 // parseNPY reads a .npy file of one dimension: NumPy's NEP 1, versions 1 to 3.
 func parseNPY(b []byte) ([]float64, error) {
 	if len(b) < 12 || !bytes.HasPrefix(b, []byte("\x93NUMPY")) {

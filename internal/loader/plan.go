@@ -22,6 +22,7 @@ type orderState struct {
 	Balanced    bool          `json:"balanced,omitempty"`
 	Replacement bool          `json:"replacement,omitempty"`
 	NumSamples  int64         `json:"num_samples,omitempty"`
+	Subset      string        `json:"subset,omitempty"`  // digest
 	Mix         string        `json:"mix,omitempty"`     // digest
 	Lengths     string        `json:"lengths,omitempty"` // digest
 	Bucket      int64         `json:"bucket,omitempty"`
@@ -47,6 +48,16 @@ func (l *Loader) newPlan() error {
 	var err error
 	if policy.Draw.Weights, err = l.weights(); err != nil {
 		return err
+	}
+	if !o.Subset.IsZero() {
+		numbers, err := o.Subset.read()
+		if err != nil {
+			return err
+		}
+		if policy.Subset, err = ids(numbers); err != nil {
+			return err
+		}
+		state.Subset = numbersDigest(numbers)
 	}
 	if o.Weights.Len() > 0 {
 		state.Weights = numbersDigest(policy.Draw.Weights)

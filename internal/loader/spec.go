@@ -120,10 +120,11 @@ type Order struct {
 	Window  int64 `json:"window,omitempty"`  // block, window: samples that are permuted together; 0: 10,000
 	Streams int64 `json:"streams,omitempty"` // block: blocks read side by side; 0: 8
 
-	Weights     Numbers `json:"weights,omitempty"`     // of every sample, for a weighted draw
+	Weights     Numbers `json:"weights,omitzero"`      // of every sample, for a weighted draw
 	Balanced    bool    `json:"balanced,omitempty"`    // weights from the labels: every class alike
 	Replacement *bool   `json:"replacement,omitempty"` // whether a sample may come again; nil: with weights yes, else no
 	NumSamples  int64   `json:"num_samples,omitempty"` // places of an epoch; 0: one a sample
+	Subset      Numbers `json:"subset,omitzero"`       // the samples that there are, as far as the order knows; none: all
 }
 
 // BatchSpec is how many samples come at once.
@@ -402,6 +403,9 @@ func (s Spec) checkOrder(p *problems) {
 	}
 	if o.Weights.Len() > 0 && o.Balanced {
 		p.addf("weights and balanced both give the weights: keep one")
+	}
+	if !o.Subset.IsZero() && s.Dataset.Mixed != nil {
+		p.addf("subset is of one dataset, and this is a mixture")
 	}
 	draws := o.Weights.Len() > 0 || o.Balanced || o.Replacement != nil && *o.Replacement
 	if draws && s.Dataset.Mixed != nil {

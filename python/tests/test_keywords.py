@@ -132,9 +132,21 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"memory": -1}, "memory"),
     ({"memory": 1.5}, "memory"),
     ({"collate_fn": lambda rows: rows}, "collate_fn"),
-    ({"sampler": torch.utils.data.RandomSampler([1])}, "shuffle=True"),
+    ({"sampler": 3}, "sampler is a int"),
     ({"sampler": [1, 2], "shuffle": True}, "exclude"),
-    ({"batch_sampler": [[1]]}, "batch_sampler"),
+    ({"sampler": [1, 2], "batch_sampler": [[1]]}, "exclude"),
+    ({"sampler": [1, 2], "weights": [1]}, "weights"),
+    ({"batch_sampler": [[1]], "batch_size": 4}, "batch_size"),
+    ({"shuffle": "blok"}, "'block'"),
+    ({"shuffle": True, "weights": [1]}, "exclude"),
+    ({"weights": "heavy"}, "weights is a str"),
+    ({"weights": [1, "x"]}, "no number"),
+    ({"num_samples": 0}, "num_samples"),
+    ({"global_batch_size": 0}, "global_batch_size"),
+    ({"global_batch_size": 8, "batch_size": 4}, "give one"),
+    ({"long": "cut"}, "'truncate'"),
+    ({"window": -1}, "window"),
+    ({"balanced": 2}, "balanced"),
 ]
 
 
@@ -144,12 +156,6 @@ def test_what_can_not_be_is_refused_at_once(dataset: stoker.ImageFolder, keyword
         stoker.DataLoader(dataset, **keywords)
     assert text in str(caught.value)
     assert caught.value.code == "config"
-
-
-def test_distributed_sampler_is_named(dataset: stoker.ImageFolder) -> None:
-    sampler: Any = torch.utils.data.DistributedSampler(Mine(), num_replicas=2, rank=0)
-    with pytest.raises(stoker.ConfigError, match=r"DistributedSampler(.|\n)*set_epoch"):
-        stoker.DataLoader(dataset, sampler=sampler)
 
 
 def test_torchs_own_collate_is_what_happens_anyway(dataset: stoker.ImageFolder) -> None:

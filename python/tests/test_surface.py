@@ -19,8 +19,9 @@ from stoker import _errors
 from stoker._wire import MAX_FRAME, FrameError, Reader, pack
 
 PUBLIC = (
-    "Batch ConfigError DataError DataLoader EngineError ImageFolder ResourceError SourceError StallError StateError "
-    "StokerError Synthetic WebDataset __version__ transforms"
+    "Batch BatchSampler ConfigError DataError DataLoader DistributedSampler EngineError ImageFolder Mixture "
+    "RandomSampler ResourceError SequentialSampler SourceError StallError StateError StokerError SubsetRandomSampler "
+    "Synthetic WebDataset WeightedRandomSampler __version__ transforms verify_receipts"
 )
 
 
@@ -54,7 +55,9 @@ def test_dataloader_has_torchs_signature() -> None:
         assert own.default == parameter.default
     added = set(ours) - set(theirs)
     assert added == set(
-        "seed rank world_size tail on_bad max_bad max_bad_rate device output layout prefetch memory".split()
+        "seed rank world_size tail on_bad max_bad max_bad_rate device output layout prefetch memory "
+        "global_batch_size block window streams weights balanced replacement num_samples "
+        "lengths bucket tokens pack long length_window".split()
     )
     assert all(ours[name].kind == inspect.Parameter.KEYWORD_ONLY and ours[name].default is None for name in added)
 
@@ -201,7 +204,7 @@ def test_the_errors_of_many_problems_are_one(folder: Path) -> None:
         "output": "tensorflow",
         "seed": -5,
         "collate_fn": lambda rows: rows,
-        "sampler": torch.utils.data.SequentialSampler([1]),
+        "sampler": 5,
     }
     with pytest.raises(stoker.ConfigError) as caught:
         stoker.DataLoader(stoker.ImageFolder(folder), **wrong)

@@ -85,8 +85,8 @@ func (p *Plan) newLengths() error {
 	if err := l.settings(); err != nil || l.Of == nil {
 		return err
 	}
-	if int64(len(l.Of)) != p.samples {
-		return fmt.Errorf("order: %d lengths, and there are %d samples", len(l.Of), p.samples)
+	if int64(len(l.Of)) != p.all {
+		return fmt.Errorf("order: %d lengths, and there are %d samples", len(l.Of), p.all)
 	}
 	if p.policy.Mix != nil && p.policy.Mix.Batches {
 		return errors.New("order: a mixture that is cut into batches of one dataset can not be cut again by lengths: set one or the other")

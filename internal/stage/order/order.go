@@ -22,6 +22,7 @@
 package order
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/stoker-data/stoker/internal/base/rng"
@@ -45,13 +46,17 @@ type Policy struct {
 	Seed    uint64
 	Block   Block
 	Draw    Draw
+	// Subset are the samples that there are, as far as Shuffle and Draw know: they
+	// order its positions. nil: all n. It is not copied, and must not change.
+	Subset  []int64
 	Mix     *Mix // several datasets; Shuffle, Block and Draw are its members' then
 	Lengths Lengths
 }
 
 // Plan is the order of every epoch over n samples. Safe for concurrent use.
 type Plan struct {
-	samples int64
+	all     int64 // samples that there are
+	samples int64 // that Shuffle and Draw order: those of a Subset, or all
 	places  int64 // of an epoch
 	policy  Policy
 	starts  []int64   // first sample of each block
@@ -68,7 +73,12 @@ func New(n int64, p Policy) (Plan, error) {
 	if p.Shuffle == "" {
 		p.Shuffle = None
 	}
-	plan := Plan{samples: n, places: n, policy: p}
+	plan := Plan{all: n, samples: n, places: n, policy: p}
+	if p.Subset != nil {
+		if err := plan.newSubset(); err != nil {
+			return Plan{}, err
+		}
+	}
 	if p.Mix != nil {
 		if err := plan.newMix(); err != nil {
 			return Plan{}, err
@@ -91,6 +101,32 @@ func New(n int64, p Policy) (Plan, error) {
 	err := plan.newLengths()
 	return plan, err
 }
+
+// newSubset checks the policy's Subset.
+func (p *Plan) newSubset() error {
+	if p.policy.Mix != nil || p.policy.Shuffle == BlockWise {
+		return errors.New("order: a subset has no blocks and is no mixture")
+	}
+	if len(p.policy.Subset) == 0 {
+		return errors.New("order: the subset is empty")
+	}
+	for i, id := range p.policy.Subset {
+		if id < 0 || id >= p.all {
+			return fmt.Errorf("order: the subset names sample %d at %d, and there are %d samples", id, i, p.all)
+		}
+	}
+	p.samples = int64(len(p.policy.Subset))
+	p.places = p.samples
+	return nil
+}
+
+// picked is a sequence of the positions of a Subset, as samples.
+type picked struct {
+	sequence
+	subset []int64
+}
+
+func (s picked) at(place int64) int64 { return s.subset[s.sequence.at(place)] }
 
 // Samples is the number of samples that the plan draws from.
 func (p Plan) Samples() int64 { return p.samples }
@@ -116,6 +152,9 @@ func (p Plan) Epoch(e int64) Epoch {
 		out.seq = newBlockOrder(p.samples, p.policy.Block, p.starts, key.With(wordShuffle))
 	default:
 		out.seq = identity{}
+	}
+	if p.policy.Subset != nil {
+		out.seq = picked{out.seq, p.policy.Subset}
 	}
 	p.group(&out, key)
 	return out

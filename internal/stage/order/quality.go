@@ -70,7 +70,7 @@ const (
 // It costs the opening of an epoch, and well below a second.
 func Measure(p Plan, epoch int64, blocks []int64, depth int64) Quality {
 	p.policy.Lengths = Lengths{}
-	m := measure{plan: p, epoch: p.Epoch(epoch), shards: newShards(p.samples, blocks)}
+	m := measure{plan: p, epoch: p.Epoch(epoch), shards: newShards(p.all, blocks)}
 	depth = min(max(depth, 2), together, p.places)
 	m.q = Quality{Places: p.places, Depth: depth, Shards: int64(len(m.shards.ends))}
 	m.scatter()
@@ -141,7 +141,7 @@ func (m *measure) scatter() {
 	var moved float64
 	strata(m.plan.places, looked, rng.New(uint64(m.plan.places)), func(place int64) {
 		sample := m.epoch.At(place)
-		x, y := float64(place)/float64(m.plan.places), float64(sample)/float64(m.plan.samples)
+		x, y := float64(place)/float64(m.plan.places), float64(sample)/float64(m.plan.all)
 		moved += math.Abs(x - y)
 		cells[min(bins-1, int(x*float64(bins)))*bins+min(bins-1, int(y*float64(bins)))]++
 		m.touched[m.shards.of(sample)] += weight
@@ -266,7 +266,7 @@ func (m *measure) reads() {
 
 // places is how many places hold samples of shard i.
 func (m *measure) places(i int) float64 {
-	if m.plan.mix == nil && !m.plan.policy.Draw.any() && m.plan.places == m.plan.samples {
+	if m.plan.mix == nil && !m.plan.policy.Draw.any() && m.plan.places == m.plan.all && m.plan.policy.Subset == nil {
 		return float64(m.shards.size(i))
 	}
 	return m.touched[i]
@@ -281,7 +281,7 @@ func (m *measure) layout() []uint8 {
 	if _, plain := m.epoch.seq.(identity); plain {
 		o, ok = &blockOrder{n: m.plan.samples, streams: 1, begin: []int64{0}, from: []int64{0}}, true
 	}
-	if !ok || o.streams > mostLayout || m.plan.places > m.plan.samples {
+	if !ok || o.streams > mostLayout || m.plan.places > m.plan.samples || m.plan.policy.Subset != nil {
 		return nil
 	}
 	out := make([]uint8, len(m.shards.ends))

@@ -23,23 +23,41 @@ from ._errors import (
     StokerError,
 )
 from ._loader import DataLoader
+from ._mixture import Mixture
+from ._receipt import verify_receipts
+from ._samplers import (
+    BatchSampler,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 from ._version import VERSION as __version__
 from ._webdataset import WebDataset
 
 __all__ = [
     "Batch",
+    "BatchSampler",
     "ConfigError",
     "DataError",
     "DataLoader",
+    "DistributedSampler",
     "EngineError",
     "ImageFolder",
+    "Mixture",
+    "RandomSampler",
     "ResourceError",
+    "SequentialSampler",
     "SourceError",
     "StallError",
     "StateError",
     "StokerError",
+    "SubsetRandomSampler",
     "Synthetic",
     "WebDataset",
+    "WeightedRandomSampler",
     "__version__",
     "transforms",
+    "verify_receipts",
 ]

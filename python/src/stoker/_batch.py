@@ -19,6 +19,8 @@ from ._wire import Message
 OWNED_BYTES = 1 << 20
 IDS = "__ids__"
 VALID = "__valid__"
+POSITION_IDS = "__position_ids__"
+SEQLENS = "__seqlens__"
 
 
 class Bad(NamedTuple):
@@ -37,6 +39,8 @@ class _Facts:
     step: int
     valid: Any
     bad: list[Bad]
+    cu_seqlens: Any
+    position_ids: Any
 
 
 class Batch(tuple[Any, ...], _Facts):
@@ -47,6 +51,13 @@ class Batch(tuple[Any, ...], _Facts):
     step   its number in the pass, from 0
     valid  bool (rows,): False for rows that pad the end of an epoch and for rows whose sample was skipped
     bad    what was skipped or replaced under on_bad="skip" or "replace", by place, each with place, sample, put, error
+
+    With pack=, columns of bytes are uint8 (batch, pack), and ``ids`` and ``valid`` tell the runs of samples in them
+    apart, row by row, the unused end of a row being a run of id -1:
+
+    cu_seqlens    int32 (runs + 1,): where each run begins among all tokens of the batch, row after row, and where the
+                  last ends, as variable-length attention kernels take it
+    position_ids  int32 (batch, pack): the place of every token in its own sample
 
     ``ids`` and ``valid`` are of the loader's output kind (NumPy arrays for "jax"). Arrays of 1 MiB and more lie in
     memory that is shared with the engine and used again once nothing refers to them; they may be kept and written.
@@ -76,6 +87,10 @@ class Kind:
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         raise NotImplementedError
 
+    def ends(self, lengths: Any) -> Any:
+        """0 and the running sums of int32 lengths, as int32."""
+        raise NotImplementedError
+
     def finish(self, array: Any) -> Any:
         """What the user gets for a field."""
         return array
@@ -101,6 +116,11 @@ class NumpyKind(Kind):
 
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.transpose(axes)
+
+    def ends(self, lengths: Any) -> Any:
+        found = self._np.zeros(len(lengths) + 1, self._np.int32)
+        self._np.cumsum(lengths, out=found[1:])
+        return found
 
 
 class JaxKind(NumpyKind):
@@ -130,6 +150,7 @@ class TorchKind(Kind):
             "uint8": torch.uint8,
             "bool": torch.bool,
             "int64": torch.int64,
+            "int32": torch.int32,
             "float32": torch.float32,
             "float64": torch.float64,
         }
@@ -150,6 +171,11 @@ class TorchKind(Kind):
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.permute(tuple(axes))
 
+    def ends(self, lengths: Any) -> Any:
+        found = self._torch.zeros(len(lengths) + 1, dtype=self._torch.int32)
+        self._torch.cumsum(lengths, 0, dtype=self._torch.int32, out=found[1:])
+        return found
+
     def finish(self, array: Any) -> Any:
         return array.pin_memory() if self._pin else array
 
@@ -161,7 +187,10 @@ def _count(shape: Sequence[int]) -> int:
     return count
 
 
-_BYTES = {"uint8": 1, "bool": 1, "int64": 8, "float32": 4, "float64": 8}
+_BYTES = {"uint8": 1, "bool": 1, "int64": 8, "float32": 4, "float64": 8, "int32": 4}
+
+
+_POSITIONS = Field(POSITION_IDS, "number", "int32", "", "")
 
 
 class Maker:
@@ -180,7 +209,7 @@ class Maker:
         single: bool = False,
         squeeze: frozenset[str] = frozenset(),
     ) -> None:
-        self._fields = {field.name: field for field in fields}
+        self._fields = {field.name: field for field in fields if field.name not in (POSITION_IDS, SEQLENS)}
         self._kind = kind
         self._as_dict = as_dict
         self._single = single
@@ -196,6 +225,10 @@ class Maker:
         batch = DictBatch(zip(self._fields, values, strict=True)) if self._as_dict else Batch(values)
         batch.ids = self._fact(columns[IDS], "int64", rows, root)
         batch.valid = self._fact(columns[VALID], "bool", rows, root)
+        if SEQLENS in columns:
+            lengths = self._kind.view(root, "int32", (rows,), columns[SEQLENS]["off"])
+            batch.cu_seqlens = self._kind.ends(lengths)
+            batch.position_ids = self._field(_POSITIONS, columns[POSITION_IDS], rows, root)
         batch.epoch = message["epoch"]
         batch.step = message["step"]
         # Lanes report in the order in which they fail; of several tries for one place, the first comes first.
@@ -211,7 +244,7 @@ class Maker:
     def _field(self, field: Field, column: Mapping[str, Any], rows: int, root: Any) -> Any:
         if field.dtype == "object":
             return _objects(field, column, rows, root)
-        shape = (rows, *(column.get("shape") or ()))
+        shape = (column.get("rows") or rows, *(column.get("shape") or ()))
         array = self._kind.view(root, field.dtype, shape, column["off"])
         if _count(shape) * _BYTES[field.dtype] < OWNED_BYTES:
             array = self._kind.own(array)

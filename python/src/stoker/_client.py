@@ -180,6 +180,8 @@ class Opened(NamedTuple):
     format: str
     fields: list[Field]
     lanes: int
+    order: dict[str, Any]  # what states say of the order
+    stride: int  # items that a step takes over all ranks
 
 
 def _opened(answer: Message, engine: Engine) -> Opened:
@@ -194,6 +196,8 @@ def _opened(answer: Message, engine: Engine) -> Opened:
             for f in answer.get("fields") or []
         ],
         lanes=int(answer.get("lanes") or engine.lanes),
+        order=dict(answer.get("order") or {}),
+        stride=int(answer.get("stride", 1)),
     )
 
 
@@ -315,6 +319,18 @@ class Remote:
 
         return self.call(ask)
 
+    def ask(self, what: str, **about: Any) -> Any:
+        """What the engine answers to a question about the order: steps, items, sum, shares, explain, verify."""
+
+        def ask(engine: Engine, loader: int) -> Any:
+            question = {"what": what, "epoch": 0, "from": 0, "to": 0, **about}
+            answer, _ = engine.request(
+                {"type": "ask", "loader": loader, "ask": question}, max(QUIET_SECONDS, self.timeout)
+            )
+            return answer.get("answer")
+
+        return self.call(ask)
+
     def stats(self) -> dict[str, Any]:
         """The engine's numbers about this loader, at this moment."""
 
@@ -344,9 +360,18 @@ class Walk:
     """A pass over ``remote`` from ``position`` of ``epoch`` on; begins in the engine at once.
 
     ``position`` and ``step`` tell where it stands: after the last batch that ``next`` built, or before the first.
+    ``told`` is the message of that batch. ``order`` gives the list of ids that is left from a position on, where the
+    client decides the order.
     """
 
-    def __init__(self, remote: Remote, epoch: int, position: int, step: int = 0) -> None:
+    def __init__(
+        self,
+        remote: Remote,
+        epoch: int,
+        position: int,
+        step: int = 0,
+        order: Callable[[int], dict[str, Any]] | None = None,
+    ) -> None:
         self._remote = remote
         self._closings = remote.closings
         self._lock = threading.Lock()
@@ -354,6 +379,8 @@ class Walk:
         self.epoch = epoch
         self.position = position
         self.step = step
+        self.told: Message = {}
+        self._order = order
         _locked.add(self)
         weakref.finalize(self, _cancel, self._at).atexit = False
         self._remote.call(self._begin)
@@ -373,7 +400,7 @@ class Walk:
                     return None
                 message, root = found
                 built = build(message, root)
-                self.position, self.step = message["position"], message["step"] + 1
+                self.position, self.step, self.told = message["position"], message["step"] + 1, message
                 return built
             except BaseException:
                 self.cancel()  # the engine has moved on, or may have: it begins again at the last batch that arrived
@@ -381,10 +408,11 @@ class Walk:
 
     def _begin(self, engine: Engine, loader: int) -> int:
         if self._at.engine is not engine:
-            answer, _ = engine.request(
-                {"type": "pass", "loader": loader, "epoch": self.epoch, "position": self.position, "step": self.step},
-                max(QUIET_SECONDS, self._remote.timeout),
-            )
+            begin = {"type": "pass", "loader": loader, "epoch": self.epoch, "position": self.position}
+            begin["step"] = self.step
+            if self._order is not None:
+                begin["list"] = self._order(self.position)
+            answer, _ = engine.request(begin, max(QUIET_SECONDS, self._remote.timeout))
             self._at.id, self._at.engine = int(answer["pass"]), engine
         return self._at.id
 

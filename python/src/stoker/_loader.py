@@ -1,23 +1,23 @@
 """DataLoader: torch's surface over a loader in the engine.
 
-DataLoader    keywords -> Spec; epochs, state, length
-_Iterator     one pass
-_Progress     how far the training loop has come in it: what state_dict speaks of
+DataLoader    keywords -> Spec; epochs, state, length, receipts (passes are in _iterate.py)
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _client, _notice, _ranks
 from ._batch import Batch, DictBatch, Maker
 from ._datasets import Dataset, make_kind
-from ._errors import ConfigError, Problems, StateError, whole
+from ._errors import ConfigError, Problems, whole
+from ._feed import Feed
+from ._iterate import Passage, Progress
+from ._receipt import VERSION, Part
 from ._spec import ALL_CORES, cores, read, spec
-
-STATE_VERSION = 1
+from ._state import STATE_VERSION, compare, skipped
 
 
 class DataLoader:
@@ -31,20 +31,36 @@ class DataLoader:
     Keywords of torch's, where they mean something else or more here:
 
     batch_size        samples a batch on this rank; None gives single samples, without the batch dimension
-    shuffle           full shuffle: a new permutation of all samples every epoch, a function of seed and epoch
+    shuffle           True or "full": a new permutation of all samples every epoch, a function of seed and epoch;
+                      "block": blocks (shards) permuted, read as streams side by side, and shuffled within windows, for
+                      data that is too large for random reads; "window": windows of samples permuted
     num_workers       lanes of the engine; left out: all cores that this process may use, 0: one lane
     drop_last         the same as tail="drop"
     timeout           seconds without a batch after which StallError is raised; 0: after 60 s
     generator         gives the seed, by its initial_seed()
     pin_memory        hands out copies in torch's pinned memory, where CUDA is there
     prefetch_factor   prefetch, a lane
-    sampler, batch_sampler, collate_fn   have to stay None: they are Python code (a later release runs it)
+    sampler, batch_sampler   any iterable of ids, or of lists of ids; it decides alone, as if the world were one.
+                      stoker's own samplers are computed by the engine and cost nothing
+    collate_fn        has to stay None: it is Python code (a later release runs it)
     persistent_workers, multiprocessing_context, worker_init_fn, pin_memory_device, in_order   ignored with a notice
 
     Keywords of stoker's:
 
     seed              of shuffle and augmentation, 0 to 2**64 - 1; left out: 0
     rank, world_size  left out: torch.distributed's where it runs, else RANK and WORLD_SIZE, else 0 of 1
+    global_batch_size samples a batch over all ranks, instead of batch_size; the world has to divide it
+    block, window, streams   of shuffle "block": samples of a block (left out: a shard each), samples that are shuffled
+                      together (left out: 10,000), blocks read side by side (8). window is of shuffle "window" too
+    weights           a number a sample: a weighted draw instead of a shuffle
+    balanced          weights by the labels: every class comes equally often
+    replacement       whether a sample may come again in an epoch; left out: with weights yes
+    num_samples       samples of an epoch, left out: as many as there are
+    lengths           of the samples: a list, or the name of a stored field whose bytes count; with one of
+                      bucket (runs of so many samples have nearly one length), tokens (batches that pad to at most so
+                      many; batch_size is then the most rows, if it is given) or pack (rows of so many tokens, filled
+                      with whole samples; see Batch). long: what becomes of samples longer than pack, "split" (default),
+                      "truncate" or "refuse". length_window: samples looked at together (10,000)
     tail              end of an epoch: "pad" (default) fills up to a multiple of world_size, "fill" to full batches,
                       "drop" leaves out what fills no batch on every rank. Padding is marked in ``valid``
     on_bad            a sample that can not be read: "fail" (default) raises DataError, "skip" puts a copy of another
@@ -68,7 +84,7 @@ class DataLoader:
         self,
         dataset: Any,
         batch_size: int | None = 1,
-        shuffle: bool | None = None,
+        shuffle: bool | str | None = None,
         sampler: Any = None,
         batch_sampler: Any = None,
         num_workers: int = ALL_CORES,
@@ -85,6 +101,20 @@ class DataLoader:
         pin_memory_device: str = "",
         in_order: bool = True,
         seed: int | None = None,
+        global_batch_size: int | None = None,
+        block: int | None = None,
+        window: int | None = None,
+        streams: int | None = None,
+        weights: Sequence[float] | None = None,
+        balanced: bool | None = None,
+        replacement: bool | None = None,
+        num_samples: int | None = None,
+        lengths: Sequence[int] | str | None = None,
+        bucket: int | None = None,
+        tokens: int | None = None,
+        pack: int | None = None,
+        long: str | None = None,
+        length_window: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         tail: str | None = None,
@@ -112,27 +142,60 @@ class DataLoader:
         self._compared = False
         self._next_epoch = 0
         self._restored: tuple[int, int] | None = None
-        self._progress: _Progress | None = None
+        self._seen: str | None = None  # of a restored state: the digest of what the sampler had given
+        self._progress: Progress | None = None
+        self._skipped: list[list[int]] = []
+        self._parts: list[Part] = []
+        self._follow_sampler()
         fields = dataset._fields()
         _client.Remote(spec(self._settings, dataset._recipe(), fields), self._settings.deadline, keeps=False).check()
 
     # Passes.
 
-    def __iter__(self) -> _Iterator:
+    def __iter__(self) -> Passage:
         remote = self._opened()
-        if self._restored is not None:
+        follower = None
+        if self._native_sampler:
+            if self._restored is not None:
+                self._sampler.set_epoch(self._restored[0])
+            follower = self._sampler._begin()
+            if self._restored is not None:
+                follower.position = self._restored[1]
+            epoch, position = follower.epoch, follower.position
+            nominal = epoch
+        elif self._restored is not None:
             epoch, position = self._restored
             nominal = self._nominal(epoch, position)
         else:
             nominal = self._next_epoch
             epoch, position = self._start(nominal)
-        progress = _Progress(epoch, position)
-        iterator = _Iterator(self, remote, progress, self._left(epoch, position))
+        progress = Progress(epoch, position)
+        progress.follower = follower
+        if self._settings.ordering.walked:
+            progress.feed = self._fed(epoch, position)
+        iterator = Passage(self, remote, progress, self._left(epoch, position))
+        self._part(progress, epoch, position)
         # Only a pass that has begun counts: what is interrupted above can be asked for again.
         self._restored = None
+        self._seen = None
         self._next_epoch = nominal + 1
         self._progress = progress
         return iterator
+
+    def _fed(self, epoch: int, position: int) -> Feed:
+        """A pass over the user's sampler, from a position on."""
+        ordering = self._settings.ordering
+        if self._restored is not None and callable(decide := getattr(ordering.sampler, "set_epoch", None)):
+            decide(epoch)
+        feed = Feed(ordering.sampler, self._size, ordering.batched, self._settings.tail == "drop")
+        if self._seen is not None:
+            feed.skip(position, self._seen)
+        return feed
+
+    def _part(self, progress: Progress, epoch: int, position: int) -> None:
+        """Begins a part of the receipt."""
+        progress.part = Part(epoch, position, *self._rank)
+        self._parts.append(progress.part)
 
     def set_epoch(self, epoch: int) -> None:
         """Decides the epoch of the next pass; the passes after it count on from there.
@@ -141,10 +204,13 @@ class DataLoader:
         """
         if not whole(epoch) or epoch < 0:
             raise ConfigError(f"DataLoader.set_epoch: the epoch is {epoch!r}", hint="epochs are integers from 0 on")
+        if callable(decide := getattr(self._settings.ordering.sampler, "set_epoch", None)):
+            decide(epoch)
         if self._restored is not None:
             if self._nominal(*self._restored) == epoch:
                 return
             self._restored = None
+            self._seen = None
         self._next_epoch = epoch
         if self._progress is not None and self._progress.restored:
             self._progress = None
@@ -157,6 +223,15 @@ class DataLoader:
 
     def _steps(self) -> int:
         """Batches of an epoch of the dataset."""
+        ordering = self._settings.ordering
+        if ordering.walked:
+            items = len(ordering.sampler)
+            if ordering.batched:
+                return items
+            return items // self._size if self._settings.tail == "drop" else -(-items // self._size)
+        if not ordering.plain or self._dataset._recipe().mix is not None:
+            epoch = self._next_epoch if self._progress is None else self._progress.epoch
+            return int(self._asked().ask("steps", epoch=epoch))
         if self._remote is not None and self._remote.opened is not None:
             samples = self._remote.opened.samples
         else:
@@ -170,10 +245,28 @@ class DataLoader:
         share = -(-samples // world)
         return -(-share // self._size)
 
+    def _asked(self) -> _client.Remote:
+        """The loader in the engine, for a question; an iteration is not needed for it."""
+        return self._opened()
+
+    @property
+    def _sampler(self) -> Any:
+        return self._settings.ordering.sampler
+
+    @property
+    def _native_sampler(self) -> bool:
+        return self._sampler is not None and not self._settings.ordering.walked
+
+    def _follow_sampler(self) -> None:
+        """A sampler that has begun to count epochs goes on counting."""
+        if self._native_sampler:
+            at = self._sampler.state_dict()
+            self._next_epoch = at["epoch"]
+
     @property
     def _size(self) -> int:
         """Samples of one delivery."""
-        return self._settings.batch_size or self._dataset._recipe().batch or 1
+        return self._settings.size or self._dataset._recipe().batch or 1
 
     # With .with_epoch(n), passes are pieces of n steps of the endless row of the dataset's own epochs; all batches are
     # full there, so that everything is counted in steps. Otherwise a pass is an epoch.
@@ -205,11 +298,16 @@ class DataLoader:
 
     @property
     def _rank(self) -> tuple[int, int]:
-        return _ranks.of_process(self._settings.rank, self._settings.world_size)
+        return self._settings.ranks
 
     @property
     def _stride(self) -> int:
-        return self._rank[1] * self._size
+        """Items that a step takes over all ranks."""
+        if self._settings.ordering.batched:
+            return 1
+        if self._settings.ordering.plain and self._dataset._recipe().mix is None:
+            return self._rank[1] * self._size
+        return self._info().stride
 
     def _nominal(self, epoch: int, position: int) -> int:
         """The pass in which a place of the dataset's epochs lies."""
@@ -234,31 +332,138 @@ class DataLoader:
         size, with another batch size, on another machine.
         """
         info = self._info()
+        seen = None
         if self._progress is not None:
-            epoch, position = self._progress.epoch, self._progress.position
+            epoch, position, seen = self._progress.epoch, self._progress.position, self._progress.seen
+        elif self._native_sampler:
+            at = self._sampler.state_dict()
+            epoch, position = at["epoch"], at["position"]
         else:
             epoch, position = self._start(self._next_epoch)
-        return {
+        state: dict[str, Any] = {
             "version": STATE_VERSION,
             "dataset": info.digest,
             "pipeline": info.pipeline,
             "seed": self._settings.seed,
             "epoch": epoch,
             "position": position,
-            "order": {"shuffle": "full" if self._settings.shuffle else "none"},
+            "order": self._order(seen),
         }
+        if self._skipped:
+            state["skipped"] = [list(run) for run in self._skipped]
+        return state
+
+    def _order(self, seen: str | None = None) -> dict[str, Any]:
+        """What states and receipts say of the order."""
+        if not self._settings.ordering.walked:
+            return self._info().order
+        order = {"sampler": type(self._sampler).__name__}
+        return order if seen is None else {**order, "seen": seen}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """The next pass goes on where the state was taken; if that was the end of an epoch it yields nothing, once.
 
-        StateError if the state is of another dataset, of other fields or transforms, another seed or order.
+        StateError if the state is of another dataset, of other fields or transforms, another seed or order. A sampler
+        of the user's is walked up to there when the pass begins; StateError then if it gives other ids.
         """
-        info = self._info()
-        mine = {**self.state_dict(), "epoch": None, "position": None}
-        _compare(state_dict, mine, info.samples)
+        mine = {**self.state_dict(), "epoch": None, "position": None, "order": self._order()}
+        mine.pop("skipped", None)
+        compare(state_dict, mine, self._items)
         self._restored = (state_dict["epoch"], state_dict["position"])
+        if self._settings.ordering.walked:
+            self._seen = state_dict["order"].get("seen")
+            if self._seen is None and state_dict["position"]:
+                self._seen = ""
         self._next_epoch = self._nominal(*self._restored)
-        self._progress = _Progress(*self._restored, restored=True)
+        self._progress = Progress(*self._restored, restored=True, seen=self._seen)
+        self._skipped = [list(run) for run in state_dict.get("skipped", [])]
+
+    def _items(self, epoch: int) -> int | None:
+        """Items of an epoch: places, or batches where the order makes them; None: only its end tells."""
+        ordering = self._settings.ordering
+        if ordering.walked:
+            return None
+        if ordering.plain and self._dataset._recipe().mix is None:
+            return self._info().samples
+        return int(self._asked().ask("items", epoch=epoch))
+
+    # What was, and what is.
+
+    def skip(self, steps: int) -> None:
+        """Passes over the next steps of the pass begun last, as if they had been delivered; every rank has to.
+
+        In a loop the pass goes on behind them; at the end of a pass, or before any, the next one begins behind them.
+        The state says what was skipped.
+        """
+        if not whole(steps) or steps < 0:
+            raise ConfigError(f"DataLoader.skip: steps is {steps!r}", hint="give a number of steps, 0 or more")
+        if self._epoch_steps is not None:
+            raise ConfigError("DataLoader.skip does not go with .with_epoch()", hint="leave .with_epoch() out")
+        at = self._progress
+        items = None if at is None else self._items(at.epoch)
+        if at is None or at.restored or (items is not None and at.position >= items):
+            if self._restored is None:
+                self._restored = (self._next_epoch, 0)
+            at = Progress(*self._restored, restored=True, seen=self._seen)
+            items = self._items(at.epoch)
+        end = at.position + steps * self._stride
+        end = end if items is None else min(end, items)
+        if end == at.position:
+            return
+        if at.restored and self._settings.ordering.walked:
+            raise ConfigError(
+                "DataLoader.skip: a sampler is walked when its pass begins", hint="call skip() in the loop"
+            )
+        self._skipped = skipped(self._skipped, at.epoch, at.position, end)
+        if at.restored:
+            self._restored = (at.epoch, end)
+            at.move(at.epoch, end)
+            self._progress = at
+            return
+        at.jumped = at.position if at.jumped is None else at.jumped
+        at.move(at.epoch, end)
+        self._part(at, at.epoch, end)
+
+    def receipt(self) -> dict[str, Any]:
+        """What this rank's loop received since the loader was made, in all passes, as plain JSON types: for every part
+        of a pass its epoch, its range of places, and the sum of a hash of every (place, sample).
+
+        Save it beside the state; ``verify_receipts`` adds up those of all ranks and resumed runs.
+        """
+        return {
+            "version": VERSION,
+            "dataset": self._info().digest,
+            "seed": self._settings.seed,
+            "order": self._order(),
+            "parts": [part.told() for part in self._parts if not part.empty],
+        }
+
+    def explain(self, step: int) -> dict[str, Any]:
+        """What stands in this rank's batch of a step of the current epoch (of the next, before any), and why.
+
+        Returns {"epoch", "position", "rank", "world_size", "rows"}; a row has "place", "sample", "valid", "file" (and
+        "member" in a shard), and "choices": for every image field what each transform chose, such as the crop box.
+        Steps are counted as ``batch.step`` is. Nothing is delivered.
+        """
+        if not whole(step) or step < 0:
+            raise ConfigError(f"DataLoader.explain: step is {step!r}", hint="give the number of a step, from 0 on")
+        if self._settings.ordering.walked:
+            raise ConfigError(
+                "DataLoader.explain: only the sampler knows what stands there", hint="use one of stoker's samplers"
+            )
+        at = self._progress or Progress(*self._start(self._next_epoch))
+        first = -(-at.start // self._stride)  # the number of the pass's first step
+        position = step * self._stride if step < first else at.start + (step - first) * self._stride
+        found: dict[str, Any] = self._asked().ask("explain", epoch=at.epoch, **{"from": position})
+        return {**found, "step": step}
+
+    def shares(self) -> list[int] | None:
+        """Samples that came of each dataset of a mixture in the current epoch, over all ranks; None: no mixture."""
+        if self._dataset._recipe().mix is None:
+            return None
+        state = self.state_dict()
+        found: list[int] = self._asked().ask("shares", epoch=state["epoch"], to=state["position"])
+        return found
 
     # The engine.
 
@@ -276,7 +481,7 @@ class DataLoader:
                     info.fields,
                     make_kind(self._settings.output, self._settings.pin),
                     as_dict=recipe.as_dict,
-                    single=self._settings.batch_size is None and recipe.batch is None,
+                    single=self._settings.single,
                     squeeze=recipe.squeeze,
                 )
                 self._announce(info)
@@ -288,7 +493,7 @@ class DataLoader:
         if world > 1 and self._settings.rank is None and not self._compared:
             self._compared = True
             try:
-                _ranks.compare(f"{info.pipeline}/{self._size}/{self._settings.shuffle}", info.digest, rank)
+                _ranks.compare(f"{info.pipeline}/{self._size}/{info.order}", info.digest, rank)
             except BaseException:
                 self.close()
                 self._compared = False
@@ -333,9 +538,9 @@ class DataLoader:
             raise ConfigError(
                 "DataLoader: a loader that is open can not be pickled", hint="call close() first, or pickle the dataset"
             )
-        dropped = {"_lock": None, "_remote": None, "_maker": None, "_progress": None}
+        dropped: dict[str, Any] = {"_lock": None, "_remote": None, "_maker": None, "_progress": None}
         if self._progress is not None and self._restored is None:
-            dropped["_progress"] = self._progress.copy()  # type: ignore[assignment]
+            dropped["_progress"] = self._progress.copy()
         return {**self.__dict__, **dropped}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -355,7 +560,7 @@ class DataLoader:
     @property
     def batch_size(self) -> int | None:
         """Samples a batch on this rank, None where they are not batched here."""
-        return self._settings.batch_size
+        return self._settings.size
 
     @property
     def num_workers(self) -> int:
@@ -368,14 +573,14 @@ class DataLoader:
         return self._settings.tail == "drop"
 
     @property
-    def sampler(self) -> _Sampler:
-        """What loops call ``set_epoch`` on."""
-        return _Sampler(self)
+    def sampler(self) -> Any:
+        """The user's sampler; without one, what loops call ``set_epoch`` on."""
+        return self._sampler if self._sampler is not None and not self._settings.ordering.batched else _Sampler(self)
 
     @property
-    def batch_sampler(self) -> None:
-        """None: the engine makes the batches."""
-        return None
+    def batch_sampler(self) -> Any:
+        """The user's batch sampler; None where the engine makes the batches."""
+        return self._sampler if self._settings.ordering.batched else None
 
     def __getattr__(self, name: str) -> Any:
         settings = self.__dict__.get("_settings")
@@ -394,53 +599,6 @@ class _Sampler:
         self._loader.set_epoch(epoch)
 
 
-class _Progress:
-    """How far the training loop has come in a pass. The loader keeps this, not the iterator, so that an iterator that
-    is given up is collected, and its prefetching ends."""
-
-    def __init__(self, epoch: int, position: int, restored: bool = False) -> None:
-        self.epoch = epoch
-        self.position = position
-        self.restored = restored  # and no pass was begun since
-
-    def copy(self) -> _Progress:
-        return _Progress(self.epoch, self.position, self.restored)
-
-
-class _Iterator(Iterator[Any]):
-    """One pass; holds its loader, so that it stays open."""
-
-    def __init__(self, loader: DataLoader, remote: _client.Remote, progress: _Progress, left: int | None) -> None:
-        self._loader = loader
-        self._remote = remote
-        self._progress = progress
-        self._left = left
-        step = -(-progress.position // loader._stride)
-        self._walk = _client.Walk(remote, progress.epoch, progress.position, step)
-        self._ended = False
-
-    def __iter__(self) -> _Iterator:
-        return self
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __next__(self) -> Any:
-        while not self._ended:
-            batch = self._walk.next(self._loader._make) if self._left != 0 else None
-            if batch is not None:
-                self._progress.epoch, self._progress.position = self._walk.epoch, self._walk.position
-                if self._left is not None:
-                    self._left -= 1
-                return batch
-            if not self._left:
-                self._ended = True
-                self._walk.cancel()
-            else:  # the dataset's epoch ended within the pass
-                self._walk = _client.Walk(self._remote, self._walk.epoch + 1, 0)
-        raise StopIteration
-
-
 def _stranger(dataset: Any) -> tuple[str, str]:
     """What to say about a dataset that is none of ours."""
     kind = type(dataset)
@@ -454,37 +612,3 @@ def _stranger(dataset: Any) -> tuple[str, str]:
     return what, (
         "use stoker.ImageFolder or stoker.WebDataset; Python workers for other datasets come in a later release"
     )
-
-
-def _compare(state: Any, mine: dict[str, Any], samples: int) -> None:
-    """StateError with every reason why a state does not fit."""
-    if not isinstance(state, Mapping):
-        raise StateError(f"a state is a dict, and this is a {type(state).__name__}")
-    if missing := [key for key in mine if key not in state]:
-        raise StateError(
-            f"the state lacks {', '.join(missing)}", hint="pass what state_dict() of a stoker.DataLoader returned"
-        )
-    if state["version"] != STATE_VERSION:
-        raise StateError(
-            f"the state is of version {state['version']!r}, this release reads {STATE_VERSION}",
-            hint="load it with the release that saved it",
-        )
-    words = {
-        "dataset": ("the dataset", "its files, sizes or labels changed, or it is another one"),
-        "pipeline": ("the fields or transforms", "build the dataset with those of the saved run"),
-        "seed": ("the seed", f"pass seed={state['seed']!r}"),
-        "order": ("the order", "pass the shuffle= of the saved run"),
-    }
-    wrong = [
-        (f"{name} differs: {state[key]!r} in the state, {mine[key]!r} here", hint)
-        for key, (name, hint) in words.items()
-        if state[key] != mine[key]
-    ]
-    epoch, position = state["epoch"], state["position"]
-    if not (whole(epoch) and whole(position) and epoch >= 0 and 0 <= position <= samples):
-        wrong.append((f"there is no position {position!r} in epoch {epoch!r} of {samples} samples", "it is damaged"))
-    if wrong:
-        raise StateError(
-            "the state does not fit this loader: " + "; ".join(what for what, _ in wrong),
-            hint="; ".join(hint for _, hint in wrong),
-        )

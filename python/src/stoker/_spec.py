@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _notice
+from . import _orders as orders
 from . import _ranks as ranks
 from ._errors import Problems, whole
+from ._orders import Ordering
 
 OUTPUTS = ("torch", "numpy", "jax")
 TAILS = ("pad", "fill", "drop")
@@ -42,7 +44,7 @@ ALL_CORES = _AllCores(0)
 class Recipe:
     """What a dataset says about itself; the keywords of DataLoader come on top."""
 
-    dataset: dict[str, Any]  # of the Spec
+    dataset: Any  # of the Spec: an object, or a list of them for a mixture
     fields: list[dict[str, Any]] | None  # of the Spec; None: the format's own
     as_dict: bool = False
     squeeze: frozenset[str] = frozenset()  # grey images that are shown without a channel axis
@@ -53,14 +55,16 @@ class Recipe:
     on_bad: str | None = None
     epoch_items: int | None = None  # with_epoch: items of an epoch, a rank
     epoch_in_batches: bool = False  # and whether those items are batches
+    mix: dict[str, Any] | None = None  # of the Spec: how the datasets of a list are mixed
 
 
 @dataclass(frozen=True)
 class Settings:
     """What the keywords of a DataLoader come to. None: not said."""
 
-    batch_size: int | None
-    shuffle: bool
+    batch_size: int | None  # on this rank; None: not said, or decided by the order
+    single: bool  # samples are not batched
+    ordering: Ordering
     seed: int
     workers: int | None  # lanes; None: all
     tail: str | None
@@ -79,6 +83,20 @@ class Settings:
     torch: dict[str, Any] = field(default_factory=dict)  # keywords of torch's that are only shown as attributes
 
     @property
+    def ranks(self) -> tuple[int, int]:
+        """Rank and world size. A user's sampler decides alone, as if the world were one."""
+        if self.ordering.sampler is not None and self.ordering.ranks is None:
+            return 0, 1
+        return ranks.of_process(self.rank, self.world_size)
+
+    @property
+    def size(self) -> int | None:
+        """Samples of a batch on this rank; None: not batched here."""
+        if self.ordering.global_size is not None:
+            return self.ordering.global_size // self.ranks[1] or None
+        return self.batch_size
+
+    @property
     def deadline(self) -> float:
         """Seconds without a batch that are a stall."""
         return self.timeout or 60.0
@@ -93,9 +111,14 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
     recipe = recipe or Recipe({}, None)
     _refuse_python(k, problems)
     workers = _workers(k, problems)
-    batch_size = _batch_size(k["batch_size"], recipe, problems)
+    ordering = orders.read(k, recipe.shuffle, problems)
+    batch_size = ordering.size or _batch_size(k["batch_size"], recipe, problems)
+    single = batch_size is None and recipe.batch is None and ordering.global_size is None and not ordering.batched
+    if ordering.global_size is not None or (ordering.batched or "tokens" in ordering.batch) and k["batch_size"] == 1:
+        batch_size = None
     seed = _seed(k, recipe, problems)
-    tail = _tail(k, recipe, batch_size, problems)
+    tail = "drop" if ordering.drop else _tail(k, recipe, batch_size, problems)
+    _sampler_only(ordering, recipe, problems)
     prefetch = _prefetch(k, problems)
     on_bad = _on_bad(k, recipe, problems)
     output = _output(k["output"], problems)
@@ -110,14 +133,13 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
         problems.add("rank and world_size belong together", "give both, or neither")
     elif k["rank"] is not None:
         ranks.check(k["rank"], k["world_size"], problems)
-    if k["shuffle"] not in (None, False, True):
-        problems.add(f"shuffle is {k['shuffle']!r}", "give True or False")
     problems.raise_any()
     _ignore(k)
     return Settings(
         batch_size=batch_size,
-        shuffle=bool(k["shuffle"]) or recipe.shuffle,
-        seed=seed,
+        single=single,
+        ordering=ordering,
+        seed=seed if ordering.seed is None else ordering.seed,
         workers=workers,
         tail=tail,
         prefetch=prefetch,
@@ -126,8 +148,8 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
         on_bad=on_bad,
         max_bad=k["max_bad"],
         max_bad_rate=k["max_bad_rate"],
-        rank=k["rank"],
-        world_size=k["world_size"],
+        rank=ordering.ranks[0] if ordering.ranks else k["rank"],
+        world_size=ordering.ranks[1] if ordering.ranks else k["world_size"],
         output=output,
         layout=k["layout"],
         pin=pin,
@@ -152,16 +174,19 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
 
 def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
     """The Spec, with what nobody asked for left out."""
-    rank, world = ranks.of_process(settings.rank, settings.world_size)
-    layout = settings.layout
-    built: dict[str, Any] = {"dataset": recipe.dataset}
+    rank, world = settings.ranks
+    built: dict[str, Any] = {"dataset": recipe.dataset, "mix": recipe.mix}
+    if recipe.mix is not None:
+        built["dataset"] = [{**d, "fields": _laid_out(d["fields"], settings.layout)} for d in recipe.dataset]
     if fields is not None:
-        built["fields"] = [
-            {**f, "layout": layout} if layout and f.get("decode") in ("rgb", "gray") and "layout" not in f else dict(f)
-            for f in fields
-        ]
-    built["order"] = _said(shuffle="full" if settings.shuffle else None, seed=settings.seed or None, tail=settings.tail)
-    built["batch"] = {"size": settings.batch_size or recipe.batch or 1}
+        built["fields"] = _laid_out(fields, settings.layout)
+    ordering = settings.ordering
+    built["order"] = {**ordering.spec("order"), **_said(seed=settings.seed or None, tail=settings.tail)}
+    built["batch"] = ordering.spec("batch")
+    if ordering.global_size is not None:
+        built["batch"]["global_size"] = ordering.global_size
+    elif settings.batch_size or recipe.batch or "tokens" not in ordering.batch:
+        built["batch"]["size"] = settings.batch_size or recipe.batch or 1
     built["deliver"] = _said(
         prefetch=settings.prefetch, prefetch_factor=settings.prefetch_factor, memory=settings.memory
     )
@@ -172,6 +197,14 @@ def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]]
     if world > 1:
         built["rank"], built["world_size"] = rank, world
     return {key: value for key, value in built.items() if value not in (None, {})}
+
+
+def _laid_out(fields: Sequence[Mapping[str, Any]], layout: str | None) -> list[dict[str, Any]]:
+    """The fields, images lying as the user asked for."""
+    return [
+        {**f, "layout": layout} if layout and f.get("decode") in ("rgb", "gray") and "layout" not in f else dict(f)
+        for f in fields
+    ]
 
 
 def _said(**keys: Any) -> dict[str, Any]:
@@ -203,25 +236,16 @@ def _refuse_python(k: Mapping[str, Any], problems: Problems) -> None:
             f"collate_fn {_name(collate)} is a Python function",
             _LATER + "leave it out: batches are stacked by the engine",
         )
-    sampler = k["sampler"]
-    if sampler is not None:
-        hints = {
-            "DistributedSampler": "leave it out: stoker gives every rank its share by itself, and has set_epoch()",
-            "RandomSampler": "pass shuffle=True instead",
-            "SequentialSampler": "leave it out: that is the order without shuffle",
-        }
-        name = type(sampler).__name__
-        problems.add(
-            f"sampler {name} is Python code",
-            hints.get(name, _LATER + "shuffle=, seed=, rank= and world_size= decide the order here"),
-        )
-        if k["shuffle"]:
-            problems.add("sampler and shuffle exclude one another", "keep shuffle=True")
-    if k["batch_sampler"] is not None:
-        problems.add(
-            f"batch_sampler {type(k['batch_sampler']).__name__} is Python code",
-            _LATER + "batch_size=, shuffle= and drop_last= decide the batches here",
-        )
+
+
+def _sampler_only(ordering: Ordering, recipe: Recipe, problems: Problems) -> None:
+    """Adds what does not go with a sampler, or with batches by length."""
+    if recipe.epoch_items is not None and not ordering.plain:
+        problems.add("the order does not go with .with_epoch()", "leave .with_epoch() out: num_samples= sets an epoch")
+    if recipe.batch is not None and (ordering.batched or ordering.batch or ordering.global_size):
+        problems.add(f"the dataset makes batches of {recipe.batch} itself", "leave .batched() out")
+    if recipe.mix is not None and ordering.sampler is None and set(ordering.order) & {"weights", "balanced"}:
+        problems.add("a mixture has the weights of its datasets", "leave weights and balanced out")
 
 
 def _name(function: Any) -> str:

@@ -1,0 +1,132 @@
+"""An order that comes out of a user's sampler, a piece at a time.
+
+Feed takes ids from the sampler as they are needed, in pieces of whole batches, so that a sampler without an end, or one
+over a billion samples, costs what is in work. Places are counted through; so are batches, where the sampler gives
+lists. A running digest of what was handed out stands in the state: a sampler that gives other ids when a run goes on
+would otherwise continue another run without a word.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+from ._errors import ConfigError, StateError
+
+PIECE = 65536  # ids
+
+
+class Piece:
+    """Ids that stand one after the other in the order, and where they are cut into batches."""
+
+    def __init__(self, ids: array[int], cuts: list[int] | None, place: int, item: int) -> None:
+        self.ids = ids
+        self.cuts = cuts
+        self.place = place  # of the first id
+        self.item = item  # of the first batch; without cuts the same as place
+
+    @property
+    def end(self) -> int:
+        """The item behind the last."""
+        return self.item + (len(self.ids) if self.cuts is None else len(self.cuts))
+
+    def begin(self, item: int) -> int:
+        """Where in ids an item begins."""
+        return item - self.item if self.cuts is None else sum(self.cuts[: item - self.item])
+
+    def left(self, item: int) -> dict[str, Any]:
+        """What is left from an item on, as it travels."""
+        at = self.begin(item)
+        left: dict[str, Any] = {"ids": self.ids[at:].tolist(), "place": self.place + at, "item": item}
+        if self.cuts is not None:
+            left["cuts"] = self.cuts[item - self.item :]
+        return left
+
+
+class Feed:
+    """One pass over a sampler. ``size`` is the ids of a batch; ``batched``: the sampler gives lists."""
+
+    def __init__(self, sampler: Any, size: int, batched: bool, drop: bool) -> None:
+        self._name = type(sampler).__name__
+        self._items: Iterator[Any] = iter(sampler)
+        self._size = size
+        self._batched = batched
+        self._drop = drop
+        self._place = 0  # places and items taken from the sampler so far
+        self._item = 0
+        self._digest = hashlib.blake2b(digest_size=8)
+
+    def skip(self, items: int, seen: str) -> None:
+        """Passes over what was handed out before; StateError if it is something else now."""
+        for _ in range(items):
+            ids = self._next()
+            if ids is None:
+                raise self._other(f"it ended after {self._item} items, and the state stands behind {items}")
+            self._taken(ids)
+            self._received(array("q", ids))
+        if self.seen != seen:
+            raise self._other(f"the first {items} are not those that the state was saved behind")
+
+    def _taken(self, ids: list[int]) -> None:
+        self._place += len(ids)
+        self._item += 1
+
+    def _other(self, cause: str) -> StateError:
+        return StateError(
+            f"the sampler {self._name} gives other ids than in the saved run",
+            cause=cause,
+            hint="give it a seed of its own (a torch.Generator, seed=), and the epoch by set_epoch(); the samplers of "
+            "stoker do that by themselves",
+        )
+
+    @property
+    def seen(self) -> str:
+        """A digest of all that was handed out."""
+        return self._digest.hexdigest()
+
+    def received(self, piece: Piece, begin: int, end: int) -> None:
+        """Counts items of a piece as handed out."""
+        for item in range(begin, end) if self._batched else (begin,):
+            stop = item + 1 if self._batched else end
+            self._received(piece.ids[piece.begin(item) : piece.begin(stop)])
+
+    def _received(self, ids: array[int]) -> None:
+        if self._batched:
+            self._digest.update(len(ids).to_bytes(4, "little"))
+        self._digest.update(ids.tobytes())
+
+    def _next(self) -> list[int] | None:
+        """The ids of the next item."""
+        for item in self._items:
+            try:
+                return [operator.index(i) for i in item] if self._batched else [operator.index(item)]
+            except TypeError as error:
+                what = "lists of ids" if self._batched else "ids"
+                raise ConfigError(
+                    f"the sampler {self._name} gave {item!r:.80} as item {self._item}, and {what} are wanted",
+                    cause=str(error),
+                    hint="ids are integers from 0 to len(dataset) - 1",
+                ) from error
+        return None
+
+    def piece(self) -> Piece | None:
+        """The next piece; None at the end."""
+        ids = array("q")
+        cuts: list[int] = []
+        place, item = self._place, self._item
+        enough = max(self._size, PIECE - PIECE % self._size)
+        while len(ids) < enough and (found := self._next()) is not None:
+            if not found:
+                raise ConfigError(
+                    f"the sampler {self._name} gave an empty batch as item {self._item}",
+                    hint="batches have at least one id",
+                )
+            ids.extend(found)
+            cuts.append(len(found))
+            self._taken(found)
+        if self._drop and not self._batched:
+            del ids[len(ids) - len(ids) % self._size :]
+        return Piece(ids, cuts if self._batched else None, place, item) if ids else None

@@ -1,0 +1,150 @@
+"""Passes as the training loop sees them.
+
+Progress   how far the loop has come in a pass: what state_dict and receipts speak of
+Passage    the iterator of a pass
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from . import _client
+from ._feed import Feed, Piece
+from ._receipt import Part
+from ._wire import Message
+
+# Batches before the end of a piece of a sampler's order at which the next piece is begun.
+AHEAD = 8
+
+
+class Progress:
+    """How far the training loop has come in a pass. The loader keeps this, not the iterator, so that an iterator that
+    is given up is collected, and its prefetching ends."""
+
+    def __init__(self, epoch: int, position: int, restored: bool = False, seen: str | None = None) -> None:
+        self.epoch = epoch
+        self.position = position
+        self.start = position  # where it began
+        self.restored = restored  # and no pass was begun since
+        self.jumped: int | None = None  # where it stood when loader.skip() moved it: other batches come next
+        self.part: Part | None = None  # of the receipt
+        self.follower: Any = None  # a sampler's pass, whose position is kept where this one is
+        self.feed: Feed | None = None
+        self._seen = seen
+
+    @property
+    def seen(self) -> str | None:
+        """The digest of what a sampler gave so far."""
+        return self.feed.seen if self.feed is not None else self._seen
+
+    def move(self, epoch: int, position: int) -> None:
+        self.epoch, self.position = epoch, position
+        if self.follower is not None:
+            self.follower.position = position
+
+    def copy(self) -> Progress:
+        return Progress(self.epoch, self.position, self.restored, self.seen)
+
+
+class Passage(Iterator[Any]):
+    """One pass; holds its loader, so that it stays open."""
+
+    def __init__(self, loader: Any, remote: _client.Remote, progress: Progress, left: int | None) -> None:
+        self._loader = loader
+        self._remote = remote
+        self._progress = progress
+        self._left = left
+        self._ended = False
+        self._piece: Piece | None = None
+        self._next: tuple[Piece, _client.Walk] | None = None
+        self._walk = self._begin()
+
+    def _begin(self) -> _client.Walk:
+        """A walk from where the loop stands."""
+        at = self._progress
+        if at.feed is None:
+            step = -(-at.position // self._loader._stride)
+            return _client.Walk(self._remote, at.epoch, at.position, step)
+        self._to(at.position, at.position)
+        if self._piece is not None:
+            return self._over(self._piece, at.position)
+        self._ended = True
+        return _client.Walk(self._remote, at.epoch, 0, 0, lambda _: {"ids": [], "place": 0, "item": 0})
+
+    def _over(self, piece: Piece, position: int) -> _client.Walk:
+        step = -(-position // self._loader._stride)
+        return _client.Walk(self._remote, self._progress.epoch, position, step, piece.left)
+
+    def _to(self, begin: int, end: int) -> None:
+        """Takes the piece that holds item ``end``; items from ``begin`` on count as handed out."""
+        feed = self._progress.feed
+        assert feed is not None
+        while True:
+            if self._piece is not None:
+                stop = min(end, self._piece.end)
+                feed.received(self._piece, begin, stop)
+                begin = stop
+                if end < self._piece.end:
+                    return
+            taken, self._next = self._next, None
+            self._piece = feed.piece() if taken is None else taken[0]
+            if self._piece is None:
+                return
+
+    def __iter__(self) -> Passage:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __next__(self) -> Any:
+        if self._progress.jumped is not None:
+            self._jump()
+        while not self._ended:
+            batch = self._walk.next(self._loader._make) if self._left != 0 else None
+            if batch is not None:
+                self._received(self._walk.told)
+                return batch
+            if self._piece is not None:
+                self._following()
+            elif not self._left:
+                self._ended = True
+                self._walk.cancel()
+            else:  # the dataset's epoch ended within the pass
+                self._walk = _client.Walk(self._remote, self._walk.epoch + 1, 0)
+                self._loader._part(self._progress, self._walk.epoch, 0)
+        raise StopIteration
+
+    def _received(self, told: Message) -> None:
+        at, before = self._progress, self._progress.position
+        at.move(self._walk.epoch, self._walk.position)
+        if at.part is not None:
+            at.part.count(told)
+        if self._left is not None:
+            self._left -= 1
+        if at.feed is not None and self._piece is not None:
+            at.feed.received(self._piece, before, at.position)
+            if self._next is None and self._piece.end - at.position <= AHEAD * self._loader._size:
+                following = at.feed.piece()
+                if following is not None:
+                    self._next = following, self._over(following, following.item)
+
+    def _following(self) -> None:
+        """Goes on to the next piece of a sampler's order."""
+        if self._next is None:
+            self._ended = True
+            return
+        self._piece, self._walk = self._next
+        self._next = None
+
+    def _jump(self) -> None:
+        """Goes on where loader.skip() has moved the loop."""
+        at = self._progress
+        begin, at.jumped = at.jumped, None
+        self._walk.cancel()
+        if self._next is not None:
+            self._next[1].cancel()
+        if at.feed is not None and begin is not None:
+            self._to(begin, at.position)
+        self._walk = self._begin()

@@ -1,0 +1,120 @@
+"""Several datasets in one stream, in exact shares."""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from ._datasets import Dataset
+from ._errors import ConfigError, Problems, whole
+from ._spec import Recipe
+
+STOPS = ("first_exhausted", "all_exhausted", "repeat")
+BATCHES = ("mixed", "single")
+
+
+class Mixture(Dataset):
+    """Samples of several datasets, mixed as a loader walks them. Sample ids run on from one dataset to the next.
+
+    datasets   datasets of this package that give the same columns (same names, dtypes and shapes)
+    weights    the share of each, in whatever unit; left out: all alike. Within every thousand samples shares are exact
+               to the sample
+    schedule   [(place, weights), ...] instead of weights: which weights count from a place of the epoch on; the first
+               place is 0
+    linear     move the weights evenly from each point of the schedule to the next
+    stop       when an epoch ends: "first_exhausted", before any dataset would begin anew; "all_exhausted", when all
+               have been seen whole, smaller ones begin anew meanwhile; "repeat", after num_samples= of the loader (left
+               out: as many as there are), and what is left of a dataset comes in the next epoch
+    batches    "mixed", or "single": every batch from one dataset
+
+    A dataset that asks for a shuffle itself (WebDataset.shuffle) is shuffled; shuffle= of the loader is for the others.
+    ``mixture[i]`` is sample i. ``loader.shares()`` tells what came of each dataset so far.
+    """
+
+    def __init__(
+        self,
+        datasets: Sequence[Dataset],
+        weights: Sequence[float] | None = None,
+        *,
+        schedule: Sequence[tuple[int, Sequence[float]]] | None = None,
+        linear: bool = False,
+        stop: str = "first_exhausted",
+        batches: str = "mixed",
+    ) -> None:
+        problems = Problems("Mixture")
+        self.datasets = list(datasets)
+        for i, dataset in enumerate(self.datasets):
+            _member(i, dataset, problems)
+        if not self.datasets:
+            problems.add("there is no dataset in it", "give at least one")
+        if weights is not None and schedule is not None:
+            problems.add("weights and schedule say the same", "give one of them")
+        self.weights = None if weights is None else [*weights]
+        self.schedule = None if schedule is None else [(place, [*shares]) for place, shares in schedule]
+        for shares in [self.weights] if self.weights is not None else [s for _, s in self.schedule or []]:
+            if len(shares) != len(self.datasets):
+                problems.add(f"{len(shares)} weights for {len(self.datasets)} datasets", "give one for each")
+        if any(not whole(place) or place < 0 for place, _ in self.schedule or []):
+            problems.add("a place of the schedule is no number of samples", "places are integers from 0 on")
+        for key, value, words in (("stop", stop, STOPS), ("batches", batches, BATCHES)):
+            if value not in words:
+                problems.add(f"{key} is {value!r}", f"it can be {', '.join(map(repr, words))}")
+        problems.raise_any()
+        self.linear = bool(linear)
+        self.stop = stop
+        self.batches = batches
+
+    def _recipe(self) -> Recipe:
+        recipes = [dataset._recipe() for dataset in self.datasets]
+        specs = []
+        for dataset, recipe in zip(self.datasets, recipes, strict=True):
+            spec = {**recipe.dataset}
+            fields = dataset._fields()
+            if fields is not None:
+                spec["fields"] = fields
+            if recipe.shuffle:
+                spec["shuffle"] = "full"
+            specs.append(spec)
+        mix: dict[str, Any] = {"stop": self.stop, "batches": self.batches}
+        # Not "weight" of the datasets: a weight of 0 there is one that was not said.
+        schedule = self.schedule or ([(0, self.weights)] if self.weights is not None else [])
+        if schedule:
+            mix["schedule"] = [{"place": place, "weights": list(map(float, w))} for place, w in schedule]
+            mix["linear"] = self.linear
+        return Recipe(specs, None, as_dict=recipes[0].as_dict, squeeze=recipes[0].squeeze, mix=mix)
+
+    def __len__(self) -> int:
+        """Number of samples of all datasets."""
+        return sum(map(len, self.datasets))
+
+    def __getitem__(self, index: int) -> Any:
+        """Sample ``index``, as its dataset gives it."""
+        at = operator.index(index)
+        ends = [*accumulate(map(len, self.datasets))]
+        if not -ends[-1] <= at < ends[-1]:
+            raise IndexError(f"sample {at} of a dataset of {ends[-1]}")
+        at %= ends[-1]
+        which = bisect_right(ends, at)
+        return self.datasets[which][at - (ends[which - 1] if which else 0)]
+
+    def __repr__(self) -> str:
+        return f"Mixture({self.datasets!r}, weights={self.weights!r}, stop={self.stop!r})"
+
+
+def _member(i: int, dataset: Any, problems: Problems) -> None:
+    if isinstance(dataset, Mixture):
+        problems.add(f"dataset {i} is a mixture: mixtures do not nest", "list its datasets")
+        return
+    if not isinstance(dataset, Dataset):
+        problems.add(f"dataset {i} is a {type(dataset).__name__}", "give datasets of this package")
+        return
+    try:
+        recipe = dataset._recipe()
+    except ConfigError as error:
+        problems.take(error)
+        return
+    if recipe.batch is not None or recipe.epoch_items is not None:
+        problems.add(f"dataset {i} makes batches or epochs of its own", "leave .batched() and .with_epoch() out")

@@ -1,0 +1,57 @@
+"""One number a sample, on the way to the engine: weights, lengths.
+
+Short columns travel in the Spec. Longer ones lie in a memfd, as a .npy file that the engine opens through /proc: frames
+are no place for millions of numbers, and nothing is left behind whoever dies.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from array import array
+from collections.abc import Iterable
+from typing import Any
+
+from ._errors import Problems
+
+INLINE = 4096  # numbers
+
+
+class NumberFile(str):
+    """The path of a column in memory; the memory lives as long as this."""
+
+    def __new__(cls, numbers: array[float]) -> NumberFile:
+        fd = os.memfd_create("stoker-numbers", os.MFD_CLOEXEC)
+        owner = os.getpid()
+        with os.fdopen(os.dup(fd), "wb") as file:
+            head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({len(numbers)},), }}"
+            head += " " * (-(len(head) + 11) % 64) + "\n"
+            file.write(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head.encode("ascii"))
+            file.write(memoryview(numbers))
+        path = super().__new__(cls, f"/proc/{owner}/fd/{fd}")
+        weakref.finalize(path, _close, owner, fd).atexit = False
+        return path
+
+
+def _close(owner: int, fd: int) -> None:
+    if os.getpid() == owner:  # in a forked child the number may be another file's by now
+        os.close(fd)
+
+
+def column(numbers: array[float]) -> list[float] | NumberFile:
+    """The numbers as the Spec takes them."""
+    return numbers.tolist() if len(numbers) <= INLINE else NumberFile(numbers)
+
+
+def read(name: str, values: Any, problems: Problems) -> array[float] | None:
+    """Any list, array or tensor of numbers."""
+    if hasattr(values, "tolist") and not isinstance(values, array):
+        values = values.tolist()
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        problems.add(f"{name} is a {type(values).__name__}", "give a list of numbers, one a sample")
+        return None
+    try:
+        return array("d", values)
+    except (TypeError, ValueError, OverflowError) as error:
+        problems.add(f"{name} holds what is no number: {error}", "give a list of numbers, one a sample")
+        return None

@@ -1,0 +1,172 @@
+"""The keywords that decide which sample comes when, and how samples become batches.
+
+Ordering   what they come to: parts of the Spec, and the user's sampler if there is one
+read()     keywords -> Ordering
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from . import _numbers
+from ._errors import Problems, whole
+
+SHUFFLES = ("none", "full", "block", "window")
+LONG = ("split", "truncate", "refuse")
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """What decides the order. Columns of numbers are kept apart: they travel in a way of their own."""
+
+    order: dict[str, Any] = field(default_factory=dict)  # of the Spec, seed and tail apart
+    batch: dict[str, Any] = field(default_factory=dict)  # of the Spec, size apart
+    numbers: dict[str, array[float]] = field(default_factory=dict)  # "order.weights", "batch.lengths"
+    global_size: int | None = None
+    sampler: Any = None  # the user's object, whoever computes its order
+    batched: bool = False  # and it gives lists
+    walked: bool = False  # its ids are taken from it, one by one; else the engine computes them
+    ranks: tuple[int, int] | None = None  # rank and world size that the sampler decides
+    seed: int | None = None  # of the sampler
+    size: int | None = None  # of the batches that a batch_sampler makes
+    drop: bool = False  # and whether it leaves out what fills none
+
+    @property
+    def plain(self) -> bool:
+        """Whether an epoch is every sample once, dealt place by place."""
+        return not (self.sampler or self.batch or set(self.order) - {"shuffle", "block", "window", "streams"})
+
+    def spec(self, part: str) -> dict[str, Any]:
+        """The keys of a part of the Spec."""
+        said = dict(getattr(self, part))
+        for name, numbers in self.numbers.items():
+            where, _, key = name.partition(".")
+            if where == part:
+                said[key] = _numbers.column(numbers)
+        return said
+
+
+def read(k: Mapping[str, Any], shuffled: bool, problems: Problems) -> Ordering:
+    """Reads them; ``shuffled`` is whether the dataset asks for a shuffle itself."""
+    if k["sampler"] is not None or k["batch_sampler"] is not None:
+        return _sampled(k, shuffled, problems)
+    order: dict[str, Any] = {}
+    batch: dict[str, Any] = {}
+    numbers: dict[str, array[float]] = {}
+    _shuffle(k, shuffled, order, problems)
+    for key, into in (
+        ("block", order), ("window", order), ("streams", order), ("num_samples", order),
+        ("bucket", batch), ("tokens", batch), ("pack", batch),
+    ):  # fmt: skip
+        _count(key, k[key], into, problems)
+    if k["length_window"] is not None:
+        _count("length_window", k["length_window"], batch, problems)
+        batch["window"] = batch.pop("length_window", None)
+    for key in ("balanced", "replacement"):
+        if k[key] not in (None, False, True):
+            problems.add(f"{key} is {k[key]!r}", "give True or False")
+        elif k[key] is not None and (k[key] or key == "replacement"):
+            order[key] = k[key]
+    if k["long"] is not None:
+        if k["long"] not in LONG:
+            problems.add(f"long is {k['long']!r}", f"it can be {', '.join(map(repr, LONG))}")
+        batch["long"] = k["long"]
+    if k["weights"] is not None and (weights := _numbers.read("weights", k["weights"], problems)) is not None:
+        numbers["order.weights"] = weights
+    if isinstance(k["lengths"], str):
+        batch["lengths"] = k["lengths"]
+    elif k["lengths"] is not None and (lengths := _numbers.read("lengths", k["lengths"], problems)) is not None:
+        numbers["batch.lengths"] = lengths
+    return Ordering(order, batch, numbers, _global_size(k, problems))
+
+
+def _shuffle(k: Mapping[str, Any], shuffled: bool, order: dict[str, Any], problems: Problems) -> None:
+    shuffle = k["shuffle"]
+    if shuffle in (None, False, True):
+        shuffle = "full" if shuffle or shuffled else None
+    elif shuffle not in SHUFFLES:
+        problems.add(f"shuffle is {shuffle!r}", f"give True, False, or one of {', '.join(map(repr, SHUFFLES))}")
+        return
+    draws = k["weights"] is not None or k["balanced"] or k["replacement"]
+    if draws and k["shuffle"]:
+        problems.add(
+            "shuffle and a draw (weights, balanced, replacement) exclude one another", "a draw is random by itself"
+        )
+    if shuffle is not None and not draws:
+        order["shuffle"] = shuffle
+
+
+def _count(key: str, value: Any, into: dict[str, Any], problems: Problems) -> None:
+    if value is None:
+        return
+    if not whole(value) or value < 1:
+        problems.add(f"{key} is {value!r}", "give an integer, at least 1")
+        return
+    into[key] = int(value)
+
+
+def _global_size(k: Mapping[str, Any], problems: Problems) -> int | None:
+    size = k["global_batch_size"]
+    if size is None:
+        return None
+    if not whole(size) or size < 1:
+        problems.add(f"global_batch_size is {size!r}", "give an integer, at least 1")
+        return None
+    if k["batch_size"] not in (None, 1):
+        problems.add(
+            f"batch_size {k['batch_size']} and global_batch_size {size} both say how large batches are", "give one"
+        )
+    return int(size)
+
+
+# Everything that a sampler decides.
+_OWN = (
+    "block", "window", "streams", "weights", "balanced", "replacement", "num_samples",
+    "lengths", "bucket", "tokens", "pack", "long", "length_window", "global_batch_size",
+)  # fmt: skip
+
+
+def _sampled(k: Mapping[str, Any], shuffled: bool, problems: Problems) -> Ordering:
+    name = "sampler" if k["sampler"] is not None else "batch_sampler"
+    sampler = k[name]
+    if k["sampler"] is not None and k["batch_sampler"] is not None:
+        problems.add("sampler and batch_sampler exclude one another", "give one of them")
+    if k["shuffle"] or shuffled:
+        problems.add(f"{name} and shuffle exclude one another", f"the {name} decides the order: leave shuffle out")
+    if others := [key for key in _OWN if k[key] is not None and k[key] is not False]:
+        problems.add(f"{name} decides the order alone, and {', '.join(others)} would too", "leave one of them out")
+    if name == "batch_sampler" and (k["batch_size"] != 1 or k["drop_last"]):
+        problems.add("batch_sampler makes the batches: batch_size and drop_last exclude it", "leave them out")
+    if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
+        problems.add(f"{name} is a {type(sampler).__name__}, which can not be walked", "give any iterable of ids")
+        return Ordering()
+    if name == "sampler":
+        return _native(sampler) or Ordering(sampler=sampler, walked=True)
+    if hasattr(sampler, "_batch"):
+        inner, size, drop = sampler._batch()
+        found = _native(inner)
+        if found is not None and not found.walked and inner._world() is None:
+            return replace(found, size=size, drop=drop)
+    return Ordering(sampler=sampler, batched=True, walked=True)
+
+
+def _native(sampler: Any) -> Ordering | None:
+    """A sampler of ours, if the engine can compute its order."""
+    whole_order = getattr(sampler, "_order", None)
+    said = whole_order() if callable(whole_order) else None
+    if said is None:
+        return None
+    order = dict(said)
+    rank, world, drop = sampler._world() or (0, 1, False)
+    if drop and sampler._samples() % world:
+        return Ordering(sampler=sampler, walked=True)  # a tail that the engine does not have
+    numbers = {
+        f"order.{key}": array("d", order.pop(key)) for key in ("weights", "subset") if order.get(key) is not None
+    }
+    seed = order.pop("seed", 0)
+    if "order.weights" in numbers:
+        order.setdefault("replacement", False)
+    return Ordering(order, {}, numbers, sampler=sampler, ranks=(rank, world), seed=seed)

@@ -1,0 +1,68 @@
+"""States of a loader: what they hold, and whether one fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ._errors import StateError, whole
+
+STATE_VERSION = 1
+MAX_SKIPPED = 12  # runs that a state remembers, so that it stays below 1 KiB
+
+
+def skipped(runs: list[list[int]], epoch: int, begin: int, end: int) -> list[list[int]]:
+    """The runs of items that were passed over, and one more."""
+    if runs and runs[-1][0] == epoch and runs[-1][2] == begin:
+        runs = [*runs[:-1], [epoch, runs[-1][1], end]]
+    else:
+        runs = [*runs, [epoch, begin, end]]
+    return runs[-MAX_SKIPPED:]
+
+
+def _known(value: Any) -> Any:
+    """A part of a state without what only a pass can check."""
+    return {key: x for key, x in value.items() if key != "seen"} if isinstance(value, Mapping) else value
+
+
+def _run(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(map(whole, value))
+
+
+def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]) -> None:
+    """StateError with every reason why a state does not fit. ``count`` is the items of an epoch, None: not known."""
+    if not isinstance(state, Mapping):
+        raise StateError(f"a state is a dict, and this is a {type(state).__name__}")
+    if missing := [key for key in mine if key not in state]:
+        raise StateError(
+            f"the state lacks {', '.join(missing)}", hint="pass what state_dict() of a stoker.DataLoader returned"
+        )
+    if state["version"] != STATE_VERSION:
+        raise StateError(
+            f"the state is of version {state['version']!r}, this release reads {STATE_VERSION}",
+            hint="load it with the release that saved it",
+        )
+    words = {
+        "dataset": ("the dataset", "its files, sizes or labels changed, or it is another one"),
+        "pipeline": ("the fields or transforms", "build the dataset with those of the saved run"),
+        "seed": ("the seed", f"pass seed={state['seed']!r}"),
+        "order": ("the order", "pass the shuffle, weights, lengths or sampler of the saved run"),
+    }
+    runs = state.get("skipped", [])
+    if not isinstance(runs, list) or not all(map(_run, runs)):
+        raise StateError(f"what the state says of skipped steps is damaged: {runs!r:.80}")
+    wrong = [
+        (f"{name} differs: {state[key]!r} in the state, {mine[key]!r} here", hint)
+        for key, (name, hint) in words.items()
+        if _known(state[key]) != mine[key]
+    ]
+    epoch, position = state["epoch"], state["position"]
+    if not (whole(epoch) and whole(position) and epoch >= 0 and position >= 0):
+        wrong.append((f"there is no position {position!r} in epoch {epoch!r}", "it is damaged"))
+    elif not wrong and (items := count(epoch)) is not None and position > items:
+        wrong.append((f"there is no position {position} in epoch {epoch} of {items} samples", "it is damaged"))
+    if wrong:
+        raise StateError(
+            "the state does not fit this loader: " + "; ".join(what for what, _ in wrong),
+            hint="; ".join(hint for _, hint in wrong),
+        )
