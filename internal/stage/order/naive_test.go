@@ -31,7 +31,19 @@ type naiveEpoch struct {
 // naive writes an epoch down.
 func naive(n int64, p order.Policy, epoch int64) naiveEpoch {
 	key := rng.New(p.Seed).With(uint64(epoch))
-	return naiveEpoch{ids: naiveShuffle(n, p, key.With(wordShuffle))}
+	var e naiveEpoch
+	switch {
+	case p.Mix != nil:
+		e = naiveMix(*p.Mix, n, p.Seed, epoch)
+	case p.Draw.Weights != nil || p.Draw.Replacement:
+		e.ids = naiveDraw(n, p.Draw, key.With(wordDraw))
+	default:
+		e.ids = naiveShuffle(n, p, key.With(wordShuffle))
+		if p.Draw.Num > 0 {
+			e.ids = e.ids[:p.Draw.Num]
+		}
+	}
+	return naiveLengths(e, p.Lengths, key)
 }
 
 func naiveShuffle(n int64, p order.Policy, key rng.Key) []int64 {
@@ -166,12 +178,23 @@ func TestAgainstTheNaiveOrder(t *testing.T) {
 		"full":   drawFull,
 		"block":  drawBlock,
 		"window": drawWindow,
+		"draw":   drawnDraw,
+		"mix":    drawnMix,
+		"lengths": func(t *rapid.T) (int64, order.Policy) {
+			draw := rapid.SampledFrom([]func(*rapid.T) (int64, order.Policy){drawFull, drawBlock, drawnDraw, drawnMix}).Draw(t, "of")
+			n, p := draw(t)
+			if p.Mix != nil {
+				p.Mix.Batches = false
+			}
+			p.Lengths = drawnLengths(t, n)
+			return n, p
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				n, p := draw(t)
 				p.Seed = rapid.Uint64().Draw(t, "seed")
-				epoch := rapid.Int64Range(0, 1<<40).Draw(t, "epoch")
+				epoch := rapid.Int64Range(0, 4).Draw(t, "epoch")
 				plan, err := order.New(n, p)
 				if err != nil {
 					t.Fatal(err)

@@ -1,6 +1,7 @@
 package order_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stoker-data/stoker/internal/base/rng"
@@ -29,7 +30,66 @@ func policies(n int64) []named {
 		{"small windows", n, order.Policy{Shuffle: order.WindowAlone, Seed: seed, Block: order.Block{Window: 7}}},
 		{"large windows", n, order.Policy{Shuffle: order.WindowAlone, Seed: seed, Block: order.Block{Window: 77}}},
 	}
-	return all
+	return slices.Concat(all, draws(n, seed), mixtures(n, seed), byLengths(n, seed))
+}
+
+func draws(n int64, seed uint64) []named {
+	weights := make([]float64, n)
+	for i := range weights {
+		weights[i] = rng.New(8).Uniform(uint64(i), 0.1, 3)
+	}
+	policy := func(d order.Draw) order.Policy { return order.Policy{Shuffle: order.Full, Seed: seed, Draw: d} }
+	return []named{
+		{"the first of a shuffle", n, policy(order.Draw{Num: 1 + n/2})},
+		{"replacement", n, policy(order.Draw{Replacement: true})},
+		{"weights and replacement", n, policy(order.Draw{Weights: weights, Replacement: true, Num: n + 50})},
+		{"weights", n, policy(order.Draw{Weights: weights})},
+		{"some by weights", n, policy(order.Draw{Weights: weights, Num: 1 + n/3})},
+	}
+}
+
+func mixtures(n int64, seed uint64) []named {
+	small := 1 + n/5
+	total := 2*small + n
+	members := []order.Member{
+		{Samples: small, Policy: order.Policy{Shuffle: order.Full}},
+		{Samples: n, Policy: order.Policy{Shuffle: order.BlockWise, Block: order.Block{Streams: 2, Window: 6}}},
+		{Samples: small},
+	}
+	mix := func(m order.Mix) order.Policy {
+		m.Members = members
+		if m.Points == nil {
+			m.Points = []order.Point{{Weights: []float64{2, 5, 1}}}
+		}
+		return order.Policy{Seed: seed, Mix: &m}
+	}
+	line := []order.Point{{Weights: []float64{1, 0, 0}}, {Place: 500, Weights: []float64{1, 1, 1}}}
+	return []named{
+		{"mixture to the first end", total, mix(order.Mix{Stop: order.FirstExhausted})},
+		{"mixture to the last end", total, mix(order.Mix{Stop: order.AllExhausted, Linear: true, Points: line})},
+		{"mixture without end", total, mix(order.Mix{Stop: order.Repeat, Run: 4})},
+		{"mixture in batches", total, mix(order.Mix{Stop: order.Repeat, Run: 7, Batches: true})},
+	}
+}
+
+func byLengths(n int64, seed uint64) []named {
+	of := make([]int32, n)
+	for i := range of {
+		of[i] = int32(rng.New(4).Intn(uint64(i), 90))
+	}
+	streams := order.Policy{Shuffle: order.BlockWise, Seed: seed, Block: order.Block{Streams: 3, Window: 20}}
+	policy := func(l order.Lengths) order.Policy {
+		p := streams
+		l.Of = of
+		p.Lengths = l
+		return p
+	}
+	return []named{
+		{"buckets", n, policy(order.Lengths{Bucket: 8, Window: 100})},
+		{"token budgets", n, policy(order.Lengths{Tokens: 300, Rows: 9, Window: 70})},
+		{"packs", n, policy(order.Lengths{Pack: 128, Window: 150})},
+		{"packs of split samples", n, policy(order.Lengths{Pack: 40})},
+	}
 }
 
 // unequal is blocks of unequal sizes, some of them empty, n in all.
@@ -46,7 +106,7 @@ func unequal(n, blocks int64) []int64 {
 // that are smaller than worlds; and a few that are too large for tables.
 func manyRuns(t testing.TB) []run {
 	var runs []run
-	for i, n := range []int64{1, 2, 5, 47, 48, 97, 192, 251, 333, 480, 576, 811} {
+	for i, n := range []int64{1, 2, 5, 47, 48, 97, 192, 251, 384, 499} {
 		for _, p := range policies(n) {
 			runs = append(runs, newRun(t, p.name, p.n, p.policy, int64(i)))
 		}

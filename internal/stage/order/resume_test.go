@@ -57,7 +57,7 @@ func (d *delivery) run(e order.Epoch, s order.Slice, from, to int64) {
 		begin := len(d.items)
 		d.steps = append(d.steps, begin)
 		rows := s.Rows(step)
-		d.items = append(d.items, make([]span, rows*s.World)...)
+		d.items = slices.Grow(d.items, int(rows*s.World))[:begin+int(rows*s.World)]
 		for rank := range s.World {
 			s.Rank = rank
 			for i := range rows {
@@ -124,6 +124,7 @@ func TestResumePoints(t *testing.T) {
 	}
 	runs := manyRuns(t)
 	points := 0
+	var d delivery
 	for a, worldA := range worlds() {
 		for b, worldB := range worlds() {
 			for c := range cuts {
@@ -131,7 +132,7 @@ func TestResumePoints(t *testing.T) {
 				r := runs[key.Intn(0, int64(len(runs)))]
 				cutAndGoOn(t, r, cut{
 					run: r.name, tail: tails()[c%3], worldA: worldA, worldB: worldB, sameGlobal: c%2 == 0,
-				}, key)
+				}, &d, key)
 				points++
 			}
 		}
@@ -139,7 +140,8 @@ func TestResumePoints(t *testing.T) {
 	t.Logf("%d resume points over %d orders", points, len(runs))
 }
 
-func cutAndGoOn(t *testing.T, r run, c cut, key rng.Key) {
+// cutAndGoOn chooses what c leaves open, and uses d's memory.
+func cutAndGoOn(t *testing.T, r run, c cut, d *delivery, key rng.Key) {
 	c.batchA, c.batchB = 1+key.Intn(1, 5), 1+key.Intn(2, 5)
 	if c.sameGlobal {
 		global := lcm(c.worldA, c.worldB) * (1 + key.Intn(1, 2))
@@ -152,7 +154,7 @@ func cutAndGoOn(t *testing.T, r run, c cut, key rng.Key) {
 		c.start = one.After(c.steps - 1)
 	}
 	two := order.Slice{N: n, Start: c.start, Batch: c.batchB, World: c.worldB, Tail: c.tail}
-	var d delivery
+	d.items, d.pieces, d.steps = d.items[:0], d.pieces[:0], d.steps[:0]
 	d.run(r.open(t), one, 0, c.steps)
 	if c.start < n && int64(len(d.items)) != c.start {
 		t.Fatalf("%v: A delivered %d items", c, len(d.items))
