@@ -9,7 +9,7 @@ They need neither torch nor an engine. Handed to torch's own DataLoader they sta
 stoker.DataLoader the engine computes the same sequence itself, from what they say through the door:
 
 _order()   what an order of the Spec says, for a world of one; None where it can not be said
-_samples() the number of samples that are drawn from: the dataset has to have as many
+_samples() the number of samples that are drawn from: the dataset has to have as many; of a subset, the fewest
 _world()   (rank, world size, drop_last), of DistributedSampler
 _batch()   (sampler, batch_size, drop_last), of BatchSampler
 _begin()   begins a pass, as the first id of one does: its epoch and position, which are counted on in place
