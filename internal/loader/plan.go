@@ -3,6 +3,7 @@ package loader
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -86,7 +87,7 @@ func (l *Loader) newPlan() error {
 		state.Lengths = numbersDigest(wide)
 	}
 	if l.plan, err = order.New(l.data.n, policy); err != nil {
-		return errs.New(errs.Config, "%s", err)
+		return errs.New(errs.Config, "%s", strings.TrimPrefix(err.Error(), "order: "))
 	}
 	l.orderState, _ = json.Marshal(state)
 	return nil

@@ -146,7 +146,7 @@ class DataLoader:
         self._progress: Progress | None = None
         self._skipped: list[list[int]] = []
         self._parts: list[Part] = []
-        self._follow_sampler()
+        self._check_sampler()
         fields = dataset._fields()
         _client.Remote(spec(self._settings, dataset._recipe(), fields), self._settings.deadline, keeps=False).check()
 
@@ -257,11 +257,16 @@ class DataLoader:
     def _native_sampler(self) -> bool:
         return self._sampler is not None and not self._settings.ordering.walked
 
-    def _follow_sampler(self) -> None:
-        """A sampler that has begun to count epochs goes on counting."""
-        if self._native_sampler:
-            at = self._sampler.state_dict()
-            self._next_epoch = at["epoch"]
+    def _check_sampler(self) -> None:
+        """A sampler of ours over another number of samples says which ids it means, as torch's do: it is walked. One
+        that has begun to count epochs goes on counting."""
+        if not self._native_sampler:
+            return
+        drawn, there = self._sampler._samples(), len(self._dataset)
+        if drawn != there and not (drawn < there and "order.subset" in self._settings.ordering.numbers):
+            self._settings = self._settings.walking()
+        else:
+            self._next_epoch = self._sampler.state_dict()["epoch"]
 
     @property
     def _size(self) -> int:

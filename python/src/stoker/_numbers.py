@@ -6,6 +6,7 @@ are no place for millions of numbers, and nothing is left behind whoever dies.
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 from array import array
@@ -39,8 +40,10 @@ def _close(owner: int, fd: int) -> None:
 
 
 def column(numbers: array[float]) -> list[float] | NumberFile:
-    """The numbers as the Spec takes them."""
-    return numbers.tolist() if len(numbers) <= INLINE else NumberFile(numbers)
+    """The numbers as the Spec takes them. JSON has no NaN: such columns travel as files."""
+    if len(numbers) <= INLINE and all(map(math.isfinite, numbers)):
+        return numbers.tolist()
+    return NumberFile(numbers)
 
 
 def read(name: str, values: Any, problems: Problems) -> array[float] | None:

@@ -12,7 +12,7 @@ import importlib.util
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import _notice
@@ -95,6 +95,11 @@ class Settings:
         if self.ordering.global_size is not None:
             return self.ordering.global_size // self.ranks[1] or None
         return self.batch_size
+
+    def walking(self) -> Settings:
+        """The same, with the sampler's ids taken from it instead of computed."""
+        walked = Ordering(sampler=self.ordering.sampler, walked=True, size=self.ordering.size, drop=self.ordering.drop)
+        return replace(self, ordering=walked, seed=0, rank=None, world_size=None)
 
     @property
     def deadline(self) -> float:

@@ -12,6 +12,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from ._errors import ConfigError
+
 PROTOCOL = 1
 MAX_FRAME = 64 << 20
 
@@ -26,7 +28,12 @@ class FrameError(Exception):
 
 def pack(message: Mapping[str, Any]) -> bytes:
     """One frame."""
-    body = json.dumps(message, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    try:
+        body = json.dumps(message, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
+    except ValueError as error:
+        raise ConfigError(
+            "a number among the settings is NaN or infinite", hint="look at weights, schedules and transforms"
+        ) from error
     if len(body) > MAX_FRAME:
         raise FrameError(f"a frame of {len(body)} bytes is longer than {MAX_FRAME}")
     return _LENGTH.pack(len(body)) + body
