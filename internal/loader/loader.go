@@ -218,11 +218,8 @@ func (l *Loader) Pass(epoch, position, step int64) (*Pass, error) {
 // PassOver begins a walk over a List, which a user's sampler gave: the whole of
 // it is this rank's.
 func (l *Loader) PassOver(list order.List, epoch, step int64) (*Pass, error) {
-	for i, id := range list.IDs {
-		if id < 0 || id >= l.data.n {
-			return nil, errs.New(errs.Config, "the sampler gave sample %d at place %d, and there are %d samples", id, list.Place+int64(i), l.data.n).
-				Try("samplers give numbers from 0 to len(dataset) - 1")
-		}
+	if err := l.checkList(list, epoch); err != nil {
+		return nil, err
 	}
 	e := list.Epoch(l.spec.Order.Seed, epoch)
 	slice := l.slice(e, list.Item)
@@ -232,6 +229,35 @@ func (l *Loader) PassOver(list order.List, epoch, step int64) (*Pass, error) {
 	p := l.newPass(epoch, step, e, slice)
 	p.alone = true
 	return l.begin(p)
+}
+
+// checkList refuses lists that no pass can walk.
+func (l *Loader) checkList(list order.List, epoch int64) error {
+	if epoch < 0 || list.Place < 0 || list.Item < 0 || list.Cuts == nil && list.Place != list.Item {
+		return errs.New(errs.State, "epoch %d, place %d, item %d: there is no such place for a list", epoch, list.Place, list.Item)
+	}
+	for i, id := range list.IDs {
+		if id < 0 || id >= l.data.n {
+			return errs.New(errs.Config, "the sampler gave sample %d at place %d, and there are %d samples", id, list.Place+int64(i), l.data.n).
+				Try("samplers give numbers from 0 to len(dataset) - 1")
+		}
+	}
+	left := int64(len(list.IDs))
+	for i, n := range list.Cuts {
+		if n < 1 || n > left {
+			return errs.New(errs.Config, "the batch sampler gave %d samples as batch %d, and %d ids are left of the %d ids that came", n, list.Item+int64(i), left, len(list.IDs)).
+				Try("every batch of a batch sampler holds at least one sample")
+		}
+		left -= n
+	}
+	if list.Cuts != nil && left > 0 {
+		return errs.New(errs.Config, "the batch sampler gave %d ids, of which %d are in no batch", len(list.IDs), left)
+	}
+	if b := l.spec.Batch; b.ByLength() {
+		return errs.New(errs.Config, "a sampler decides the order, and bucket %d, tokens %d, pack %d would make another", b.Bucket, b.Tokens, b.Pack).
+			Try("leave the sampler out, or cut batches by length in a batch sampler")
+	}
+	return nil
 }
 
 // begin makes p the pass that the consumer walks. Shared.mu is held.

@@ -234,10 +234,11 @@ func (e Epoch) Item(i int64, dst []Piece) []Piece {
 }
 
 // At is the sample at a place, 0 <= place. A padding place, place >= N, holds
-// the sample of place mod N.
+// the sample of place mod N; in a part of a List, what the part has from its
+// first place on.
 func (e Epoch) At(place int64) int64 {
 	if place >= e.places {
-		place %= e.places
+		place = e.first + (place-e.places)%(e.places-e.first)
 	}
 	return e.seq.at(place - e.first)
 }
