@@ -77,20 +77,24 @@ func (d *part) compile(spec Spec, p *problems) (columns []batch.Field) {
 }
 
 // sameColumns says where member i of a mixture would fill other columns than the
-// first.
+// first: of another type, shape, meaning or order of axes.
 func (l *Loader) sameColumns(i int, columns []batch.Field, p *problems) {
-	text := func(fields []batch.Field) string {
+	text := func(part *part, fields []batch.Field) string {
 		var out []string
-		for _, f := range fields {
+		for n, f := range fields {
 			shape := "of any size"
 			if !f.Loose {
 				shape = fmt.Sprint(f.Shape)
 			}
-			out = append(out, fmt.Sprintf("%s: %s %s", f.Name, f.DType, shape))
+			axes := ""
+			if part.ds != nil {
+				axes, _ = part.programs[n].Axes()
+			}
+			out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %s %s %s %s", f.Name, part.kind(n), f.DType, shape, axes)))
 		}
 		return strings.Join(out, ", ")
 	}
-	if mine, theirs := text(columns), text(l.fields); mine != theirs {
+	if mine, theirs := text(l.data.parts[i], columns), text(l.data.parts[0], l.fields); mine != theirs {
 		p.addf("dataset %d of the mixture gives (%s), and dataset 0 (%s): batches need the same columns from all; give each its fields", i, mine, theirs)
 	}
 }

@@ -89,24 +89,23 @@ func Open(ctx context.Context, shared *Shared, spec Spec, opt Options) (*Loader,
 	spec = spec.defaults()
 	p := spec.check()
 	l := &Loader{shared: shared, moved: time.Now()}
-	if len(p) == 0 || spec.Dataset.Mixed != nil || spec.Dataset.Format == "synthetic" || len(spec.Dataset.Path) > 0 {
-		data, err := openCollection(ctx, spec.Dataset, opt)
-		if err != nil && len(p) > 0 {
-			p.addf("%s", withHint(err))
-			err = p.err()
-		}
-		if err != nil {
-			return nil, err
-		}
-		l.data = data
-	} else {
+	if !spec.Dataset.openable() {
 		return nil, p.err()
 	}
+	data, err := openCollection(ctx, spec.Dataset, opt)
+	if err != nil && len(p) > 0 {
+		p.addf("%s", withHint(err))
+		err = p.err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.data = data
 	if opt.Deadly != nil {
 		l.deadly = opt.Deadly(l.data.digest)
 	}
 	l.spec = spec
-	err := l.compile(p)
+	err = l.compile(p)
 	if err == nil {
 		err = l.newPlan()
 	}

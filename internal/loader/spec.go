@@ -243,10 +243,10 @@ func (s Spec) defaults() Spec {
 		s.OnBad.Policy = Fail
 	}
 	o := &s.Order
-	if o.Shuffle == order.BlockWise && o.Streams == 0 {
+	if s.shuffles(order.BlockWise) && o.Streams == 0 {
 		o.Streams = 8
 	}
-	if (o.Shuffle == order.BlockWise || o.Shuffle == order.WindowAlone) && o.Window == 0 {
+	if s.shuffles(order.BlockWise, order.WindowAlone) && o.Window == 0 {
 		o.Window = defaultWindow
 	}
 	if (o.Weights.Len() > 0 || o.Balanced) && o.Replacement == nil {
@@ -267,6 +267,13 @@ func (s Spec) defaults() Spec {
 		}
 	}
 	return s
+}
+
+// shuffles says that the dataset, or a member of the mixture, is shuffled in one
+// of these ways.
+func (s Spec) shuffles(ways ...order.Shuffle) bool {
+	return slices.Contains(ways, s.Order.Shuffle) ||
+		slices.ContainsFunc(s.Dataset.Mixed, func(d Dataset) bool { return slices.Contains(ways, d.Shuffle) })
 }
 
 // defaultWindow is the samples that are shuffled, or sorted by length, together.
@@ -304,7 +311,7 @@ func (s Spec) check() (p problems) {
 		}
 		p.addf("%s is %q: it can be %s", key, got, strings.Join(want, ", "))
 	}
-	oneOf("shuffle", string(s.Order.Shuffle), string(order.None), string(order.Full), string(order.BlockWise), string(order.WindowAlone))
+	oneOf("shuffle", string(s.Order.Shuffle), shuffles...)
 	oneOf("tail", string(s.Order.Tail), string(order.Pad), string(order.Fill), string(order.Drop))
 	oneOf("on_bad", s.OnBad.Policy, Fail, Skip, Replace)
 	if s.Dataset.Mixed == nil {
@@ -348,11 +355,17 @@ func checkFields(p *problems, fields []Field) {
 	}
 }
 
+// The values that a key can have.
+var (
+	formats  = []string{"", "auto", "folder", "tar", "synthetic"}
+	shuffles = []string{string(order.None), string(order.Full), string(order.BlockWise), string(order.WindowAlone)}
+)
+
 // choice says whether a value is one of those that a key can have.
 type choice func(key, got string, want ...string)
 
 func (d Dataset) check(p *problems, oneOf choice) {
-	oneOf("format", d.Format, "", "auto", "folder", "tar", "synthetic")
+	oneOf("format", d.Format, formats...)
 	switch {
 	case d.Mixed != nil:
 		p.addf("a member of a mixture is a list: mixtures do not nest")
@@ -364,6 +377,17 @@ func (d Dataset) check(p *problems, oneOf choice) {
 		p.addf("dataset.path is missing")
 	}
 	checkFields(p, d.Fields)
+}
+
+// openable says that check finds nothing in the way of opening it.
+func (d Dataset) openable() bool {
+	if d.Mixed != nil {
+		return len(d.Mixed) > 0 && !slices.ContainsFunc(d.Mixed, func(m Dataset) bool { return m.Mixed != nil || !m.openable() })
+	}
+	if d.Format == "synthetic" {
+		return d.Samples > 0 && len(d.Shape) > 0
+	}
+	return slices.Contains(formats, d.Format) && len(d.Path) > 0
 }
 
 func (s Spec) checkMix(p *problems, oneOf choice) {
@@ -382,13 +406,21 @@ func (s Spec) checkMix(p *problems, oneOf choice) {
 		p.addf("shuffle block is of one dataset: give every member of the mixture its own shuffle")
 	}
 	weighted := 0
-	for _, d := range s.Dataset.Mixed {
+	for i, d := range s.Dataset.Mixed {
 		if d.Weight != 0 {
 			weighted++
 		}
+		if d.Shuffle != "" {
+			oneOf(fmt.Sprintf("shuffle of dataset %d of the mixture", i), string(d.Shuffle), shuffles...)
+		}
 	}
-	if s.Mix.Schedule != nil && weighted > 0 {
+	switch {
+	case s.Mix.Schedule != nil && weighted > 0:
 		p.addf("weight of a dataset and mix.schedule say the same: keep one")
+	case s.Mix.Schedule != nil && len(s.Mix.Schedule) == 0:
+		p.addf("mix.schedule is empty: it gives the weights from place 0 on")
+	case s.Mix.Schedule == nil && s.Mix.Linear:
+		p.addf("mix.linear moves weights along mix.schedule, and there is none")
 	}
 }
 
@@ -397,9 +429,11 @@ func (s Spec) checkOrder(p *problems) {
 	if o.Block < 0 || o.Window < 0 || o.Streams < 0 || o.NumSamples < 0 {
 		p.addf("block is %d, window %d, streams %d, num_samples %d: none is negative", o.Block, o.Window, o.Streams, o.NumSamples)
 	}
-	inMixture := slices.ContainsFunc(s.Dataset.Mixed, func(d Dataset) bool { return d.Shuffle == order.BlockWise })
-	if o.Shuffle != order.BlockWise && !inMixture && (o.Block != 0 || o.Streams != 0) {
+	if !s.shuffles(order.BlockWise) && (o.Block != 0 || o.Streams != 0) {
 		p.addf("block and streams are of shuffle block, and shuffle is %s", o.Shuffle)
+	}
+	if !s.shuffles(order.BlockWise, order.WindowAlone) && o.Window != 0 {
+		p.addf("window is of shuffle block and of shuffle window, and shuffle is %s", o.Shuffle)
 	}
 	if o.Weights.Len() > 0 && o.Balanced {
 		p.addf("weights and balanced both give the weights: keep one")
@@ -419,8 +453,8 @@ func (s Spec) checkBatch(p *problems) {
 		p.addf("batch size is %d: it can be 1 to %d", b.Size, 1<<20)
 	}
 	switch {
-	case b.GlobalSize < 0:
-		p.addf("global_batch_size is %d", b.GlobalSize)
+	case b.GlobalSize < 0 || b.GlobalSize > 1<<30:
+		p.addf("global_batch_size is %d: it can be 1 to %d", b.GlobalSize, 1<<30)
 	case b.GlobalSize > 0 && s.World > 0 && b.GlobalSize%s.World != 0:
 		p.addf("global_batch_size %d can not be divided over %d ranks: world sizes that divide it are %s", b.GlobalSize, s.World, divisors(b.GlobalSize, s.World))
 	case b.GlobalSize > 0 && b.Size*s.World != b.GlobalSize:
@@ -444,17 +478,27 @@ func (s Spec) checkBatch(p *problems) {
 		p.addf("lengths are given, and none of bucket, tokens and pack to use them")
 	case kinds == 1 && b.Lengths.IsZero():
 		p.addf("batches by length need lengths: the name of a stored field, or a list")
+	case kinds == 0 && b.Window != 0:
+		p.addf("batch.window is the samples that bucket, tokens or pack look at together, and none is set")
 	case b.Pack == 0 && b.Long != "":
 		p.addf("long is %q, and only pack has use for it", b.Long)
+	}
+	switch b.Long {
+	case "", order.Split, order.Truncate, order.Refuse:
+	default:
+		p.addf("long is %q: it can be %s, %s, %s", b.Long, order.Split, order.Truncate, order.Refuse)
 	}
 }
 
 // divisors are world sizes that divide n, those nearest to the one that does not.
 func divisors(n, near int) string {
 	var all []int
-	for d := 1; d <= n; d++ {
+	for d := 1; d <= n/d; d++ {
 		if n%d == 0 {
 			all = append(all, d)
+			if d != n/d {
+				all = append(all, n/d)
+			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(max(a-near, near-a), max(b-near, near-b)) })
