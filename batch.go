@@ -23,7 +23,7 @@ type Batch struct {
 	Epoch    int64
 	Step     int64 // counted from the start of the epoch, in a resumed pass too
 	Position int64 // places of the epoch that all ranks were given, this batch included
-	Rows     int   // samples
+	Rows     int   // samples; of a packed batch, runs
 	// Bad are the samples that stood in the order and could not be delivered.
 	Bad []BadSample
 
@@ -31,6 +31,15 @@ type Batch struct {
 	in   *loader.Batch
 	refs atomic.Int32
 }
+
+// The columns that a packed batch has too (BatchSpec.Pack). Its fields of bytes are
+// dense rows of Pack tokens; all other columns have a row a run: one for every
+// sample, or piece of a sample, in the order in which they lie in the rows, and
+// one of id -1 for the unused end of a row. Batch.Rows counts runs.
+const (
+	PositionIDs = batch.PositionIDs // of every token, its place in its sample
+	SeqLens     = batch.SeqLens     // tokens of every run
+)
 
 // BadSample is a sample that was not delivered as the order says: Put stands
 // there instead (-1: a copy of a good row, marked as not valid), because of Err.
@@ -87,6 +96,9 @@ func (b *Batch) Float32(name string) (Tensor[float32], error) {
 	return typed[float32](b, name, mem.Float32)
 }
 
+// Int32 is one of the columns of a packed batch: PositionIDs, SeqLens.
+func (b *Batch) Int32(name string) (Tensor[int32], error) { return typed[int32](b, name, mem.Int32) }
+
 // Int64 is a column of whole numbers: labels.
 func (b *Batch) Int64(name string) (Tensor[int64], error) { return typed[int64](b, name, mem.Int64) }
 
@@ -127,7 +139,11 @@ func view[T any](b *Batch, name string, dtype mem.DType, col *wire.Column) (Tens
 	if col == nil {
 		col = b.find(name)
 	}
-	shape := append([]int{b.Rows}, col.Shape...)
+	rows := b.Rows
+	if col.Rows > 0 { // packed: fewer, longer ones
+		rows = col.Rows
+	}
+	shape := append([]int{rows}, col.Shape...)
 	n := mem.Shape(shape).Elems()
 	raw := b.in.Slot.Mem[col.Off : col.Off+int64(n*dtype.Size())]
 	return Tensor[T]{Data: unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(raw))), n), Shape: shape}, nil
@@ -167,7 +183,7 @@ func (b *Batch) column(name string, want mem.DType) (*wire.Column, error) {
 
 // accessor is the call that reads a column of that type.
 func accessor(dtype, name string) string {
-	method := map[string]string{"uint8": "Uint8", "float32": "Float32", "int64": "Int64", "float64": "Float64", "object": "Bytes"}[dtype]
+	method := map[string]string{"uint8": "Uint8", "int32": "Int32", "float32": "Float32", "int64": "Int64", "float64": "Float64", "object": "Bytes"}[dtype]
 	return fmt.Sprintf("batch.%s(%q)", method, name)
 }
 

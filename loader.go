@@ -49,6 +49,7 @@ type cursor struct {
 	step   int64 // number of its first step
 	part   *ReceiptPart
 	jumped bool // Skip moved it: what is prefetched is not what comes next
+	ended  bool // nothing of it will be received any more
 }
 
 // Column says what batches hold under a name.
@@ -175,6 +176,9 @@ func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 			if !ended {
 				pass.Cancel()
 			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			at.ended = true
 		}()
 		for {
 			if pass, err = l.jump(pass, at); err != nil {

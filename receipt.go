@@ -68,21 +68,29 @@ func (l *Loader) Verify(receipts ...Receipt) Verdict { return l.inner.Verify(rec
 
 // Skip passes over the next steps of the pass begun last, as if they had been
 // delivered: those of all ranks, if every rank skips as many. In a loop body the
-// pass goes on behind them; at the end of a pass, or before any, the next one
-// begins behind them. The State says what was skipped.
+// pass goes on behind them, or ends where it has no more; once it has ended, and
+// before any, the next one begins behind them. The State says what was skipped.
 func (l *Loader) Skip(steps int) error {
 	if steps < 0 {
 		return errs.New(errs.Config, "%d steps can not be skipped", steps)
 	}
+	if steps == 0 {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := &l.next
-	if c := l.current; c != nil && c.position < l.inner.Epoch(c.epoch).Len() {
-		at = &c.place
-	} else {
+	if c := l.current; c != nil && (c.ended || l.inner.Steps(c.epoch, c.position) == 0) {
 		l.current = nil
 	}
-	end := min(at.position+int64(steps)*l.inner.Stride(), l.inner.Epoch(at.epoch).Len())
+	at := &l.next
+	if l.current != nil {
+		at = &l.current.place
+	}
+	n := l.inner.Epoch(at.epoch).Len()
+	end := n
+	if most := (n - at.position) / l.inner.Stride(); int64(steps) <= most {
+		end = at.position + int64(steps)*l.inner.Stride()
+	}
 	if end <= at.position {
 		return nil
 	}
@@ -122,12 +130,12 @@ func (l *Loader) Explain(step int64) (*Explanation, error) {
 		at, first = l.current.start, l.current.step
 	}
 	l.mu.Unlock()
+	if step < 0 || step > l.inner.Epoch(at.epoch).Len() {
+		return nil, errs.New(errs.Config, "there is no step %d in epoch %d", step, at.epoch)
+	}
 	position := step * l.inner.Stride()
 	if step >= first {
 		position = at.position + (step-first)*l.inner.Stride()
-	}
-	if step < 0 {
-		return nil, errs.New(errs.Config, "there is no step %d", step)
 	}
 	return l.inner.Explain(at.epoch, position)
 }

@@ -26,6 +26,9 @@ func (l *Loader) compile(p problems) error {
 	if l.spec.Batch.Pack > 0 && len(p) == 0 {
 		l.packColumns(&p)
 	}
+	if l.spec.Batch.Tokens > 0 && l.spec.OnBad.Policy == Replace {
+		p.addf("on_bad replace does not go with tokens: another sample may be longer than the batch has room for; skip does")
+	}
 	if err := p.err(); err != nil {
 		return err
 	}

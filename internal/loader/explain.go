@@ -34,6 +34,13 @@ type ExplainedRow struct {
 // Explain says what stands in this rank's batch of the step that begins at a
 // position of an epoch. It reads the samples' headers, and delivers nothing.
 func (l *Loader) Explain(epoch, position int64) (*Explanation, error) {
+	if !l.hold() {
+		return nil, errs.New(errs.Config, "the loader is closed")
+	}
+	defer l.letGo()
+	if epoch < 0 || position < 0 {
+		return nil, errs.New(errs.Config, "epoch %d, position %d: none is negative", epoch, position)
+	}
 	e := l.Epoch(epoch)
 	slice := l.slice(e, position)
 	if slice.Steps() == 0 {

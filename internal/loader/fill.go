@@ -310,13 +310,16 @@ func (l *Loader) onBad(t *task, e *errs.Error, may bool) (again bool) {
 		ob.fail(e)
 		return false
 	}
-	if t.attempt == 0 { // a replacement that is bad too has a place of its own, and counts there
+	// A replacement that is bad too has a place of its own, and counts there; a
+	// sample that was split counts with its first run.
+	if t.attempt == 0 && t.from == 0 {
 		ob.bad = append(ob.bad, Bad{Place: t.place, Sample: t.req.Sample, Put: -1, Err: e})
 	}
 	return (l.spec.OnBad.Policy == Replace || t.attempt > 0) && l.another(t, e)
 }
 
-// another gives a task another sample, chosen by key, unless too many were bad.
+// another gives a task another sample of the epoch, chosen by key, unless too
+// many were bad. Where batches are of one dataset each, it is of that one.
 func (l *Loader) another(t *task, e *errs.Error) bool {
 	if t.attempt++; t.attempt > maxAttempts {
 		t.batch.fail(errs.New(errs.BadLimit, "%d samples in a row, chosen for one place, are bad; the last: %s", maxAttempts, e.What).
@@ -324,7 +327,12 @@ func (l *Loader) another(t *task, e *errs.Error) bool {
 			Try("most of this dataset can not be read: look at it with `stoker inspect`"))
 		return false
 	}
-	t.req.Sample = t.key.With(wordReplace).Intn(uint64(t.attempt), l.data.n)
+	epoch, key := t.batch.pass.order, t.key.With(wordReplace)
+	t.req.Sample = epoch.At(epoch.Places() + key.Intn(uint64(t.attempt), epoch.Places()))
+	if l.spec.Mix.Batches == single {
+		own, _ := l.data.of(t.sample)
+		t.req.Sample = own.first + key.Intn(uint64(t.attempt), own.n)
+	}
 	return true
 }
 
@@ -354,7 +362,7 @@ func (l *Loader) close(ob *openBatch) error {
 	if ob.err != nil {
 		return nil
 	}
-	if len(ob.bad) > 0 {
+	if len(ob.bad) > 0 || slices.Contains(ob.good, false) {
 		slices.SortFunc(ob.bad, func(a, b Bad) int { return cmp.Compare(a.Place, b.Place) })
 		if err := l.mend(ob); err != nil {
 			return err

@@ -298,7 +298,7 @@ func (l *Loader) lookAhead(p *Pass) {
 	l.shared.mu.Unlock()
 	e := l.Epoch(p.epoch + 1)
 	l.shared.mu.Lock()
-	if p != l.current || l.ahead != nil || l.closed {
+	if p != l.current || p.cancelled || l.ahead != nil || l.closed {
 		return
 	}
 	l.ahead = l.newPass(p.epoch+1, 0, e, l.slice(e, 0))

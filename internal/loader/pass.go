@@ -93,7 +93,8 @@ type task struct {
 	attempt int // replacements so far
 }
 
-// Bad is one sample that was not delivered as the order says.
+// Bad is one sample that was not delivered as the order says: once an epoch, also
+// where several packed rows would hold runs of it.
 type Bad struct {
 	Place  int64
 	Sample int64 // the one that failed

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
@@ -156,19 +157,27 @@ func (v *Verdict) epoch(e order.Epoch, number int64, parts []ReceiptPart, droppe
 
 // ranks says which ranks of a run are missing or came twice.
 func (v *Verdict) ranks(epoch int64, r run, got map[int64]int) {
-	var missing []int64
-	for rank := range r.world {
-		switch n := got[rank]; {
-		case n == 0:
-			missing = append(missing, rank)
-		case n > 1:
+	for _, rank := range slices.Sorted(maps.Keys(got)) {
+		if n := got[rank]; n > 1 {
 			v.problemf("epoch %d, items %d to %d: rank %d of %d came %d times", epoch, r.from, r.to, rank, r.world, n)
 		}
 	}
+	var missing []string
+	for rank := int64(0); rank < r.world && len(missing) <= mostNamed; rank++ {
+		if got[rank] == 0 {
+			missing = append(missing, fmt.Sprint(rank))
+		}
+	}
+	if len(missing) > mostNamed {
+		missing[mostNamed] = "and more"
+	}
 	if len(missing) > 0 {
-		v.problemf("epoch %d, items %d to %d: of %d ranks, there is no receipt of %v that ends there", epoch, r.from, r.to, r.world, missing)
+		v.problemf("epoch %d, items %d to %d: of %d ranks, there is no receipt of %s that ends there", epoch, r.from, r.to, r.world, strings.Join(missing, ", "))
 	}
 }
+
+// mostNamed is how many ranks one sentence names.
+const mostNamed = 16
 
 // adjust takes what was skipped from the plan's sum, and puts in what stood in
 // for others. A sample counts once, whatever number of packed rows it lay in.
