@@ -20,7 +20,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-asan py-test bench bench-venvs bench-transport bench-startup bench-index soak fuzz wheel clean
+.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-asan py-test bench bench-venvs bench-transport bench-startup bench-index bench-order soak fuzz wheel clean
 
 demo: setup engine
 	@build/stoker demo
@@ -102,6 +102,10 @@ bench-transport: engine venv
 bench-startup: engine venv
 	@test -n "$(DATA)" || { echo "usage: make bench-startup DATA=folder-of-jpegs"; exit 2; }
 	$(VENV)/python -m bench.startup --data "$(DATA)" --out build/bench-startup.json
+
+bench-order: engine venv
+	go test -run '^$$' -bench 'At|Open|Draw|Mix|Lengths' ./internal/stage/order
+	$(VENV)/python -m bench.resume --out build/bench-resume.json
 
 bench-index: engine venv
 	@test -n "$(DATA)" || { echo "usage: make bench-index DATA=folder-of-jpegs"; exit 2; }
