@@ -14,12 +14,32 @@ const (
 	Float32
 	Float64
 	Int32
+	Int8
+	Int16
+	Uint16
+	Uint32
+	Uint64
+	Float16
 )
 
 var dtypes = [...]struct {
 	name string
 	size int
-}{{"object", 0}, {"uint8", 1}, {"bool", 1}, {"int64", 8}, {"float32", 4}, {"float64", 8}, {"int32", 4}}
+}{
+	{"object", 0},
+	{"uint8", 1},
+	{"bool", 1},
+	{"int64", 8},
+	{"float32", 4},
+	{"float64", 8},
+	{"int32", 4},
+	{"int8", 1},
+	{"int16", 2},
+	{"uint16", 2},
+	{"uint32", 4},
+	{"uint64", 8},
+	{"float16", 2},
+}
 
 // String is NumPy's name of the type.
 func (d DType) String() string { return dtypes[d].name }

@@ -3,7 +3,10 @@
 // is a package below this one; none decodes pixels.
 package format
 
-import "github.com/stoker-data/stoker/internal/stage/index"
+import (
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/index"
+)
 
 // Extent is a run of bytes of one stored file.
 type Extent struct {
@@ -44,4 +47,21 @@ type Dataset interface {
 	// order of fields, as views. A field that is not there is an *errs.Error
 	// with code missing_field that names the fields there are.
 	Parse(id int64, fields []string, raw [][]byte, s *Sample) error
+}
+
+// Type says what a field holds, where the index of its format knows.
+type Type struct {
+	// DType is that of an array, whose Data are its elements, little-endian, in C
+	// order; Object: encoded bytes, as a file holds them.
+	DType mem.DType
+	// Shape is that of one sample's array. Where Ragged is set it lacks the first
+	// axis, whose length differs from sample to sample.
+	Shape  mem.Shape
+	Ragged bool
+}
+
+// Typed is a Dataset that knows what its fields hold.
+type Typed interface {
+	// Type is that of a field; false: there is no such field.
+	Type(field string) (Type, bool)
 }
