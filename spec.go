@@ -35,10 +35,20 @@ type (
 	Field = loader.Field
 	// Op is one transform; see Transform.
 	Op = transform.Op
-	// Order decides which sample comes when: Shuffle, Seed, Tail.
+	// Order decides which sample comes when: Shuffle and what belongs to it, Seed,
+	// Tail, and weighted draws.
 	Order = loader.Order
-	// BatchSpec is how many samples come at once, per rank.
+	// Mix is how the datasets of Dataset.Mixed become one stream.
+	Mix = loader.Mix
+	// MixStage is the weights of a Mix from a place on.
+	MixStage = loader.Stage
+	// BatchSpec is how many samples come at once, per rank or over all, and what
+	// lengths have to do with it: Bucket, Tokens, Pack.
 	BatchSpec = loader.BatchSpec
+	// Numbers is one number a sample: a List, or the File of a .npy array.
+	Numbers = loader.Numbers
+	// Lengths is Numbers, or the name of the stored Field whose bytes count.
+	Lengths = loader.Lengths
 	// Deliver is how many batches are ready ahead (Prefetch), and the Memory
 	// that batches may take.
 	Deliver = loader.Deliver
@@ -51,11 +61,28 @@ type (
 
 // Values of Order.Shuffle and Order.Tail.
 const (
-	ShuffleNone = order.None // place p holds sample p
-	ShuffleFull = order.Full // a keyed permutation of all samples, another each epoch
-	TailPad     = order.Pad  // the last batches of all ranks are equally short (the default)
-	TailFill    = order.Fill // every batch is full; what fills it up is not valid
-	TailDrop    = order.Drop // the epoch ends before the first batch that is not full
+	ShuffleNone   = order.None        // place p holds sample p
+	ShuffleFull   = order.Full        // a keyed permutation of all samples, another each epoch
+	ShuffleBlock  = order.BlockWise   // blocks permuted and read side by side, shuffled within windows
+	ShuffleWindow = order.WindowAlone // windows of Order.Window samples, each permuted
+
+	TailPad  = order.Pad  // the last batches of all ranks are equally short (the default)
+	TailFill = order.Fill // every batch is full; what fills it up is not valid
+	TailDrop = order.Drop // the epoch ends before the first batch that is not full
+)
+
+// Values of Mix.Stop.
+const (
+	FirstExhausted = order.FirstExhausted // before any dataset would begin anew
+	AllExhausted   = order.AllExhausted   // when all have been seen whole
+	Repeat         = order.Repeat         // after Order.NumSamples places
+)
+
+// Values of BatchSpec.Long.
+const (
+	LongSplit    = order.Split    // into pieces, each in a row
+	LongTruncate = order.Truncate // the first Pack tokens
+	LongRefuse   = order.Refuse   // Open fails
 )
 
 // Values of OnBad.Policy.
