@@ -127,12 +127,12 @@ func int32s(numbers []float64) ([]int32, error) {
 	return out, nil
 }
 
-// ids are numbers as sample ids.
-func ids(numbers []float64) ([]int64, error) {
+// ids are numbers as ids of n samples.
+func ids(numbers []float64, n int64) ([]int64, error) {
 	out := make([]int64, len(numbers))
 	for i, x := range numbers {
-		if x != math.Trunc(x) || x < 0 || x > 1<<53 {
-			return nil, errs.New(errs.Config, "subset[%d] is %v: ids are whole numbers from 0 on", i, x)
+		if x != math.Trunc(x) || x < 0 || x >= float64(n) {
+			return nil, errs.New(errs.Config, "subset[%d] is %v: ids are whole numbers from 0 to %d", i, x, n-1)
 		}
 		out[i] = int64(x)
 	}

@@ -47,18 +47,18 @@ func (l *Loader) newPlan() error {
 	policy.Draw = order.Draw{Num: o.NumSamples, Replacement: o.Replacement != nil && *o.Replacement}
 	state.Replacement = policy.Draw.Replacement
 	var err error
-	if policy.Draw.Weights, err = l.weights(); err != nil {
-		return err
-	}
 	if !o.Subset.IsZero() {
 		numbers, err := o.Subset.read()
 		if err != nil {
 			return err
 		}
-		if policy.Subset, err = ids(numbers); err != nil {
+		if policy.Subset, err = ids(numbers, l.data.n); err != nil {
 			return err
 		}
 		state.Subset = numbersDigest(numbers)
+	}
+	if policy.Draw.Weights, err = l.weights(policy.Subset); err != nil {
+		return err
 	}
 	if o.Weights.Len() > 0 {
 		state.Weights = numbersDigest(policy.Draw.Weights)
@@ -105,8 +105,9 @@ func (l *Loader) block(s order.Shuffle, sizes func(int64) []int64) order.Block {
 	return order.Block{}
 }
 
-// weights are those of the Spec, or those that make all classes alike.
-func (l *Loader) weights() ([]float64, error) {
+// weights are those of the Spec, or those that make all classes alike; one for
+// every sample of the subset, if there is one.
+func (l *Loader) weights(subset []int64) ([]float64, error) {
 	if !l.spec.Order.Balanced {
 		return l.spec.Order.Weights.read()
 	}
@@ -114,6 +115,13 @@ func (l *Loader) weights() ([]float64, error) {
 	if labels == nil {
 		return nil, errs.New(errs.Config, "balanced needs the class of every sample, and a %s dataset does not keep it in its index", l.Format()).
 			Try("give weights= instead: one number a sample")
+	}
+	if subset != nil {
+		all := labels
+		labels = make([]int32, len(subset))
+		for i, id := range subset {
+			labels[i] = all[id]
+		}
 	}
 	count := map[int32]float64{}
 	for _, class := range labels {

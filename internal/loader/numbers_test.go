@@ -1,0 +1,229 @@
+package loader
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/order"
+)
+
+// npy is a file as NumPy writes it (NEP 1): version 1, 2 or 3, the header padded
+// to a multiple of 64 bytes.
+func npy(version byte, descr, shape string, data []byte) []byte {
+	head := fmt.Sprintf("{'descr': %s, 'fortran_order': False, 'shape': %s, }", descr, shape)
+	begin := 10
+	if version > 1 {
+		begin = 12
+	}
+	head += strings.Repeat(" ", 63-(begin+len(head))%64) + "\n"
+	b := append([]byte("\x93NUMPY"), version, 0)
+	if version > 1 {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(head)))
+	} else {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(head)))
+	}
+	return slices.Concat(b, []byte(head), data)
+}
+
+func raw(t testing.TB, values any) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := binary.Write(&b, binary.LittleEndian, values); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func numbersFile(t testing.TB, body []byte) Numbers {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "numbers.npy")
+	if err := os.WriteFile(path, body, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return Numbers{File: path}
+}
+
+func TestNumbersFromFiles(t *testing.T) {
+	for version := byte(1); version <= 3; version++ {
+		for descr, values := range map[string]any{
+			"<f8": []float64{0, 1, 2.5, 250}, "<f4": []float32{0, 1, 2.5, 250}, "<i8": []int64{0, 1, -2, 250}, "<i4": []int32{0, 1, -2, 250}, "|u1": []uint8{0, 1, 2, 250},
+		} {
+			want := map[byte]float64{'f': 2.5, 'i': -2, 'u': 2}[descr[1]]
+			got, err := numbersFile(t, npy(version, "'"+descr+"'", "(4,)", raw(t, values))).read()
+			if err != nil || !slices.Equal(got, []float64{0, 1, want, 250}) {
+				t.Errorf("version %d, %s: %v, %v", version, descr, got, err)
+			}
+		}
+	}
+	if got, err := numbersFile(t, npy(1, "'<f8'", "(0,)", nil)).read(); err != nil || len(got) != 0 {
+		t.Errorf("no numbers: %v, %v", got, err)
+	}
+	got, err := (Numbers{File: "testdata/weights.npy"}).read() // written by numpy 2: numpy.save(path, [0.5, 0, 2, 1.25, 3e-9])
+	if err != nil || !slices.Equal(got, []float64{0.5, 0, 2, 1.25, 3e-9}) {
+		t.Errorf("NumPy's own: %v, %v", got, err)
+	}
+}
+
+func TestFilesThatAreNoNumbers(t *testing.T) {
+	eight := raw(t, []float64{1, 2, 3, 4, 5, 6, 7, 8})
+	good := npy(1, "'<f8'", "(8,)", eight)
+	for name, c := range map[string]struct {
+		body []byte
+		says string
+	}{
+		"empty":            {nil, "begin"},
+		"text":             {[]byte("1 2 3 4 5 6 7 8\n"), "begin"},
+		"two dimensions":   {npy(1, "'<f8'", "(2, 4)", eight), "(2, 4)"},
+		"no dimension":     {npy(1, "'<f8'", "()", eight), "shape is ()"},
+		"negative":         {npy(1, "'<f8'", "(-8,)", eight), "EOF"},
+		"big-endian":       {npy(1, "'>f8'", "(8,)", eight), `">f8"`},
+		"complex":          {npy(1, "'<c16'", "(4,)", eight), `"<c16"`},
+		"objects":          {npy(1, "'|O'", "(4,)", eight), `"|O"`},
+		"columns":          {npy(1, "[('a', '<f8')]", "(8,)", eight), "type"},
+		"cut short":        {good[:len(good)-1], "EOF"},
+		"half a header":    {good[:40], "EOF"},
+		"an absurd header": {append([]byte("\x93NUMPY\x02\x00\xff\xff\xff\xff"), good...), "EOF"},
+		"an absurd length": {npy(1, "'<f8'", "(9223372036854775807,)", eight), "EOF"},
+	} {
+		_, err := numbersFile(t, c.body).read()
+		e := errs.From(err)
+		if err == nil || e.Code != errs.Config || !strings.Contains(e.Error(), "numbers.npy") || !strings.Contains(e.Error(), c.says) || e.Hint == "" {
+			t.Errorf("%s: %v (hint %q), want %q", name, err, e.Hint, c.says)
+		}
+	}
+	if _, err := (Numbers{File: "/nowhere/w.npy"}).read(); errs.CodeOf(err) != errs.Config || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no such file: %v", err)
+	}
+}
+
+func FuzzNumbers(f *testing.F) {
+	f.Add(npy(1, "'<f8'", "(2,)", make([]byte, 16)))
+	f.Add(npy(2, "'|u1'", "(3,)", make([]byte, 3)))
+	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parseNPY(b) })
+}
+
+// Numbers and lengths in a document: lists, files, names of fields.
+func TestNumbersInSpecs(t *testing.T) {
+	for text, want := range map[string]Lengths{
+		`[1, 2]`:    {Numbers: Numbers{List: []float64{1, 2}}},
+		`"a/b.npy"`: {Numbers: Numbers{File: "a/b.npy"}},
+		`"/b"`:      {Numbers: Numbers{File: "/b"}},
+		`"txt"`:     {Field: "txt"},
+		`null`:      {},
+	} {
+		var got Lengths
+		if err := json.Unmarshal([]byte(text), &got); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s is %v, %v", text, got, err)
+		}
+		if again := string(jsonOf(t, got)); strings.ReplaceAll(again, ",", ", ") != text {
+			t.Errorf("%s is written as %s", text, again)
+		}
+	}
+	for _, text := range []string{`3`, `["x"]`, `{"a": 1}`, `[1, null, "3"]`} {
+		var got Numbers
+		if err := json.Unmarshal([]byte(text), &got); errs.CodeOf(err) != errs.Config {
+			t.Errorf("%s is %v, %v", text, got, err)
+		}
+	}
+}
+
+// A file says what a list says: the same stream, and states that fit.
+func TestFilesAndListsAreOneStream(t *testing.T) {
+	s := ground(t)
+	g := newGrid(t)
+	byList := g.spec(t)
+	byList.Order.Weights = weightsOf(gridTars)
+	byFile := byList
+	byFile.Order.Weights = numbersFile(t, npy(1, "'<f8'", fmt.Sprintf("(%d,)", gridTars), raw(t, byList.Order.Weights.List)))
+	a, b := open(t, s, byList), open(t, s, byFile)
+	if !slices.Equal(texts(walkAll(t, a, 0, 0, 0)), texts(walkAll(t, b, 0, 0, 0))) {
+		t.Error("another stream")
+	}
+	if err := b.Check(saved(t, a, 0, 3)); err != nil {
+		t.Error(err)
+	}
+	byList.Order.Weights = Numbers{List: slices.Clone(byList.Order.Weights.List)}
+	byList.Order.Weights.List[40] += 0.5
+	if err := open(t, s, byList).Check(saved(t, a, 0, 3)); errs.CodeOf(err) != errs.State || !strings.Contains(err.Error(), "weights") {
+		t.Errorf("with another weight: %v", err)
+	}
+	for name, values := range map[string][]float64{"too few": make([]float64, 7), "NaN": append(make([]float64, gridTars-1), math.NaN()), "negative": append(make([]float64, gridTars-1), -1)} {
+		byFile.Order.Weights = numbersFile(t, npy(1, "'<f8'", fmt.Sprintf("(%d,)", len(values)), raw(t, values)))
+		if _, err := Open(context.Background(), s, byFile, Options{}); errs.CodeOf(err) != errs.Config {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	nan := g.spec(t)
+	nan.Batch.Bucket = 3
+	nan.Batch.Lengths.Numbers = numbersFile(t, npy(1, "'<f4'", fmt.Sprintf("(%d,)", gridTars), raw(t, append(make([]float32, gridTars-1), float32(math.NaN())))))
+	if _, err := Open(context.Background(), s, nan, Options{}); errs.CodeOf(err) != errs.Config || !strings.Contains(err.Error(), "length 40 is NaN") {
+		t.Errorf("a length that is none: %v", err)
+	}
+}
+
+// balanced draws every class alike, whatever its size, of all samples or of a
+// subset.
+func TestBalanced(t *testing.T) {
+	s := ground(t)
+	spec := imageSpec(pictures(t, 30)) // three classes of 10
+	spec.Order = Order{Seed: 1, Balanced: true, NumSamples: 3000}
+	spec.Batch.Size = 100
+	count := func(spec Spec) (out [3]int) {
+		for _, b := range walkAll(t, open(t, s, spec), 0, 0, 0) {
+			for _, class := range int64s(b.Columns["label"]) {
+				out[class]++
+			}
+		}
+		return out
+	}
+	even := func(name string, got [3]int) {
+		for _, n := range got {
+			if n < 850 || n > 1150 { // six standard deviations and a half of 26
+				t.Errorf("%s: classes came %v times", name, got)
+			}
+		}
+	}
+	even("all", count(spec))
+	spec.Order.Subset = Numbers{List: []float64{0, 1, 2, 3, 4, 5, 11, 12, 29}}
+	even("a subset", count(spec))
+}
+
+// A subset is the samples that there are, and is part of what a state says.
+func TestSubset(t *testing.T) {
+	s := ground(t)
+	g := newGrid(t)
+	spec := g.spec(t)
+	spec.Order.Shuffle = order.Full
+	spec.Order.Subset = Numbers{List: []float64{40, 3, 7, 8, 9, 30, 31}}
+	l := open(t, s, spec)
+	var got []int64
+	for _, b := range walkAll(t, l, 0, 0, 0) {
+		got = append(got, b.ids()...)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, []int64{3, 7, 8, 9, 30, 31, 40}) {
+		t.Errorf("%v", got)
+	}
+	st := saved(t, l, 0, 3)
+	spec.Order.Subset = Numbers{List: []float64{40, 3, 7, 8, 9, 30, 32}}
+	if err := open(t, s, spec).Check(st); errs.CodeOf(err) != errs.State || !strings.Contains(err.Error(), "subset") {
+		t.Errorf("another subset: %v", err)
+	}
+	for _, list := range [][]float64{{}, {41}, {-1}, {1.5}, {math.NaN()}, {1e300}} {
+		spec.Order.Subset = Numbers{List: list}
+		if _, err := Open(context.Background(), s, spec, Options{}); errs.CodeOf(err) != errs.Config {
+			t.Errorf("subset %v: %v", list, err)
+		}
+	}
+}
