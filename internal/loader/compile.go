@@ -89,7 +89,7 @@ func (l *Loader) sameColumns(i int, columns []batch.Field, p *problems) {
 			if !f.Loose {
 				shape = fmt.Sprint(f.Shape)
 			}
-			axes := ""
+			axes := "hwc" // of synthetic samples
 			if part.ds != nil {
 				axes, _ = part.programs[n].Axes()
 			}

@@ -239,7 +239,8 @@ func (p *Pass) judge(ob *openBatch) error {
 		Try("see which they are with `stoker inspect`, mend them, or raise max_bad or max_bad_rate")
 }
 
-// Cancel ends the pass and what it had prefetched. It does not wait.
+// Cancel ends the pass and what it had prefetched, and does not wait. A pass that
+// has ended by itself stays as it is: the next epoch is prefetched behind it.
 func (p *Pass) Cancel() {
 	s := p.l.shared
 	s.mu.Lock()
@@ -248,7 +249,7 @@ func (p *Pass) Cancel() {
 }
 
 func (p *Pass) cancel() {
-	if p.cancelled {
+	if p.cancelled || p.delivered >= p.slice.Steps() && !p.ahead {
 		return
 	}
 	p.cancelled = true
