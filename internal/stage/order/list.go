@@ -24,7 +24,7 @@ func (l List) Epoch(seed uint64, epoch int64) Epoch {
 			end += n
 			g.ends[i] = end
 		}
-		e.groups = g
+		e.groups, e.begin = g, l.Item
 	}
 	return e
 }

@@ -366,4 +366,23 @@ func compareParts(t *rapid.T, whole order.Epoch, ids, cuts []int64) {
 			t.Fatalf("item %d of a part is %v, want %v", i, got, want)
 		}
 	}
+	if place == whole.Places() || item == whole.Len() {
+		return // nothing is left to repeat
+	}
+	for i := range whole.Len() + 3 {
+		got, want := b.Item(b.Len()+i, nil), b.Item(item+i%(b.Len()-item), nil)
+		if len(got) != len(want) {
+			t.Fatalf("padding %d of a part is %v, want %v", i, got, want)
+		}
+		for k, p := range got {
+			if p.Sample != want[k].Sample || b.Real(p.Place) || cuts == nil && p.Place != b.Len()+i {
+				t.Fatalf("padding %d of a part is %v, want %v", i, got, want)
+			}
+		}
+	}
+	for p := range whole.Places() {
+		if got, want := b.At(b.Places()+p), ids[place+p%(whole.Places()-place)]; got != want {
+			t.Fatalf("padding place %d of a part holds %d, want %d", p, got, want)
+		}
+	}
 }

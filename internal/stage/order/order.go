@@ -169,6 +169,7 @@ type Epoch struct {
 	seq    sequence
 	places int64
 	first  int64    // the first place that seq knows; not 0 for a part of a List
+	begin  int64    // the first item that groups know, likewise
 	groups grouping // nil: an item is a place
 	seed   uint64
 	epoch  int64
@@ -220,15 +221,16 @@ func (e Epoch) Packed() bool { return e.groups != nil && e.groups.packed() }
 
 // Item appends the pieces of item i >= 0 to dst. Items from Len on are padding:
 // they hold what item i mod Len does, at places of their own, not below Places.
+// A part of a List repeats itself: it does not know what came before.
 func (e Epoch) Item(i int64, dst []Piece) []Piece {
 	if e.groups == nil {
 		return append(dst, Piece{Place: i, Sample: e.At(i)})
 	}
-	n := e.groups.len()
+	item, turn := again(i, e.begin, e.groups.len())
 	begin := len(dst)
-	dst = e.groups.item(i%n, dst)
+	dst = e.groups.item(item, dst)
 	for j := range dst[begin:] {
-		dst[begin+j].Place += i / n * e.places
+		dst[begin+j].Place += turn * e.places
 	}
 	return dst
 }
@@ -238,9 +240,18 @@ func (e Epoch) Item(i int64, dst []Piece) []Piece {
 // first place on.
 func (e Epoch) At(place int64) int64 {
 	if place >= e.places {
-		place = e.first + (place-e.places)%(e.places-e.first)
+		place, _ = again(place, e.first, e.places)
 	}
 	return e.seq.at(place - e.first)
+}
+
+// again is where padding i stands in [first, n), which is repeated behind n
+// without end, and in which repetition; 0 is none.
+func again(i, first, n int64) (at, turn int64) {
+	if i < n {
+		return i, 0
+	}
+	return first + (i-n)%(n-first), 1 + (i-n)/(n-first)
 }
 
 // Real says whether a place is one of the epoch's own, and not padding.
