@@ -1,6 +1,7 @@
 package order_test
 
 import (
+	"math"
 	"runtime"
 	"testing"
 
@@ -42,6 +43,32 @@ type largeOrder struct {
 	name   string
 	n      int64
 	policy order.Policy
+}
+
+// Sizes at the end of what an int64 holds neither overflow nor hang.
+func TestBlocksAsLargeAsTheyMayBe(t *testing.T) {
+	for _, sizes := range [][]int64{
+		{math.MaxInt64}, {1 << 62, 1<<62 - 1}, {0, math.MaxInt64 - 1, 0, 1}, {1 << 61, 1 << 61, 1 << 61, 1<<61 - 1},
+	} {
+		for _, streams := range []int64{1, 2, 3, 1 << 62} {
+			epoch := open(t, math.MaxInt64, order.Policy{
+				Shuffle: order.BlockWise, Seed: 1, Block: order.Block{Sizes: sizes, Streams: streams, Window: 1 << 40},
+			}).Epoch(0)
+			seen := map[int64]bool{}
+			for _, place := range []int64{0, 1, 1 << 40, 1 << 61, 1 << 62, math.MaxInt64 - 2, math.MaxInt64 - 1} {
+				id := epoch.At(place)
+				if id < 0 || id == math.MaxInt64 || seen[id] {
+					t.Errorf("blocks of %v, %d streams: place %d holds %d", sizes, streams, place, id)
+				}
+				seen[id] = true
+			}
+		}
+	}
+	if _, err := order.New(1, order.Policy{Shuffle: order.BlockWise, Block: order.Block{
+		Sizes: []int64{1 << 62, 1 << 62, 1 << 62, 1 << 62, 1},
+	}}); err == nil {
+		t.Error("blocks whose sizes overflow to the right sum are taken")
+	}
 }
 
 // Lanes ask for places all the time: they leave nothing for the collector.

@@ -2,7 +2,6 @@ package order
 
 import (
 	"fmt"
-	"sort"
 
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
@@ -72,22 +71,38 @@ type blockOrder struct {
 	n       int64
 	streams int64
 	window  int64
-	key     rng.Key // of the windows
-	begin   []int64 // where the permuted block i begins in the permuted sequence
-	from    []int64 // its first sample
+	key     rng.Key  // of the windows
+	blocks  []placed // the permuted sequence
+	// guide[g] is the block that holds the sequence's place g<<shift: the search
+	// for a place is among the few from there to the next one's, and not among
+	// all, which lie far apart in memory.
+	guide []int
+	shift uint
+}
+
+// placed is a block where the permutation put it.
+type placed struct {
+	begin int64 // in the permuted sequence
+	from  int64 // its first sample
 }
 
 func newBlockOrder(n int64, b Block, starts []int64, key rng.Key) *blockOrder {
 	o := &blockOrder{n: n, streams: b.Streams, window: b.Window, key: key.With(wordWindows)}
-	blocks := newPermutation(int64(len(b.Sizes)), key.With(wordBlocks))
-	o.begin = make([]int64, len(b.Sizes))
-	o.from = make([]int64, len(b.Sizes))
-	var at int64
-	for i := range b.Sizes {
-		which := blocks.at(int64(i))
-		o.begin[i], o.from[i] = at, starts[which]
-		at += b.Sizes[which]
+	permuted := newPermutation(int64(len(b.Sizes)), key.With(wordBlocks))
+	o.blocks = make([]placed, len(b.Sizes))
+	for (n-1)>>o.shift >= int64(len(b.Sizes)) {
+		o.shift++
 	}
+	o.guide = make([]int, 0, (n-1)>>o.shift+2)
+	var at int64
+	for i := range o.blocks {
+		which := permuted.at(int64(i))
+		o.blocks[i] = placed{begin: at, from: starts[which]}
+		for at += b.Sizes[which]; int64(len(o.guide)) <= (at-1)>>o.shift; {
+			o.guide = append(o.guide, i)
+		}
+	}
+	o.guide = append(o.guide, len(o.blocks)-1)
 	return o
 }
 
@@ -103,7 +118,19 @@ func (o *blockOrder) at(place int64) int64 {
 		key := o.key.With(uint64(stream)).With(uint64(first))
 		i = first + shuffled(min(o.window, size-first), i-first, key)
 	}
-	at := start + i
-	block := sort.Search(len(o.begin), func(b int) bool { return o.begin[b] > at }) - 1
-	return o.from[block] + at - o.begin[block]
+	return o.sample(start + i)
+}
+
+// sample is what the permuted sequence holds.
+func (o *blockOrder) sample(at int64) int64 {
+	low, high := o.guide[at>>o.shift], o.guide[at>>o.shift+1]
+	for low < high { // the last block that does not begin behind
+		middle := (low + high + 1) / 2
+		if o.blocks[middle].begin > at {
+			high = middle - 1
+		} else {
+			low = middle
+		}
+	}
+	return o.blocks[low].from + at - o.blocks[low].begin
 }

@@ -31,16 +31,25 @@ type naiveEpoch struct {
 // naive writes an epoch down.
 func naive(n int64, p order.Policy, epoch int64) naiveEpoch {
 	key := rng.New(p.Seed).With(uint64(epoch))
+	there := n
+	if p.Subset != nil {
+		there = int64(len(p.Subset))
+	}
 	var e naiveEpoch
 	switch {
 	case p.Mix != nil:
 		e = naiveMix(*p.Mix, n, p.Seed, epoch)
 	case p.Draw.Weights != nil || p.Draw.Replacement:
-		e.ids = naiveDraw(n, p.Draw, key.With(wordDraw))
+		e.ids = naiveDraw(there, p.Draw, key.With(wordDraw))
 	default:
-		e.ids = naiveShuffle(n, p, key.With(wordShuffle))
+		e.ids = naiveShuffle(there, p, key.With(wordShuffle))
 		if p.Draw.Num > 0 {
 			e.ids = e.ids[:p.Draw.Num]
+		}
+	}
+	if p.Subset != nil {
+		for place, i := range e.ids {
+			e.ids[place] = p.Subset[i]
 		}
 	}
 	return naiveLengths(e, p.Lengths, key)
@@ -180,8 +189,9 @@ func TestAgainstTheNaiveOrder(t *testing.T) {
 		"window": drawWindow,
 		"draw":   drawnDraw,
 		"mix":    drawnMix,
+		"subset": drawSubset,
 		"lengths": func(t *rapid.T) (int64, order.Policy) {
-			draw := rapid.SampledFrom([]func(*rapid.T) (int64, order.Policy){drawFull, drawBlock, drawnDraw, drawnMix}).Draw(t, "of")
+			draw := rapid.SampledFrom([]func(*rapid.T) (int64, order.Policy){drawFull, drawBlock, drawnDraw, drawnMix, drawSubset}).Draw(t, "of")
 			n, p := draw(t)
 			if p.Mix != nil {
 				p.Mix.Batches = false
@@ -306,6 +316,16 @@ func drawWindow(t *rapid.T) (int64, order.Policy) {
 		Window:  rapid.Int64Range(2, 200).Draw(t, "window"),
 		Streams: rapid.Int64Range(0, 1).Draw(t, "streams"),
 	}}
+}
+
+// drawSubset gives some samples of more, in any order and more than once, to a
+// policy over as many.
+func drawSubset(t *rapid.T) (int64, order.Policy) {
+	draw := rapid.SampledFrom([]func(*rapid.T) (int64, order.Policy){drawFull, drawWindow, drawnDraw}).Draw(t, "within")
+	size, p := draw(t)
+	n := rapid.Int64Range(1, 500).Draw(t, "all")
+	p.Subset = rapid.SliceOfN(rapid.Int64Range(0, n-1), int(size), int(size)).Draw(t, "subset")
+	return n, p
 }
 
 // A List is what it was made of, and its parts are the whole.

@@ -28,6 +28,7 @@ func policies(n int64) []named {
 		{"streams", n, order.Policy{Shuffle: order.BlockWise, Seed: seed, Block: order.Block{Sizes: unequal(n, 30), Streams: 8, Window: 10}}},
 		{"streams and large windows", n, order.Policy{Shuffle: order.BlockWise, Seed: seed, Block: order.Block{Sizes: unequal(n, 5), Streams: 5, Window: 100}}},
 		{"small windows", n, order.Policy{Shuffle: order.WindowAlone, Seed: seed, Block: order.Block{Window: 7}}},
+		{"subset", 2 * n, order.Policy{Shuffle: order.Full, Seed: seed, Subset: evens(n)}},
 		{"large windows", n, order.Policy{Shuffle: order.WindowAlone, Seed: seed, Block: order.Block{Window: 77}}},
 	}
 	return slices.Concat(all, draws(n, seed), mixtures(n, seed), byLengths(n, seed))
@@ -90,6 +91,15 @@ func byLengths(n int64, seed uint64) []named {
 		{"packs", n, policy(order.Lengths{Pack: 128, Window: 150})},
 		{"packs of split samples", n, policy(order.Lengths{Pack: 40})},
 	}
+}
+
+// evens is the first n even numbers.
+func evens(n int64) []int64 {
+	ids := make([]int64, n)
+	for i := range ids {
+		ids[i] = int64(2 * i)
+	}
+	return ids
 }
 
 // unequal is blocks of unequal sizes, some of them empty, n in all.

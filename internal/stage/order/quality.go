@@ -279,7 +279,7 @@ func (m *measure) places(i int) float64 {
 func (m *measure) layout() []uint8 {
 	o, ok := m.epoch.seq.(*blockOrder)
 	if _, plain := m.epoch.seq.(identity); plain {
-		o, ok = &blockOrder{n: m.plan.samples, streams: 1, begin: []int64{0}, from: []int64{0}}, true
+		o, ok = &blockOrder{n: m.plan.samples, streams: 1, blocks: []placed{{}}}, true
 	}
 	if !ok || o.streams > mostLayout || m.plan.places > m.plan.samples || m.plan.policy.Subset != nil {
 		return nil
@@ -295,14 +295,14 @@ func (m *measure) layout() []uint8 {
 		given := (m.plan.places - stream + o.streams - 1) / o.streams // fewer than size where an epoch ends early
 		for i := int64(0); i < min(size, given); {                    // a run that lies in one stream, one block and one shard
 			at := start + i
-			for block+1 < len(o.begin) && o.begin[block+1] <= at {
+			for block+1 < len(o.blocks) && o.blocks[block+1].begin <= at {
 				block++
 			}
 			end := o.n
-			if block+1 < len(o.begin) {
-				end = o.begin[block+1]
+			if block+1 < len(o.blocks) {
+				end = o.blocks[block+1].begin
 			}
-			sample := o.from[block] + at - o.begin[block]
+			sample := o.blocks[block].from + at - o.blocks[block].begin
 			shard := m.shards.of(sample)
 			run := min(size-i, given-i, end-at, m.shards.ends[shard]-sample)
 			for j := range min(run, mostWorld) {
