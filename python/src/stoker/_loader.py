@@ -544,7 +544,7 @@ class DataLoader:
                 "DataLoader: a loader that is open can not be pickled", hint="call close() first, or pickle the dataset"
             )
         dropped: dict[str, Any] = {"_lock": None, "_remote": None, "_maker": None, "_progress": None}
-        if self._progress is not None and self._restored is None:
+        if self._progress is not None:
             dropped["_progress"] = self._progress.copy()
         return {**self.__dict__, **dropped}
 
