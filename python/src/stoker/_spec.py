@@ -122,7 +122,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
     if ordering.global_size is not None or (ordering.batched or "tokens" in ordering.batch) and k["batch_size"] == 1:
         batch_size = None
     seed = _seed(k, recipe, problems)
-    tail = "drop" if ordering.drop else _tail(k, recipe, batch_size, problems)
+    tail = "drop" if ordering.drop else _tail(k, recipe, single, problems)
     _sampler_only(ordering, recipe, problems)
     prefetch = _prefetch(k, problems)
     on_bad = _on_bad(k, recipe, problems)
@@ -187,6 +187,9 @@ def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]]
         built["fields"] = _laid_out(fields, settings.layout)
     ordering = settings.ordering
     built["order"] = {**ordering.spec("order"), **_said(seed=settings.seed or None, tail=settings.tail)}
+    if recipe.mix is not None and built["order"].get("shuffle") == "block":  # blocks are of one dataset each
+        del built["order"]["shuffle"]
+        built["dataset"] = [{"shuffle": "block", **d} for d in built["dataset"]]
     built["batch"] = ordering.spec("batch")
     if ordering.global_size is not None:
         built["batch"]["global_size"] = ordering.global_size
@@ -302,10 +305,10 @@ def _seed(k: Mapping[str, Any], recipe: Recipe, problems: Problems) -> int:
     return recipe.seed or 0
 
 
-def _tail(k: Mapping[str, Any], recipe: Recipe, batch_size: int | None, problems: Problems) -> str | None:
+def _tail(k: Mapping[str, Any], recipe: Recipe, single: bool, problems: Problems) -> str | None:
     tail = k["tail"]
     _one_of("tail", tail, TAILS, problems)
-    if k["drop_last"] and batch_size is None:
+    if k["drop_last"] and (single or recipe.batch is not None):
         problems.add(
             "drop_last needs batches", "use .batched(n, partial=False)" if recipe.batch else "give a batch_size"
         )
