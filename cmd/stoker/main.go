@@ -25,17 +25,20 @@ const help = `stoker keeps GPUs fed: it loads training data, and says what limit
   stoker inspect data/train            what is in it, what is damaged, and the Python lines to paste
   stoker inspect 'shards/{000..099}.tar' --json
   stoker order train.yaml --quality    which sample comes when, and how well that is mixed
-  stoker diff old.json new.json        are two states, receipts or lists of ids of one stream?`
+  stoker diff old.json new.json        are two states, receipts or lists of ids of one stream?
+  stoker verify-resume train.yaml      kill it, resume it, and compare ids and pixels`
 
 // cli is the verbs, one file each.
 type cli struct {
-	Demo    demoCmd    `cmd:"" help:"Make a small dataset of real photographs, load it, and say how fast that was."`
-	Bench   benchCmd   `cmd:"" help:"Measure how fast this machine loads a dataset."`
-	Inspect inspectCmd `cmd:"" help:"Say what is in a dataset, and what is damaged."`
-	Order   orderCmd   `cmd:"" help:"Say which sample comes when, how well that is mixed, and whether receipts agree."`
-	Diff    diffCmd    `cmd:"" help:"Say whether two states, receipts or lists of ids are of one stream."`
-	Version versionCmd `cmd:"" help:"Print the version."`
-	Engine  engineCmd  `cmd:"" hidden:"" help:"Serve a Python client (started by it)."`
+	Demo         demoCmd         `cmd:"" help:"Make a small dataset of real photographs, load it, and say how fast that was."`
+	Bench        benchCmd        `cmd:"" help:"Measure how fast this machine loads a dataset."`
+	Inspect      inspectCmd      `cmd:"" help:"Say what is in a dataset, and what is damaged."`
+	Order        orderCmd        `cmd:"" help:"Say which sample comes when, how well that is mixed, and whether receipts agree."`
+	Diff         diffCmd         `cmd:"" help:"Say whether two states, receipts or lists of ids are of one stream."`
+	VerifyResume verifyResumeCmd `cmd:"" help:"Kill a stream at random steps, resume it, and compare it with an undisturbed one."`
+	Version      versionCmd      `cmd:"" help:"Print the version."`
+	Stream       streamCmd       `cmd:"" hidden:"" help:"Load for verify-resume (started by it)."`
+	Engine       engineCmd       `cmd:"" hidden:"" help:"Serve a Python client (started by it)."`
 }
 
 // grace is how long a command may take to end after Ctrl-C before it is ended:

@@ -134,7 +134,7 @@ func golden(t *testing.T, name, text string) {
 func TestHelp(t *testing.T) {
 	for name, args := range map[string][]string{
 		"help.txt": nil, "help-demo.txt": {"help", "demo"}, "help-bench.txt": {"bench", "--help"}, "help-inspect.txt": {"inspect", "-h"},
-		"help-order.txt": {"order", "--help"}, "help-diff.txt": {"help", "diff"},
+		"help-order.txt": {"order", "--help"}, "help-diff.txt": {"help", "diff"}, "help-verify-resume.txt": {"verify-resume", "--help"},
 	} {
 		got := command(t, args...)
 		if got.status != 0 || got.err != "" {

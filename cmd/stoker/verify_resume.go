@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/tool/resume"
+)
+
+type verifyResumeCmd struct {
+	Spec  string `arg:"" help:"Spec, YAML or JSON; or a dataset, which is shuffled whole in batches of 64."`
+	Kills int    `help:"Kill so many times." default:"5" placeholder:"N"`
+	Steps int64  `help:"Steps of the undisturbed run (20 to 200, about 20,000 samples)." placeholder:"M"`
+	Seed  uint64 `help:"Seed of the steps at which it is killed." default:"0" placeholder:"S"`
+	JSON  bool   `help:"Write JSON."`
+}
+
+func (verifyResumeCmd) Help() string {
+	return `Examples:
+
+  stoker verify-resume train.yaml
+  stoker verify-resume data/train --kills 20 --steps 500 --seed 7
+
+It loads the stream once undisturbed, once in processes that are killed with SIGKILL at random steps, each resuming from
+the last state that was saved, and once on 1, then 2, then 3 ranks, and compares ids and pixels, byte by byte. The run
+goes over the end of an epoch. The exit status is 4 if anything differs.`
+}
+
+func (v verifyResumeCmd) Run(con *console) error {
+	spec, err := specOf(v.Spec)
+	if err != nil {
+		return err
+	}
+	if v.Kills < 1 || v.Steps < 0 || v.Steps == 1 {
+		return errs.New(errs.Config, "%d kills, %d steps: a run needs a kill, and 2 steps", v.Kills, v.Steps).Try("leave both out")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return errs.New(errs.Unreadable, "this program's own file can not be found").Because(err)
+	}
+	tell, end := con.indexing()
+	var shown *bar
+	report, err := resume.Run(con.ctx, resume.Config{
+		Spec: spec, Kills: v.Kills, Steps: v.Steps, Seed: v.Seed, Indexing: tell,
+		Command: func(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, self, "stream", "--json") },
+		Progress: func(done, total int64) {
+			if shown == nil {
+				end()
+				shown = con.progress("running and killing")
+			}
+			shown.count(done, total, "steps")
+		},
+	})
+	end()
+	shown.end()
+	if err != nil {
+		return err
+	}
+	if v.JSON {
+		err = con.writeJSON(report)
+	} else {
+		err = report.WriteText(con.out)
+	}
+	if err != nil {
+		return err
+	}
+	return report.Err()
+}
+
+// streamCmd is the process that verify-resume starts, and kills.
+type streamCmd struct {
+	JSON bool `help:"Write errors as JSON."`
+}
+
+func (streamCmd) Run(con *console) error { return resume.Stream(con.ctx, os.Stdin, con.out) }

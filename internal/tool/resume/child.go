@@ -1,0 +1,133 @@
+package resume
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/wire"
+)
+
+// patience is how long the parent waits for a line: longer than a child does for
+// a batch, so that the child can say what stalled.
+const patience = 2 * deadline
+
+// process is a running child.
+type process struct {
+	cmd    *exec.Cmd
+	input  io.WriteCloser
+	lines  *bufio.Reader
+	stderr bytes.Buffer
+	alarm  *time.Timer
+	silent atomic.Bool // the alarm ended it
+}
+
+// start starts a child on a job.
+func (c *Config) start(ctx context.Context, job Job) (*process, error) {
+	text, err := json.Marshal(job)
+	if err != nil {
+		return nil, errs.New(errs.Bug, "a job can not be written").Because(err)
+	}
+	p := &process{cmd: c.Command(ctx)}
+	p.cmd.Stderr = &p.stderr
+	if p.input, err = p.cmd.StdinPipe(); err != nil {
+		return nil, errs.New(errs.Unreadable, "no pipe to a child").Because(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		return nil, errs.New(errs.Unreadable, "a child can not be started").Because(err)
+	}
+	p.lines = bufio.NewReader(out)
+	p.alarm = time.AfterFunc(patience, func() { p.silent.Store(true); _ = p.cmd.Process.Kill() })
+	_, _ = p.input.Write(append(text, '\n')) // if it has died, next says why
+	return p, nil
+}
+
+// grant lets the child take so many steps more. It does not wait for it, which
+// would be a deadlock if the child waited for its lines to be read.
+func (p *process) grant(steps int) {
+	go func() { _, _ = p.input.Write(bytes.Repeat([]byte{'.'}, steps)) }()
+}
+
+// next is the child's next step; nil: it has ended.
+func (p *process) next() (*Step, error) {
+	p.alarm.Reset(patience)
+	line, err := p.lines.ReadBytes('\n')
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // what ended it, wait says
+	}
+	var s Step
+	if err := json.Unmarshal(line, &s); err != nil || len(s.IDs) != len(s.Valid) || len(s.IDs) != len(s.Rows) {
+		return nil, errs.New(errs.Bug, "a child wrote a line that is no step: %.80q", line)
+	}
+	return &s, nil
+}
+
+// end lets the child end by itself, and says what went wrong in it.
+func (p *process) end() error {
+	_ = p.input.Close()
+	_, _ = io.Copy(io.Discard, p.lines)
+	p.alarm.Stop()
+	return p.reason(p.cmd.Wait())
+}
+
+// kill ends the child with SIGKILL and returns the steps that it wrote before
+// that and nobody had read; killed: that is what it died of.
+func (p *process) kill() (rest []*Step, killed bool, err error) {
+	_ = p.cmd.Process.Signal(syscall.SIGKILL)
+	for {
+		s, err := p.next()
+		if err != nil || s == nil {
+			break // a line that was cut off was not written whole: its step is done again
+		}
+		rest = append(rest, s)
+	}
+	_ = p.input.Close()
+	p.alarm.Stop()
+	err = p.cmd.Wait()
+	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL && !p.silent.Load() {
+		return rest, true, nil
+	}
+	return rest, false, p.reason(err)
+}
+
+// reason is the error that a child ended with, as it told it.
+func (p *process) reason(err error) error {
+	if err == nil {
+		return nil
+	}
+	if p.silent.Load() {
+		return errs.New(errs.Stalled, "a child wrote nothing for %.0f s", patience.Seconds()).Try("look whether the storage answers: stoker bench with the same Spec")
+	}
+	var told struct {
+		Error *wire.Error `json:"error"`
+	}
+	text := strings.TrimSpace(p.stderr.String())
+	if json.Unmarshal([]byte(text), &told) == nil && told.Error != nil {
+		e := told.Error
+		out := &errs.Error{Code: e.Code, What: e.What, Where: e.Where, Hint: e.Hint}
+		if e.Cause != "" {
+			out.Cause = errors.New(e.Cause)
+		}
+		return out
+	}
+	return errs.New(errs.Died, "a child died: %s", last(text)).Because(err).Try("dmesg says whether the kernel ended it for want of memory")
+}
+
+func last(text string) string {
+	lines := strings.Split(text, "\n")
+	return fmt.Sprintf("%.200q", lines[len(lines)-1])
+}

@@ -1,0 +1,248 @@
+package resume
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+)
+
+// Job is what a child is to do: the first line of its input. Every byte behind
+// it lets the child take one step more; its end ends the child.
+type Job struct {
+	Spec  loader.Spec `json:"spec"`
+	State string      `json:"state"` // file: where to begin; written anew after every step
+}
+
+// Step is what a child received in one step: a line of its output, written
+// before the state is saved, so that no kill can lose it.
+type Step struct {
+	Epoch    int64    `json:"epoch"`
+	Step     int64    `json:"step"`
+	Position int64    `json:"position"` // after the step
+	IDs      []int64  `json:"ids"`
+	Valid    []bool   `json:"valid"`
+	Rows     []uint64 `json:"rows"` // digest of each row's fields
+	All      uint64   `json:"all"`  // digest of every byte of every column, valid or not
+}
+
+// deadline is how long a child waits for one batch.
+const deadline = time.Minute
+
+// Stream is the child: it goes on from the saved state, as a training loop that
+// saves its state after every step.
+func Stream(ctx context.Context, in io.Reader, out io.Writer) error {
+	input := bufio.NewReader(in)
+	line, err := input.ReadBytes('\n')
+	var job Job
+	if err == nil {
+		err = json.Unmarshal(line, &job)
+	}
+	if err != nil {
+		return errs.New(errs.Config, "the job can not be read").Because(err).Try("this verb is started by `stoker verify-resume`")
+	}
+	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
+	defer shared.Close()
+	l, err := loader.Open(ctx, shared, job.Spec, loader.Options{})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	st, err := readState(job.State)
+	if err == nil {
+		err = l.Check(st)
+	}
+	if err != nil {
+		return err
+	}
+	c := &child{job: job, l: l, fields: dtypes(l), in: input, out: json.NewEncoder(out)}
+	return c.run(ctx, st)
+}
+
+type child struct {
+	job    Job
+	l      *loader.Loader
+	fields map[string]mem.DType
+	in     *bufio.Reader
+	out    *json.Encoder
+}
+
+func (c *child) run(ctx context.Context, at loader.State) error {
+	epoch, position := at.Epoch, at.Position
+	for {
+		pass, err := c.l.Pass(epoch, position, c.l.StepOf(position))
+		if err != nil {
+			return err
+		}
+		if position == 0 && pass.Steps() == 0 {
+			pass.Cancel()
+			return errs.New(errs.Config, "epoch %d has no step", epoch).Try("lower batch_size, or let the tail be pad")
+		}
+		if more, err := c.pass(ctx, pass); err != nil || !more {
+			pass.Cancel()
+			return err
+		}
+		epoch, position = epoch+1, 0
+	}
+}
+
+// pass takes the steps of a pass that it may; more: it came to the end.
+func (c *child) pass(ctx context.Context, pass *loader.Pass) (more bool, err error) {
+	for {
+		if _, err := c.in.ReadByte(); err != nil {
+			return false, nil //nolint:nilerr // nobody wants more
+		}
+		b, err := pass.Next(ctx, deadline)
+		if err == io.EOF { //nolint:errorlint // the end of the pass, which is no step
+			return true, c.in.UnreadByte()
+		}
+		if err != nil {
+			return false, err
+		}
+		s, err := c.look(b)
+		b.Release()
+		if err == nil {
+			err = c.out.Encode(s)
+		}
+		if err == nil {
+			err = writeState(c.job.State, c.l.State(b.Epoch, b.Position))
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+func readState(path string) (st loader.State, err error) {
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(raw, &st)
+	}
+	if err != nil {
+		return st, errs.New(errs.State, "the saved state can not be read").Because(err)
+	}
+	return st, nil
+}
+
+// writeState replaces a state at once: whoever dies meanwhile leaves the old one.
+func writeState(path string, st loader.State) error {
+	raw, err := json.Marshal(st)
+	if err == nil {
+		err = os.WriteFile(path+".new", raw, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		return errs.New(errs.Unreadable, "the state can not be saved").Because(err).Try("TMPDIR names another folder for it")
+	}
+	return nil
+}
+
+// dtypes are the types of all columns of a batch.
+func dtypes(l *loader.Loader) map[string]mem.DType {
+	out := map[string]mem.DType{batch.IDs: mem.Int64, batch.Valid: mem.Bool}
+	for _, f := range l.Fields() {
+		for _, d := range [...]mem.DType{mem.Object, mem.Uint8, mem.Bool, mem.Int32, mem.Int64, mem.Float32, mem.Float64} {
+			if d.String() == f.DType {
+				out[f.Name] = d
+			}
+		}
+	}
+	return out
+}
+
+// look reads a batch, all of it.
+func (c *child) look(b *loader.Batch) (*Step, error) {
+	s := &Step{Epoch: b.Epoch, Step: b.Step, Position: b.Position, Rows: make([]uint64, b.Rows)}
+	rows := make([]*xxhash.Digest, b.Rows)
+	for i := range rows {
+		rows[i] = xxhash.New()
+	}
+	all := xxhash.New()
+	runs := c.runs(b)
+	for _, col := range b.Columns {
+		row, err := c.column(b, col.Name)
+		if err != nil {
+			return nil, err
+		}
+		for i := range b.Rows {
+			var bytes []byte
+			if col.Rows > 0 { // packed: the samples' runs, one behind the other
+				size := c.fields[col.Name].Size()
+				bytes = b.Slot.Mem[int(col.Off)+runs[i]*size : int(col.Off)+runs[i+1]*size]
+			} else {
+				bytes = row(i)
+			}
+			_, _ = all.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(bytes))))
+			_, _ = all.Write(bytes)
+			switch col.Name {
+			case batch.IDs:
+				s.IDs = append(s.IDs, int64(binary.LittleEndian.Uint64(bytes)))
+			case batch.Valid:
+				s.Valid = append(s.Valid, bytes[0] != 0)
+			default:
+				_, _ = rows[i].Write(binary.LittleEndian.AppendUint64(nil, uint64(len(bytes))))
+				_, _ = rows[i].Write(bytes)
+			}
+		}
+	}
+	for i := range rows {
+		s.Rows[i] = rows[i].Sum64()
+	}
+	s.All = all.Sum64()
+	if len(s.IDs) != b.Rows || len(s.Valid) != b.Rows {
+		return nil, errs.New(errs.Bug, "a batch of %d rows has %d ids", b.Rows, len(s.IDs))
+	}
+	return s, nil
+}
+
+// column is the rows of a column that is not packed.
+func (c *child) column(b *loader.Batch, name string) (func(i int) []byte, error) {
+	dtype, known := c.fields[name]
+	if !known {
+		return nil, errs.New(errs.Bug, "nobody said what column %q holds", name)
+	}
+	for _, col := range b.Columns {
+		if col.Name != name {
+			continue
+		}
+		slot := b.Slot.Mem
+		if dtype == mem.Object {
+			return func(i int) []byte {
+				at := slot[col.Off+8*int64(i):]
+				from, to := binary.LittleEndian.Uint64(at), binary.LittleEndian.Uint64(at[8:])
+				return slot[uint64(col.Data)+from : uint64(col.Data)+to]
+			}, nil
+		}
+		size := int64(mem.Shape(col.Shape).Elems() * dtype.Size())
+		return func(i int) []byte { return slot[col.Off+int64(i)*size : col.Off+int64(i+1)*size] }, nil
+	}
+	return nil, errors.New("resume: a column that is not there")
+}
+
+// runs is where each row's tokens begin, and where the last one's end; nil
+// where nothing is packed.
+func (c *child) runs(b *loader.Batch) []int {
+	lens, err := c.column(b, batch.SeqLens)
+	if err != nil {
+		return nil
+	}
+	out := make([]int, 1, b.Rows+1)
+	for i := range b.Rows {
+		out = append(out, out[i]+int(binary.LittleEndian.Uint32(lens(i))))
+	}
+	return out
+}
