@@ -29,8 +29,13 @@ import (
 
 const (
 	// gapBytes is the hole between two extents that is cheaper to read than to
-	// seek over.
+	// seek over, where nobody else wants what lies there: between fields of a
+	// sample, and between one sample and the next.
 	gapBytes = 64 << 10
+	// pageBytes is the hole that is read in any case, since its pages are. A longer
+	// one holds other samples: in a shuffled window it would be read again with
+	// every batch.
+	pageBytes = 4 << 10
 	// chunkBytes is the longest merged read: large enough for any disk, small
 	// enough to be shared out early.
 	chunkBytes = 4 << 20
@@ -67,6 +72,7 @@ type chunk struct {
 	file   int
 	off    int64
 	length int64
+	last   int64 // sample of the last extent
 	held   int64 // bytes of the budget
 	first  int   // the first request that needs it
 	buf    *mem.Buffer
@@ -206,12 +212,12 @@ func (f *Fetcher) submitMerged(reqs []*Request, force bool, stop func() bool) {
 			c = chunks[len(chunks)-1]
 		}
 		end := p.ext.Off + p.ext.Len
-		if c == nil || c.file != p.ext.File || p.ext.Off > c.off+c.length+gapBytes || end-c.off > max(chunkBytes, c.length) {
+		if c == nil || c.file != p.ext.File || !c.reaches(p.ext, reqs[p.req].Sample) || end-c.off > max(chunkBytes, c.length) {
 			c = f.newChunk(p.ext)
 			c.first = p.req
 			chunks = append(chunks, c)
 		}
-		c.length = max(c.length, end-c.off)
+		c.length, c.last = max(c.length, end-c.off), reqs[p.req].Sample
 		c.first = min(c.first, p.req)
 		f.share(c, reqs[p.req], p.index)
 	}
@@ -224,6 +230,13 @@ func (f *Fetcher) submitMerged(reqs []*Request, force bool, stop func() bool) {
 	for _, c := range chunks {
 		f.push(c, force, stop)
 	}
+}
+
+// reaches says that an extent of a sample, not before the chunk's own ones, is
+// near enough to be read with them.
+func (c *chunk) reaches(e format.Extent, sample int64) bool {
+	gap := e.Off - c.off - c.length
+	return gap <= pageBytes || gap <= gapBytes && -1 <= sample-c.last && sample-c.last <= 1
 }
 
 func (f *Fetcher) newChunk(e format.Extent) *chunk {

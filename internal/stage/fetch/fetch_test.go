@@ -132,11 +132,20 @@ func TestNeighboursShareOneRead(t *testing.T) {
 	defer r.Close()
 	var reqs []*Request
 	for i := range 64 {
-		reqs = append(reqs, &Request{Extents: []format.Extent{{File: 1, Off: int64(i) * 40000, Len: 30000}}})
+		reqs = append(reqs, &Request{Sample: int64(i), Extents: []format.Extent{{File: 1, Off: int64(i) * 40000, Len: 30000}}})
 	}
 	r.fetch(reqs)
 	if n := s.reads.Load(); n != 1 {
 		t.Errorf("%d reads of 2.5 MB in one run, want 1", n)
+	}
+	for i, q := range reqs { // every third one: what lies between is another batch's
+		q.Release()
+		q.Sample = int64(3 * i)
+	}
+	before := s.bytes.Load()
+	r.fetch(reqs)
+	if n := s.bytes.Load() - before; n != 64*30000 {
+		t.Errorf("%d bytes read for 64 samples of 30000 that do not follow one another", n)
 	}
 	for _, q := range reqs {
 		q.Release()
@@ -145,7 +154,7 @@ func TestNeighboursShareOneRead(t *testing.T) {
 		{Extents: []format.Extent{{File: 1, Off: 0, Len: 100}}},
 		{Extents: []format.Extent{{File: 1, Off: 500 << 20, Len: 100}}},
 	}
-	before := s.bytes.Load()
+	before = s.bytes.Load()
 	r.fetch(far)
 	if n := s.bytes.Load() - before; n != 200 {
 		t.Errorf("%d bytes read for two extents of 100 far apart", n)
