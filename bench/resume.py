@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import stoker
+
 from bench import rig
 
 SAMPLES, PLACE, MAX_RATIO = 200_000_000, 100_000_000, 1.1
@@ -67,7 +68,9 @@ def main() -> int:
             f"{name:8} fresh {1000 * found[name]['fresh']:7.2f} ms   at place {PLACE:,} "
             f"{1000 * found[name]['resumed']:7.2f} ms   ratio {found[name]['ratio']:.2f}"
         )
-    gates = [rig.Gate(f"resumed over fresh, {name}", one["ratio"], MAX_RATIO, "low", "x") for name, one in found.items()]
+    gates = [
+        rig.Gate(f"resumed over fresh, {name}", one["ratio"], MAX_RATIO, "low", "x") for name, one in found.items()
+    ]
     print("\nfigures to reach:")
     for gate in gates:
         print(gate.line())
