@@ -203,7 +203,7 @@ func TestLockedOrdersAreAsDefined(t *testing.T) {
 		if err := strictly(g.Policy, &p); err != nil {
 			t.Fatal(err)
 		}
-		if g.Samples > 10_000 {
+		if g.Samples > 10_000/slow {
 			continue
 		}
 		p.Seed = g.Seed
