@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// patience is only there so that a failure ends: an engine may get little of
+// its processor.
+const patience = 20 * time.Second
+
 // client is the other side of a real engine process, in plain Go.
 type client struct {
 	t      *testing.T
@@ -146,7 +150,7 @@ func (c *client) read() *wire.Message {
 			}
 		}
 		in, oob := make([]byte, 1<<16), make([]byte, 256)
-		_ = c.sock.SetReadDeadline(time.Now().Add(20 * time.Second))
+		_ = c.sock.SetReadDeadline(time.Now().Add(patience))
 		n, on, _, _, err := c.sock.ReadMsgUnix(in, oob)
 		if err != nil || n == 0 {
 			c.t.Fatalf("the engine's socket: %d bytes, %v", n, err)
@@ -177,8 +181,8 @@ func (c *client) ended(after string) {
 	c.t.Helper()
 	select {
 	case <-c.gone:
-	case <-time.After(2 * time.Second):
-		c.t.Errorf("the engine lives 2 s after %s", after)
+	case <-time.After(patience):
+		c.t.Errorf("the engine lives on after %s", after)
 	}
 }
 
@@ -299,20 +303,29 @@ func TestMemoryComesBackFromDroppedSlots(t *testing.T) {
 		}
 		return len(entries)
 	}
+	// The engine takes slots back beside its answers: news of the last ones may
+	// come any time later.
+	settle := func() {
+		for end := time.Now().Add(patience); len(c.slots) > 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d slots are mapped: nobody says that the dropped ones are gone", len(c.slots))
+			}
+			c.ask(&wire.Message{Type: wire.TypeStats, Loader: opened.Loader})
+		}
+	}
 	before := 0
-	for epoch := range int64(20) {
+	for epoch := range int64(40) {
 		passed := c.ask(&wire.Message{Type: wire.TypePass, Loader: opened.Loader, Epoch: epoch})
 		for b := c.ask(&wire.Message{Type: wire.TypeNext, Pass: passed.Pass}); b.Type == wire.TypeBatch; b = c.ask(&wire.Message{Type: wire.TypeNext, Pass: passed.Pass}) {
 			c.giveBack(b.Slot, wire.SlotDrop)
 		}
+		settle()
 		if epoch == 3 {
 			before = count()
 		}
-		if n := len(c.slots); n > 10 {
-			t.Fatalf("%d slots are mapped: nobody says that the dropped ones are gone", n)
-		}
 	}
-	if now := count(); now > before+3 {
+	const ahead = 16 // batches of the next epoch may be on their way, now or then
+	if now := count(); now > before+ahead {
 		t.Errorf("the engine has %d descriptors, %d before", now, before)
 	}
 }
