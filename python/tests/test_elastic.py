@@ -99,7 +99,8 @@ def test_killed_as_two_and_continued(folder: Path, tmp_path: Path, then: int) ->
     try:
         deadline = time.monotonic() + 120
         while len(saved(first, 2)) < 3:
-            assert process.poll() is None and time.monotonic() < deadline
+            assert process.poll() is None
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         kill_group(process.pid)
     finally:
@@ -119,7 +120,9 @@ def test_killed_as_two_and_continued(folder: Path, tmp_path: Path, then: int) ->
     assert sorted(seen) == list(range(len(data))), "every sample once over both runs"
     with stoker.DataLoader(data, 2, True, seed=3, rank=0, world_size=1) as loader:
         verdict = stoker.verify_receipts(receipts, loader)
-        assert verdict["ok"] and verdict["complete"], verdict
+        assert verdict["ok"], verdict
+        assert verdict["complete"], verdict
         assert verdict["epochs"][0]["covered"] == [[0, len(data)]]
         missing = stoker.verify_receipts(receipts[1:], loader)
-        assert not missing["ok"] and "rank" in missing["problems"][0]
+        assert not missing["ok"]
+        assert "rank" in missing["problems"][0]
