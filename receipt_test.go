@@ -199,6 +199,24 @@ func TestReceiptsAddUp(t *testing.T) {
 	}
 }
 
+// An epoch that was left half way is not complete, whatever its tail; the places
+// that tail drop drops are not missing.
+func TestVerdictsOfEpochsLeftEarly(t *testing.T) {
+	dir := shards(t, 9, 11)
+	for _, tail := range []stoker.Order{{Tail: stoker.TailPad}, {Tail: stoker.TailFill}, {Tail: stoker.TailDrop}} {
+		spec := shardSpec(dir)
+		spec.Order.Tail = tail.Tail
+		for steps, complete := range map[int]bool{0: true, 1: false, 2: false} {
+			ranks := world(t, spec, 2)
+			train1(t, ranks, steps)
+			train1(t, ranks, 0)
+			if v := ranks[0].Verify(receipts(t, ranks...)...); !v.OK || v.Complete != complete {
+				t.Errorf("tail %s, %d steps of the first epoch: %+v", tail.Tail, steps, v)
+			}
+		}
+	}
+}
+
 // refuses changes the receipts in every way, and expects each to be found out.
 func refuses(t *testing.T, l *stoker.Loader, good []stoker.Receipt) {
 	t.Helper()

@@ -274,3 +274,51 @@ func TestDeadlySamples(t *testing.T) {
 		t.Errorf("samples %v were passed over, want only 3", bad)
 	}
 }
+
+// What stands in for a bad sample is one of the epoch's own: not what a subset
+// leaves out, and not what weights of 0 do.
+func TestReplacementsAreOfTheEpoch(t *testing.T) {
+	s := ground(t)
+	root := pictures(t, 30)
+	for id := range 30 {
+		if id%3 == 0 {
+			path := filepath.Join(root, fmt.Sprintf("class%d", id/10), fmt.Sprintf("%06d.ppm", id))
+			if err := os.WriteFile(path, []byte("no picture"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ok := map[int64]bool{}
+	var subset, weights []float64
+	for id := range 30 {
+		weights = append(weights, float64(id%5/3))
+		if id%5 >= 3 {
+			ok[int64(id)] = true
+			subset = append(subset, float64(id))
+		}
+	}
+	for name, o := range map[string]Order{
+		"subset": {Shuffle: order.Full, Subset: Numbers{List: subset}}, "weights": {Weights: Numbers{List: weights}},
+		"each once": {Weights: Numbers{List: weights}, Replacement: new(false), NumSamples: 12},
+	} {
+		spec := imageSpec(root)
+		spec.Order, spec.OnBad.Policy = o, Replace
+		bad := 0
+		for _, b := range walkAll(t, open(t, s, spec), 0, 0, 0) {
+			bad += len(b.Bad)
+			for _, id := range b.ids() {
+				if !ok[id] || id%3 == 0 {
+					t.Errorf("%s: sample %d came", name, id)
+				}
+			}
+		}
+		if bad == 0 {
+			t.Errorf("%s: nothing was bad", name)
+		}
+	}
+	spec, _ := newGrid(t).byLength(newGrid(t).spec(t), "tokens")
+	spec.OnBad.Policy = Replace
+	if e := refused(t, s, spec); !strings.Contains(e.Error(), "replace does not go with tokens") {
+		t.Errorf("%v", e)
+	}
+}

@@ -220,11 +220,18 @@ func (l *Loader) Steps(epoch, position int64) int64 {
 
 // Stride is the items that one step takes over all ranks: places, or batches
 // where the order makes them.
-func (l *Loader) Stride() int64 {
-	if l.spec.Batch.Tokens > 0 || l.spec.Mix.Batches == single && l.spec.Batch.GlobalSize == 0 {
-		return int64(l.spec.World)
+func (l *Loader) Stride() int64 { return l.strideIn(int64(l.spec.World)) }
+
+// strideIn is that in another world, with batches of this Spec.
+func (l *Loader) strideIn(world int64) int64 {
+	switch b := l.spec.Batch; {
+	case b.GlobalSize > 0:
+		return int64(b.GlobalSize)
+	case b.Tokens > 0 || l.spec.Mix.Batches == single:
+		return world
+	default:
+		return int64(b.Size) * world
 	}
-	return int64(l.spec.Batch.Size) * int64(l.spec.World)
 }
 
 // StepOf is the number of the step that begins at, or first after, a position of

@@ -90,8 +90,11 @@ func (l *Loader) Verify(receipts []Receipt) Verdict {
 	if len(v.Problems) == 0 {
 		epochs := slices.Sorted(maps.Keys(parts))
 		for i, epoch := range epochs {
-			whole := v.epoch(l.Epoch(epoch), epoch, parts[epoch], l.spec.Order.Tail == order.Drop)
-			v.Complete = v.Complete && (whole || i == len(epochs)-1)
+			left := v.epoch(l.Epoch(epoch), epoch, parts[epoch])
+			if l.spec.Order.Tail == order.Drop && left.to-left.from < l.strideIn(left.world) {
+				left.from = left.to
+			}
+			v.Complete = v.Complete && (left.from == left.to || i == len(epochs)-1)
 		}
 	}
 	v.OK = len(v.Problems) == 0
@@ -106,15 +109,16 @@ func (v *Verdict) problemf(format string, a ...any) {
 // run is a run of items that was dealt to the ranks of one world.
 type run struct{ from, to, world int64 }
 
-// epoch judges the parts of one epoch, and says whether they cover all of it.
-func (v *Verdict) epoch(e order.Epoch, number int64, parts []ReceiptPart, dropped bool) (whole bool) {
+// epoch judges the parts of one epoch, and says which of its items they leave at
+// its end, behind a run of which world; all, if they do not begin at its start.
+func (v *Verdict) epoch(e order.Epoch, number int64, parts []ReceiptPart) (left run) {
 	out := EpochVerdict{Epoch: number, Items: e.Len()}
 	ranks := map[run]map[int64]int{}
 	var sum, want order.Sum
 	for _, p := range parts {
 		if p.To > e.Len() {
 			v.problemf("epoch %d: rank %d of %d got items up to %d, and there are %d", number, p.Rank, p.World, p.To, e.Len())
-			return false
+			return run{0, e.Len(), p.World}
 		}
 		r := run{p.From, p.To, p.World}
 		if ranks[r] == nil {
@@ -151,8 +155,11 @@ func (v *Verdict) epoch(e order.Epoch, number int64, parts []ReceiptPart, droppe
 		v.sums(&out, sum, want)
 	}
 	v.Epochs = append(v.Epochs, out)
-	last := len(out.Covered) - 1
-	return last == 0 && out.Covered[0][0] == 0 && (out.Covered[0][1] == e.Len() || dropped)
+	left = run{0, e.Len(), runs[len(runs)-1].world}
+	if len(out.Covered) == 1 && out.Covered[0][0] == 0 {
+		left.from = out.Covered[0][1]
+	}
+	return left
 }
 
 // ranks says which ranks of a run are missing or came twice.
