@@ -73,7 +73,7 @@ func TestNodesReadTheirOwnShards(t *testing.T) {
 		size   int
 		window int64
 	}{
-		{"shuffled in windows", 80 << 10, 0},
+		{"shuffled in windows", 40 << 10, 0},
 		{"small samples, read as they lie", 3 << 10, 1},
 		{"small samples, shuffled in windows", 3 << 10, 0},
 	} {
