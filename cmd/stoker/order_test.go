@@ -211,11 +211,14 @@ func TestOrderVerify(t *testing.T) {
 	}{
 		"one id changed": {tampered(whole, func(p *stoker.ReceiptPart) { p.Sum.Less(4, 7); p.Sum.Add(4, 8) }), "not the same ones at the same places"},
 		"a sample more":  {tampered(whole, func(p *stoker.ReceiptPart) { p.Samples++ }), "16 samples were delivered, and the plan has 15 there"},
-		"a rank missing": {whole[:1], "there is no receipt of [1]"},
+		"a rank missing": {whole[:1], "of 2 ranks, there is no receipt of 1 that ends there"},
 		"a part twice":   {append(slices.Clone(whole), whole[1]), "rank 1 of 2 came 2 times"},
 		"another seed":   {seeded(whole, 10), "seed is 10"},
 	} {
 		got := verify(c.all...)
+		if strings.Contains(got.out, "the plan has 0") { // it was not asked
+			t.Errorf("%s: %s", name, got.out)
+		}
 		if got.status != 4 || !strings.Contains(got.err, c.want) || !strings.Contains(got.out, "wrong: ") || !strings.Contains(got.out, c.want) {
 			t.Errorf("%s: %+v", name, got)
 		}

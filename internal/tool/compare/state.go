@@ -144,22 +144,29 @@ func (r *Report) keys(a, b map[string]any, prefix string) {
 			if name == "" || prefix != "" {
 				name = prefix + key
 			}
-			r.differ("%s: %s in A, %s in B", name, va, vb)
+			r.differ("%s: %s in A, %s in B", name, shorten(va), shorten(vb))
 		}
 	}
 }
 
-// word is a value as it is shown, and compared: keys that are absent are those
-// that are zero.
+// word is a value as it is compared. A state leaves out what has its default:
+// that is not the same as null, but as good.
 func word(v any) string {
 	if v == nil {
 		return "not set"
 	}
 	text, _ := json.Marshal(v)
-	if len(text) > 60 {
-		return string(text[:56]) + " ..."
-	}
 	return string(text)
+}
+
+// longest is the bytes of a value that are shown: a state of usual size, whole.
+const longest = 400
+
+func shorten(text string) string {
+	if len(text) > longest {
+		return text[:longest] + " ..."
+	}
+	return text
 }
 
 func (a *Ahead) text(from, to *state) string {

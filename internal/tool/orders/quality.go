@@ -132,8 +132,7 @@ func describe(s loader.Spec) string {
 const (
 	telling   = 3.0 // standard deviations of chi-squared: one epoch in 700 by chance
 	tooFew    = 0.9 // of the entropy that full has
-	shortRun  = 4   // samples in one go, in shards
-	farApart  = 4   // times the runs of another order, to be worth a word
+	scattered = 3.0 // times the shards that block has open
 	wasteful  = 1.5 // times the data
 	clustered = 8   // nodes of the cluster that is spoken of
 )
@@ -156,8 +155,8 @@ func (q *Quality) advise() {
 	if q.Shards > 1 && mine.Entropy < tooFew*full.Entropy {
 		say("a global batch of %d holds samples of few shards, %.2f of what an even deal has (full: %.2f): raise streams or window if the samples of a shard are alike", q.Batch, mine.Entropy, full.Entropy)
 	}
-	if q.Shards > 1 && mine.Run < shortRun && block.Run > farApart*mine.Run {
-		say("reads are scattered: %.1f samples in one go, against %.1f with block: take block where the data is on a disk that turns, or in an object store", mine.Run, block.Run)
+	if q.Shards > 1 && block.Open > 0 && mine.Open > scattered*block.Open {
+		say("reads are scattered: the batches under way lie in %.0f shards (block: %.0f): take block where the data is on a disk that turns, or in an object store", mine.Open, block.Open)
 	}
 	if reads := mine.times(clustered); q.Shards > 1 && reads > wasteful {
 		say("a cluster of %d nodes that fetches whole shards reads the data %.1f times an epoch (block: %.2f times)", clustered, reads, block.times(clustered))

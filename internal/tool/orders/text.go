@@ -167,8 +167,11 @@ func WriteVerdict(w io.Writer, v loader.Verdict) error {
 		for _, c := range e.Covered {
 			runs = append(runs, fmt.Sprintf("%d to %d", c[0], c[1]))
 		}
-		fmt.Fprintf(w, "epoch %d: items %s of %d; %s, and the plan has %d", e.Epoch, strings.Join(runs, ", "), e.Items,
-			show.Count(e.Samples, "sample was received", "samples were received"), e.Planned)
+		fmt.Fprintf(w, "epoch %d: items %s of %d; %s", e.Epoch, strings.Join(runs, ", "), e.Items,
+			show.Count(e.Samples, "sample was received", "samples were received"))
+		if e.Planned > 0 { // else what ranks are missing, or twice, comes before any count
+			fmt.Fprintf(w, ", and the plan has %s", show.Number(float64(e.Planned)))
+		}
 		if e.Skipped > 0 || e.Replaced > 0 {
 			fmt.Fprintf(w, "; %d skipped, %d replaced", e.Skipped, e.Replaced)
 		}
