@@ -254,7 +254,7 @@ func (p *proof) killed(ctx context.Context) error {
 			over = 1 + r.Int64N(overrunSteps)
 		}
 		must := max(0, target-next)
-		got, killed, err := p.child(ctx, path, must, min(must+over, p.Steps-next), !last, time.Duration(r.Int64N(int64(overrunTime))))
+		got, killed, err := p.child(ctx, path, must, min(must+over, p.Steps-next), !last, float64(over)*r.Float64())
 		if err != nil {
 			return err
 		}
@@ -297,33 +297,37 @@ func (p *proof) resumed(path string, seen int64) (next int64, d *Difference) {
 	return int64(at) + 1, nil
 }
 
-// overrun is how many steps a child may take, and how long, between the one that
-// it is to be killed after and its death: the kill can hit decoding, the writing
-// of a line, or the saving of a state.
-const (
-	overrunSteps = 3
-	overrunTime  = 4 * time.Millisecond
-)
+// overrunSteps is how many steps a child may take between the one that it is to
+// be killed after and its death. The kill comes at a random moment of the time
+// that they take, so that it hits decoding, the writing of a line and the saving
+// of a state, and not a child that waits.
+const overrunSteps = 3
 
 // child runs a child that must take so many steps and may take so many, and kills
-// it a while after the last that it must, or lets it end.
-func (p *proof) child(ctx context.Context, path string, must, may int64, kill bool, wait time.Duration) (got []*Step, killed bool, err error) {
+// it so many steps' time after the last that it must, or lets it end.
+func (p *proof) child(ctx context.Context, path string, must, may int64, kill bool, late float64) (got []*Step, killed bool, err error) {
 	child, err := p.Config.start(ctx, Job{Spec: p.Spec, State: path})
 	if err != nil {
 		return nil, false, err
 	}
 	child.grant(int(may))
 	var wrong error
+	var first time.Time
 	for range must {
 		var s *Step
 		if s, wrong = child.next(); s == nil {
 			break
 		}
+		if len(got) == 0 {
+			first = time.Now()
+		}
 		p.told(s)
 		got = append(got, s)
 	}
 	if kill {
-		time.Sleep(wait)
+		if n := len(got) - 1; n > 0 {
+			time.Sleep(time.Duration(late * float64(time.Since(first)) / float64(n)))
+		}
 		var rest []*Step
 		rest, killed, err = child.kill()
 		got = append(got, rest...)
