@@ -1,0 +1,160 @@
+package format
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// The life of a list of stored files that hold samples: Absolute, Stat, Settled
+// around the reading of each, Describe into the index; Fresh when it is opened
+// again.
+
+// Absolute is the paths by which an index is kept.
+func Absolute(paths []string) ([]string, error) {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		if out[i] = p; strings.Contains(p, "://") {
+			continue
+		}
+		abs, err := filepath.Abs(p)
+		if err != nil {
+			return nil, errs.New(errs.Unreadable, "the working folder is gone").Because(err)
+		}
+		out[i] = abs
+	}
+	return out, nil
+}
+
+// InShard is an error of a source, which knows files only, as one of a file that
+// holds samples.
+func InShard(err error) error {
+	e := *errs.From(err)
+	if e.Code == errs.Bug {
+		return err // of a context, or of ours
+	}
+	if e.Where.File != "" {
+		e.Where.File, e.Where.Shard = "", e.Where.File
+	}
+	return &e
+}
+
+// Stat looks at every file; kind is what a user calls one ("tar file"), for the
+// errors of one that is missing or a folder.
+func Stat(ctx context.Context, src source.Source, paths []string, kind string) ([]source.Info, error) {
+	objs := make([]source.Info, len(paths))
+	err := Each(ctx, len(paths), func(i int) error {
+		st, err := src.Stat(ctx, paths[i])
+		at := errs.Where{Shard: paths[i], Offset: -1, Sample: -1}
+		switch {
+		case err != nil && errs.CodeOf(err) == errs.NotFound:
+			return errs.New(errs.NotFound, "there is no %s %q", kind, paths[i]).At(at).Because(errs.From(err).Cause).Try("%s", source.Suggest(paths[i]))
+		case err != nil:
+			return InShard(err)
+		case st.Dir:
+			return errs.New(errs.Config, "%q is a folder, not a %s", paths[i], kind).At(at).
+				Try("for the files in it write %s/*%s", strings.TrimRight(paths[i], "/"), filepath.Ext(paths[i]))
+		}
+		objs[i] = st
+		return nil
+	})
+	return objs, err
+}
+
+// Settled calls read once the file's time is old enough to be a witness, and
+// fails where it was written to meanwhile: what read found would be half of the
+// old file and half of the new one.
+func Settled(ctx context.Context, src source.Source, obj source.Info, read func() error) error {
+	if err := source.Settle(ctx, obj.MTime); err != nil {
+		return err
+	}
+	if err := read(); err != nil {
+		return err
+	}
+	now, err := src.Stat(ctx, obj.Name)
+	if err != nil {
+		return InShard(err)
+	}
+	if now.Size != obj.Size || now.MTime != obj.MTime {
+		return errs.New(errs.Changed, "the file is being written to").
+			At(errs.Where{Shard: obj.Name, Offset: -1, Sample: -1}).Try("wait until the dataset is complete")
+	}
+	return nil
+}
+
+// Describe adds the columns of files to an index, with the deepest folder that
+// holds all of them as its root.
+func Describe(b *index.Builder, objs []source.Info) {
+	paths := make([]string, len(objs))
+	for i, o := range objs {
+		paths[i] = o.Name
+	}
+	root := common(paths)
+	var names index.Texts
+	sizes, times := make([]int64, len(objs)), make([]int64, len(objs))
+	for i, o := range objs {
+		name := paths[i][len(root):]
+		if root != "" {
+			name = strings.TrimPrefix(name, "/")
+		}
+		names.AppendString(name)
+		sizes[i], times[i] = o.Size, o.MTime
+	}
+	b.Meta.Root = root
+	b.Strings(index.FileName, &names, index.Identity)
+	b.Int64s(index.FileSize, sizes, index.Identity)
+	b.Int64s(index.FileMTime, times, index.Aside)
+}
+
+// common is the deepest folder that holds all paths; "" where there is none.
+func common(paths []string) string {
+	dir := paths[0][:strings.LastIndexByte(paths[0], '/')+1]
+	for _, p := range paths[1:] {
+		for !strings.HasPrefix(p, dir) {
+			dir = dir[:strings.LastIndexByte(strings.TrimSuffix(dir, "/"), '/')+1]
+		}
+	}
+	if len(dir) > 1 && !strings.HasSuffix(dir, "//") {
+		dir = strings.TrimSuffix(dir, "/")
+	}
+	return dir
+}
+
+// Fresh says whether the files are those of the index, by name, size and time.
+func Fresh(ctx context.Context, src source.Source, paths []string, x *index.Index) bool {
+	if x.Files() != len(paths) {
+		return false
+	}
+	stale := errs.New(errs.Changed, "stale")
+	return Each(ctx, len(paths), func(i int) error {
+		if string(x.AppendPath(i, nil)) != paths[i] {
+			return stale
+		}
+		st, err := src.Stat(ctx, paths[i])
+		if err != nil {
+			return err
+		}
+		if size, mtime := x.Stamp(i); st.Size != size || st.MTime != mtime {
+			return stale
+		}
+		return nil
+	}) == nil
+}
+
+// Read is n bytes of a file at off, for a build; n is checked against the file's
+// size before it is allocated.
+func Read(ctx context.Context, src source.Source, obj source.Info, off, n int64) ([]byte, error) {
+	if off < 0 || n < 0 || off > obj.Size || n > obj.Size-off {
+		return nil, errs.New(errs.Damaged, "the file ends at byte %d, and %d bytes should lie at %d", obj.Size, n, off).
+			At(errs.Where{Shard: obj.Name, Offset: max(off, 0), Sample: -1}).Try("fetch or write the file again")
+	}
+	p := make([]byte, n)
+	if err := src.ReadAt(ctx, obj, p, off); err != nil {
+		return nil, InShard(err)
+	}
+	return p, nil
+}
