@@ -3,8 +3,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -34,13 +32,10 @@ type checker struct {
 
 // worker is one goroutine's memory.
 type worker struct {
-	lane    *transform.Lane
-	extents []format.Extent
-	raw     [][]byte
-	buf     []byte
-	dst     []byte
-	path    []byte
-	sample  format.Sample
+	lane   *transform.Lane
+	reader *format.Reader
+	dst    []byte
+	sample format.Sample
 }
 
 // found is what one field of one sample turned out to be.
@@ -61,7 +56,7 @@ func (r *Report) check(ctx context.Context, c Config, ds format.Dataset, ids []i
 	var mu sync.Mutex
 	var lanes []*transform.Lane
 	k.workers.New = func() any {
-		w := &worker{lane: transform.NewLane()}
+		w := &worker{lane: transform.NewLane(), reader: format.NewReader(k.ds, k.src)}
 		mu.Lock()
 		lanes = append(lanes, w.lane)
 		mu.Unlock()
@@ -146,11 +141,8 @@ func (k *checker) add(seen []found, err error) {
 // read reads and checks one sample, all fields of it; the first thing that is
 // wrong is its error.
 func (k *checker) read(ctx context.Context, w *worker, id int64) (seen []found, bad error) {
-	if err := k.fetch(ctx, w, id); err != nil {
-		return nil, k.place(err, id, nil)
-	}
-	if err := k.ds.Parse(id, nil, w.raw, &w.sample); err != nil {
-		return nil, k.place(err, id, nil)
+	if err := w.reader.Read(ctx, id, nil, &w.sample); err != nil {
+		return nil, err
 	}
 	for i := range w.sample.Fields {
 		f := &w.sample.Fields[i]
@@ -160,35 +152,10 @@ func (k *checker) read(ctx context.Context, w *worker, id int64) (seen []found, 
 		out, err := k.field(w, f)
 		seen = append(seen, out)
 		if err != nil && bad == nil {
-			bad = k.place(err, id, f)
+			bad = format.Place(k.ds, err, id, f)
 		}
 	}
 	return seen, bad
-}
-
-// fetch reads the bytes of all extents of a sample.
-func (k *checker) fetch(ctx context.Context, w *worker, id int64) error {
-	w.extents = k.ds.Extents(id, nil, w.extents[:0])
-	var total int64
-	for _, e := range w.extents {
-		total += e.Len
-	}
-	if int64(cap(w.buf)) < total {
-		w.buf = make([]byte, total)
-	}
-	w.raw = w.raw[:0]
-	at := int64(0)
-	for _, e := range w.extents {
-		w.path = k.ds.Index().AppendPath(e.File, w.path[:0])
-		size, mtime := k.ds.Index().Stamp(e.File)
-		p := w.buf[at : at+e.Len : at+e.Len]
-		if err := k.src.ReadAt(ctx, source.Info{Name: string(w.path), Size: size, MTime: mtime}, p, e.Off); err != nil {
-			return err
-		}
-		w.raw = append(w.raw, p)
-		at += e.Len
-	}
-	return nil
 }
 
 // field checks one field.
@@ -241,30 +208,4 @@ func kindOf(f *format.Field) string {
 		return "json"
 	}
 	return "bytes"
-}
-
-// place completes an error with where the sample lies.
-func (k *checker) place(err error, id int64, f *format.Field) error {
-	e := *errs.From(err)
-	e.Where.Sample = id
-	if errors.Is(err, fs.ErrPermission) {
-		e.Code = errs.Forbidden
-	}
-	file := -1
-	if f != nil {
-		e.Where.Field, file = strings.Clone(f.Name), f.File
-	} else if extents := k.ds.Extents(id, nil, nil); len(extents) > 0 {
-		file = extents[0].File
-	}
-	if e.Where.File != "" || e.Where.Shard != "" || file < 0 {
-		return &e
-	}
-	path := string(k.ds.Index().AppendPath(file, nil))
-	if f != nil && f.Member != nil {
-		e.Where.Shard, e.Where.Member = path, string(f.Member)
-		e.Where.Offset = f.Off + max(e.Where.Offset, 0)
-		return &e
-	}
-	e.Where.File = path
-	return &e
 }

@@ -1,0 +1,106 @@
+package format
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// Reader reads samples one after the other, for tools: without the plan, the
+// reading ahead and the shared reads of package fetch. It is for one goroutine;
+// of one dataset there may be many.
+type Reader struct {
+	ds  Dataset
+	src source.Source
+
+	extents []Extent
+	raw     [][]byte
+	buf     []byte
+	path    []byte
+}
+
+// NewReader reads samples of ds, which lies in src.
+func NewReader(ds Dataset, src source.Source) *Reader { return &Reader{ds: ds, src: src} }
+
+// Read reads the wanted fields of a sample (nil: all of them). They are views,
+// valid until the next Read. An error says where the sample lies.
+func (r *Reader) Read(ctx context.Context, id int64, fields []string, s *Sample) error {
+	if err := r.fetch(ctx, id, fields); err != nil {
+		return Place(r.ds, err, id, nil)
+	}
+	if err := r.ds.Parse(id, fields, r.raw, s); err != nil {
+		return Place(r.ds, err, id, nil)
+	}
+	return nil
+}
+
+// Stored is the bytes that Read had to read for its sample.
+func (r *Reader) Stored() int64 {
+	var n int64
+	for _, p := range r.raw {
+		n += int64(len(p))
+	}
+	return n
+}
+
+func (r *Reader) fetch(ctx context.Context, id int64, fields []string) error {
+	r.extents = r.ds.Extents(id, fields, r.extents[:0])
+	var total int64
+	for _, e := range r.extents {
+		total += e.Len
+	}
+	if int64(cap(r.buf)) < total {
+		r.buf = make([]byte, total)
+	}
+	r.raw = r.raw[:0]
+	at := int64(0)
+	x := r.ds.Index()
+	for _, e := range r.extents {
+		r.path = x.AppendPath(e.File, r.path[:0])
+		size, mtime := x.Stamp(e.File)
+		p := r.buf[at : at+e.Len : at+e.Len]
+		if err := r.src.ReadAt(ctx, source.Info{Name: string(r.path), Size: size, MTime: mtime}, p, e.Off); err != nil {
+			return err
+		}
+		r.raw = append(r.raw, p)
+		at += e.Len
+	}
+	return nil
+}
+
+// Place completes an error with where sample id lies, and its field f where that
+// is known; an error that is no fault of the sample (a context's) stays as it is.
+func Place(ds Dataset, err error, id int64, f *Field) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	e := *errs.From(err)
+	e.Where.Sample = id
+	if errors.Is(err, fs.ErrPermission) {
+		e.Code = errs.Forbidden
+	}
+	file, off := -1, int64(-1)
+	if f != nil {
+		e.Where.Field, file = strings.Clone(f.Name), f.File
+	} else if extents := ds.Extents(id, nil, nil); len(extents) > 0 {
+		file, off = extents[0].File, extents[0].Off
+	}
+	if e.Where.File != "" || e.Where.Shard != "" || file < 0 {
+		return &e
+	}
+	path := string(ds.Index().AppendPath(file, nil))
+	if f != nil && f.Member != nil {
+		e.Where.Shard, e.Where.Member = path, string(f.Member)
+		e.Where.Offset = f.Off + max(e.Where.Offset, 0)
+		return &e
+	}
+	e.Where.File = path
+	if f == nil && e.Where.Offset < 0 && off > 0 {
+		e.Where.Offset = off
+	}
+	return &e
+}
