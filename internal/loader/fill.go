@@ -161,7 +161,7 @@ func (l *Loader) place(err error, s *format.Sample, i int, part *part) error {
 		path := string(part.ds.Index().AppendPath(f.File, nil))
 		if f.Member != nil {
 			e.Where.Shard, e.Where.Member = path, string(f.Member)
-			if e.Where.Offset < 0 {
+			if e.Where.Offset < 0 || f.Unpacked {
 				e.Where.Offset = f.Off
 			} else {
 				e.Where.Offset += f.Off

@@ -27,12 +27,31 @@ type Field struct {
 	File   int    // stored file that Data came from; -1: the index
 	Member []byte // name of the member within its shard; nil where a file is one sample
 	Off    int64  // of Data in File, bytes
+	// Unpacked says that Data does not lie in File as it is: it came out of packed
+	// bytes, which begin at Off, or was made of what lies there.
+	Unpacked bool
 }
 
 // Sample is the encoded fields of one sample; its memory is reused.
 type Sample struct {
 	ID     int64
 	Fields []Field
+
+	room []byte // what Room gives out: len of it is taken
+}
+
+// Begin empties s for the sample of that id.
+func (s *Sample) Begin(id int64) { s.ID, s.Fields, s.room = id, s.Fields[:0], s.room[:0] }
+
+// Room is n bytes for a field that is no view of what was read; valid until the
+// next Begin. What is in them is not cleared.
+func (s *Sample) Room(n int) []byte {
+	at := len(s.room)
+	if n > cap(s.room)-at { // what was given out before stays where it is
+		s.room, at = make([]byte, 0, max(2*cap(s.room), n, 256)), 0
+	}
+	s.room = s.room[:at+n]
+	return s.room[at : at+n : at+n]
 }
 
 // Dataset is an indexed, immutable, random-access collection of samples; safe

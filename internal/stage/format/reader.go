@@ -95,7 +95,9 @@ func Place(ds Dataset, err error, id int64, f *Field) error {
 	path := string(ds.Index().AppendPath(file, nil))
 	if f != nil && f.Member != nil {
 		e.Where.Shard, e.Where.Member = path, string(f.Member)
-		e.Where.Offset = f.Off + max(e.Where.Offset, 0)
+		if e.Where.Offset = f.Off + max(e.Where.Offset, 0); f.Unpacked {
+			e.Where.Offset = f.Off
+		}
 		return &e
 	}
 	e.Where.File = path
