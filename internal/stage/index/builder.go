@@ -44,6 +44,8 @@ type Builder struct {
 	data  [][][]byte // the parts of each column
 	part  []Part
 	names map[string]bool
+
+	digested string // of an index that is copied: its digest
 }
 
 // Int64s adds a column.
@@ -132,7 +134,9 @@ func (b *Builder) digest() string {
 
 // write writes the whole index to the empty file f.
 func (b *Builder) write(f *os.File) error {
-	b.Meta.Digest = b.digest()
+	if b.Meta.Digest = b.digested; b.digested == "" {
+		b.Meta.Digest = b.digest()
+	}
 	meta, err := b.place()
 	if err != nil {
 		return err

@@ -121,6 +121,9 @@ func (x *Index) AppendPath(file int, dst []byte) []byte {
 	return append(dst, x.names.At(file)...)
 }
 
+// Name is the name of a stored file below the root, a view.
+func (x *Index) Name(file int) []byte { return x.names.At(file) }
+
 // Stamp is the size in bytes and the time (Unix nanoseconds; 0: not watched) that
 // a stored file had when it was indexed.
 func (x *Index) Stamp(file int) (size, mtime int64) {

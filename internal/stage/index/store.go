@@ -62,6 +62,8 @@ type Plan struct {
 	Fresh func(x *Index) bool
 	// Build fills b. old is a whole index that is not fresh, or nil.
 	Build func(ctx context.Context, old *Index, b *Builder) error
+	// Beside is an index that may lie with the data; the zero value: none.
+	Beside Beside
 	// Progress may be nil.
 	Progress Progress
 }
@@ -95,14 +97,20 @@ func (s Store) Load(ctx context.Context, p Plan) (*Index, error) {
 	if x, old = s.stored(path, p); x != nil {
 		return x, nil // built by the one we waited for
 	}
+	keep := func(b *Builder) (*Index, error) {
+		if err := replace(path, b); err != nil {
+			return b.unnamed(err)
+		}
+		return Open(path)
+	}
+	if x := adopt(p, keep); x != nil {
+		return x, nil
+	}
 	b, err := build(ctx, p, old)
 	if err != nil {
 		return nil, err
 	}
-	if err := replace(path, b); err != nil {
-		return b.unnamed(err)
-	}
-	return Open(path)
+	return keep(b)
 }
 
 func closeOld(x *Index) {
@@ -175,11 +183,15 @@ func sweep(path string) {
 
 // unnamed builds an index for one use.
 func (s Store) unnamed(ctx context.Context, p Plan, old *Index, why error) (*Index, error) {
+	keep := func(b *Builder) (*Index, error) { return b.unnamed(why) }
+	if x := adopt(p, keep); x != nil {
+		return x, nil
+	}
 	b, err := build(ctx, p, old)
 	if err != nil {
 		return nil, err
 	}
-	return b.unnamed(why)
+	return keep(b)
 }
 
 func (b *Builder) unnamed(why error) (*Index, error) {

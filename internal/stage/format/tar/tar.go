@@ -80,12 +80,14 @@ func Open(ctx context.Context, src source.Source, shards []string, opt Options) 
 	if opt.Store != nil {
 		store = *opt.Store
 	}
+	key := index.Key{Format: "tar", Paths: paths}
 	x, err := store.Load(ctx, index.Plan{
-		Key:   index.Key{Format: "tar", Paths: paths},
+		Key:   key,
 		Fresh: func(x *index.Index) bool { return valid(x) && fresh(ctx, src, paths, x) },
 		Build: func(ctx context.Context, old *index.Index, b *index.Builder) error {
 			return build(ctx, src, paths, old, b, opt.Progress)
 		},
+		Beside:   format.Beside(ctx, src, key),
 		Progress: opt.Progress,
 	})
 	if err != nil {

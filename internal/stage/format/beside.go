@@ -1,0 +1,114 @@
+package format
+
+import (
+	"context"
+	"encoding/binary"
+	"path"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// printBytes is what a fingerprint reads at the beginning, in the middle and at
+// the end of a file: a copy that was cut, filled with zeros or made of another
+// version differs there in all formats that keep a table at either end. What it
+// does not see, the checks of every read do: a fingerprint of all bytes would
+// cost what indexing costs.
+const printBytes = 16 << 10
+
+// Beside is the plan for an index that lies with its files, given by their
+// absolute paths.
+func Beside(ctx context.Context, src source.Source, key index.Key) index.Beside {
+	if len(key.Paths) == 0 || strings.Contains(key.Paths[0], "://") {
+		return index.Beside{}
+	}
+	root, names := relative(key.Paths)
+	if root == "" {
+		return index.Beside{}
+	}
+	return index.Beside{
+		Path: index.BesidePath(root, key.Format, key.Options, names),
+		Stamp: func(x *index.Index) (string, []int64, bool) {
+			objs, prints, err := Fingerprints(ctx, src, key.Paths)
+			if err != nil || x.Files() != len(objs) {
+				return "", nil, false
+			}
+			want := x.Int64s(index.FilePrint)
+			mtimes := make([]int64, len(objs))
+			for i, obj := range objs {
+				size, _ := x.Stamp(i)
+				if string(x.Name(i)) != names[i] || size != obj.Size || want[i] != prints[i] {
+					return "", nil, false
+				}
+				mtimes[i] = obj.MTime
+			}
+			return root, mtimes, true
+		},
+	}
+}
+
+// relative is the deepest folder that holds all files, and their names below it.
+func relative(paths []string) (root string, names []string) {
+	root = common(paths)
+	for _, p := range paths {
+		names = append(names, strings.TrimPrefix(strings.TrimPrefix(p, root), "/"))
+	}
+	return path.Clean(root), names
+}
+
+// Fingerprints stats the files and reads a little of each.
+func Fingerprints(ctx context.Context, src source.Source, paths []string) ([]source.Info, []int64, error) {
+	objs := make([]source.Info, len(paths))
+	prints := make([]int64, len(paths))
+	err := Each(ctx, len(paths), func(i int) error {
+		obj, err := src.Stat(ctx, paths[i])
+		if err != nil {
+			return InShard(err)
+		}
+		if obj.Dir {
+			return errs.New(errs.Config, "%q is a folder", paths[i])
+		}
+		h := xxhash.New()
+		var size [8]byte
+		binary.LittleEndian.PutUint64(size[:], uint64(obj.Size))
+		_, _ = h.Write(size[:])
+		n := min(obj.Size, printBytes)
+		for _, off := range []int64{0, (obj.Size - n) / 2, obj.Size - n} {
+			p, err := Read(ctx, src, obj, off, n)
+			if err != nil {
+				return err
+			}
+			_, _ = h.Write(p)
+		}
+		objs[i], prints[i] = obj, int64(h.Sum64())
+		return nil
+	})
+	return objs, prints, err
+}
+
+// WriteBeside writes an index next to the files that it describes, and returns
+// where. Errors: config (the files have no folder in common), changed (they are
+// no longer those of the index), unreadable.
+func WriteBeside(ctx context.Context, src source.Source, x *index.Index) (string, error) {
+	paths := make([]string, x.Files())
+	for i := range paths {
+		paths[i] = string(x.AppendPath(i, nil))
+	}
+	objs, prints, err := Fingerprints(ctx, src, paths)
+	if err != nil {
+		return "", err
+	}
+	for i, obj := range objs {
+		if size, mtime := x.Stamp(i); obj.Size != size || mtime != 0 && obj.MTime != mtime {
+			return "", errs.New(errs.Changed, "the file was written to after it was indexed").
+				At(errs.Where{Shard: obj.Name, Offset: -1, Sample: -1}).Try("wait until the dataset is complete, and index it again")
+		}
+	}
+	root, names := relative(paths)
+	at := index.BesidePath(root, x.Meta().Format, x.Meta().Options, names)
+	return at, x.WriteBeside(at, prints)
+}
