@@ -86,7 +86,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 	if uint64(id) >= uint64(len(d.off)) {
 		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, len(d.off))
 	}
-	s.ID, s.Fields = id, s.Fields[:0]
+	s.Begin(id)
 	var dm datum
 	var value []byte
 	if d.wants(fields) {
@@ -118,13 +118,13 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 		case Key:
 			f.Data = d.keys.At(int(id))
 		case Value:
-			f.Data, f.File, f.Off = value, int(d.file[id]), d.off[id]
+			f.Data, f.File, f.Off, f.Member = value, int(d.file[id]), d.off[id], d.keys.At(int(id))
 		case Label:
 			f.Int, f.IsInt = dm.label, true
 		case Image:
-			f.Data = dm.floats
-			if d.kind != datumFloats {
-				f.Data, f.File, f.Off = dm.data, int(d.file[id]), d.off[id]+int64(dm.dataAt)
+			f.Data, f.File, f.Off, f.Member = dm.data, int(d.file[id]), d.off[id]+int64(dm.dataAt), d.keys.At(int(id))
+			if d.kind == datumFloats {
+				f.Data, f.Off, f.Unpacked = dm.floats, d.off[id], true
 			}
 		default:
 			return d.missing(id, fields[i])
