@@ -204,9 +204,14 @@ func (x *Index) Meta() Meta { return x.meta }
 // Path is where the index is kept; "" where it could not be kept.
 func (x *Index) Path() string { return x.path }
 
-// Note is what the user should know of how the index was come by ("the cache
-// folder is not writable, so ..."); "" as a rule.
-func (x *Index) Note() string { return x.note }
+// Note is what the user should know of the dataset (Meta.Note) and of how the
+// index was come by ("the cache folder is not writable, so ..."); "" as a rule.
+func (x *Index) Note() string {
+	if x.note != "" && x.meta.Note != "" {
+		return x.meta.Note + "; " + x.note
+	}
+	return x.meta.Note + x.note
+}
 
 // Invalidate removes the stored index, so that the next one to open the dataset
 // builds it anew; one that somebody else has put in its place since stays. The

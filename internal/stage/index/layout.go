@@ -44,6 +44,9 @@ type Meta struct {
 	Samples int64    `json:"samples"`
 	Digest  string   `json:"digest"`
 	Skipped int64    `json:"skipped,omitempty"` // members that are no data by the rules of the format
+	// Note is what a user should know of the dataset ("tokens at the ends of files
+	// belong to no window"); "" as a rule.
+	Note string `json:"note,omitempty"`
 }
 
 type metaFile struct {

@@ -327,3 +327,21 @@ func TestSweep(t *testing.T) {
 		t.Errorf("left are %q", left)
 	}
 }
+
+// A dataset's own note comes before that of how its index was come by.
+func TestNotes(t *testing.T) {
+	built := 0
+	p := plan(&built, true)
+	fill := p.Build
+	p.Build = func(ctx context.Context, old *Index, b *Builder) error {
+		err := fill(ctx, old, b)
+		b.Meta.Note = "three tokens are left"
+		return err
+	}
+	if note := load(t, Store{t.TempDir()}, p).Note(); note != "three tokens are left" {
+		t.Errorf("note %q", note)
+	}
+	if note := load(t, Store{}, p).Note(); !strings.HasPrefix(note, "three tokens are left; ") || !strings.Contains(note, "no home folder") {
+		t.Errorf("note %q", note)
+	}
+}
