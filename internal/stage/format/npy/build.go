@@ -1,0 +1,222 @@
+package npy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// array is one array as it lies in a file.
+type array struct {
+	header Header
+	member *member // of a zip file; nil: the file itself
+}
+
+func (a array) deflated() bool { return a.member != nil && a.member.method == deflated }
+
+// holding is what one stored file has of the arrays that are wanted.
+type holding struct {
+	only   *array           // of a .npy file
+	arrays map[string]array // of a .npz file, those that are wanted
+	names  []string         // of all its arrays, in its order
+	others int64            // members that are no arrays
+}
+
+// arrayName is the array that a member of a .npz holds.
+func arrayName(member string) (string, bool) { return strings.CutSuffix(member, ".npy") }
+
+// look finds the arrays of one file; every name is wanted where names is nil.
+func look(ctx context.Context, src source.Source, obj source.Info, names map[string]bool, opt Options) (*holding, error) {
+	begin, err := format.Read(ctx, src, obj, 0, min(obj.Size, int64(len(Magic))))
+	if err != nil {
+		return nil, err
+	}
+	if string(begin) == Magic || !zipped(obj.Name) {
+		at := errs.Where{Shard: obj.Name, Offset: 0, Sample: -1}
+		h, err := readHeader(&stretch{ctx: ctx, src: src, obj: obj, n: obj.Size}, obj.Size, at)
+		if err != nil {
+			return nil, err
+		}
+		return &holding{only: &array{header: h}}, nil
+	}
+	z := &zipFile{ctx: ctx, src: src, obj: obj}
+	members, err := z.members()
+	if err != nil {
+		return nil, err
+	}
+	out := &holding{arrays: make(map[string]array)}
+	for _, m := range members {
+		name, ok := arrayName(m.name)
+		if !ok {
+			out.others++
+			continue
+		}
+		out.names = append(out.names, name)
+		if names != nil && !names[name] {
+			continue
+		}
+		a, err := z.array(m, opt.UnpackedBytes)
+		if err != nil {
+			return nil, err
+		}
+		out.arrays[name] = a
+	}
+	return out, nil
+}
+
+// array reads the header of an array in a zip file.
+func (z *zipFile) array(m member, limit int64) (array, error) {
+	if err := z.readable(m, limit); err != nil {
+		return array{}, err
+	}
+	in := &stretch{ctx: z.ctx, src: z.src, obj: z.obj, off: m.body, n: m.packed}
+	at := errs.Where{Shard: z.obj.Name, Member: m.name, Offset: m.body, Sample: -1}
+	var r io.Reader = in
+	if m.method == deflated {
+		r, at.Offset = inflate(in).out, m.head
+	}
+	h, err := readHeader(r, m.size, at)
+	return array{header: h, member: &m}, err
+}
+
+// readHeader reads the header of an array that, with it, has size bytes.
+func readHeader(r io.Reader, size int64, at errs.Where) (Header, error) {
+	fail := func(err error) error {
+		e := *errs.From(err)
+		switch {
+		case e.Where.Shard != "" || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+			return err
+		case e.Code == errs.Bug: // of package flate
+			e = *errs.New(errs.Damaged, "a compressed array can not be unpacked").Because(err).Try("fetch or write the file again")
+		}
+		e.Where = at
+		return &e
+	}
+	p := make([]byte, min(size, 12))
+	if _, err := io.ReadFull(r, p); err != nil {
+		return Header{}, fail(err)
+	}
+	n, err := HeaderLen(p)
+	if err != nil {
+		return Header{}, fail(err)
+	}
+	if n > size {
+		return Header{}, fail(errs.New(errs.Damaged, "it ends inside its header, which should have %d bytes", n).Try("fetch or write the file again"))
+	}
+	p = append(p, make([]byte, max(0, n-int64(len(p))))...)
+	if n > 12 {
+		if _, err := io.ReadFull(r, p[12:]); err != nil {
+			return Header{}, fail(err)
+		}
+	}
+	h, err := ParseHeader(p)
+	if err != nil {
+		return Header{}, fail(err)
+	}
+	return h, fits(h, size, at)
+}
+
+// fits holds the length that a header promises against the one there is.
+func fits(h Header, size int64, at errs.Where) error {
+	have := size - h.Off
+	switch {
+	case h.Bytes > have:
+		at.Offset += size
+		return errs.New(errs.Damaged, "the array %s of %s has %d bytes, and only %d are there: it was cut off", shown(h.Shape), h.DType, h.Bytes, have).
+			At(at).Try("fetch or write the file again")
+	case h.Bytes < have:
+		at.Offset += h.Off + h.Bytes
+		return errs.New(errs.Damaged, "behind the array %s of %s are %d bytes more", shown(h.Shape), h.DType, have-h.Bytes).
+			At(at).Try("if numpy.save wrote several arrays into one file, write each into its own, or all with numpy.savez")
+	case len(h.Shape) == 0:
+		return errs.New(errs.Unsupported, "the array is one number, a %s without an axis to take samples from", h.DType).
+			At(at).Try("leave it out by naming the fields that are wanted (Fields), or save it with an axis: array.reshape(1)")
+	}
+	return nil
+}
+
+func build(ctx context.Context, src source.Source, w want, files []string, opt Options, b *index.Builder) error {
+	objs, err := format.Stat(ctx, src, files, "NumPy file")
+	if err != nil {
+		return err
+	}
+	names := make(map[string]map[string]bool) // of files: the arrays that are wanted
+	for _, f := range w.fields {
+		for _, p := range f.Paths {
+			if names[p] == nil {
+				names[p] = make(map[string]bool)
+			}
+			names[p][f.Array] = true
+		}
+	}
+	found := make([]*holding, len(files))
+	var mu sync.Mutex
+	done := int64(0)
+	err = format.Each(ctx, len(files), func(i int) error {
+		if err := format.Settled(ctx, src, objs[i], func() (err error) {
+			found[i], err = look(ctx, src, objs[i], names[files[i]], opt)
+			return err
+		}); err != nil {
+			return err
+		}
+		if opt.Progress != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			opt.Progress(done, int64(len(files)), "files")
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	held := make(map[string]int, len(files))
+	for i, f := range files {
+		held[f] = i
+	}
+	fields, err := w.resolved(found, held)
+	if err != nil {
+		return err
+	}
+	format.Describe(b, objs)
+	return merge(fields, files, found, held, opt, b)
+}
+
+// resolved is the fields, with those of .npz files that are all wanted: each has
+// the arrays of the first.
+func (w want) resolved(found []*holding, held map[string]int) ([]Field, error) {
+	if w.every == nil {
+		return w.fields, nil
+	}
+	first := found[held[w.every[0]]]
+	for _, p := range w.every {
+		if found[held[p]].only != nil {
+			return nil, errs.New(errs.Config, "%s is a .npy file by what is in it", p).At(errs.Where{Shard: p, Offset: 0, Sample: -1}).Try("rename it")
+		}
+	}
+	at := errs.Where{Shard: w.every[0], Offset: -1, Sample: -1}
+	if len(first.names) == 0 {
+		return nil, errs.New(errs.Empty, "there is no array in %s", w.every[0]).At(at).Try("an array is a member whose name ends in .npy, as numpy.savez writes it")
+	}
+	for _, p := range w.every[1:] {
+		if n := len(found[held[p]].names); n != len(first.names) {
+			return nil, errs.New(errs.Config, "%s has %d arrays, and %s has %d", w.every[0], len(first.names), p, n).
+				At(at).Try("name the fields that are wanted, with their paths: Fields")
+		}
+	}
+	var out []Field
+	for _, name := range first.names {
+		if !nameable(name) {
+			return nil, unnamed(name)
+		}
+		out = append(out, Field{Name: name, Array: name, Paths: w.every})
+	}
+	return out, nil
+}

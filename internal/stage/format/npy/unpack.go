@@ -1,0 +1,74 @@
+package npy
+
+import (
+	"bufio"
+	"compress/flate"
+	"context"
+	"errors"
+	"hash/crc32"
+	"io"
+
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// stretch reads a stretch of a stored file from its begin to its end.
+type stretch struct {
+	ctx context.Context
+	src source.Source
+	obj source.Info
+	off int64
+	n   int64 // bytes left
+}
+
+func (s *stretch) Read(p []byte) (int, error) {
+	if s.n == 0 {
+		return 0, io.EOF
+	}
+	p = p[:min(int64(len(p)), s.n)]
+	if err := s.src.ReadAt(s.ctx, s.obj, p, s.off); err != nil {
+		return 0, format.InShard(err)
+	}
+	s.off, s.n = s.off+int64(len(p)), s.n-int64(len(p))
+	return len(p), nil
+}
+
+// inflater unpacks one member. Its errors are those of the source, or the package
+// flate's, or io.ErrUnexpectedEOF.
+type inflater struct {
+	in  *bufio.Reader
+	out io.ReadCloser
+}
+
+func inflate(s *stretch) inflater {
+	in := bufio.NewReaderSize(s, int(min(max(s.n, 16), 256<<10)))
+	return inflater{in, flate.NewReader(in)}
+}
+
+// whole unpacks all of a member, whose size and sum are known.
+func (f inflater) whole(size int64, crc uint32) ([]byte, error) {
+	p := make([]byte, size)
+	if _, err := io.ReadFull(f.out, p); err != nil {
+		return nil, err
+	}
+	var more [1]byte
+	if n, err := f.out.Read(more[:]); n > 0 || err != io.EOF { //nolint:errorlint // as it is
+		if n == 0 && err != nil {
+			return nil, err
+		}
+		return nil, errLong
+	}
+	if _, err := f.in.ReadByte(); err == nil {
+		return nil, errBehind
+	}
+	if got := crc32.ChecksumIEEE(p); got != crc {
+		return nil, errSum
+	}
+	return p, nil
+}
+
+var (
+	errLong   = errors.New("it unpacks to more bytes than it should")
+	errBehind = errors.New("its packed bytes end before their length does")
+	errSum    = errors.New("its checksum (CRC-32) is wrong")
+)
