@@ -152,6 +152,16 @@ func (b *bar) count(done, total int64, things string) {
 	b.set(done, total, show.Number(float64(done))+" "+things+" at "+show.Number(rate)+"/s")
 }
 
+// packed says how many samples are packed, and how fast they are written.
+func (b *bar) packed(done, total, bytes int64) {
+	if b == nil {
+		return
+	}
+	spent := time.Since(b.begin).Seconds()
+	b.set(done, total, show.Number(float64(done))+" of "+show.Number(float64(total))+" samples at "+
+		show.Number(float64(done)/spent)+"/s, "+show.Size(int64(float64(bytes)/spent))+"/s")
+}
+
 // end takes the bar off the terminal.
 func (b *bar) end() {
 	if b == nil {

@@ -30,6 +30,7 @@ const (
 	Unreadable   Code = "unreadable"    // the source refused or failed
 	Memory       Code = "memory"        // a limit on memory
 	Held         Code = "held"          // the user holds every slot that memory allows
+	Space        Code = "space"         // a disk is full
 	Incompatible Code = "incompatible"  // engine and client, or index versions
 	State        Code = "state"         // a saved state that does not fit
 	Stalled      Code = "stalled"       // nothing moved before the deadline
@@ -58,6 +59,7 @@ var Classes = map[Code]Class{
 	Unreadable:   {5, "SourceError"},
 	Memory:       {6, "ResourceError"},
 	Held:         {6, "ResourceError"},
+	Space:        {6, "ResourceError"},
 	Incompatible: {7, "EngineError"},
 	State:        {2, "StateError"},
 	Stalled:      {8, "StallError"},

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/tool/pack"
+	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
+	"github.com/stoker-data/stoker/internal/tool/show"
+)
+
+type packCmd struct {
+	Path      []string `arg:"" help:"The dataset, as for inspect, and last the folder to pack into; with --finish that folder alone."`
+	Format    string   `help:"Of the dataset: folder or tar; found out if left out." placeholder:"NAME"`
+	Output    string   `help:"tar (WebDataset), tfrecord, npy or tokens." default:"tar" placeholder:"KIND"`
+	Name      string   `help:"Shards are called NAME-000000.tar and so on." default:"shard" placeholder:"NAME"`
+	ShardSize string   `help:"Bytes a shard, about." default:"1GiB" placeholder:"SIZE"`
+	Compress  string   `help:"none, zstd or gzip." default:"none" placeholder:"HOW"`
+	Shuffle   bool     `help:"Pack in random order."`
+	Seed      uint64   `help:"Of --shuffle and --augment." placeholder:"N"`
+	Fields    []string `help:"Keep only these fields of the dataset." placeholder:"NAME"`
+	Keys      string   `help:"Call samples by their number instead of the dataset's names." placeholder:"number"`
+
+	Resize  int  `help:"Make pictures smaller: their shortest side." placeholder:"PIXELS"`
+	Crop    int  `help:"Keep the middle square of pictures: its side." placeholder:"PIXELS"`
+	Quality int  `help:"Of JPEGs that are written (90)." placeholder:"Q"`
+	Decode  bool `help:"Keep pictures as uint8 arrays."`
+
+	Jobs      int    `help:"Samples worked on at once; 0: one a core." placeholder:"N"`
+	Task      string `help:"Make only part I of N, from 0; --finish joins the parts." placeholder:"I/N"`
+	Finish    bool   `help:"Check that all parts are there, and write the manifest."`
+	Overwrite bool   `help:"Replace another packing that is there."`
+	JSON      bool   `help:"Write JSON."`
+}
+
+func (packCmd) Help() string {
+	return `Examples:
+
+  stoker pack data/train packed                          tar shards of about 1 GiB
+  stoker pack data/train packed --shuffle --compress zstd
+  stoker pack data/train small --resize 512 --quality 90
+  stoker pack data/train arrays --decode --resize 256 --crop 256 --output npy
+  stoker pack data/train packed --task 3/16              part 3 of a job array; then: stoker pack packed --finish
+
+Killed or stopped, run it again: it goes on behind the shards that are finished, and the same input gives the same
+bytes.`
+}
+
+// packMemory is what the heap may grow to before the collector works harder; what
+// samples need at once is bounded by the packing itself.
+const packMemory = 160 << 20
+
+func (p packCmd) Run(con *console) error {
+	debug.SetMemoryLimit(packMemory)
+	if p.Finish {
+		return p.finish(con)
+	}
+	c, err := p.config()
+	if err != nil {
+		return err
+	}
+	tell, end := con.indexing()
+	var shown *bar
+	c.Indexing = tell
+	c.Progress = func(done, total, bytes int64) {
+		if shown == nil {
+			end()
+			shown = con.progress("packing")
+		}
+		shown.packed(done, total, bytes)
+	}
+	report, err := pack.Run(con.ctx, c)
+	end()
+	shown.end()
+	if err != nil {
+		return err
+	}
+	return p.tell(con, report)
+}
+
+// config is the flags as a Config.
+func (p packCmd) config() (c pack.Config, err error) {
+	if len(p.Path) < 2 {
+		return c, errs.New(errs.Config, "a dataset and a folder to pack it into are needed").Try("stoker pack data/train packed")
+	}
+	last := len(p.Path) - 1
+	c.Dataset = loader.Dataset{Path: p.Path[:last], Format: p.Format}
+	c.Dst, c.Jobs, c.Overwrite = p.Path[last], p.Jobs, p.Overwrite
+	if p.Task != "" {
+		if c.Task, c.Tasks, err = task(p.Task); err != nil {
+			return c, err
+		}
+	}
+	size, err := loader.ParseBytes(p.ShardSize)
+	if err != nil {
+		return c, errs.New(errs.Config, "--shard-size: %v", err)
+	}
+	c.Options = pack.Options{
+		Output: p.Output, Name: p.Name, ShardSize: int64(size), Compress: p.Compress, Shuffle: p.Shuffle, Seed: p.Seed,
+		Options: prepare.Options{Fields: p.Fields, Keys: p.Keys, Resize: p.Resize, Crop: p.Crop, Quality: p.Quality, Decode: p.Decode},
+	}
+	return c, nil
+}
+
+// task reads "3/16".
+func task(s string) (i, n int, err error) {
+	a, b, both := strings.Cut(s, "/")
+	i, errI := strconv.Atoi(a)
+	n, errN := strconv.Atoi(b)
+	if !both || errI != nil || errN != nil || i < 0 || i >= n {
+		return 0, 0, errs.New(errs.Config, "--task is part/parts, and not %q", s).Try("parts are counted from 0: --task 0/4 to --task 3/4")
+	}
+	return i, n, nil
+}
+
+func (p packCmd) finish(con *console) error {
+	if p.Task != "" || p.Overwrite {
+		return errs.New(errs.Config, "--finish goes with neither --task nor --overwrite")
+	}
+	report, err := pack.Finish(p.Path[len(p.Path)-1])
+	if err != nil {
+		return err
+	}
+	return p.tell(con, report)
+}
+
+// tell prints what was done.
+func (p packCmd) tell(con *console, r *pack.Report) error {
+	if p.JSON {
+		return con.writeJSON(r)
+	}
+	dst := p.Path[len(p.Path)-1]
+	if r.Manifest == nil {
+		_, err := fmt.Fprintf(con.out, "part %s: %s made; %s in all\nwhen every part is: stoker pack %s --finish\n", p.Task,
+			show.Count(int64(r.Made), "shard", "shards"), show.Number(float64(r.Shards)), dst)
+		return err
+	}
+	m := r.Manifest
+	_, err := fmt.Fprintf(con.out, "%s: %s in %s, %s; %s by this run\n", dst, show.Count(m.Samples, "sample", "samples"),
+		show.Count(int64(r.Shards), "shard", "shards"), show.Size(m.Bytes), show.Count(int64(r.Made), "was made", "were made"))
+	return err
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// filesOf are all files below a folder.
+func filesOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(dir, path)
+		out[rel] = string(b)
+		return err
+	})
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Killed at random instants, as SIGKILL does, and run again: what has a shard's
+// name is whole at every instant, and in the end the bytes are those of an
+// undisturbed run. STOKER_KILLS sets how many instants there are.
+func TestPackIsKilled(t *testing.T) {
+	kills := 8
+	if n, err := strconv.Atoi(os.Getenv("STOKER_KILLS")); err == nil {
+		kills = n
+	}
+	root := t.TempDir()
+	for i := range 400 {
+		write(t, filepath.Join(root, fmt.Sprintf("c%d/%d.jpg", i%4, i)), []byte(strings.Repeat(strconv.Itoa(i), 200)))
+	}
+	args := func(dst string) []string {
+		return []string{"pack", root, dst, "--shard-size", "16KiB", "--shuffle", "--compress", "zstd"}
+	}
+	whole := t.TempDir()
+	begin := time.Now()
+	if r := command(t, args(whole)...); r.status != 0 {
+		t.Fatal(r.err)
+	}
+	took := time.Since(begin)
+	want := filesOf(t, whole)
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d, %v undisturbed", seed, took)
+	killed := 0
+	for range kills {
+		dst := filepath.Join(t.TempDir(), "dst")
+		for range 2 {
+			c := exec.Command(os.Args[0], args(dst)...)
+			c.Env = append(os.Environ(), asCommand+"=1")
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(random.Float64() * float64(took)))
+			_ = c.Process.Kill()
+			if err := c.Wait(); err != nil {
+				killed++
+			}
+			for name, body := range filesOf(t, dst) {
+				if !strings.HasPrefix(name, ".pack/") && want[name] != body {
+					t.Fatalf("%s is there and is not whole", name)
+				}
+			}
+		}
+		if r := command(t, args(dst)...); r.status != 0 {
+			t.Fatal(r.err)
+		}
+		if got := filesOf(t, dst); !maps.Equal(got, want) {
+			t.Fatal("the bytes are not those of an undisturbed run")
+		}
+	}
+	if killed == 0 {
+		t.Error("nothing was killed before it was done")
+	}
+}
+
+func TestPackCommand(t *testing.T) {
+	src := folder(t, 4)
+	dst := filepath.Join(t.TempDir(), "packed")
+	for _, part := range []string{"0/2", "1/2"} {
+		if r := command(t, "pack", src, dst, "--task", part, "--shard-size", "200KiB"); r.status != 0 || !strings.Contains(r.out, "part "+part) {
+			t.Errorf("%+v", r)
+		}
+		if part == "0/2" {
+			if r := command(t, "pack", "--finish", dst); r.status != 4 || !strings.Contains(r.err, "are not finished: shard-") {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+	if r := command(t, "pack", "--finish", dst); r.status != 0 || !strings.Contains(r.out, "12 samples") {
+		t.Errorf("%+v", r)
+	}
+	if r := command(t, "inspect", dst, "--all", "--json"); r.status != 0 || !strings.Contains(r.out, `"damaged": 0`) || !strings.Contains(r.out, `"samples": 12`) {
+		t.Errorf("%+v", r)
+	}
+	for _, c := range []struct {
+		args, what string
+		status     int
+	}{
+		{"pack " + src, "a dataset and a folder", 2},
+		{"pack " + src + " " + dst + " --resize 100", "resize (not set there, 100 now)", 2},
+		{"pack " + src + " " + dst + " --task 2/2", "--task is part/parts", 2},
+		{"pack " + src + " " + dst + " --output zip", "no output", 2},
+		{"pack " + src + " " + dst + " --shard-size big", "--shard-size", 2},
+		{"pack " + src + "/nothing " + dst, "there is no", 2},
+	} {
+		if r := command(t, strings.Fields(c.args)...); r.status != c.status || !strings.Contains(r.err, c.what) {
+			t.Errorf("%s: %+v", c.args, r)
+		}
+	}
+}

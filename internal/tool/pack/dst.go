@@ -1,0 +1,263 @@
+package pack
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/tool/pack/shard"
+)
+
+// The files of a destination, see the package's comment.
+const (
+	ManifestName = "manifest.json"
+	DigestsName  = "samples.xxh64"
+	workDir      = ".pack"
+	planName     = "plan.json"
+)
+
+// dst is a destination.
+type dst struct {
+	dir   string
+	place shard.Place
+	plan  *plan
+}
+
+// Shard is one finished shard.
+type Shard struct {
+	Files   []shard.Made `json:"files"`
+	First   int64        `json:"first"`   // place of its first sample
+	Samples int64        `json:"samples"` // that it has
+}
+
+func openDst(dir string) *dst {
+	return &dst{dir: dir, place: shard.Place{Dir: dir, Temp: filepath.Join(dir, workDir)}}
+}
+
+// notes is where the small files of work in progress stand.
+func (d *dst) notes() shard.Place { return shard.Place{Dir: d.place.Temp, Temp: d.place.Temp} }
+
+func (d *dst) in(name string) string   { return filepath.Join(d.dir, name) }
+func (d *dst) work(name string) string { return filepath.Join(d.place.Temp, name) }
+
+func note(s int) string    { return fmt.Sprintf("%06d.json", s) }
+func digests(s int) string { return fmt.Sprintf("%06d.xxh64", s) }
+
+// name is that of shard s, without an ending.
+func (d *dst) name(s int) string { return fmt.Sprintf("%s-%06d", d.plan.Options.Name, s) }
+
+// begin makes room for work.
+func (d *dst) begin() error {
+	if err := os.MkdirAll(d.place.Temp, 0o755); err != nil {
+		return shard.Failed("the destination can not be made", d.place.Temp, err)
+	}
+	return nil
+}
+
+// readJSON reads a file of ours; false: there is none.
+func readJSON(path string, v any) (bool, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return false, nil
+	}
+	if err != nil {
+		return false, errs.New(errs.Unreadable, "the destination can not be read").At(file(path)).Because(err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return false, errs.New(errs.Damaged, "a file of the destination is damaged").At(file(path)).Because(err).
+			Try("pack anew with --overwrite")
+	}
+	return true, nil
+}
+
+func file(path string) errs.Where { return errs.Where{File: path, Offset: -1, Sample: -1} }
+
+// marshal is how everything is written: indented, a newline at the end.
+func marshal(v any) []byte {
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		panic(err) // of plain structs
+	}
+	return append(b, '\n')
+}
+
+// state is what was found in the destination: a finished packing, one under way,
+// or neither.
+func (d *dst) state() (m *Manifest, p *plan, err error) {
+	m, p = &Manifest{}, &plan{}
+	if ok, err := readJSON(d.in(ManifestName), m); err != nil {
+		return nil, nil, err
+	} else if !ok {
+		m = nil
+	}
+	if ok, err := readJSON(d.work(planName), p); err != nil {
+		return nil, nil, err
+	} else if !ok {
+		p = nil
+	}
+	return m, p, nil
+}
+
+// compare says in what another packing differs from ours; nil if in nothing.
+func compare(theirs, ours identity) error {
+	flat := func(id identity) map[string]any {
+		var m, all map[string]any
+		_ = json.Unmarshal(marshal(id), &m)
+		all = map[string]any{}
+		for k, v := range m {
+			if sub, ok := v.(map[string]any); ok {
+				for name, v := range sub {
+					all[k+"."+name] = v
+				}
+				continue
+			}
+			all[k] = v
+		}
+		return all
+	}
+	a, b := flat(theirs), flat(ours)
+	var names []string
+	for k := range a {
+		names = append(names, k)
+	}
+	for k := range b {
+		if _, both := a[k]; !both {
+			names = append(names, k)
+		}
+	}
+	slices.Sort(names)
+	var differ []string
+	for _, k := range names {
+		if !reflect.DeepEqual(a[k], b[k]) {
+			differ = append(differ, fmt.Sprintf("%s (%s there, %s now)", strings.TrimPrefix(k, "options."), shown(a[k]), shown(b[k])))
+		}
+	}
+	if differ == nil {
+		return nil
+	}
+	return errs.New(errs.Config, "the destination holds another packing, which differs in %s", strings.Join(differ, ", "))
+}
+
+func shown(v any) string {
+	if v == nil {
+		return "not set"
+	}
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+// done is the note of a finished shard, with its files there; nil: it is to be
+// made.
+func (d *dst) done(s int) (*Shard, error) {
+	var sh Shard
+	ok, err := readJSON(d.work(note(s)), &sh)
+	if err != nil || !ok || !d.there(&sh) {
+		return nil, err
+	}
+	if st, err := os.Stat(d.work(digests(s))); err != nil || st.Size() != 8*sh.Samples {
+		return nil, nil //nolint:nilerr // made again
+	}
+	return &sh, nil
+}
+
+// there says that the files of a shard have their sizes.
+func (d *dst) there(s *Shard) bool {
+	for _, f := range s.Files {
+		if st, err := os.Stat(d.in(f.Name)); err != nil || st.Size() != f.Bytes {
+			return false
+		}
+	}
+	return len(s.Files) > 0
+}
+
+// claim makes shard s this process's own; done: another one has finished it
+// meanwhile. A lock ends with its process, however that ends.
+func (d *dst) claim(s int) (unlock func(), done bool, err error) {
+	path := d.work(fmt.Sprintf("%06d.lock", s))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, false, shard.Failed("a shard can not be begun", path, err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, false, errs.New(errs.Config, "another process is packing %s", d.name(s)).At(file(d.dir)).
+				Try("wait for it, or give each process its own shards with --task i/n")
+		}
+		return nil, false, shard.Failed("a shard can not be locked", path, err)
+	}
+	have, err := d.done(s)
+	if err != nil || have != nil {
+		_ = f.Close()
+		return nil, have != nil, err
+	}
+	return func() { _ = f.Close() }, false, nil
+}
+
+// finished notes that shard s is whole, its files having their names.
+func (d *dst) finished(s int, made []shard.Made, first, end int64, sums []byte) error {
+	if err := shard.WriteFile(d.notes(), digests(s), sums); err != nil {
+		return err
+	}
+	return shard.WriteFile(d.notes(), note(s), marshal(Shard{Files: made, First: first, Samples: end - first}))
+}
+
+// clear removes what another packing left.
+func (d *dst) clear(m *Manifest, p *plan) error {
+	var names []string
+	if m != nil {
+		for _, s := range m.Shards {
+			for _, f := range s.Files {
+				names = append(names, f.Name)
+			}
+		}
+	}
+	if p != nil {
+		other := &dst{dir: d.dir, place: d.place, plan: p}
+		for s := range p.First {
+			var sh Shard
+			if ok, err := readJSON(other.work(note(s)), &sh); err == nil && ok {
+				for _, f := range sh.Files {
+					names = append(names, f.Name)
+				}
+			}
+		}
+	}
+	// The manifest goes first: what is left after a death is no whole packing.
+	for _, name := range append([]string{ManifestName, DigestsName}, names...) {
+		if filepath.Base(name) != name {
+			continue // not of our making
+		}
+		if err := os.Remove(d.in(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return shard.Failed("what was packed before can not be removed", d.in(name), err)
+		}
+	}
+	if err := os.RemoveAll(d.place.Temp); err != nil {
+		return shard.Failed("what was packed before can not be removed", d.place.Temp, err)
+	}
+	return nil
+}
+
+// strangers refuses a destination that holds files called like shards without
+// saying what they are.
+func (d *dst) strangers(o *Options) error {
+	found, _ := filepath.Glob(filepath.Join(escapeGlob(d.dir), escapeGlob(o.Name)+"-[0-9][0-9][0-9][0-9][0-9][0-9].*"))
+	if len(found) == 0 {
+		return nil
+	}
+	return errs.New(errs.Config, "the destination holds %s, and no manifest that says what it is", filepath.Base(found[0])).At(file(d.dir)).
+		Try("give another folder, or another --name")
+}
+
+func escapeGlob(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
+}

@@ -1,0 +1,268 @@
+package pack
+
+import (
+	"context"
+	"math/bits"
+	"slices"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
+	"github.com/stoker-data/stoker/internal/tool/pack/shard"
+)
+
+// version is that of what this package writes: of the bytes of shards and of the
+// files beside them.
+const version = 1
+
+// identity is what makes two packings the same.
+type identity struct {
+	Version int     `json:"stoker_pack"`
+	Source  origin  `json:"source"`
+	Options Options `json:"options"`
+	// Kernel is "go" where pictures were worked on without the C kernel, whose
+	// pixels differ a little.
+	Kernel string `json:"kernel,omitempty"`
+}
+
+// origin is the dataset that is packed.
+type origin struct {
+	Format  string `json:"format"`
+	Digest  string `json:"digest"`
+	Samples int64  `json:"samples"`
+}
+
+// plan is the layout of a packing: which places of which order every shard has.
+type plan struct {
+	identity
+	layout
+	First []int64 `json:"first"` // place of the first sample of each shard
+}
+
+// layout is what plan and manifest both say.
+type layout struct {
+	Texts   []string `json:"text_fields,omitempty"` // see prepare.Program.Look
+	Classes []string `json:"classes,omitempty"`     // names, by number
+	Samples int64    `json:"samples"`               // that are written
+}
+
+// shards is the number of shards.
+func (p *plan) shards() int { return len(p.First) }
+
+// span is the places of shard s.
+func (p *plan) span(s int) (first, end int64) {
+	if s+1 < len(p.First) {
+		return p.First[s], p.First[s+1]
+	}
+	return p.First[s], p.Samples
+}
+
+// packer is one packing at work.
+type packer struct {
+	Config
+	ds      format.Dataset
+	read    *reader
+	program *prepare.Program
+	output  shard.Output
+	comp    *shard.Compressor
+	plan    plan
+	order   order.Epoch
+	copies  int64
+}
+
+// identify is what the packing will be called.
+func (p *packer) identify() identity {
+	x := p.ds.Index()
+	id := identity{Version: version, Source: origin{x.Meta().Format, x.Digest(), x.Len()}, Options: p.Options}
+	if p.program.Pictures() && kernel.Target() == "go" {
+		id.Kernel = "go"
+	}
+	return id
+}
+
+// arrange sets up the order of samples.
+func (p *packer) arrange() error {
+	p.copies = max(1, p.Options.Augment)
+	n := p.ds.Index().Len()
+	if n == 0 {
+		return errs.New(errs.Empty, "the dataset has no sample")
+	}
+	policy := order.Policy{Shuffle: order.None}
+	if p.Options.Shuffle {
+		policy = order.Policy{Shuffle: order.Full, Seed: p.Options.Seed}
+	}
+	o, err := order.New(n*p.copies, policy)
+	if err != nil {
+		return errs.New(errs.Config, "the order can not be made").Because(err)
+	}
+	p.order = o.Epoch(0)
+	return nil
+}
+
+// at is the sample at a place, and which copy of it. Copies lie as epochs do: all
+// samples once, then all of them again.
+func (p *packer) at(place int64) (id, copied int64) {
+	v := p.order.At(place)
+	n := p.ds.Index().Len()
+	return v % n, v / n
+}
+
+// probes is how many samples are made before the layout is: they say how large
+// samples come out, and which fields are text.
+const probes = 32
+
+// probe is what was learned from them.
+type probe struct {
+	in, out int64 // bytes: as the index knows them, as they are written
+	like    shard.Sample
+}
+
+// look reads the probes, the same ones every time, and settles the output.
+func (p *packer) look(ctx context.Context, w weights) (probe, error) {
+	var ids []int64
+	n := p.ds.Index().Len()
+	for i := range min(int64(probes), n) {
+		ids = append(ids, i*(n-1)/max(1, min(int64(probes), n)-1))
+	}
+	var s seen
+	for _, id := range ids {
+		if err := p.read.sample(ctx, id, &s); err != nil {
+			return probe{}, err
+		}
+		p.program.Look(&s.sample)
+	}
+	return p.measure(ctx, w, ids)
+}
+
+// measure makes samples and adds up what they come to.
+func (p *packer) measure(ctx context.Context, w weights, ids []int64) (out probe, err error) {
+	lane := prepare.NewLane()
+	defer lane.Close()
+	var s seen
+	var parts [][]byte
+	for i, id := range ids {
+		if err := p.read.sample(ctx, id, &s); err != nil {
+			return out, err
+		}
+		made, err := p.program.Run(lane, &s.sample, 0)
+		if err != nil {
+			return out, p.read.place(err, id)
+		}
+		if i == 0 {
+			if p.output, p.comp, err = p.Options.output(made); err != nil {
+				return out, err
+			}
+		}
+		parts = slices.Grow(parts[:0], 4)[:len(p.output.Files())]
+		for j := range parts {
+			parts[j] = parts[j][:0]
+		}
+		if err := p.output.Encode(made, parts); err != nil {
+			return out, p.read.place(err, id)
+		}
+		out.in += w.of(id)
+		for _, part := range parts {
+			out.out += int64(len(part))
+		}
+	}
+	return out, nil
+}
+
+// lay decides which places go into which shard. What a sample will come to is
+// known for certain only once it was made; here its size in the source is taken
+// times what the probes grew or shrank by. So shards come out near the size that
+// was asked for, and where each ends can be known by every task without making
+// anything.
+func (p *packer) lay(ctx context.Context) error {
+	w := p.weigh()
+	seen, err := p.look(ctx, w)
+	if err != nil {
+		return err
+	}
+	x := p.ds.Index()
+	p.plan = plan{identity: p.identify(), layout: layout{Texts: p.program.Texts(), Classes: x.Classes(), Samples: x.Len() * p.copies}}
+	full := int64(0)
+	for place := range p.plan.Samples {
+		id, _ := p.at(place)
+		size := scale(w.of(id), seen.out, seen.in)
+		if place == 0 || full+size > p.Options.ShardSize {
+			p.plan.First = append(p.plan.First, place)
+			full = 0
+		}
+		full += size
+		if place%(1<<16) == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// scale is n*a/b, cut off at what an int64 holds.
+func scale(n, a, b int64) int64 {
+	hi, lo := bits.Mul64(uint64(n), uint64(max(a, 1)))
+	b = max(b, 1)
+	if hi >= uint64(b) {
+		return 1 << 62
+	}
+	q, _ := bits.Div64(hi, lo, uint64(b))
+	return int64(min(q, 1<<62))
+}
+
+// weights is how large samples are in the source, from its index alone.
+type weights struct {
+	ds    format.Dataset
+	sized interface {
+		Size(id int64, field string) int64
+	} // nil: by extents
+	fields []string
+	each   int64 // of every sample, where extents are shared; 0: by extents
+}
+
+func (p *packer) weigh() weights {
+	w := weights{ds: p.ds, fields: p.program.Wants()}
+	if w.sized, _ = p.ds.(interface {
+		Size(id int64, field string) int64
+	}); w.sized != nil {
+		if w.fields == nil {
+			w.fields = p.ds.Index().Meta().Fields
+		}
+		return w
+	}
+	// Blocks that many samples share count for each of them in extents.
+	all, files := int64(0), int64(0)
+	for id := range p.ds.Index().Len() {
+		all += w.of(id)
+	}
+	for f := range p.ds.Index().Files() {
+		size, _ := p.ds.Index().Stamp(f)
+		files += size
+	}
+	if all > 2*files {
+		w.each = max(1, files/p.ds.Index().Len())
+	}
+	return w
+}
+
+// of is the bytes of a sample, at least 1.
+func (w *weights) of(id int64) (sum int64) {
+	switch {
+	case w.sized != nil:
+		for _, f := range w.fields {
+			if n := w.sized.Size(id, f); n >= 0 {
+				sum += n
+			} else {
+				sum += 8
+			}
+		}
+	case w.each > 0:
+		return w.each
+	default:
+		var room [8]format.Extent
+		for _, e := range w.ds.Extents(id, w.fields, room[:0]) {
+			sum += e.Len
+		}
+	}
+	return max(sum, 1)
+}

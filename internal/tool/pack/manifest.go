@@ -1,0 +1,164 @@
+package pack
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/tool/pack/shard"
+)
+
+// Manifest is what DST/manifest.json says of a finished packing. Nothing in it
+// depends on when, where or by how many it was packed.
+type Manifest struct {
+	identity
+	layout
+	Bytes   int64   `json:"bytes"` // of all files of shards
+	Shards  []Shard `json:"shards"`
+	Digests Digests `json:"sample_digests"`
+}
+
+// Digests is the file with the digest of every sample: XXH64 of what the sample
+// is in the files of its shard, one file behind the other, before compression.
+type Digests struct {
+	Algorithm string `json:"algorithm"`
+	shard.Made
+}
+
+// plan is the layout of a finished packing.
+func (m *Manifest) plan() plan {
+	p := plan{identity: m.identity, layout: m.layout}
+	for _, s := range m.Shards {
+		p.First = append(p.First, s.First)
+	}
+	return p
+}
+
+// finish checks that every shard is there, and writes the digests and the
+// manifest.
+func (d *dst) finish() (*Manifest, error) {
+	m := &Manifest{identity: d.plan.identity, layout: d.plan.layout}
+	var missing []string
+	for s := range d.plan.First {
+		sh, err := d.done(s)
+		if err != nil {
+			return nil, err
+		}
+		first, end := d.plan.span(s)
+		if sh == nil || sh.First != first || sh.Samples != end-first {
+			missing = append(missing, d.name(s))
+			continue
+		}
+		m.Shards = append(m.Shards, *sh)
+		for _, f := range sh.Files {
+			m.Bytes += f.Bytes
+		}
+	}
+	if n := len(missing); n > 0 {
+		list := strings.Join(missing[:min(n, 20)], ", ")
+		if n > 20 {
+			list += fmt.Sprintf(" and %d more", n-20)
+		}
+		return nil, errs.New(errs.Differs, "%d of %d shards are not finished: %s", n, d.plan.shards(), list).At(file(d.dir)).
+			Try("run the tasks that make them again; what is finished is not made twice")
+	}
+	if err := d.join(m); err != nil {
+		return nil, err
+	}
+	if err := shard.WriteFile(d.place, ManifestName, marshal(m)); err != nil {
+		return nil, err
+	}
+	return m, d.tidy()
+}
+
+// join puts the digests of all shards into one file.
+func (d *dst) join(m *Manifest) error {
+	to := d.in(DigestsName)
+	f, err := os.CreateTemp(d.place.Temp, DigestsName+".*.tmp")
+	if err != nil {
+		return shard.Failed("the digests can not be written", to, err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	for s := range m.Shards {
+		part, err := os.Open(d.work(digests(s)))
+		if err != nil {
+			return errs.New(errs.Unreadable, "the digests of a shard can not be read").At(file(d.work(digests(s)))).Because(err)
+		}
+		_, err = io.Copy(io.MultiWriter(f, sum), part)
+		_ = part.Close()
+		if err != nil {
+			return shard.Failed("the digests can not be written", to, err)
+		}
+	}
+	if err = f.Chmod(0o644); err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), to)
+	}
+	if err != nil {
+		return shard.Failed("the digests can not be written", to, err)
+	}
+	m.Digests = Digests{"xxh64", shard.Made{Name: DigestsName, Bytes: 8 * m.Samples, SHA256: hex.EncodeToString(sum.Sum(nil))}}
+	return nil
+}
+
+// tidy removes what was needed for work only.
+func (d *dst) tidy() error {
+	if err := os.RemoveAll(d.place.Temp); err != nil {
+		return shard.Failed("what was needed for packing can not be removed", d.place.Temp, err)
+	}
+	return shard.SyncDir(d.dir)
+}
+
+// reopen says whether a finished packing is all there. Where something is gone,
+// the rest goes back to being finished shards of a packing under way.
+func (d *dst) reopen(m *Manifest) (whole bool, err error) {
+	kept := d.there(&Shard{Files: []shard.Made{m.Digests.Made}}) && m.Digests.Bytes == 8*m.Samples
+	whole = kept
+	for i := range m.Shards {
+		whole = whole && d.there(&m.Shards[i])
+	}
+	if whole {
+		return true, d.tidy()
+	}
+	p := m.plan()
+	if err := d.keep(&p); err != nil {
+		return false, err
+	}
+	d.plan = &p
+	for i := range m.Shards {
+		sh := &m.Shards[i]
+		if !kept || !d.there(sh) || sh.First < 0 || sh.Samples < 0 || sh.First+sh.Samples > m.Samples {
+			continue
+		}
+		sums := make([]byte, 8*sh.Samples)
+		if err := readAt(d.in(DigestsName), sums, 8*sh.First); err != nil {
+			return false, err
+		}
+		if err := d.finished(i, sh.Files, sh.First, sh.First+sh.Samples, sums); err != nil {
+			return false, err
+		}
+	}
+	if err := os.Remove(d.in(ManifestName)); err != nil {
+		return false, shard.Failed("the manifest can not be removed", d.in(ManifestName), err)
+	}
+	return false, nil
+}
+
+func readAt(path string, p []byte, off int64) error {
+	f, err := os.Open(path)
+	if err == nil {
+		_, err = f.ReadAt(p, off)
+		_ = f.Close()
+	}
+	if err != nil {
+		return errs.New(errs.Unreadable, "the digests can not be read").At(file(path)).Because(err)
+	}
+	return nil
+}

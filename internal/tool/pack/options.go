@@ -1,0 +1,155 @@
+// Package pack writes a dataset anew as shards that are read sequentially: tar as
+// WebDataset reads it, TFRecord, NumPy arrays or token files.
+//
+// Which samples stand in which shard is settled before the first byte is written
+// (layout), as a function of the source's index and the options, and kept in the
+// destination. From there every shard is made by itself: by any number of
+// workers, tasks of a job array or runs that were killed, in any order, it comes
+// out as the same bytes.
+//
+// The destination while work goes on:
+//
+//	DST/shard-000007.tar      finished: fsynced before it got its name
+//	DST/.pack/plan.json       what is being made: source, options, layout
+//	DST/.pack/000007.json     shard 7 is finished: sizes and digests
+//	DST/.pack/000007.xxh64    digests of its samples
+//	DST/.pack/000007.lock     held by the process that works on shard 7
+//	DST/.pack/*.tmp           not finished
+//
+// and at the end, when all of it is there:
+//
+//	DST/manifest.json         counts, sizes, digests, options
+//	DST/samples.xxh64         8 bytes a sample, little-endian, in order
+package pack
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
+	"github.com/stoker-data/stoker/internal/tool/pack/shard"
+)
+
+// Output kinds.
+const (
+	OutputTar      = "tar"
+	OutputTFRecord = "tfrecord"
+	OutputNpy      = "npy"
+	OutputTokens   = "tokens"
+)
+
+// DefaultShardSize is that of WebDataset's examples, about.
+const DefaultShardSize = 1 << 30
+
+// Options is all that decides the bytes; it is kept with them.
+type Options struct {
+	Output    string `json:"output"`
+	Name      string `json:"name"`       // of shards, before the dash and number
+	ShardSize int64  `json:"shard_size"` // bytes, about
+	Compress  string `json:"compress,omitempty"`
+	Shuffle   bool   `json:"shuffle,omitempty"`
+	Seed      uint64 `json:"seed,omitempty"` // of the shuffle and of copies
+	TokenType string `json:"token_type,omitempty"`
+	prepare.Options
+}
+
+// Config is one packing.
+type Config struct {
+	Dataset loader.Dataset
+	Dst     string
+	Options Options
+
+	Jobs      int  // samples worked on at once; 0: one a core
+	Task      int  // of Tasks: shards that are this process's
+	Tasks     int  // 0: all shards are, and the manifest is written
+	Overwrite bool // what another packing left in Dst is removed
+
+	Indexing func(done, total int64, what string) // may be nil
+	Progress func(done, total int64, bytes int64) // samples, and what was written of them; may be nil
+
+	through func(io.Writer) io.Writer // see shard.Place
+}
+
+// settle fills in what was left out, and refuses what goes not together.
+func (o *Options) settle() error {
+	if o.Output == "" {
+		o.Output = OutputTar
+	}
+	if o.Name == "" {
+		o.Name = "shard"
+	}
+	if o.ShardSize == 0 {
+		o.ShardSize = DefaultShardSize
+	}
+	if o.Compress == "none" {
+		o.Compress = ""
+	}
+	var problems []string
+	add := func(format string, a ...any) { problems = append(problems, fmt.Sprintf(format, a...)) }
+	if !slices.Contains([]string{OutputTar, OutputTFRecord, OutputNpy, OutputTokens}, o.Output) {
+		add("there is no output %q: there are tar, tfrecord, npy and tokens", o.Output)
+	}
+	if !slices.Contains(shard.Compressions(), o.Compress) && o.Compress != "" {
+		add("there is no compression %q: there are %s", o.Compress, strings.Join(shard.Compressions(), ", "))
+	}
+	if o.Compress != "" && (o.Output == OutputNpy || o.Output == OutputTokens) {
+		add("%s is read in place, and is not compressed", o.Output)
+	}
+	if o.Output == OutputTFRecord && o.Compress == "zstd" {
+		add("TFRecord is compressed with gzip or not at all")
+	}
+	if strings.ContainsAny(o.Name, "/\x00") || strings.HasPrefix(o.Name, ".") {
+		add("%q is no name for shards", o.Name)
+	}
+	if o.ShardSize < 0 || o.Resize < 0 || o.Crop < 0 || o.Augment < 0 {
+		add("a size or count is negative")
+	}
+	if o.Quality < 0 || o.Quality > 100 {
+		add("a quality of %d: it goes from 1 to 100", o.Quality)
+	}
+	if o.Decode && o.Quality > 0 {
+		add("decoded pictures have no quality: leave --decode or --quality out")
+	}
+	if o.Transform != nil && o.Augment == 0 {
+		add("transforms are of copies: say with --augment how many")
+	}
+	if o.Keys != "" && o.Keys != "number" {
+		add("keys are \"number\", or the source's if left out, not %q", o.Keys)
+	}
+	if o.TokenType != "" && o.TokenType != "uint16" && o.TokenType != "uint32" {
+		add("a token is uint16 or uint32, not %q", o.TokenType)
+	}
+	if !o.Shuffle && o.Augment == 0 {
+		o.Seed = 0 // decides nothing
+	}
+	o.Options.Seed = 0
+	if o.Augment > 0 {
+		o.Options.Seed = o.Seed
+	}
+	if problems != nil {
+		return errs.New(errs.Config, "%s", strings.Join(problems, "; ")).Try("see `stoker pack --help`")
+	}
+	return nil
+}
+
+// output is the writer of these options, for samples like this one.
+func (o *Options) output(like *shard.Sample) (shard.Output, *shard.Compressor, error) {
+	comp, err := shard.NewCompressor(o.Compress)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch o.Output {
+	case OutputTFRecord:
+		return shard.TFRecord{}, comp, nil
+	case OutputNpy:
+		n, err := shard.NewNpy(like)
+		return n, nil, err
+	case OutputTokens:
+		return shard.Tokens{Wide: o.TokenType == "uint32"}, nil, nil
+	}
+	return shard.Tar{}, comp, nil
+}

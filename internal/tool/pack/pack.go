@@ -1,0 +1,186 @@
+package pack
+
+import (
+	"context"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
+	"github.com/stoker-data/stoker/internal/tool/pack/shard"
+)
+
+// Report is what a run has done.
+type Report struct {
+	Shards   int       `json:"shards"`             // of the whole packing
+	Made     int       `json:"made"`               // by this run
+	Manifest *Manifest `json:"manifest,omitempty"` // where all of it is finished
+}
+
+// Run packs, or goes on with a packing that was begun with the same source and
+// options. Errors: config (another packing lies there; options that do not go
+// together), space (the disk is full), those of the source, and those of samples;
+// finished shards stay whole after each of them.
+func Run(ctx context.Context, c Config) (*Report, error) {
+	p, end, err := open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	d := openDst(p.Dst)
+	d.place.Through = c.through
+	complete, err := p.resume(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Shards: p.plan.shards(), Manifest: complete}
+	if complete != nil {
+		return r, nil
+	}
+	todo, err := p.missing(d)
+	if err != nil {
+		return nil, err
+	}
+	if r.Made = len(todo); r.Made > 0 {
+		if err := p.make(ctx, d, todo); err != nil {
+			return nil, err
+		}
+	}
+	if p.Tasks == 0 {
+		r.Manifest, err = d.finish()
+	}
+	return r, err
+}
+
+// open opens the source.
+func open(ctx context.Context, c Config) (*packer, func(), error) {
+	if err := c.Options.settle(); err != nil {
+		return nil, nil, err
+	}
+	if c.Tasks < 0 || c.Tasks > 0 && (c.Task < 0 || c.Task >= c.Tasks) {
+		return nil, nil, errs.New(errs.Config, "there is no task %d of %d: they are counted from 0", c.Task, c.Tasks)
+	}
+	if c.Tasks > 0 && c.Overwrite {
+		return nil, nil, errs.New(errs.Config, "tasks do not overwrite: each would remove what the others made").Try("remove the folder before the tasks begin")
+	}
+	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 64))
+	l, err := loader.Open(ctx, shared, loader.Spec{Dataset: c.Dataset, Workers: 1}, loader.Options{Progress: c.Indexing})
+	if err != nil {
+		shared.Close()
+		return nil, nil, err
+	}
+	src := source.NewFile()
+	end := func() {
+		_ = src.Close()
+		l.Close()
+		shared.Close()
+	}
+	p := &packer{Config: c, ds: l.Dataset()}
+	if p.ds == nil {
+		end()
+		return nil, nil, errs.New(errs.Config, "what is packed is one dataset of stored samples")
+	}
+	p.program, err = prepare.New(p.ds, p.Options.Options, p.Options.Output != OutputTar)
+	if err == nil {
+		p.read = &reader{ds: p.ds, src: src, wants: p.program.Wants()}
+		err = p.arrange()
+	}
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	return p, end, nil
+}
+
+// resume finds out what is there, and settles the plan: that which is there, or a
+// new one. The manifest is returned where all of it is done.
+func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
+	m, old, err := d.state()
+	if err != nil && !p.Overwrite {
+		return nil, err
+	}
+	ours := p.identify()
+	var other error
+	switch {
+	case m != nil:
+		other = compare(m.identity, ours)
+	case old != nil:
+		other = compare(old.identity, ours)
+	default:
+		other = d.strangers(&p.Options)
+	}
+	if p.Overwrite {
+		if err := d.clear(m, old); err != nil {
+			return nil, err
+		}
+		m, old, other = nil, nil, nil
+	}
+	if other != nil {
+		e := errs.From(other).At(file(d.dir))
+		if e.Hint == "" {
+			e = e.Try("give another folder, or replace what is there with --overwrite")
+		}
+		return nil, e
+	}
+	if m != nil {
+		whole, err := d.reopen(m)
+		if err != nil || whole {
+			p.plan = m.plan()
+			return m, err
+		}
+		if _, old, err = d.state(); err != nil {
+			return nil, err
+		}
+	}
+	if old == nil {
+		if err := p.lay(ctx); err != nil {
+			return nil, err
+		}
+		if err := d.keep(&p.plan); err != nil {
+			return nil, err
+		}
+	} else {
+		p.plan = *old
+		p.program.SetTexts(old.Texts)
+		if _, err := p.measure(ctx, p.weigh(), []int64{0}); err != nil {
+			return nil, err
+		}
+	}
+	d.plan = &p.plan
+	return nil, nil
+}
+
+// keep writes the plan. Tasks that begin together make the same one, and the last
+// to write it changes nothing.
+func (d *dst) keep(p *plan) error {
+	if err := d.begin(); err != nil {
+		return err
+	}
+	return shard.WriteFile(d.notes(), planName, marshal(p))
+}
+
+// Finish ends a packing whose shards tasks have made: it checks that all are
+// there and writes the manifest. It needs no source.
+func Finish(dir string) (*Report, error) {
+	d := openDst(dir)
+	m, p, err := d.state()
+	switch {
+	case err != nil:
+		return nil, err
+	case m != nil:
+		whole, err := d.reopen(m)
+		if err != nil || whole {
+			return &Report{Shards: len(m.Shards), Manifest: m}, err
+		}
+		if _, p, err = d.state(); err != nil {
+			return nil, err
+		}
+	case p == nil:
+		return nil, errs.New(errs.NotFound, "nothing was packed there").At(file(dir)).Try("--finish takes the folder that the tasks packed into")
+	}
+	d.plan = p
+	m, err = d.finish()
+	return &Report{Shards: p.shards(), Manifest: m}, err
+}

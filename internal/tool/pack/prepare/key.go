@@ -1,0 +1,51 @@
+package prepare
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/stage/format"
+)
+
+// key appends the name of copy n of a sample: that of the source, without the
+// ending where it is a file's, else the sample's number.
+func (p *Program) key(dst []byte, s *format.Sample, name []byte, n int64) []byte {
+	switch {
+	case p.opt.Keys == "number" || len(name) == 0:
+		dst = fmt.Appendf(dst, "%09d", s.ID)
+	case p.format == "tar":
+		dst = append(dst, name...)
+	default:
+		if ext := path.Ext(string(name)); slices.Contains(known(), strings.ToLower(strings.TrimPrefix(ext, "."))) {
+			name = name[:len(name)-len(ext)]
+		}
+		dst = escape(dst, name)
+	}
+	if p.opt.Augment > 0 {
+		dst = fmt.Appendf(dst, "-%d", n)
+	}
+	return dst
+}
+
+// escape appends a name so that it can stand before the first dot of a member's
+// name, and differs from every other escaped name: what would be read otherwise
+// becomes a percent sign and two digits. Folders stay folders.
+func escape(dst, name []byte) []byte {
+	last := bytes.LastIndexByte(name, '/') + 1
+	for i, c := range name {
+		first := i == 0 || name[i-1] == '/'
+		switch {
+		case c < 0x20, c == 0x7f, c == '%', c == '\\',
+			c == '.' && (i >= last || first),                          // ends the key; "..", hidden
+			c == '/' && (first || i == len(name)-1),                   // an empty part
+			c == '_' && i == 0 && bytes.HasPrefix(name, []byte("__")): // WebDataset's own
+			dst = fmt.Appendf(dst, "%%%02X", c)
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}

@@ -1,0 +1,127 @@
+package prepare
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/rng"
+	"github.com/stoker-data/stoker/internal/stage/decode"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+	"github.com/stoker-data/stoker/internal/tool/pack/shard"
+)
+
+// DefaultQuality is that of JPEGs which are written anew.
+const DefaultQuality = 90
+
+// subsampling of JPEGs that are written: what cameras and Pillow write by
+// default.
+const subsampling = "4:2:0"
+
+// usualCopy is the variation that training with ImageNet uses.
+func usualCopy() []transform.Op {
+	return []transform.Op{
+		{Name: "RandomResizedCrop", Args: map[string]json.RawMessage{"size": json.RawMessage("[224, 224]")}},
+		{Name: "RandomHorizontalFlip"},
+	}
+}
+
+// compilePictures makes the program of pictures, if there is anything to do.
+func (p *Program) compilePictures() error {
+	o := &p.opt
+	if o.Resize == 0 && o.Crop == 0 && o.Quality == 0 && !o.Decode && o.Augment == 0 {
+		return nil
+	}
+	var ops []transform.Op
+	if o.Resize > 0 {
+		ops = append(ops, transform.Op{Name: "Resize", Args: map[string]json.RawMessage{"size": json.RawMessage(fmt.Sprint(o.Resize))}})
+	}
+	if o.Crop > 0 {
+		ops = append(ops, transform.Op{Name: "CenterCrop", Args: map[string]json.RawMessage{"size": json.RawMessage(fmt.Sprint(o.Crop))}})
+	}
+	if o.Augment > 0 {
+		if o.Transform == nil {
+			o.Transform = usualCopy()
+		}
+		ops = append(ops, o.Transform...)
+	}
+	program, err := transform.Compile("rgb", ops, "")
+	if err != nil {
+		return err
+	}
+	if program.DType() != mem.Uint8 && !o.Decode {
+		return errs.New(errs.Config, "the transforms make %s, which no JPEG holds", program.DType()).
+			Try("leave ToTensor and Normalize to training, or keep arrays with --decode")
+	}
+	p.picture = program
+	return nil
+}
+
+// Pictures says that pictures are worked on.
+func (p *Program) Pictures() bool { return p.picture != nil }
+
+// pictured is a field whose picture goes through the program.
+func (p *Program) pictured(l *Lane, s *format.Sample, f shard.Field, n int64) (shard.Field, error) {
+	if p.smallEnough(f.Data) {
+		return f, nil
+	}
+	shape, err := p.picture.Begin(l.picture, f.Data, rng.Sample(p.opt.Seed, n, s.ID))
+	if err != nil {
+		return f, err
+	}
+	dims := mem.Shape{shape[0], shape[1], shape[2]}
+	pixels := l.room(dims.Elems() * p.picture.DType().Size())
+	if err := p.picture.Finish(l.picture, pixels); err != nil {
+		return f, err
+	}
+	if p.opt.Decode {
+		return shard.Field{Name: f.Name, Data: pixels, DType: p.picture.DType(), Shape: dims}, nil
+	}
+	quality := p.opt.Quality
+	if quality == 0 {
+		quality = DefaultQuality
+	}
+	jpeg, err := kernel.EncodeJPEG(kernel.Pixels{Pix: pixels, W: dims[1], H: dims[0], C: dims[2]}, quality, subsampling, 0)
+	if err != nil {
+		return f, errs.New(errs.Unsupported, "the picture can not be written as a JPEG").Because(err)
+	}
+	f.Data = jpeg
+	if f.Ext != "jpg" && f.Ext != "jpeg" {
+		f = renamed(f)
+	}
+	return f, nil
+}
+
+// renamed is a field that has become a JPEG: one that is called as its old ending
+// is called as its new one.
+func renamed(f shard.Field) shard.Field {
+	if n := len(f.Name) - len(f.Ext); n >= 0 && f.Ext != "" && f.Name[n:] == f.Ext && (n == 0 || f.Name[n-1] == '.') {
+		f.Name = f.Name[:n] + "jpg"
+	}
+	f.Ext = "jpg"
+	return f
+}
+
+// smallEnough says that a picture only asked to be made smaller is that already:
+// it stays as it is, since writing it anew would cost quality and gain nothing.
+func (p *Program) smallEnough(b []byte) bool {
+	o := &p.opt
+	if o.Resize == 0 || o.Crop > 0 || o.Decode || o.Augment > 0 {
+		return false
+	}
+	h, err := decode.ReadHeader(b)
+	return err == nil && min(h.W, h.H) <= o.Resize // Begin says what is wrong
+}
+
+// room is n bytes that are the lane's until its next run.
+func (l *Lane) room(n int) []byte {
+	if cap(l.arena)-len(l.arena) < n { // what was handed out stays where it is
+		l.arena = make([]byte, 0, max(n, 1<<16))
+	}
+	at := len(l.arena)
+	l.arena = l.arena[:at+n]
+	return l.arena[at : at+n : at+n]
+}

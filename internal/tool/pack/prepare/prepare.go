@@ -1,0 +1,252 @@
+// Package prepare is what becomes of a sample between its source and a shard:
+// fields are chosen and named for what they hold, and, if that is asked for,
+// pictures are made smaller, decoded, varied or rewritten, and text becomes
+// tokens. The result is a function of the sample, the options and the number of
+// the copy, and of nothing else.
+package prepare
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/decode"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+	"github.com/stoker-data/stoker/internal/tool/pack/shard"
+)
+
+// Options is what is to be done; the zero value changes nothing.
+type Options struct {
+	Fields []string `json:"fields,omitempty"` // to keep, by their names in the source; nil: all
+	Keys   string   `json:"keys,omitempty"`   // "" (the source's) or "number"
+
+	Resize    int            `json:"resize,omitempty"`    // shortest side of pictures, pixels
+	Crop      int            `json:"crop,omitempty"`      // side of the middle square that is kept, pixels
+	Quality   int            `json:"quality,omitempty"`   // of JPEGs that are written
+	Decode    bool           `json:"decode,omitempty"`    // pictures become uint8 arrays, HWC
+	Augment   int64          `json:"augment,omitempty"`   // varied copies of every sample
+	Transform []transform.Op `json:"transform,omitempty"` // of the copies
+	Seed      uint64         `json:"-"`                   // of the copies
+}
+
+// Program is compiled Options over one dataset. Any number of lanes may run it.
+type Program struct {
+	opt     Options
+	format  string
+	typed   format.Typed // nil: all fields are encoded
+	texts   map[string]bool
+	picture *transform.Program // nil: pictures stay as they are
+	numbers bool               // the output wants whole numbers as such, not as text
+}
+
+// New compiles options for a dataset. numbers says that whole numbers stored as
+// text (cls and the like) are to become numbers.
+func New(ds format.Dataset, opt Options, numbers bool) (*Program, error) {
+	p := &Program{opt: opt, format: ds.Index().Meta().Format, numbers: numbers, texts: map[string]bool{}}
+	p.typed, _ = ds.(format.Typed)
+	if opt.Fields != nil {
+		if c, ok := ds.(interface{ Check(fields []string) error }); ok {
+			if err := c.Check(opt.Fields); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return p, p.compilePictures()
+}
+
+// Wants are the fields to fetch and parse; nil: all.
+func (p *Program) Wants() []string {
+	if p.opt.Fields == nil {
+		return nil
+	}
+	return append(slices.Clone(p.opt.Fields), keyField)
+}
+
+// keyField is the field that names a sample, where a format has names.
+const keyField = "__key__"
+
+// Texts are the names of the encoded fields that hold text, as far as Look has
+// seen; sorted.
+func (p *Program) Texts() (names []string) {
+	for name, text := range p.texts {
+		if text {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// SetTexts is what Look found before.
+func (p *Program) SetTexts(names []string) {
+	p.texts = map[string]bool{}
+	for _, name := range names {
+		p.texts[name] = true
+	}
+}
+
+// Look learns from one sample which encoded fields are text: those that are
+// valid UTF-8 without a zero byte in every sample that was looked at. A field has
+// one ending in all samples, so that this is settled before the first is packed.
+func (p *Program) Look(s *format.Sample) {
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		if f.IsInt || strings.HasPrefix(f.Name, "__") {
+			continue
+		}
+		text := utf8.Valid(f.Data) && bytes.IndexByte(f.Data, 0) < 0
+		if before, seen := p.texts[f.Name]; seen {
+			text = text && before
+		}
+		p.texts[strings.Clone(f.Name)] = text
+	}
+}
+
+// Lane is the memory of one goroutine.
+type Lane struct {
+	picture *transform.Lane
+	arena   []byte
+	out     shard.Sample
+}
+
+// NewLane returns a lane. Close it.
+func NewLane() *Lane { return &Lane{picture: transform.NewLane()} }
+
+// Close frees the lane's memory.
+func (l *Lane) Close() { l.picture.Close() }
+
+// Run makes copy number n of a sample. The result is valid until the lane's next
+// run, and as long as s is.
+func (p *Program) Run(l *Lane, s *format.Sample, n int64) (*shard.Sample, error) {
+	l.arena = l.arena[:0]
+	l.out.Fields = l.out.Fields[:0]
+	name := p.name(s)
+	l.out.Key = p.key(l.out.Key[:0], s, name, n)
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		if strings.HasPrefix(f.Name, "__") {
+			continue
+		}
+		field, err := p.field(l, s, f, name, n)
+		if err != nil {
+			return nil, at(err, f.Name)
+		}
+		l.out.Fields = append(l.out.Fields, field)
+	}
+	return &l.out, nil
+}
+
+func at(err error, field string) error {
+	e := *errs.From(err)
+	if e.Where.Field == "" {
+		e.Where.Field = strings.Clone(field)
+	}
+	return &e
+}
+
+// name is the sample's own, or nil.
+func (p *Program) name(s *format.Sample) []byte {
+	for i := range s.Fields {
+		if s.Fields[i].Name == keyField {
+			return s.Fields[i].Data
+		}
+	}
+	return nil
+}
+
+// field is one field of the result.
+func (p *Program) field(l *Lane, s *format.Sample, f *format.Field, name []byte, n int64) (shard.Field, error) {
+	if f.IsInt {
+		return l.number(f.Name, f.Int), nil
+	}
+	out := shard.Field{Name: f.Name, Data: f.Data}
+	if p.typed != nil {
+		if t, ok := p.typed.Type(f.Name); ok && t.DType != mem.Object {
+			out.DType, out.Shape = t.DType, t.Shape
+			if t.Ragged {
+				row := max(1, t.DType.Size()*t.Shape.Elems())
+				out.Shape = append(mem.Shape{len(f.Data) / row}, t.Shape...)
+			}
+			return out, nil
+		}
+	}
+	out.Ext = p.ext(f, name)
+	if p.numbers && wholeExt(out.Ext) {
+		if v, err := strconv.ParseInt(string(bytes.TrimSpace(f.Data)), 10, 64); err == nil {
+			return l.number(f.Name, v), nil
+		}
+	}
+	if p.picture != nil && decode.Sniff(f.Data) != decode.KindUnknown && !p.texts[f.Name] {
+		return p.pictured(l, s, out, n)
+	}
+	return out, nil
+}
+
+// number is a whole number as a field.
+func (l *Lane) number(name string, v int64) shard.Field {
+	p := l.room(8)
+	binary.LittleEndian.PutUint64(p, uint64(v))
+	return shard.Field{Name: name, Data: p, DType: mem.Int64, Shape: mem.Shape{}}
+}
+
+// wholeExt says that WebDataset takes members of this ending for whole numbers.
+func wholeExt(ext string) bool {
+	switch ext {
+	case "cls", "cls2", "class", "count", "index", "inx", "id":
+		return true
+	}
+	return false
+}
+
+// ext is the ending of an encoded field: its own name's, or the file's, or what
+// its first bytes say.
+func (p *Program) ext(f *format.Field, name []byte) string {
+	base := strings.ToLower(f.Name[strings.LastIndexByte(f.Name, '.')+1:])
+	if p.format == "tar" || slices.Contains(known(), base) {
+		return base
+	}
+	if p.texts[f.Name] && f.Name != "image" {
+		if f.Name == "json" || len(f.Data) > 0 && f.Data[0] == '{' && json.Valid(f.Data) {
+			return "json"
+		}
+		return "txt"
+	}
+	if f.Name == "image" {
+		if own := strings.ToLower(strings.TrimPrefix(path.Ext(string(name)), ".")); own != "" && slices.Contains(known(), own) {
+			return own
+		}
+	}
+	switch decode.Sniff(f.Data) {
+	case decode.KindJPEG:
+		return "jpg"
+	case decode.KindPNG:
+		return "png"
+	case decode.KindWebP:
+		return "webp"
+	case decode.KindGIF:
+		return "gif"
+	case decode.KindBMP:
+		return "bmp"
+	case decode.KindTIFF:
+		return "tif"
+	case decode.KindPNM:
+		return "ppm"
+	}
+	return "bin"
+}
+
+// known are endings that say what a field holds.
+func known() []string {
+	return []string{
+		"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "webp", "gif", "bmp", "tif", "tiff",
+		"json", "txt", "cls", "cls2", "npy", "bin", "mp3", "wav", "flac", "mp4", "html", "xml", "csv",
+	}
+}

@@ -1,0 +1,46 @@
+package shard
+
+import (
+	"bytes"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// Compressor makes frames that can be unpacked one by one, and in a row by every
+// program that knows the format. Safe for concurrent use.
+type Compressor struct {
+	End   string // of the names of compressed files
+	frame func(dst, src []byte) ([]byte, error)
+}
+
+// Compressions are the names that NewCompressor knows.
+func Compressions() []string { return []string{"none", "zstd", "gzip"} }
+
+// NewCompressor is that of a name; nil for "none" and "".
+func NewCompressor(name string) (*Compressor, error) {
+	switch name {
+	case "", "none":
+		return nil, nil
+	case "zstd":
+		// One goroutine: with several, a frame would be cut by their number.
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault))
+		if err != nil {
+			return nil, errs.New(errs.Bug, "zstd can not be set up").Because(err)
+		}
+		return &Compressor{".zst", func(dst, src []byte) ([]byte, error) { return e.EncodeAll(src, dst), nil }}, nil
+	case "gzip":
+		return &Compressor{".gz", func(dst, src []byte) ([]byte, error) {
+			b := bytes.NewBuffer(dst)
+			z := gzip.NewWriter(b)
+			if _, err := z.Write(src); err != nil {
+				return nil, err
+			}
+			err := z.Close()
+			return b.Bytes(), err
+		}}, nil
+	}
+	return nil, errs.New(errs.Config, "there is no compression %q", name).Try("there are none, zstd and gzip")
+}

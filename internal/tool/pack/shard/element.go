@@ -1,0 +1,52 @@
+package shard
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/stoker-data/stoker/internal/base/mem"
+)
+
+// element is the first integer in p; false where the type is of no integers, or
+// the number is more than an int64 holds.
+func element(d mem.DType, p []byte) (int64, bool) {
+	switch d {
+	case mem.Uint8:
+		return int64(p[0]), true
+	case mem.Bool:
+		return int64(p[0]), true
+	case mem.Int8:
+		return int64(int8(p[0])), true
+	case mem.Int16:
+		return int64(int16(binary.LittleEndian.Uint16(p))), true
+	case mem.Uint16:
+		return int64(binary.LittleEndian.Uint16(p)), true
+	case mem.Int32:
+		return int64(int32(binary.LittleEndian.Uint32(p))), true
+	case mem.Uint32:
+		return int64(binary.LittleEndian.Uint32(p)), true
+	case mem.Int64:
+		return int64(binary.LittleEndian.Uint64(p)), true
+	case mem.Uint64:
+		n := binary.LittleEndian.Uint64(p)
+		return int64(n), n <= math.MaxInt64
+	}
+	return 0, false
+}
+
+// half is the float32 of a float16 (IEEE 754-2008 binary16), which it is exactly.
+func half(h uint16) float32 {
+	sign := uint32(h&0x8000) << 16
+	exp, man := uint32(h>>10&0x1f), uint32(h&0x3ff)
+	switch {
+	case exp == 0x1f:
+		return math.Float32frombits(sign | 0x7f800000 | man<<13)
+	case exp != 0:
+		return math.Float32frombits(sign | (exp+112)<<23 | man<<13)
+	}
+	f := float32(man) * 0x1p-24
+	if sign != 0 {
+		return -f
+	}
+	return f
+}

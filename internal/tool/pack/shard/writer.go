@@ -1,0 +1,278 @@
+package shard
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cespare/xxhash/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// Made is one finished file.
+type Made struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// Place is where a Writer works.
+type Place struct {
+	Dir  string // of the finished files
+	Temp string // of those that are not, on the same file system
+	// Through stands between a Writer and a file; nil: nothing does. For tests of
+	// disks that fail.
+	Through func(io.Writer) io.Writer
+}
+
+// Writer writes the files of one shard. One goroutine at a time.
+//
+// The files stand in Temp until Finish has brought their bytes to the disk; then
+// they get their names in Dir, one by one. A shard is done when Finish has
+// returned and its caller has noted that: a death between two names leaves whole
+// files that the next run writes again, equal.
+type Writer struct {
+	place   Place
+	files   []*file
+	samples int64
+}
+
+// file is one file under way. What is written goes: frames -> out -> sum, bytes,
+// disk.
+type file struct {
+	kind   File
+	name   string
+	temp   string
+	disk   *os.File
+	out    *bufio.Writer
+	sum    hash.Hash
+	bytes  int64
+	frame  []byte // collected for the compressor
+	packed []byte
+	comp   *Compressor
+}
+
+// frameLen is what is compressed in one go, at least, bytes: a reader unpacks
+// that much to reach one sample.
+const frameLen = 1 << 20
+
+// NewWriter begins a shard of so many samples, called name; comp may be nil.
+func NewWriter(at Place, name string, kinds []File, samples int64, comp *Compressor) (*Writer, error) {
+	w := &Writer{place: at, samples: samples}
+	for _, kind := range kinds {
+		f := &file{kind: kind, name: name + kind.End, sum: sha256.New()}
+		if !kind.Plain && comp != nil {
+			f.comp = comp
+			f.name += comp.End
+		}
+		f.temp = filepath.Join(at.Temp, f.name+".tmp")
+		var err error
+		if f.disk, err = os.OpenFile(f.temp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644); err != nil {
+			w.Abort()
+			return nil, Failed("a shard can not be begun", f.temp, err)
+		}
+		var to io.Writer = f.disk
+		if at.Through != nil {
+			to = at.Through(to)
+		}
+		f.out = bufio.NewWriterSize(&counted{f, to}, 256<<10)
+		w.files = append(w.files, f)
+		if kind.Head != nil {
+			if err := f.write(kind.Head(samples)); err != nil {
+				w.Abort()
+				return nil, Failed("a shard can not be written", filepath.Join(at.Dir, f.name), err)
+			}
+		}
+	}
+	return w, nil
+}
+
+// counted is a file's disk, with the sum of what it takes.
+type counted struct {
+	f  *file
+	to io.Writer
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.f.sum.Write(p[:n])
+	c.f.bytes += int64(n)
+	return n, err
+}
+
+func (f *file) write(p []byte) error {
+	if f.comp == nil {
+		_, err := f.out.Write(p)
+		return err
+	}
+	f.frame = append(f.frame, p...)
+	if len(f.frame) < frameLen {
+		return nil
+	}
+	return f.flush()
+}
+
+// flush compresses what was collected.
+func (f *file) flush() error {
+	if len(f.frame) == 0 {
+		return nil
+	}
+	var err error
+	if f.packed, err = f.comp.frame(f.packed[:0], f.frame); err != nil {
+		return err
+	}
+	f.frame = f.frame[:0]
+	_, err = f.out.Write(f.packed)
+	return err
+}
+
+// Append writes one sample, the parts of which Encode made, and returns the
+// XXH64 of them behind each other.
+func (w *Writer) Append(parts [][]byte) (sum uint64, err error) {
+	var all xxhash.Digest
+	all.Reset()
+	for i, f := range w.files {
+		_, _ = all.Write(parts[i])
+		if err := f.write(parts[i]); err != nil {
+			return 0, w.failed(f, err)
+		}
+	}
+	return all.Sum64(), nil
+}
+
+// Finish ends the files, brings them to the disk and gives them their names.
+func (w *Writer) Finish() ([]Made, error) {
+	var made []Made
+	for _, f := range w.files {
+		if err := f.end(w.samples); err != nil {
+			return nil, w.failed(f, err)
+		}
+		made = append(made, Made{f.name, f.bytes, hex.EncodeToString(f.sum.Sum(nil))})
+	}
+	for _, f := range w.files {
+		err := os.Rename(f.temp, filepath.Join(w.place.Dir, f.name))
+		if err != nil {
+			return nil, w.failed(f, err)
+		}
+	}
+	if err := SyncDir(w.place.Dir); err != nil {
+		return nil, err
+	}
+	w.files = nil
+	return made, nil
+}
+
+// end writes what stands behind the last sample, and waits for the disk.
+func (f *file) end(samples int64) error {
+	if f.kind.Tail != nil {
+		var body io.ReaderAt
+		if f.kind.Plain {
+			if err := f.out.Flush(); err != nil {
+				return err
+			}
+			body = f.disk
+		}
+		var to io.Writer = f.out
+		if f.comp != nil {
+			to = (*collected)(f)
+		}
+		if err := f.kind.Tail(to, body, f.bytes, samples); err != nil {
+			return err
+		}
+	}
+	if f.comp != nil {
+		if err := f.flush(); err != nil {
+			return err
+		}
+	}
+	if err := f.out.Flush(); err != nil {
+		return err
+	}
+	if err := f.disk.Sync(); err != nil {
+		return err
+	}
+	return f.disk.Close()
+}
+
+// collected is a file whose writes go through its compressor.
+type collected file
+
+func (c *collected) Write(p []byte) (int, error) { return len(p), (*file)(c).write(p) }
+
+// Abort gives up what is not finished; after Finish it does nothing.
+func (w *Writer) Abort() {
+	for _, f := range w.files {
+		_ = f.disk.Close()
+		_ = os.Remove(f.temp)
+	}
+	w.files = nil
+}
+
+func (w *Writer) failed(f *file, err error) error {
+	return Failed("a shard can not be written", filepath.Join(w.place.Dir, f.name), err)
+}
+
+// Failed is the error of an operating system that did not write.
+func Failed(what, path string, err error) *errs.Error {
+	at := errs.Where{File: path, Offset: -1, Sample: -1}
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return errs.New(errs.Space, "%s: the disk is full", what).At(at).Because(err).
+			Try("make room and run it again: finished shards are whole and stay, and it goes on behind them; --dry-run says how much it needs")
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+		return errs.New(errs.Config, "%s", what).At(at).Because(err).Try("give a folder that may be written to")
+	}
+	return errs.New(errs.Unreadable, "%s", what).At(at).Because(err)
+}
+
+// SyncDir brings the names in a folder to the disk.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err == nil {
+		err = d.Sync()
+		if errors.Is(err, unix.EINVAL) { // a file system without
+			err = nil
+		}
+		_ = d.Close()
+	}
+	if err != nil {
+		return Failed("the folder can not be synced", dir, err)
+	}
+	return nil
+}
+
+// WriteFile writes a small file so that it is there whole or not at all, whoever
+// else writes it at the same time.
+func WriteFile(at Place, name string, data []byte) error {
+	to := filepath.Join(at.Dir, name)
+	f, err := os.CreateTemp(at.Temp, name+".*.tmp")
+	if err != nil {
+		return Failed("a file can not be written", to, err)
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if end := f.Close(); err == nil {
+		err = end
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), to)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return Failed("a file can not be written", to, err)
+	}
+	return SyncDir(at.Dir)
+}

@@ -1,0 +1,313 @@
+package pack
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
+	"github.com/stoker-data/stoker/internal/tool/pack/shard"
+)
+
+const (
+	// inWork is the most bytes of samples that are held between their source and
+	// a shard, about; a single larger sample goes through alone.
+	inWork = 64 << 20
+	// maxShards is the most shards written at once. Several keep hashing and
+	// compressing off the way of each other; more would only scatter reads.
+	maxShards = 8
+)
+
+// workshop is what the shards under way share.
+type workshop struct {
+	*packer
+	dst   *dst
+	lanes chan *prepare.Lane // as many as samples may be worked on at once
+	spare sync.Pool          // *item
+
+	weights weights
+	samples atomic.Int64 // written
+	bytes   atomic.Int64 // written, before compression
+	total   int64
+	mu      sync.Mutex // of Progress
+}
+
+// item is one sample on its way.
+type item struct {
+	place int64
+	held  int64 // of the budget
+	seen  seen
+	parts [][]byte
+	key   uint64 // hash of the sample's key
+	err   error
+	done  chan struct{} // has one place
+}
+
+// make makes these shards, which nobody has finished yet.
+func (p *packer) make(ctx context.Context, d *dst, todo []int) error {
+	jobs := p.Jobs
+	if jobs <= 0 {
+		jobs = runtime.GOMAXPROCS(0)
+	}
+	w := &workshop{packer: p, dst: d, lanes: make(chan *prepare.Lane, jobs), weights: p.weigh()}
+	w.spare.New = func() any {
+		return &item{parts: make([][]byte, len(p.output.Files())), done: make(chan struct{}, 1)}
+	}
+	for range jobs {
+		w.lanes <- prepare.NewLane()
+	}
+	defer func() {
+		for range jobs {
+			(<-w.lanes).Close()
+		}
+	}()
+	for _, s := range todo {
+		first, end := p.plan.span(s)
+		w.total += end - first
+	}
+	w.tell(0)
+	side := min(jobs, len(todo), maxShards)
+	return inTurn(ctx, side, todo, func(ctx context.Context, s int) error { return w.shard(ctx, s, side) })
+}
+
+// inTurn calls f for all of todo, so many at once. After a failure no more are
+// begun, and those behind it are called off; of several failures that of the
+// first shard counts, whoever was faster.
+func inTurn(ctx context.Context, side int, todo []int, f func(ctx context.Context, s int) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		lowest = -1
+		first  error
+		next   atomic.Int64
+	)
+	for range side {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(todo) {
+					return
+				}
+				if err := f(ctx, todo[i]); err != nil {
+					mu.Lock()
+					if called := errors.Is(err, context.Canceled); first == nil || !called && (i < lowest || errors.Is(first, context.Canceled)) {
+						lowest, first = i, err
+					}
+					mu.Unlock()
+					stop()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if first != nil {
+		return first
+	}
+	return ctx.Err()
+}
+
+// shard makes one shard, with others beside it.
+func (w *workshop) shard(ctx context.Context, s, side int) error {
+	unlock, done, err := w.dst.claim(s)
+	if err != nil || done {
+		return err
+	}
+	defer unlock()
+	first, end := w.plan.span(s)
+	out, err := shard.NewWriter(w.dst.place, w.dst.name(s), w.output.Files(), end-first, w.comp)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	sums := make([]byte, 0, 8*(end-first))
+	var keys []uint64
+	err = w.line(ctx, first, end, side, func(it *item) error {
+		sum, err := out.Append(it.parts)
+		if err != nil {
+			return err
+		}
+		sums = binary.LittleEndian.AppendUint64(sums, sum)
+		keys = append(keys, it.key)
+		n := int64(0)
+		for _, p := range it.parts {
+			n += int64(len(p))
+		}
+		w.bytes.Add(n)
+		w.tell(1)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.distinct(first, keys); err != nil {
+		return err
+	}
+	made, err := out.Finish()
+	if err != nil {
+		return err
+	}
+	return w.dst.finished(s, made, first, end, sums)
+}
+
+// distinct checks that no two samples of a tar shard have one key: readers would
+// take them for one sample, or refuse the shard. keys are hashes, in order.
+func (w *workshop) distinct(first int64, keys []uint64) error {
+	if w.Options.Output != OutputTar {
+		return nil
+	}
+	by := make([]int32, len(keys))
+	for i := range by {
+		by[i] = int32(i)
+	}
+	slices.SortFunc(by, func(a, b int32) int { return cmp.Or(cmp.Compare(keys[a], keys[b]), cmp.Compare(a, b)) })
+	for i := 1; i < len(by); i++ {
+		if keys[by[i]] == keys[by[i-1]] {
+			a, _ := w.at(first + int64(by[i-1]))
+			b, _ := w.at(first + int64(by[i]))
+			return w.read.place(errs.New(errs.Config, "samples %d and %d have one name, and would be one sample in a shard", a, b).
+				Try("name them by their numbers with --keys number"), b)
+		}
+	}
+	return nil
+}
+
+// line takes the samples of [first, end) through reading and preparing, several
+// at once, and hands them to put in order.
+//
+// The budget is taken in order, before a sample is given to anybody: the one that
+// put waits for always has its share, so that those behind it can not starve it.
+func (w *workshop) line(ctx context.Context, first, end int64, side int, put func(*item) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	budget := mem.NewBudget(inWork / int64(side))
+	workers := max(2, (2*cap(w.lanes)+side-1)/side) // half of them read
+	queue, work := make(chan *item, 4*workers), make(chan *item, 4*workers)
+	var wg sync.WaitGroup
+	defer func() { // whatever happened: nobody is left behind
+		cancel()
+		budget.Wake()
+		for it := range queue {
+			<-it.done
+		}
+		wg.Wait()
+	}()
+	wg.Go(func() {
+		defer close(queue)
+		defer close(work)
+		for place := first; place < end; place++ {
+			id, _ := w.at(place)
+			it := w.spare.Get().(*item)
+			it.place, it.err = place, nil
+			it.held = w.cost(id)
+			if !budget.Acquire(it.held, func() bool { return ctx.Err() != nil }) || ctx.Err() != nil {
+				return
+			}
+			work <- it
+			queue <- it
+		}
+	})
+	for range workers {
+		wg.Go(func() {
+			for it := range work {
+				if it.err = ctx.Err(); it.err == nil {
+					it.err = w.prepare(ctx, it)
+				}
+				it.done <- struct{}{}
+			}
+		})
+	}
+	for it := range queue {
+		<-it.done
+		err := it.err
+		if err == nil {
+			err = put(it)
+		}
+		budget.Release(it.held)
+		if err != nil {
+			return err
+		}
+		it.seen.rest()
+		for i, p := range it.parts {
+			if cap(p) > keepBytes {
+				it.parts[i] = nil
+			}
+		}
+		w.spare.Put(it)
+	}
+	return ctx.Err()
+}
+
+// cost is what a sample holds while it is worked on, about.
+func (w *workshop) cost(id int64) int64 {
+	n := int64(16 << 10)
+	var room [8]format.Extent
+	for _, e := range w.ds.Extents(id, w.read.wants, room[:0]) {
+		n += 2 * e.Len
+	}
+	return n
+}
+
+// prepare reads one sample and makes its bytes.
+func (w *workshop) prepare(ctx context.Context, it *item) error {
+	id, copied := w.at(it.place)
+	if err := w.read.bytes(ctx, id, &it.seen); err != nil {
+		return err
+	}
+	lane := <-w.lanes
+	defer func() { w.lanes <- lane }()
+	if err := w.read.parse(id, &it.seen); err != nil {
+		return err
+	}
+	made, err := w.program.Run(lane, &it.seen.sample, copied)
+	if err != nil {
+		return w.read.place(err, id)
+	}
+	it.key = xxhash.Sum64(made.Key)
+	for i := range it.parts {
+		it.parts[i] = it.parts[i][:0]
+	}
+	if err := w.output.Encode(made, it.parts); err != nil {
+		return w.read.place(err, id)
+	}
+	return nil
+}
+
+// tell counts samples and says how far it is.
+func (w *workshop) tell(n int64) {
+	done := w.samples.Add(n)
+	if w.Progress == nil || done%16 != 0 && done != w.total {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Progress(done, w.total, w.bytes.Load())
+}
+
+// missing is the shards of this process that are not finished, in order.
+func (p *packer) missing(d *dst) (todo []int, err error) {
+	first, end := 0, p.plan.shards()
+	if p.Tasks > 0 {
+		first, end = p.Task*end/p.Tasks, (p.Task+1)*end/p.Tasks
+	}
+	for s := first; s < end; s++ {
+		done, err := d.done(s)
+		if err != nil {
+			return nil, err
+		}
+		if done == nil {
+			todo = append(todo, s)
+		}
+	}
+	return slices.Clip(todo), nil
+}
