@@ -2,14 +2,14 @@ package pack
 
 import (
 	"context"
-	"errors"
 
-	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// reader reads samples of a dataset. Safe for concurrent use.
+// reader reads samples of a dataset: in two steps, other than format.Reader, since
+// waiting for a disk and unpacking what it gave are limited apart. Safe for
+// concurrent use.
 type reader struct {
 	ds    format.Dataset
 	src   source.Source
@@ -71,24 +71,9 @@ func (r *reader) parse(id int64, s *seen) error {
 // rest lets go of memory that only a large sample needed.
 func (s *seen) rest() {
 	if cap(s.buf) > keepBytes {
-		s.buf = nil
+		s.buf, s.sample = nil, format.Sample{}
 	}
 }
 
 // place completes an error with where the sample lies.
-func (r *reader) place(err error, id int64) error {
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
-	e := *errs.From(err)
-	e.Where.Sample = id
-	if e.Where.File == "" && e.Where.Shard == "" {
-		if extents := r.ds.Extents(id, nil, nil); len(extents) > 0 {
-			e.Where.File = string(r.ds.Index().AppendPath(extents[0].File, nil))
-			if !extents[0].Whole {
-				e.Where.File, e.Where.Shard = "", e.Where.File
-			}
-		}
-	}
-	return &e
-}
+func (r *reader) place(err error, id int64) error { return format.Place(r.ds, err, id, nil) }
