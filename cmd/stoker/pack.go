@@ -1,13 +1,16 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/transform"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/show"
@@ -25,10 +28,12 @@ type packCmd struct {
 	Fields    []string `help:"Keep only these fields of the dataset." placeholder:"NAME"`
 	Keys      string   `help:"Call samples by their number instead of the dataset's names." placeholder:"number"`
 
-	Resize  int  `help:"Make pictures smaller: their shortest side." placeholder:"PIXELS"`
-	Crop    int  `help:"Keep the middle square of pictures: its side." placeholder:"PIXELS"`
-	Quality int  `help:"Of JPEGs that are written (90)." placeholder:"Q"`
-	Decode  bool `help:"Keep pictures as uint8 arrays."`
+	Resize    int    `help:"Make pictures smaller: their shortest side." placeholder:"PIXELS"`
+	Crop      int    `help:"Keep the middle square of pictures: its side." placeholder:"PIXELS"`
+	Quality   int    `help:"Of JPEGs that are written (90)." placeholder:"Q"`
+	Decode    bool   `help:"Keep pictures as uint8 arrays."`
+	Augment   int64  `help:"Pack so many varied copies of every sample." placeholder:"K"`
+	Transform string `help:"How copies are varied: a list of transforms, as JSON or in a file (RandomResizedCrop(224) and a flip)." placeholder:"JSON"`
 
 	Jobs      int    `help:"Samples worked on at once; 0: one a core." placeholder:"N"`
 	Task      string `help:"Make only part I of N, from 0; --finish joins the parts." placeholder:"I/N"`
@@ -101,9 +106,28 @@ func (p packCmd) config() (c pack.Config, err error) {
 	}
 	c.Options = pack.Options{
 		Output: p.Output, Name: p.Name, ShardSize: int64(size), Compress: p.Compress, Shuffle: p.Shuffle, Seed: p.Seed,
-		Options: prepare.Options{Fields: p.Fields, Keys: p.Keys, Resize: p.Resize, Crop: p.Crop, Quality: p.Quality, Decode: p.Decode},
+		Options: prepare.Options{Fields: p.Fields, Keys: p.Keys, Resize: p.Resize, Crop: p.Crop, Quality: p.Quality, Decode: p.Decode, Augment: p.Augment},
 	}
-	return c, nil
+	if p.Transform != "" {
+		c.Options.Transform, err = transforms(p.Transform)
+	}
+	return c, err
+}
+
+// transforms reads a list of operations: JSON, or the file that holds it.
+func transforms(s string) (ops []transform.Op, err error) {
+	text := []byte(s)
+	if !strings.HasPrefix(strings.TrimSpace(s), "[") {
+		if text, err = os.ReadFile(s); err != nil {
+			return nil, errs.New(errs.NotFound, "--transform is neither JSON nor a file that can be read").Because(err).
+				Try(`--transform '[{"op": "RandomCrop", "size": 224}]'`)
+		}
+	}
+	if err := json.Unmarshal(text, &ops); err != nil {
+		return nil, errs.New(errs.Config, "--transform is no list of transforms").Because(err).
+			Try(`--transform '[{"op": "RandomCrop", "size": 224}]'`)
+	}
+	return ops, nil
 }
 
 // task reads "3/16".

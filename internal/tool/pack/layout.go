@@ -116,7 +116,6 @@ const probes = 32
 // probe is what was learned from them.
 type probe struct {
 	in, out int64 // bytes: as the index knows them, as they are written
-	like    shard.Sample
 }
 
 // look reads the probes, the same ones every time, and settles the output.
