@@ -20,7 +20,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-asan py-test bench bench-venvs bench-transport bench-startup bench-index bench-order soak fuzz wheel clean
+.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order soak fuzz wheel clean
 
 demo: setup engine
 	@build/stoker demo
@@ -79,6 +79,16 @@ go-asan:
 
 py-test: engine venv
 	cd python && ../$(VENV)/python -m pytest -q
+
+# What stoker writes, read by the tools that it is written for; TOOLS is a Python
+# that has them (webdataset, tensorflow, numpy).
+TOOLS ?= $(VENV)/python
+test-tools: engine
+	$(TOOLS) testdata/pack/check.py build/stoker
+
+# Fifty processes killed while they pack.
+test-kills:
+	STOKER_KILLS=$${KILLS:-50} go test -count=1 -run TestPackIsKilled -timeout 30m ./cmd/stoker
 
 soak: engine venv
 	cd python && STOKER_SOAK=$${KILLS:-200} ../$(VENV)/python -m pytest -q -k "kill or leak"

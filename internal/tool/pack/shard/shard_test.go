@@ -1,0 +1,221 @@
+package shard_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/tool/pack/shard"
+)
+
+// encode is the samples as the files of one shard, heads and tails included.
+func encode(t interface{ Fatal(...any) }, o shard.Output, samples ...*shard.Sample) []string {
+	kinds := o.Files()
+	parts := make([][]byte, len(kinds))
+	for i, k := range kinds {
+		if k.Head != nil {
+			parts[i] = append(parts[i], k.Head(int64(len(samples)))...)
+		}
+	}
+	for _, s := range samples {
+		if err := o.Encode(s, parts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out []string
+	for i, k := range kinds {
+		var b bytes.Buffer
+		b.Write(parts[i])
+		if k.Tail != nil {
+			if err := k.Tail(&b, bytes.NewReader(parts[i]), int64(len(parts[i])), int64(len(samples))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out = append(out, b.String())
+	}
+	return out
+}
+
+func number(name string, n int64) shard.Field {
+	return shard.Field{Name: name, Data: binary.LittleEndian.AppendUint64(nil, uint64(n)), DType: mem.Int64, Shape: mem.Shape{}}
+}
+
+func array(name string, d mem.DType, data []byte, shape ...int) shard.Field {
+	return shard.Field{Name: name, Data: data, DType: d, Shape: shape}
+}
+
+func TestMemberNames(t *testing.T) {
+	s := &shard.Sample{Key: []byte("k"), Fields: []shard.Field{
+		{Name: "image", Ext: "jpg"}, number("label", 3), {Name: "jpg", Ext: "jpg"}, {Name: "Caption", Ext: "txt"},
+		{Name: "left.png", Ext: "png"}, {Name: "json", Ext: "json"}, number("age", 4), number("class", 4),
+		array("depth", mem.Float32, make([]byte, 8), 2), array("x.npy", mem.Uint8, make([]byte, 2), 2),
+		array("label2", mem.Float64, make([]byte, 8)),
+	}}
+	var got []string
+	for i := range s.Fields {
+		got = append(got, shard.Member(s, i))
+	}
+	if diff := cmp.Diff(strings.Fields("jpg cls jpg.jpg caption.txt left.png json age.npy class.cls depth.npy x.npy label2.npy"), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Whatever the names and sizes, archive/tar reads what was put in.
+func TestTar(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var samples []*shard.Sample
+		var want []string
+		for i := range rapid.IntRange(1, 5).Draw(t, "samples") {
+			key := fmt.Sprint(i) + rapid.StringMatching(`(/[a-zé]{1,70}){0,3}/[a-zü]{1,60}`).Draw(t, "key")
+			body := rapid.SliceOfN(rapid.Byte(), 0, 1100).Draw(t, "body")
+			n := rapid.Int64().Draw(t, "number")
+			samples = append(samples, &shard.Sample{Key: []byte(key), Fields: []shard.Field{{Name: "image", Data: body, Ext: "jpg"}, number("label", n)}})
+			want = append(want, key+".jpg", string(body), key+".cls", fmt.Sprint(n))
+		}
+		file := encode(t, shard.Tar{}, samples...)[0]
+		if len(file)%512 != 0 || file[len(file)-1024:] != strings.Repeat("\x00", 1024) {
+			t.Fatal("it does not end with two blocks of zeros")
+		}
+		var got []string
+		r := tar.NewReader(strings.NewReader(file))
+		for {
+			h, err := r.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(r)
+			if err != nil || h.Mode != 0o644 || h.Typeflag != tar.TypeReg || h.Uid != 0 {
+				t.Fatal(h, err)
+			}
+			got = append(got, h.Name, string(body))
+		}
+		if !slices.Equal(want, got) {
+			t.Fatal(cmp.Diff(want, got))
+		}
+	})
+}
+
+// The header that numpy.save writes for the same arrays (NumPy 2.1).
+func TestNpy(t *testing.T) {
+	s := &shard.Sample{Fields: []shard.Field{
+		array("a", mem.Uint8, []byte{1, 2, 3, 4, 5, 6}, 2, 3), number("b", 7), array("c", mem.Float32, make([]byte, 8), 2),
+	}}
+	o, err := shard.NewNpy(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := encode(t, o, s, s)
+	for i, want := range []string{
+		"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2, 3), }",
+		"{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }",
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }",
+	} {
+		head := "\x93NUMPY\x01\x00v\x00" + want + strings.Repeat(" ", 117-len(want)) + "\n"
+		if !strings.HasPrefix(files[i], head) {
+			t.Errorf("%q", files[i])
+		}
+		if data := files[i][len(head):]; data != strings.Repeat(string(s.Fields[i].Data), 2) {
+			t.Errorf("%q", data)
+		}
+	}
+	ends := []string{".a.npy", ".b.npy", ".c.npy"}
+	for i, f := range o.Files() {
+		if f.End != ends[i] {
+			t.Error(f.End)
+		}
+	}
+	other := &shard.Sample{Fields: []shard.Field{array("a", mem.Uint8, make([]byte, 9), 3, 3), s.Fields[1], s.Fields[2]}}
+	if err := o.Encode(other, make([][]byte, 3)); err == nil || !strings.Contains(err.Error(), `field "a" is uint8 [3 3], and that of the first sample is uint8 [2 3]`) {
+		t.Error(err)
+	}
+	if _, err := shard.NewNpy(&shard.Sample{Fields: []shard.Field{{Name: "image", Ext: "jpg"}}}); err == nil || !strings.Contains(err.Error(), "encoded bytes") {
+		t.Error(err)
+	}
+}
+
+// The bytes that TensorFlow 2.21 writes for the same Example.
+func TestTFRecord(t *testing.T) {
+	const want = "73000000000000000d737cc80a710a0b0a016112060a040a02ffd80a130a0162120e1a0c0a0afeffffffffffffffff010a11" +
+		"0a0163120c120a0a080000803f000000400a0b0a016412060a040a0209080a0c0a016512071a050a0301ac020a110a0166120c120a0a080000003f000000c00a0c0a036b657912050a030a016bb0655607"
+	s := &shard.Sample{Key: []byte("k"), Fields: []shard.Field{
+		{Name: "a", Data: []byte("\xff\xd8"), Ext: "jpg"}, number("b", -2),
+		array("c", mem.Float32, []byte{0, 0, 128, 63, 0, 0, 0, 64}, 2),
+		{Name: "d", Data: []byte{9, 8}, Ext: "bin"},
+		array("e", mem.Uint16, []byte{1, 0, 44, 1}, 2),
+		array("f", mem.Float16, []byte{0, 0x38, 0, 0xc0}, 2),
+	}}
+	if got := hex.EncodeToString([]byte(encode(t, shard.TFRecord{}, s)[0])); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	shaped := &shard.Sample{Key: []byte("k"), Fields: []shard.Field{array("u", mem.Uint8, []byte{9, 8}, 1, 2)}}
+	got := hex.EncodeToString([]byte(encode(t, shard.TFRecord{}, shaped)[0]))
+	for _, feature := range []string{"0a0175" + "12060a040a02" + "0908", "0a07" + hex.EncodeToString([]byte("u/shape")) + "12061a040a02" + "0102"} {
+		if !strings.Contains(got, feature) {
+			t.Errorf("%s is not in %s", feature, got)
+		}
+	}
+}
+
+// An independent reading of Megatron's index.
+func TestTokens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		wide := rapid.Bool().Draw(t, "wide")
+		docs := rapid.SliceOfN(rapid.SliceOfN(rapid.Uint16(), 0, 20), 1, 9).Draw(t, "documents")
+		var samples []*shard.Sample
+		var all []uint16
+		for _, d := range docs {
+			var data []byte
+			for _, v := range d {
+				data = binary.LittleEndian.AppendUint32(data, uint32(v))
+			}
+			samples = append(samples, &shard.Sample{Fields: []shard.Field{array("tokens", mem.Uint32, data, len(d))}})
+			all = append(all, d...)
+		}
+		files := encode(t, shard.Tokens{Wide: wide}, samples...)
+		width, code := 2, byte(8)
+		if wide {
+			width, code = 4, 4
+		}
+		bin, idx := []byte(files[0]), []byte(files[1])
+		if len(bin) != width*len(all) {
+			t.Fatalf("%d bytes of %d tokens", len(bin), len(all))
+		}
+		for i, v := range all {
+			if got := int(bin[i*width]) | int(bin[i*width+1])<<8; got != int(v) {
+				t.Fatalf("token %d is %d, not %d", i, got, v)
+			}
+		}
+		n := len(docs)
+		if string(idx[:9]) != "MMIDIDX\x00\x00" || idx[9] != 1 || idx[17] != code || len(idx) != 34+4*n+8*n+8*(n+1) ||
+			binary.LittleEndian.Uint64(idx[18:]) != uint64(n) || binary.LittleEndian.Uint64(idx[26:]) != uint64(n+1) {
+			t.Fatalf("%x", idx)
+		}
+		at := 0
+		for i, d := range docs {
+			if binary.LittleEndian.Uint32(idx[34+4*i:]) != uint32(len(d)) || binary.LittleEndian.Uint64(idx[34+4*n+8*i:]) != uint64(at) ||
+				binary.LittleEndian.Uint64(idx[34+12*n+8*i:]) != uint64(i) {
+				t.Fatalf("document %d: %x", i, idx)
+			}
+			at += width * len(d)
+		}
+	})
+	big := binary.LittleEndian.AppendUint32(nil, math.MaxUint16+1)
+	err := shard.Tokens{}.Encode(&shard.Sample{Fields: []shard.Field{array("tokens", mem.Uint32, big, 1)}}, make([][]byte, 2))
+	if err == nil || !strings.Contains(err.Error(), "0 to 65535") {
+		t.Error(err)
+	}
+}
