@@ -25,6 +25,8 @@ const help = `stoker keeps GPUs fed: it loads training data, and says what limit
   stoker inspect data/train            what is in it, what is damaged, and the Python lines to paste
   stoker inspect 'shards/{000..099}.tar' --json
   stoker pack data/train packed        the same samples as tar shards, which are read faster from slow disks
+  stoker verify 'shards/{000..099}.tar'    is it what it was? what exactly is damaged?
+  stoker cat data.parquet 17           one sample; stoker ls lists them
   stoker order train.yaml --quality    which sample comes when, and how well that is mixed
   stoker diff old.json new.json        are two states, receipts or lists of ids of one stream?
   stoker verify-resume train.yaml      kill it, resume it, and compare ids and pixels`
@@ -35,6 +37,10 @@ type cli struct {
 	Bench        benchCmd        `cmd:"" help:"Measure how fast this machine loads a dataset."`
 	Inspect      inspectCmd      `cmd:"" help:"Say what is in a dataset, and what is damaged."`
 	Pack         packCmd         `cmd:"" help:"Write a dataset anew as shards: tar, TFRecord, NumPy or tokens."`
+	Index        indexCmd        `cmd:"" help:"Index a dataset where it lies, for this machine or to travel with it."`
+	Verify       verifyCmd       `cmd:"" help:"Say whether a dataset is what it was, and exactly what is damaged."`
+	Ls           lsCmd           `cmd:"" help:"List the samples of a dataset."`
+	Cat          catCmd          `cmd:"" help:"Show one sample, or write one of its fields."`
 	Order        orderCmd        `cmd:"" help:"Say which sample comes when, how well that is mixed, and whether receipts agree."`
 	Diff         diffCmd         `cmd:"" help:"Say whether two states, receipts or lists of ids are of one stream."`
 	VerifyResume verifyResumeCmd `cmd:"" help:"Kill a stream at random steps, resume it, and compare it with an undisturbed one."`

@@ -116,7 +116,7 @@ func shardsIn(dir string) (shards []string) {
 		return nil
 	}
 	for _, e := range entries {
-		if e.IsDir() {
+		if e.IsDir() && e.Name() != index.BesideDir {
 			return nil
 		}
 		if strings.HasSuffix(strings.ToLower(e.Name()), ".tar") {

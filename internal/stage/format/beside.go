@@ -108,7 +108,19 @@ func WriteBeside(ctx context.Context, src source.Source, x *index.Index) (string
 				At(errs.Where{Shard: obj.Name, Offset: -1, Sample: -1}).Try("wait until the dataset is complete, and index it again")
 		}
 	}
-	root, names := relative(paths)
-	at := index.BesidePath(root, x.Meta().Format, x.Meta().Options, names)
+	at := BesidePath(x)
 	return at, x.WriteBeside(at, prints)
+}
+
+// BesidePath is where an index lies, or would lie, beside its files.
+func BesidePath(x *index.Index) string {
+	paths := make([]string, x.Files())
+	for i := range paths {
+		paths[i] = string(x.AppendPath(i, nil))
+	}
+	root, names := relative(paths)
+	if x.Meta().Format == "folder" {
+		root = path.Dir(x.Meta().Root) // in a folder of classes it would be a class
+	}
+	return index.BesidePath(root, x.Meta().Format, x.Meta().Options, names)
 }

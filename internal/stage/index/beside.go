@@ -19,8 +19,8 @@ import (
 // a fingerprint of its bytes. What it covers is the format's business.
 const FilePrint = "file.print"
 
-// besideDir is the folder, below that of the data, which holds indexes.
-const besideDir = ".stoker"
+// BesideDir is the folder, below that of the data, which holds indexes.
+const BesideDir = ".stoker"
 
 // Beside is how the index beside the data is found and held against them.
 type Beside struct {
@@ -38,7 +38,7 @@ func BesidePath(root, format, options string, names []string) string {
 	for _, n := range names {
 		fmt.Fprintf(h, "%q\n", n)
 	}
-	return filepath.Join(root, besideDir, hex.EncodeToString(h.Sum(nil)[:16])+".idx")
+	return filepath.Join(root, BesideDir, hex.EncodeToString(h.Sum(nil)[:16])+".idx")
 }
 
 // WriteBeside writes x to path as an index that can travel, with a fingerprint of

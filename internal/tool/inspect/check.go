@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/rng"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/decode"
@@ -21,6 +22,7 @@ type checker struct {
 	ds       format.Dataset
 	src      *source.File
 	all      bool // decode
+	also     func(id int64, s *format.Sample) error
 	programs map[string]*transform.Program
 	workers  sync.Pool // *worker
 
@@ -48,7 +50,7 @@ type found struct {
 
 // check reads the samples and fills in the report.
 func (r *Report) check(ctx context.Context, c Config, ds format.Dataset, ids []int64) error {
-	k := &checker{ds: ds, src: source.NewFile(), all: c.All, fields: map[string]*tally{}}
+	k := &checker{ds: ds, src: source.NewFile(), all: c.All || c.Decode, also: c.Also, fields: map[string]*tally{}}
 	defer k.src.Close()
 	if err := k.compile(); err != nil {
 		return err
@@ -86,6 +88,9 @@ func (r *Report) check(ctx context.Context, c Config, ds format.Dataset, ids []i
 		return err
 	}
 	slices.SortFunc(k.damage, func(a, b *errs.Error) int { return cmp.Compare(a.Where.Sample, b.Where.Sample) })
+	for _, e := range k.damage {
+		r.Broken = append(r.Broken, e.Where.Sample)
+	}
 	r.Checked, r.Damaged, r.Fields = k.done, int64(len(k.damage)), fields(k.fields)
 	for _, e := range k.damage[:min(len(k.damage), maxDamage)] {
 		r.Damage = append(r.Damage, wire.FromError(e))
@@ -118,6 +123,9 @@ func (k *checker) add(seen []found, err error) {
 		t := k.fields[f.name]
 		if t == nil {
 			t = &tally{kind: f.kind}
+			if typed, ok := k.ds.(format.Typed); ok && f.kind == "array" {
+				t.typ, _ = typed.Type(f.name)
+			}
 			k.fields[f.name] = t
 		}
 		t.present++
@@ -146,7 +154,7 @@ func (k *checker) read(ctx context.Context, w *worker, id int64) (seen []found, 
 	}
 	for i := range w.sample.Fields {
 		f := &w.sample.Fields[i]
-		if strings.HasPrefix(f.Name, "__") {
+		if format.Hidden(f.Name) {
 			continue
 		}
 		out, err := k.field(w, f)
@@ -155,18 +163,26 @@ func (k *checker) read(ctx context.Context, w *worker, id int64) (seen []found, 
 			bad = format.Place(k.ds, err, id, f)
 		}
 	}
+	if k.also != nil && bad == nil {
+		if err := k.also(id, &w.sample); err != nil {
+			bad = format.Place(k.ds, err, id, nil)
+		}
+	}
 	return seen, bad
 }
 
 // field checks one field.
 func (k *checker) field(w *worker, f *format.Field) (found, error) {
-	out := found{name: strings.Clone(f.Name), kind: kindOf(f), bytes: int64(len(f.Data))}
+	out := found{name: strings.Clone(f.Name), kind: k.kind(f), bytes: int64(len(f.Data))}
 	if f.IsInt {
 		out.value, out.isValue = f.Int, true
 		return out, nil
 	}
 	if out.kind == "image" {
 		out.format = decode.Sniff(f.Data).String()
+	}
+	if out.kind == "array" {
+		return out, k.array(f)
 	}
 	p := k.programs[out.kind]
 	shape, err := p.Begin(w.lane, f.Data, rng.Key(0))
@@ -188,6 +204,27 @@ func (k *checker) field(w *worker, f *format.Field) (found, error) {
 		w.dst = make([]byte, n)
 	}
 	return out, p.Finish(w.lane, w.dst[:n])
+}
+
+// kind is what a field is: an array where the format knows it, or what its name
+// says.
+func (k *checker) kind(f *format.Field) string {
+	if typed, ok := k.ds.(format.Typed); ok && !f.IsInt {
+		if t, ok := typed.Type(f.Name); ok && t.DType != mem.Object {
+			return "array"
+		}
+	}
+	return kindOf(f)
+}
+
+// array checks that an array has the bytes that its type needs.
+func (k *checker) array(f *format.Field) error {
+	t, _ := k.ds.(format.Typed).Type(f.Name)
+	size := t.Shape.Elems() * t.DType.Size()
+	if t.Ragged && size > 0 && len(f.Data)%size == 0 || !t.Ragged && len(f.Data) == size {
+		return nil
+	}
+	return errs.New(errs.Damaged, "an array of %s %v has %d bytes", t.DType, t.Shape, len(f.Data))
 }
 
 // kindOf is what a field should be, by its name: the extensions that WebDataset

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -18,6 +19,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
@@ -30,6 +32,16 @@ type Config struct {
 	Dataset loader.Dataset
 	Check   int64 // samples that are read; 0: DefaultCheck; less than 0: none
 	All     bool  // read and decode all of them
+	Decode  bool  // decode those that are read
+	// Share reads so much of the dataset, more than 0 and less than 1, instead of Check.
+	Share float64
+
+	// Opened is called with the dataset before a sample is read; it may be nil.
+	Opened func(ds format.Dataset) error
+
+	// Also is called with every sample that could be read, from several goroutines
+	// at once; its error is damage of that sample. It may be nil.
+	Also func(id int64, s *format.Sample) error
 
 	Indexing func(done, total int64, what string) // may be nil
 	Progress func(done, total int64)              // of reading; may be nil
@@ -45,7 +57,9 @@ type Range struct {
 // Field is what is known of one stored name.
 type Field struct {
 	Name    string           `json:"name"`
-	Kind    string           `json:"kind"`             // image, number, text, json or bytes
+	Kind    string           `json:"kind"`             // image, number, text, json, array or bytes
+	DType   string           `json:"dtype,omitempty"`  // of an array
+	Shape   []int            `json:"shape,omitempty"`  // of an array; -1: differs from sample to sample
 	Present int64            `json:"present"`          // in so many of the checked samples
 	Formats map[string]int64 `json:"images,omitempty"` // JPEG, PNG, ...
 	Bytes   *Range           `json:"bytes,omitempty"`
@@ -77,6 +91,8 @@ type Report struct {
 	Decoded bool          `json:"decoded"` // else headers and end marks
 	Damaged int64         `json:"damaged"`
 	Damage  []*wire.Error `json:"damage,omitempty"` // by sample, the first maxDamage
+	// Broken are the ids of all damaged samples, rising.
+	Broken []int64 `json:"-"`
 
 	Notes  []string `json:"notes,omitempty"`
 	Python string   `json:"python"` // lines to paste
@@ -98,6 +114,11 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if l.Dataset() == nil {
 		return nil, errs.New(errs.Config, "a synthetic dataset has nothing to inspect")
 	}
+	if c.Opened != nil {
+		if err := c.Opened(l.Dataset()); err != nil {
+			return nil, err
+		}
+	}
 	r := fromIndex(c, l)
 	if err := r.check(ctx, c, l.Dataset(), c.choice(l.Len())); err != nil {
 		return nil, err
@@ -111,7 +132,7 @@ func fromIndex(c Config, l *loader.Loader) *Report {
 	x := l.Dataset().Index()
 	r := &Report{
 		Path: c.Dataset.Path, Format: l.Format(), Digest: l.Digest(), Samples: l.Len(),
-		Files: int64(x.Files()), Skipped: x.Meta().Skipped, Decoded: c.All, Notes: l.Notes(),
+		Files: int64(x.Files()), Skipped: x.Meta().Skipped, Decoded: c.All || c.Decode, Notes: l.Notes(),
 	}
 	for f := range x.Files() {
 		size, _ := x.Stamp(f)
@@ -131,6 +152,9 @@ func (c Config) choice(n int64) []int64 {
 	want := c.Check
 	if want == 0 {
 		want = DefaultCheck
+	}
+	if c.Share > 0 {
+		want = max(1, int64(math.Ceil(float64(n)*c.Share)))
 	}
 	if c.All || want > n {
 		want = n
@@ -167,6 +191,7 @@ func (r *Report) Err() error {
 // tally is the figures of one field.
 type tally struct {
 	kind                         string
+	typ                          format.Type // of an array
 	present                      int64
 	formats                      map[string]int64
 	bytes, width, height, pixels []int64
@@ -174,10 +199,17 @@ type tally struct {
 }
 
 func (t *tally) field(name string) Field {
-	return Field{
+	f := Field{
 		Name: name, Kind: t.kind, Present: t.present, Formats: t.formats, Bytes: rangeOf(t.bytes),
 		Pixels: rangeOf(t.pixels), Width: rangeOf(t.width), Height: rangeOf(t.height), Values: rangeOf(t.values),
 	}
+	if t.kind == "array" {
+		f.DType, f.Shape = t.typ.DType.String(), t.typ.Shape
+		if t.typ.Ragged {
+			f.Shape = append([]int{-1}, t.typ.Shape...)
+		}
+	}
+	return f
 }
 
 func rangeOf(v []int64) *Range {

@@ -87,6 +87,9 @@ func (r *Report) writeFields(w io.Writer) error {
 	fmt.Fprintf(t, "\n  field\tin\tis\tbytes, min / median / max\twidth x height, min / median / max\n")
 	for _, f := range r.Fields {
 		is := f.Kind
+		if f.Kind == "array" {
+			is = f.DType + " " + strings.ReplaceAll(fmt.Sprint(f.Shape), "-1", "?")
+		}
 		if len(f.Formats) > 0 {
 			is = formats(f.Formats)
 		}

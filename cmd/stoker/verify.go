@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/tool/show"
+	"github.com/stoker-data/stoker/internal/tool/verify"
+)
+
+// writeLine writes one JSON object on a line of its own.
+func writeLine(w *bufio.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+type indexCmd struct {
+	Path    []string `arg:"" help:"Dataset; braces, globs and several are fine."`
+	Format  string   `help:"Its format; found out if left out." placeholder:"NAME"`
+	Beside  bool     `help:"Put the index beside the data too, for other machines and copies."`
+	Digests bool     `help:"Read every sample, and write down its digest beside the data, for stoker verify."`
+	JSON    bool     `help:"Write JSON."`
+}
+
+func (indexCmd) Help() string {
+	return `The data are read where they lie and never changed. Without --beside the index is
+kept in the cache (STOKER_CACHE), where training finds it. Examples:
+
+  stoker index 'shards/train-{000..099}.tar' --beside
+  stoker index data/train --digests`
+}
+
+func (i indexCmd) Run(con *console) error {
+	data := loader.Dataset{Path: i.Path, Format: i.Format}
+	d, err := con.open(data)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	x := d.Stored().Index()
+	done := struct {
+		Format  string `json:"format"`
+		Samples int64  `json:"samples"`
+		Files   int    `json:"files"`
+		Digest  string `json:"digest"`
+		Kept    string `json:"kept"`              // "": nowhere
+		Beside  string `json:"beside,omitempty"`  // path of the index beside the data
+		Digests string `json:"digests,omitempty"` // path of the digests
+	}{d.Format(), x.Len(), x.Files(), x.Digest(), x.Path(), "", ""}
+	if i.Beside {
+		if d.Format() == "folder" {
+			return errs.New(errs.Config, "the index of a folder does not travel: listing the folder is all the work there is").
+				Try("leave --beside out; pack the folder into shards where listing takes too long")
+		}
+		if done.Beside, err = format.WriteBeside(con.ctx, d.Source(), x); err != nil {
+			return err
+		}
+	}
+	if i.Digests {
+		shown := con.progress("reading")
+		path, report, err := verify.Write(con.ctx, verify.Config{
+			Dataset: data, Progress: func(n, total int64) { shown.count(n, total, "samples") },
+		})
+		shown.end()
+		if err != nil {
+			return err
+		}
+		if err := report.Err(); err != nil {
+			return err
+		}
+		done.Digests = path
+	}
+	if i.JSON {
+		return con.writeJSON(done)
+	}
+	fmt.Fprintf(con.out, "%s: %s samples in %s, digest %s\n", done.Format, show.Number(float64(done.Samples)), show.Count(int64(done.Files), "file", "files"), done.Digest)
+	for _, line := range [][2]string{{"index", done.Kept}, {"beside the data", done.Beside}, {"digests", done.Digests}} {
+		if line[1] != "" {
+			fmt.Fprintf(con.out, "  %s: %s\n", line[0], line[1])
+		}
+	}
+	return nil
+}
+
+type verifyCmd struct {
+	Path       []string `arg:"" help:"Dataset; braces, globs and several are fine."`
+	Format     string   `help:"Its format; found out if left out." placeholder:"NAME"`
+	Quick      bool     `help:"Look at counts, sizes and structure only; read no sample."`
+	Sample     string   `help:"Read so much of it, the same choice every time: 5% or 0.05." placeholder:"SHARE"`
+	Quarantine string   `help:"Copy what is damaged there, with the list of what is sound." placeholder:"DIR"`
+	JSON       bool     `help:"Write JSON."`
+}
+
+func (verifyCmd) Help() string {
+	return `Every sample is read, checked by its format and decoded, and compared with its
+digest where digests were written down (stoker index --digests, stoker pack).
+The exit status is 3 if anything is damaged. Examples:
+
+  stoker verify 'shards/train-{000..099}.tar'
+  stoker verify packed/ --quick
+  stoker verify data/train --sample 5% --quarantine damaged/`
+}
+
+func (v verifyCmd) Run(con *console) error {
+	share, err := shareOf(v.Sample)
+	if err != nil {
+		return err
+	}
+	if v.Quick && share > 0 {
+		return errs.New(errs.Config, "--quick reads no sample, and --sample %s would", v.Sample).Try("give one of them")
+	}
+	data := loader.Dataset{Path: v.Path, Format: v.Format}
+	tell, end := con.indexing()
+	var shown *bar
+	report, err := verify.Run(con.ctx, verify.Config{
+		Dataset: data, Quick: v.Quick, Share: share, Indexing: tell,
+		Progress: func(done, total int64) {
+			if shown == nil {
+				end()
+				shown = con.progress("verifying")
+			}
+			shown.count(done, total, "samples")
+		},
+	})
+	end()
+	shown.end()
+	if err != nil {
+		return err
+	}
+	if v.Quarantine != "" {
+		if err := v.quarantine(con, data, report); err != nil {
+			return err
+		}
+	}
+	if v.JSON {
+		err = con.writeJSON(report)
+	} else {
+		err = report.WriteText(con.out)
+	}
+	if err != nil {
+		return err
+	}
+	return report.Err()
+}
+
+func (v verifyCmd) quarantine(con *console, data loader.Dataset, report *verify.Report) error {
+	if report.Checked < report.Samples {
+		return errs.New(errs.Config, "%d of %d samples were checked, and nobody knows whether the others are sound", report.Checked, report.Samples).
+			Try("leave --quick and --sample out")
+	}
+	d, err := con.open(data)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return verify.Quarantine(con.ctx, d.Stored(), d.Source(), report, v.Quarantine)
+}
+
+// shareOf reads "5%" or "0.05"; "" is 0.
+func shareOf(text string) (float64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	number, percent := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseFloat(number, 64)
+	if percent {
+		n /= 100
+	}
+	if err != nil || !(n > 0 && n <= 1) {
+		return 0, errs.New(errs.Config, "--sample %s is no share of a dataset", text).Try("write 5%% or 0.05")
+	}
+	return n, nil
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stoker-data/stoker/internal/tool/peek"
+	"github.com/stoker-data/stoker/internal/tool/verify"
+)
+
+// verified runs stoker verify and reads its report.
+func verified(t *testing.T, status int, args ...string) (r verify.Report) {
+	t.Helper()
+	got := command(t, append([]string{"verify", "--json"}, args...)...)
+	if got.status != status {
+		t.Fatalf("exit status %d, not %d: %s", got.status, status, got.err)
+	}
+	if err := json.Unmarshal([]byte(got.out), &r); err != nil {
+		t.Fatalf("%v in %q", err, got.out)
+	}
+	return r
+}
+
+func TestVerifyFindsWhatInspectCanNot(t *testing.T) {
+	root := folder(t, 4)
+	if got := command(t, "index", root, "--digests"); got.status != 0 {
+		t.Fatal(got.err)
+	}
+	if r := verified(t, 0, root); r.Checked != 12 || r.Compared != 12 || r.Damaged != 0 || r.Digests == "" {
+		t.Fatalf("%+v of a sound dataset", r)
+	}
+	// A byte of the last scan line's data: the picture still decodes.
+	path := filepath.Join(root, "coffee", "02.jpg")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := len(raw) - 5
+	raw[at] ^= 1
+	write(t, path, raw)
+	if err := os.Chtimes(path, st.ModTime(), st.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if r := verified(t, 0, root, "--quick"); r.Checked != 0 {
+		t.Errorf("--quick read %d samples", r.Checked)
+	}
+	r := verified(t, 3, root)
+	if r.Damaged != 1 || len(r.Damage) != 1 || r.Damage[0].Where.Sample != 6 || r.Damage[0].Where.File != path {
+		t.Fatalf("%+v", r.Damage)
+	}
+	if what := r.Damage[0].What; !strings.Contains(what, "digest") {
+		t.Errorf("the damage is told as %q", what)
+	}
+}
+
+func TestQuarantineLeavesTheData(t *testing.T) {
+	root := folder(t, 2)
+	path := filepath.Join(root, "chelsea", "01.jpg")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, raw[:len(raw)/2])
+	dir := filepath.Join(t.TempDir(), "damaged")
+	if got := command(t, "verify", root, "--sample", "50%", "--quarantine", dir); got.status != 2 {
+		t.Errorf("a quarantine of a part ends with %d", got.status)
+	}
+	got := command(t, "verify", root, "--quarantine", dir)
+	if got.status != 3 || !strings.Contains(got.out, "1 sample is damaged") {
+		t.Fatalf("exit status %d: %s%s", got.status, got.out, got.err)
+	}
+	kept, err := os.ReadFile(filepath.Join(dir, "000000001-0-01.jpg"))
+	if err != nil || len(kept) != len(raw)/2 {
+		t.Errorf("%d bytes were kept: %v", len(kept), err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+	spec := filepath.Join(t.TempDir(), "sound.yaml")
+	write(t, spec, []byte("dataset: {path: "+root+"}\nfields: [{name: label, decode: int}]\norder: {subset: "+filepath.Join(dir, verify.SoundName)+"}\nbatch: {size: 5}\n"))
+	list := command(t, "order", spec, "--json")
+	if list.status != 0 || !strings.Contains(list.out, "0") {
+		t.Errorf("the sound samples can not be ordered: %s%s", list.out, list.err)
+	}
+}
+
+func TestSharesOfADataset(t *testing.T) {
+	root := folder(t, 10)
+	if r := verified(t, 0, root, "--sample", "10%"); r.Checked != 3 || !r.Decoded {
+		t.Errorf("%d of 30 samples were read", r.Checked)
+	}
+	for _, bad := range []string{"0", "-5%", "200%", "half"} {
+		if got := command(t, "verify", root, "--sample="+bad); got.status != 2 || !strings.Contains(got.err, "5%") {
+			t.Errorf("--sample %s: %d, %s", bad, got.status, got.err)
+		}
+	}
+}
+
+func TestLsAndCat(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.tar")
+	shard(t, path, 3)
+	got := command(t, "ls", path, "--json", "--from", "1")
+	lines := strings.Split(strings.TrimSpace(got.out), "\n")
+	if got.status != 0 || len(lines) != 2 {
+		t.Fatalf("%d lines: %s%s", len(lines), got.out, got.err)
+	}
+	var first peek.Line
+	if err := json.Unmarshal([]byte(lines[0]), &first); err != nil {
+		t.Fatal(err)
+	}
+	if first.ID != 1 || first.File != path || first.Key == "" || first.Bytes == 0 {
+		t.Errorf("%+v", first)
+	}
+	var shown peek.Line
+	by := command(t, "cat", path, first.Key)
+	if err := json.Unmarshal([]byte(by.out), &shown); err != nil {
+		t.Fatal(by.out, by.err, err)
+	}
+	first.Fields = shown.Fields
+	if diff := cmp.Diff(first, shown); diff != "" || len(shown.Fields) == 0 {
+		t.Errorf("cat by key shows another sample than ls: %s", diff)
+	}
+	var picture, errOut bytes.Buffer
+	if status := run(t.Context(), []string{"cat", path, "2", "--field", "jpg"}, &picture, &errOut); status != 0 {
+		t.Errorf("exit status %d: %s", status, errOut.String())
+	}
+	if raw := picture.Bytes(); !bytes.HasPrefix(raw, []byte("\xff\xd8")) || !bytes.HasSuffix(raw, []byte("\xff\xd9")) {
+		t.Errorf("%d bytes of no JPEG", len(raw))
+	}
+	if none := command(t, "cat", path, "nobody"); none.status != 2 || !strings.Contains(none.err, "stoker ls") {
+		t.Errorf("%d: %s", none.status, none.err)
+	}
+	if text := command(t, "ls", path, "--fields", "-n", "1").out; !strings.Contains(text, "jpg") {
+		t.Errorf("ls --fields says %s", text)
+	}
+}
+
+func TestIndexBeside(t *testing.T) {
+	dir := t.TempDir()
+	shard(t, filepath.Join(dir, "a.tar"), 3)
+	got := command(t, "index", filepath.Join(dir, "a.tar"), "--beside", "--json")
+	if got.status != 0 || !strings.Contains(got.out, ".stoker") {
+		t.Fatalf("%d: %s%s", got.status, got.out, got.err)
+	}
+	if again := command(t, "inspect", dir, "--json"); again.status != 0 || !strings.Contains(again.out, `"format": "tar"`) {
+		t.Errorf("a folder of shards with an index in it is %s%s", again.out, again.err)
+	}
+	if no := command(t, "index", folder(t, 1), "--beside"); no.status != 2 {
+		t.Errorf("the index of a folder travels: %d", no.status)
+	}
+}

@@ -1,0 +1,184 @@
+// Package peek shows single samples of a dataset: which there are, where they
+// lie, and the bytes of one.
+package peek
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// Dataset is an open dataset; for one goroutine.
+type Dataset struct {
+	shared *loader.Shared
+	l      *loader.Loader
+	ds     format.Dataset
+	src    *source.File
+	read   *format.Reader
+	sample format.Sample
+}
+
+// Open opens a dataset. progress, of indexing, may be nil.
+func Open(ctx context.Context, d loader.Dataset, progress index.Progress) (*Dataset, error) {
+	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
+	l, err := loader.Open(ctx, shared, loader.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: progress})
+	if err == nil && l.Dataset() == nil {
+		l.Close()
+		err = errs.New(errs.Config, "a synthetic dataset has no stored samples")
+	}
+	if err != nil {
+		shared.Close()
+		return nil, err
+	}
+	src := source.NewFile()
+	return &Dataset{shared: shared, l: l, ds: l.Dataset(), src: src, read: format.NewReader(l.Dataset(), src)}, nil
+}
+
+// Close closes the dataset.
+func (d *Dataset) Close() {
+	_ = d.src.Close()
+	d.l.Close()
+	d.shared.Close()
+}
+
+// Stored is the dataset as its format has it.
+func (d *Dataset) Stored() format.Dataset { return d.ds }
+
+// Source is where it lies.
+func (d *Dataset) Source() source.Source { return d.src }
+
+// Format is the name of its format.
+func (d *Dataset) Format() string { return d.l.Format() }
+
+// Len is the number of samples.
+func (d *Dataset) Len() int64 { return d.ds.Index().Len() }
+
+// Line is one sample as it is listed.
+type Line struct {
+	ID     int64   `json:"id"`
+	Key    string  `json:"key,omitempty"`
+	File   string  `json:"file"`
+	Offset int64   `json:"offset"` // of its first byte in File
+	Bytes  int64   `json:"bytes"`  // that are stored
+	Fields []Value `json:"fields,omitempty"`
+}
+
+// Value is one field of a sample. At most one of Int, Text and Array is set; what
+// is neither is given by its length alone.
+type Value struct {
+	Name  string  `json:"name"`
+	Bytes int64   `json:"bytes"`
+	DType string  `json:"dtype,omitempty"`
+	Shape []int   `json:"shape,omitempty"`
+	Int   *int64  `json:"int,omitempty"`
+	Text  *string `json:"text,omitempty"`
+}
+
+// Line is where sample id lies, by the index alone.
+func (d *Dataset) Line(ctx context.Context, id int64) (Line, error) {
+	line := Line{ID: id}
+	for i, e := range d.ds.Extents(id, nil, nil) {
+		if i == 0 {
+			line.File, line.Offset = string(d.ds.Index().AppendPath(e.File, nil)), e.Off
+		}
+		line.Bytes += e.Len
+	}
+	line.Key = d.key(ctx, id)
+	return line, nil
+}
+
+// key is what the format calls the sample; "": it has no name for it.
+func (d *Dataset) key(ctx context.Context, id int64) string {
+	if err := d.read.Read(ctx, id, []string{"__key__"}, &d.sample); err != nil || len(d.sample.Fields) != 1 {
+		return ""
+	}
+	return string(d.sample.Fields[0].Data)
+}
+
+// Describe reads a sample and says what is in it.
+func (d *Dataset) Describe(ctx context.Context, id int64) (Line, error) {
+	line, err := d.Line(ctx, id)
+	if err != nil {
+		return line, err
+	}
+	if err := d.read.Read(ctx, id, nil, &d.sample); err != nil {
+		return line, err
+	}
+	typed, _ := d.ds.(format.Typed)
+	for i := range d.sample.Fields {
+		f := &d.sample.Fields[i]
+		if format.Hidden(f.Name) {
+			continue
+		}
+		line.Fields = append(line.Fields, value(f, typed))
+	}
+	return line, nil
+}
+
+// shownText is the most bytes of a text that are shown, and not counted only.
+const shownText = 4096
+
+func value(f *format.Field, typed format.Typed) Value {
+	v := Value{Name: f.Name, Bytes: int64(len(f.Data))}
+	if f.IsInt {
+		n := f.Int
+		v.Int = &n
+		return v
+	}
+	if typed != nil {
+		if t, ok := typed.Type(f.Name); ok && t.DType != mem.Object {
+			v.DType, v.Shape = t.DType.String(), append([]int{}, t.Shape...)
+			if size := t.Shape.Elems() * t.DType.Size(); t.Ragged && size > 0 {
+				v.Shape = append([]int{len(f.Data) / size}, t.Shape...)
+			}
+			return v
+		}
+	}
+	if len(f.Data) <= shownText && utf8.Valid(f.Data) {
+		text := string(f.Data)
+		v.Text = &text
+	}
+	return v
+}
+
+// Find is the id of a sample that is given as its number or its key.
+func (d *Dataset) Find(ctx context.Context, name string) (int64, error) {
+	id, err := strconv.ParseInt(name, 10, 64)
+	if err == nil && id >= 0 && id < d.Len() {
+		return id, nil
+	}
+	for id := range d.Len() {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if key := d.key(ctx, id); key != "" && key == name {
+			return id, nil
+		}
+	}
+	return 0, errs.New(errs.NotFound, "there is no sample %q among %d", name, d.Len()).
+		Try("give a number from 0 to %d, or a key as `stoker ls` lists them", d.Len()-1)
+}
+
+// Write writes the stored bytes of one field of a sample; a number as text.
+func (d *Dataset) Write(ctx context.Context, w io.Writer, id int64, field string) error {
+	if err := d.read.Read(ctx, id, []string{field}, &d.sample); err != nil {
+		return err
+	}
+	f := &d.sample.Fields[0]
+	if f.IsInt {
+		return json.NewEncoder(w).Encode(f.Int)
+	}
+	_, err := w.Write(f.Data)
+	return err
+}

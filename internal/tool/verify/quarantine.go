@@ -1,0 +1,127 @@
+package verify
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/tool/show"
+)
+
+// The files of a quarantine, beside the copies of what is damaged.
+const (
+	SoundName  = "sound.npy"   // int64: ids of the samples that are sound, for order.subset
+	DamageName = "damage.json" // what is damaged, and where
+)
+
+// Quarantine writes to dir what is damaged: a list of it, the stored bytes of
+// every damaged sample as far as they can be read, and the ids of the others.
+// The data stay as they are.
+func Quarantine(ctx context.Context, ds format.Dataset, src source.Source, r *Report, dir string) error {
+	damage, err := json.MarshalIndent(struct {
+		Digest  string        `json:"digest"`
+		Samples int64         `json:"samples"`
+		Broken  []int64       `json:"broken"`
+		Damage  []*wire.Error `json:"damage"`
+	}{r.Digest, r.Samples, r.Broken, r.Damage}, "", "  ")
+	if err != nil {
+		return err
+	}
+	for _, id := range r.Broken {
+		if err := copyStored(ctx, ds, src, id, dir); err != nil {
+			return err
+		}
+	}
+	if err := writeWhole(filepath.Join(dir, SoundName), npy(sound(r.Samples, r.Broken))); err != nil {
+		return err
+	}
+	return writeWhole(filepath.Join(dir, DamageName), append(damage, '\n'))
+}
+
+// maxCopy bounds what is copied of one damaged sample, bytes: its length may be
+// what is damaged.
+const maxCopy = 256 << 20
+
+// copyStored copies the bytes of a sample, each extent as a file of its own.
+func copyStored(ctx context.Context, ds format.Dataset, src source.Source, id int64, dir string) error {
+	x := ds.Index()
+	for n, e := range ds.Extents(id, nil, nil) {
+		path := string(x.AppendPath(e.File, nil))
+		size, mtime := x.Stamp(e.File)
+		p := make([]byte, min(e.Len, maxCopy))
+		if err := src.ReadAt(ctx, source.Info{Name: path, Size: size, MTime: mtime}, p, e.Off); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			continue // it is in the list, with the reason
+		}
+		name := fmt.Sprintf("%09d-%d-%s", id, n, filepath.Base(path))
+		if err := writeWhole(filepath.Join(dir, name), p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// npy is numbers as numpy.save writes them (version 1.0 of its format).
+func npy(v []int64) []byte {
+	h := fmt.Sprintf("{'descr': '<i8', 'fortran_order': False, 'shape': (%d,), }", len(v))
+	h += strings.Repeat(" ", 63-(10+len(h))%64) + "\n"
+	out := append([]byte("\x93NUMPY\x01\x00"), byte(len(h)), byte(len(h)>>8))
+	out = append(out, h...)
+	for _, n := range v {
+		out = binary.LittleEndian.AppendUint64(out, uint64(n))
+	}
+	return out
+}
+
+// Err is the error that a command ends with when there is damage, or nil.
+func (r *Report) Err() error {
+	if r.Damaged == 0 {
+		return nil
+	}
+	return errs.New(errs.Damaged, "%d of the %d samples that were checked are damaged", r.Damaged, r.Checked).
+		Try(`fetch what is damaged again; --quarantine DIR lists the samples that are sound, for order.subset; or train with on_bad="skip"`)
+}
+
+// WriteText writes the report as people read it.
+func (r *Report) WriteText(w io.Writer) error {
+	what := fmt.Sprintf("%s, %s in %s, %s", r.Format, show.Count(r.Samples, "sample", "samples"), show.Count(r.Files, "file", "files"), show.Size(r.Bytes))
+	fmt.Fprintf(w, "%s\n", what)
+	switch {
+	case r.Checked == 0:
+		fmt.Fprintln(w, "  counts, sizes and structure agree; no sample was read")
+	default:
+		fmt.Fprintf(w, "  %s of %s read and decoded\n", show.Number(float64(r.Checked)), show.Count(r.Samples, "sample", "samples"))
+	}
+	switch {
+	case r.Digests != "" && r.Checked > 0:
+		fmt.Fprintf(w, "  %s compared with %s\n", show.Count(r.Compared, "digest", "digests"), r.Digests)
+	case r.Checked > 0:
+		fmt.Fprintln(w, "  no digests to compare with: `stoker index --digests` writes them down")
+	}
+	if r.Damaged == 0 {
+		_, err := fmt.Fprintln(w, "no damage found")
+		return err
+	}
+	fmt.Fprintf(w, "%s damaged:\n", show.Count(r.Damaged, "sample is", "samples are"))
+	for _, e := range r.Damage {
+		fmt.Fprintf(w, "  %s: %s", e.Where, e.What)
+		if e.Cause != "" {
+			fmt.Fprintf(w, ": %s", e.Cause)
+		}
+		fmt.Fprintln(w)
+	}
+	if more := r.Damaged - int64(len(r.Damage)); more > 0 {
+		fmt.Fprintf(w, "  and %s more\n", show.Number(float64(more)))
+	}
+	return nil
+}

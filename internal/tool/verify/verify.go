@@ -1,0 +1,186 @@
+// Package verify says whether a dataset is what it was: every sample that the
+// index counts can be read, passes the checks of its format and decodes, and has
+// the digest that was written down when it was indexed.
+//
+// Damage is found, never mended: the data of users are theirs. What Quarantine
+// leaves is a folder with copies of what is damaged and the list of the samples
+// that are sound, which order.subset takes.
+package verify
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/tool/inspect"
+)
+
+// Config is one verification.
+type Config struct {
+	Dataset loader.Dataset
+	Quick   bool    // what the index and the files' sizes and times tell; no sample is read
+	Share   float64 // of the samples that are read, a keyed choice; 0: all
+
+	Indexing func(done, total int64, what string) // may be nil
+	Progress func(done, total int64)              // may be nil
+}
+
+// Report is what was found.
+type Report struct {
+	*inspect.Report
+	Digests  string `json:"digests,omitempty"` // the file that samples were compared with
+	Compared int64  `json:"compared"`          // samples whose digest was compared
+}
+
+// Run verifies a dataset. Damage of samples is in the report; an error is what
+// kept it from being verified, such as a shard that is cut off.
+func Run(ctx context.Context, c Config) (*Report, error) {
+	r := &Report{}
+	sums := &digests{}
+	conf := inspect.Config{
+		Dataset: c.Dataset, Check: -1, Indexing: c.Indexing, Progress: c.Progress,
+		Opened: func(ds format.Dataset) error { return sums.open(ds.Index()) },
+		Also:   sums.compare,
+	}
+	switch {
+	case c.Quick:
+	case c.Share > 0 && c.Share < 1:
+		conf.Share, conf.Decode = c.Share, true
+	default:
+		conf.All = true
+	}
+	report, err := inspect.Run(ctx, conf)
+	if err != nil {
+		return nil, err
+	}
+	r.Report, r.Digests, r.Compared = report, sums.path, sums.compared.Load()
+	return r, nil
+}
+
+// digests are those of the samples of a dataset, as they were written down.
+type digests struct {
+	path     string
+	want     []byte
+	compared atomic.Int64
+}
+
+// digestBytes is the size of one digest: XXH64, little-endian.
+const digestBytes = 8
+
+// DigestsPath is where the digests of the samples of an index are kept, beside
+// the data.
+func DigestsPath(x *index.Index) string {
+	return strings.TrimSuffix(format.BesidePath(x), filepath.Ext(format.BesidePath(x))) + ".xxh64"
+}
+
+func (d *digests) open(x *index.Index) error {
+	path := DigestsPath(x)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	at := errs.Where{File: path, Offset: -1, Sample: -1}
+	if err != nil {
+		return errs.New(errs.Unreadable, "the digests of the samples can not be read").At(at).Because(err)
+	}
+	if int64(len(b)) != headBytes+digestBytes*x.Len() {
+		return errs.New(errs.Damaged, "there are digests of %d samples, and the dataset has %d", (len(b)-headBytes)/digestBytes, x.Len()).At(at).
+			Try("samples were added or lost since; if that was meant, run `stoker index --digests` again")
+	}
+	if string(b[:headBytes]) != head(x) {
+		return errs.New(errs.Differs, "the digests are of another version of this dataset: its files' names, sizes or labels have changed").At(at).
+			Try("if that was meant, run `stoker index --digests` again")
+	}
+	d.path, d.want = path, b[headBytes:]
+	return nil
+}
+
+// head is what a file of digests begins with: what it is, and of which dataset.
+func head(x *index.Index) string { return fmt.Sprintf("STOKERXX%-32s", x.Digest()) }
+
+const headBytes = 8 + 32
+
+func (d *digests) compare(id int64, s *format.Sample) error {
+	if d.want == nil {
+		return nil
+	}
+	d.compared.Add(1)
+	want := binary.LittleEndian.Uint64(d.want[digestBytes*id:])
+	if got := s.Digest(); got != want {
+		return errs.New(errs.Damaged, "its bytes are not those that were indexed: digest %016x, not %016x", got, want).
+			Try("fetch the file again from where it came from")
+	}
+	return nil
+}
+
+// Write reads every sample and writes down its digest beside the data.
+func Write(ctx context.Context, c Config) (path string, report *inspect.Report, err error) {
+	var sums []byte
+	var x *index.Index
+	report, err = inspect.Run(ctx, inspect.Config{
+		Dataset: c.Dataset, Check: math.MaxInt64, Indexing: c.Indexing, Progress: c.Progress,
+		Opened: func(ds format.Dataset) error {
+			x = ds.Index()
+			path = DigestsPath(x)
+			sums = append(make([]byte, 0, headBytes+digestBytes*x.Len()), head(x)...)
+			sums = sums[:cap(sums)]
+			return nil
+		},
+		Also: func(id int64, s *format.Sample) error {
+			binary.LittleEndian.PutUint64(sums[headBytes+digestBytes*id:], s.Digest())
+			return nil
+		},
+	})
+	if err != nil || report.Damaged > 0 {
+		return path, report, err
+	}
+	return path, report, writeWhole(path, sums)
+}
+
+// writeWhole puts a file in its place whole or not at all.
+func writeWhole(path string, b []byte) error {
+	failed := func(err error) error {
+		return errs.New(errs.Unreadable, "the file can not be written").At(errs.Where{File: path, Offset: -1, Sample: -1}).Because(err).
+			Try("free some space there, or get the right to write to the folder")
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return failed(err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return failed(err)
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return failed(err)
+	}
+	return nil
+}
+
+// sound are the ids of all samples but the broken ones, which rise.
+func sound(n int64, broken []int64) []int64 {
+	ids := make([]int64, 0, n-int64(len(broken)))
+	for id := range n {
+		if _, bad := slices.BinarySearch(broken, id); !bad {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
