@@ -1,0 +1,194 @@
+package parquet
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// The columns beside those that every index has. Chunks are numbered row group by
+// row group, column by column.
+const (
+	columnName = "column.name" // strings
+	columnPath = "column.path" // strings: parts joined by zeros
+	columnWhy  = "column.why"  // strings: why it can not be read; "": it can
+	columnSpec = "column.spec" // int32: columnInts a column, see spec
+	labelOf    = "label.of"    // int32: one row, the column whose values are the classes; -1: none
+	labelValue = "label.value" // int64: class of every sample; no rows: no classes
+	groupFirst = "group.first" // int64, one more than row groups: number of the first sample
+	groupFile  = "group.file"  // int32
+	chunkPage  = "chunk.page"  // int64, one more than chunks: number of the first page
+	chunkCodec = "chunk.codec" // int32
+	chunkDict  = "chunk.dict"  // int64: offset of the dictionary page, bytes
+	chunkDictN = "chunk.dictn" // int64: its bytes; 0: there is none
+	pageOff    = "page.off"    // int64: bytes
+	pageLen    = "page.len"    // int64: bytes, with the header
+	pageRow    = "page.row"    // int64: the first row of its group that begins in it
+	pageFlags  = "page.flags"  // int32
+)
+
+// Flags of a page.
+const (
+	flagMid   = 1 // its first values end a list that began before it
+	flagPlain = 2 // it needs no dictionary
+)
+
+const columnInts = 7
+
+func (c *column) spec() []int32 {
+	return []int32{int32(c.physical), int32(c.width), int32(c.dtype), int32(c.def), int32(c.rep), int32(c.listDef), int32(c.fixed)}
+}
+
+// pageRef is where a page lies and which rows begin in it.
+type pageRef struct {
+	off, n, row int64
+	flags       int32
+}
+
+// chunkRef is where the pages of one column of one row group lie.
+type chunkRef struct {
+	codec         int32
+	dict, dictLen int64
+	pages         []pageRef
+}
+
+// part is what the index will have of one file.
+type part struct {
+	obj     source.Info
+	columns []column
+	rows    []int64      // a row group
+	chunks  [][]chunkRef // a row group, then a column
+	classes *classes
+	hf      map[string]feature
+}
+
+func build(ctx context.Context, src source.Source, paths []string, opt Options, b *index.Builder) error {
+	objs, err := format.Stat(ctx, src, paths, "Parquet file")
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	done := int64(0)
+	parts := make([]*part, len(objs))
+	err = format.Each(ctx, len(objs), func(i int) error {
+		err := format.Settled(ctx, src, objs[i], func() (err error) {
+			parts[i], err = scan(ctx, src, objs[i])
+			if err == nil {
+				err = parts[i].label(ctx, src, opt.Label)
+			}
+			return err
+		})
+		if err == nil && opt.Progress != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			opt.Progress(done, int64(len(objs)), "files")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range parts[1:] {
+		if err := p.conform(parts[0]); err != nil {
+			return err
+		}
+	}
+	return merge(objs, parts, b)
+}
+
+// conform brings the columns of a file into the order of the first one's.
+func (p *part) conform(first *part) error {
+	at := errs.Where{Shard: p.obj.Name, Offset: -1, Sample: -1}
+	order := make([]int, len(first.columns))
+	for i, want := range first.columns {
+		j := slices.IndexFunc(p.columns, func(c column) bool { return c.name == want.name })
+		at.Field = want.name
+		if j < 0 {
+			return errs.New(errs.Unsupported, "the file has no column %q, which %s has", want.name, first.obj.Name).At(at).
+				Try("give files of one schema as one dataset, and others as another")
+		}
+		if !slices.Equal(p.columns[j].spec(), want.spec()) {
+			return errs.New(errs.Unsupported, "column %q has another type than in %s", want.name, first.obj.Name).At(at).
+				Try("write the files with one schema, and as nullable in all of them or in none")
+		}
+		order[i] = j
+	}
+	if len(p.columns) > len(order) {
+		for _, c := range p.columns {
+			if !slices.ContainsFunc(first.columns, func(o column) bool { return o.name == c.name }) {
+				at.Field = c.name
+				return errs.New(errs.Unsupported, "the file has a column %q, which %s has not", c.name, first.obj.Name).At(at).
+					Try("give files of one schema as one dataset, and others as another")
+			}
+		}
+	}
+	for g, chunks := range p.chunks {
+		sorted := make([]chunkRef, len(chunks))
+		for i, j := range order {
+			sorted[i] = chunks[j]
+		}
+		p.chunks[g] = sorted
+	}
+	p.columns = first.columns
+	return nil
+}
+
+// merge puts the files one behind the other into the index.
+func merge(objs []source.Info, parts []*part, b *index.Builder) error {
+	var (
+		first, pages, dicts, dictLens, offs, lens, rows []int64
+		files, codecs, flags, spec                      []int32
+		names, paths, whys                              index.Texts
+		samples                                         int64
+	)
+	for i, p := range parts {
+		for g, chunks := range p.chunks {
+			first, files = append(first, samples), append(files, int32(i))
+			samples += p.rows[g]
+			for _, c := range chunks {
+				pages, codecs = append(pages, int64(len(offs))), append(codecs, c.codec)
+				dicts, dictLens = append(dicts, c.dict), append(dictLens, c.dictLen)
+				for _, pg := range c.pages {
+					offs, lens, rows, flags = append(offs, pg.off), append(lens, pg.n), append(rows, pg.row), append(flags, pg.flags)
+				}
+			}
+		}
+	}
+	if samples == 0 {
+		return errs.New(errs.Empty, "there is no row in %s", parts[0].obj.Name).At(errs.Where{Shard: parts[0].obj.Name, Offset: -1, Sample: -1}).
+			Try("check what wrote the file: it has columns and no rows")
+	}
+	first, pages = append(first, samples), append(pages, int64(len(offs)))
+	for i := range parts[0].columns {
+		c := &parts[0].columns[i]
+		names.AppendString(c.name)
+		paths.AppendString(strings.Join(c.path, "\x00"))
+		whys.AppendString(c.why)
+		spec = append(spec, c.spec()...)
+		b.Meta.Fields = append(b.Meta.Fields, c.name)
+	}
+	b.Meta.Samples = samples
+	format.Describe(b, objs)
+	b.Strings(columnName, &names, index.Identity)
+	b.Int32s(columnSpec, spec, index.Identity)
+	b.Strings(columnPath, &paths, index.Aside)
+	b.Strings(columnWhy, &whys, index.Aside)
+	b.Int64s(groupFirst, first, index.Identity)
+	b.Int32s(groupFile, files, index.Identity)
+	b.Int64s(chunkPage, pages, index.Aside)
+	b.Int32s(chunkCodec, codecs, index.Aside)
+	b.Int64s(chunkDict, dicts, index.Aside)
+	b.Int64s(chunkDictN, dictLens, index.Aside)
+	b.Int64s(pageOff, offs, index.Aside)
+	b.Int64s(pageLen, lens, index.Aside)
+	b.Int64s(pageRow, rows, index.Identity)
+	b.Int32s(pageFlags, flags, index.Aside)
+	return writeClasses(parts, samples, b)
+}

@@ -1,0 +1,245 @@
+// Package parquet is Parquet files as their writers left them: a row is a sample,
+// in stored order, file by file. A row group is a block of the order; of a row
+// only the pages of the wanted columns are read.
+//
+// Fields are the leaves of the schema by their path ("a.b"); lists of numbers are
+// arrays whose first axis differs from sample to sample; of a struct of bytes and
+// path, as HuggingFace's datasets store pictures, the field with the struct's
+// name is the bytes. Dates, times and timestamps are the integers they are stored
+// as. Decimals, INT96, maps and lists in lists are refused by name where they are
+// wanted, and nowhere else.
+//
+// # Why not a library for reading
+//
+// Those there are believe what a file claims: a list of 2^31 items, a run of 2^31
+// values is allocated before its bytes are looked at, and running out of memory
+// can not be caught at the edge as a panic can. They also need every footer
+// whenever a dataset is opened, and hold readers, not places; here the index has
+// the place of every page, and a page is decoded from its bytes alone. Tests hold
+// this reader against pyarrow and parquet-go.
+package parquet
+
+import (
+	"context"
+	"encoding/json"
+	"sort"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// Options of Parquet files.
+type Options struct {
+	// Label is the field that numbers the samples' classes: a column of integers
+	// from 0 on, or of texts, whose sorted values are the classes. "": what
+	// HuggingFace's description of the file calls a ClassLabel, if it is one
+	// column; else there are no classes.
+	Label string
+	// Cache is the bytes of unpacked pages that are kept; 0: 256 MiB.
+	Cache int64
+
+	Store    *index.Store   // where the index is kept; nil: index.DefaultStore()
+	Progress index.Progress // of indexing; may be nil
+}
+
+func (o Options) text() string {
+	b, _ := json.Marshal(map[string]any{"label": o.Label, "layout": 1})
+	return string(b)
+}
+
+// Sniff says whether a file looks like Parquet, by its first bytes or, where
+// there are none, by its name.
+func Sniff(name string, head []byte) bool {
+	if len(head) >= 4 {
+		return string(head[:4]) == magic || string(head[:4]) == magicEncrypted
+	}
+	name = strings.ToLower(name)
+	return strings.HasSuffix(name, ".parquet") || strings.HasSuffix(name, ".pq")
+}
+
+// Dataset is an open list of files; safe for concurrent use.
+type Dataset struct {
+	x       *index.Index
+	columns []column
+	label   int // column whose values are the classes; -1: none
+	blocks  *format.Blocks
+
+	groupFirst []int64
+	groupFile  []int32
+	chunkPage  []int64
+	chunkCodec []int32
+	dictOff    []int64
+	dictLen    []int64
+	pageOff    []int64
+	pageLen    []int64
+	pageRow    []int64
+	pageFlags  []int32
+	class      []int64
+}
+
+var (
+	_ format.Dataset = (*Dataset)(nil)
+	_ format.Typed   = (*Dataset)(nil)
+)
+
+// Open opens files in this order, indexing them where there is no index of them
+// that still holds. All have to have the same columns. Errors: not_found, config,
+// unreadable, damaged, unsupported, empty, changed (a file is being written to),
+// missing_field (no column Label, or a row without one).
+func Open(ctx context.Context, src source.Source, files []string, opt Options) (*Dataset, error) {
+	if len(files) == 0 {
+		return nil, errs.New(errs.Config, "the list of Parquet files is empty").Try("give at least one file, or a pattern such as train-*.parquet")
+	}
+	paths, err := format.Absolute(files)
+	if err != nil {
+		return nil, err
+	}
+	store := index.DefaultStore()
+	if opt.Store != nil {
+		store = *opt.Store
+	}
+	x, err := store.Load(ctx, index.Plan{
+		Key:   index.Key{Format: "parquet", Options: opt.text(), Paths: paths},
+		Fresh: func(x *index.Index) bool { return open(x).valid() && format.Fresh(ctx, src, paths, x) },
+		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
+			return build(ctx, src, paths, opt, b)
+		},
+		Progress: opt.Progress,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d := open(x)
+	limit := opt.Cache
+	if limit == 0 {
+		limit = 256 << 20
+	}
+	d.blocks = format.NewBlocks(limit)
+	return d, nil
+}
+
+// Index is format.Dataset's.
+func (d *Dataset) Index() *index.Index { return d.x }
+
+// Close closes the index; no sample may be in use.
+func (d *Dataset) Close() error { return d.x.Close() }
+
+// Runs is the number of samples of every row group that has any, in order: the
+// samples whose bytes lie side by side.
+func (d *Dataset) Runs() []int64 {
+	var runs []int64
+	for g := range d.groupFile {
+		if n := d.groupFirst[g+1] - d.groupFirst[g]; n > 0 {
+			runs = append(runs, n)
+		}
+	}
+	return runs
+}
+
+// Type is format.Typed's.
+func (d *Dataset) Type(field string) (format.Type, bool) {
+	c := d.resolve(field)
+	if c < 0 || d.columns[c].why != "" {
+		return format.Type{}, false
+	}
+	if c == d.label {
+		return format.Type{DType: mem.Int64, Shape: mem.Shape{}}, true
+	}
+	col := &d.columns[c]
+	switch {
+	case col.dtype == mem.Object:
+		return format.Type{}, true
+	case !col.list():
+		return format.Type{DType: col.dtype, Shape: mem.Shape{}}, true
+	case col.fixed > 0:
+		return format.Type{DType: col.dtype, Shape: mem.Shape{col.fixed}}, true
+	}
+	return format.Type{DType: col.dtype, Shape: mem.Shape{}, Ragged: true}, true
+}
+
+// resolve is the first alternative of a wanted field that there is: the number of
+// its column, or -1.
+func (d *Dataset) resolve(field string) int {
+	for more := true; more; {
+		var name string
+		name, field, more = strings.Cut(field, ";")
+		for c := range d.columns {
+			if d.columns[c].name == name {
+				return c
+			}
+		}
+	}
+	return -1
+}
+
+// group is the row group of a sample.
+func (d *Dataset) group(id int64) int {
+	return sort.Search(len(d.groupFile), func(g int) bool { return d.groupFirst[g+1] > id })
+}
+
+// pages are the numbers of the pages of a column that hold a row of a group:
+// from first to before end. More than one: a list that goes on over their edges.
+func (d *Dataset) pages(g, c int, row int64) (first, end int) {
+	at := g*len(d.columns) + c
+	lo, hi := int(d.chunkPage[at]), int(d.chunkPage[at+1])
+	first = lo + sort.Search(hi-lo, func(i int) bool { return d.pageRow[lo+i] > row }) - 1
+	end = first + 1
+	for end < hi && d.pageFlags[end]&flagMid != 0 && d.pageRow[end] == row+1 {
+		end++
+	}
+	return first, end
+}
+
+// numbered says whether the page may need its chunk's dictionary.
+func (d *Dataset) numbered(g, c, page int) bool {
+	return d.dictLen[g*len(d.columns)+c] > 0 && d.pageFlags[page]&flagPlain == 0
+}
+
+// Check says whether samples have these fields, before the first one is read.
+func (d *Dataset) Check(fields []string) error {
+	at := errs.Where{Shard: string(d.x.AppendPath(0, nil)), Offset: -1, Sample: -1}
+	for _, f := range fields {
+		at.Field = f
+		c := d.resolve(f)
+		if c >= 0 && d.columns[c].why == "" {
+			continue
+		}
+		if c >= 0 {
+			return d.refused(c).At(at)
+		}
+		return errs.New(errs.Config, "no row has a column %q; there are %s", f, strings.Join(d.x.Meta().Fields, ", ")).At(at).Try("%s", d.advice(f))
+	}
+	return nil
+}
+
+// refused is the error of a column that is there and can not be read.
+func (d *Dataset) refused(c int) *errs.Error {
+	what, try, _ := strings.Cut(d.columns[c].why, "; ")
+	e := errs.New(errs.Unsupported, "column %q is %s, which is not read", d.columns[c].name, what)
+	if try == "" {
+		try = "write it as columns of numbers or texts"
+	}
+	return e.Try("%s", try)
+}
+
+func (d *Dataset) advice(field string) string {
+	var have []string
+	for c := range d.columns {
+		have = append(have, d.columns[c].name)
+	}
+	for alt := range strings.SplitSeq(field, ";") {
+		for _, name := range have {
+			if strings.HasPrefix(name, alt+".") {
+				return "it is a struct: ask for one of its members, such as \"" + name + "\""
+			}
+		}
+		if near := errs.Nearest(alt, have); near != "" {
+			return "did you mean \"" + near + "\"?"
+		}
+	}
+	return "ask for one of the columns there are; a;b takes the first of several that is there"
+}

@@ -1,0 +1,286 @@
+package parquet
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+)
+
+// Physical types, as files number them.
+const (
+	physBool = iota
+	physInt32
+	physInt64
+	physInt96
+	physFloat
+	physDouble
+	physBytes
+	physFixed
+)
+
+// Logical types (fields of the union LogicalType) and the older converted types.
+const (
+	logicalMap     = 2
+	logicalList    = 3
+	logicalDecimal = 5
+	logicalInteger = 10
+	logicalFloat16 = 15
+	logicalVariant = 16
+
+	convertedMap      = 1
+	convertedMapOf    = 2
+	convertedList     = 3
+	convertedDecimal  = 5
+	convertedUint8    = 11
+	convertedInt8     = 15
+	convertedInterval = 21
+)
+
+// column is one leaf of the schema: what a field is made of.
+type column struct {
+	name     string   // as users call it: "label", "image", "a.b"
+	path     []string // as the schema has it
+	physical int
+	width    int // bytes of one stored value; 0: they differ (or bits, for booleans)
+	dtype    mem.DType
+	def, rep int // highest levels
+	listDef  int // definition level from which on a list has an item; rep == 1
+	fixed    int // items of each list; 0: they differ
+	why      string
+}
+
+// list says whether a sample has a list of values.
+func (c *column) list() bool { return c.rep == 1 }
+
+// columns are the leaves of a schema in stored order. Every leaf has a name of
+// its own; those that can not be read have a reason.
+//
+// A leaf's name is its path without what only marks a list (a LIST group, its
+// repeated group, its element); and of a struct of nothing but bytes and path,
+// as HuggingFace's datasets write images and sounds, the bytes have the struct's
+// own name.
+func columns(nodes []node) ([]column, error) {
+	if len(nodes) == 0 || nodes[0].physical >= 0 {
+		return nil, fmt.Errorf("its schema has no root")
+	}
+	w := walker{nodes: nodes}
+	if err := w.group(nodes[0], 1, column{}, nil); err != nil {
+		return nil, err
+	}
+	switch {
+	case w.next != len(nodes):
+		return nil, fmt.Errorf("its schema has %d elements too many", len(nodes)-w.next)
+	case len(w.out) == 0:
+		return nil, fmt.Errorf("its schema has no column")
+	}
+	seen := make(map[string]bool, len(w.out))
+	for _, c := range w.out {
+		if seen[c.name] {
+			return nil, errs.New(errs.Unsupported, "two columns are called %q", c.name).Try("give every column a name of its own")
+		}
+		seen[c.name] = true
+	}
+	return w.out, nil
+}
+
+// walker walks a flattened schema.
+type walker struct {
+	nodes []node
+	next  int
+	out   []column
+}
+
+// take is the next node, with the levels it adds to up.
+func (w *walker) take(depth int, up column) (node, column, error) {
+	if w.next >= len(w.nodes) || depth > maxDepth {
+		return node{}, up, fmt.Errorf("its schema is cut or too deep")
+	}
+	n := w.nodes[w.next]
+	w.next++
+	up.path = append(slices.Clone(up.path), n.name)
+	switch n.repeats {
+	case 0:
+	case 1:
+		up.def++
+	case 2:
+		up.def++
+		up.rep++
+		up.listDef = up.def
+	default:
+		return n, up, fmt.Errorf("element %q of its schema repeats in way %d", n.name, n.repeats)
+	}
+	return n, up, nil
+}
+
+// group walks the children of n. names are those of the groups around.
+func (w *walker) group(n node, depth int, up column, names []string) error {
+	if depth == 1 {
+		w.next = 1
+	}
+	if n.children < 0 || n.children > int64(len(w.nodes)-w.next) {
+		return fmt.Errorf("element %q of its schema has %d children", n.name, n.children)
+	}
+	encoded := w.encoded(n)
+	for range n.children {
+		child, c, err := w.take(depth, up)
+		if err != nil {
+			return err
+		}
+		under := append(slices.Clone(names), child.name)
+		if encoded && child.name == "bytes" {
+			under = names
+		}
+		if err := w.any(child, depth, c, under); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encoded says whether n is the struct of an encoded picture or sound.
+func (w *walker) encoded(n node) bool {
+	if n.children != 2 || w.next == 1 || w.next+2 > len(w.nodes) {
+		return false
+	}
+	a, b := w.nodes[w.next], w.nodes[w.next+1]
+	if a.name == "path" {
+		a, b = b, a
+	}
+	return a.name == "bytes" && b.name == "path" && a.physical == physBytes && b.physical == physBytes
+}
+
+// any walks one element under the name of names.
+func (w *walker) any(n node, depth int, c column, names []string) error {
+	switch {
+	case n.physical >= 0:
+		return w.leaf(n, c, names)
+	case n.logical == logicalMap || n.converted == convertedMap || n.converted == convertedMapOf:
+		c.why = "a map"
+	case n.logical == logicalVariant:
+		c.why = "a variant"
+	case (n.logical == logicalList || n.converted == convertedList) && n.children == 1:
+		return w.list(depth, c, names)
+	}
+	return w.group(n, depth+1, c, names)
+}
+
+// list walks what a LIST group holds: a repeated group around the element, or,
+// as older writers have it, the repeated element itself.
+func (w *walker) list(depth int, up column, names []string) error {
+	n, c, err := w.take(depth+1, up)
+	if err != nil {
+		return err
+	}
+	if n.physical >= 0 || n.children != 1 || n.name == "array" || strings.HasSuffix(n.name, "_tuple") {
+		return w.any(n, depth+1, c, names)
+	}
+	element, c, err := w.take(depth+2, c)
+	if err != nil {
+		return err
+	}
+	return w.any(element, depth+2, c, names)
+}
+
+func (w *walker) leaf(n node, c column, names []string) error {
+	if n.children > 0 || n.physical > physFixed || len(w.out) >= maxColumns || c.def > 200 {
+		return fmt.Errorf("element %q of its schema makes no sense", n.name)
+	}
+	c.name, c.physical = strings.Join(names, "."), int(n.physical)
+	decimal := n.logical == logicalDecimal || n.converted == convertedDecimal
+	switch n.physical {
+	case physBool:
+		c.dtype = mem.Bool
+	case physInt32:
+		c.width, c.dtype = 4, integer(n, mem.Int32)
+	case physInt64:
+		c.width, c.dtype = 8, integer(n, mem.Int64)
+	case physInt96:
+		c.width = 12
+		c.because("INT96, the old form of a timestamp; write it as a timestamp of microseconds")
+	case physFloat:
+		c.width, c.dtype = 4, mem.Float32
+	case physDouble:
+		c.width, c.dtype = 8, mem.Float64
+	case physFixed:
+		if n.width < 1 || n.width > 1<<24 {
+			return fmt.Errorf("element %q of its schema has values of %d bytes", n.name, n.width)
+		}
+		c.width = int(n.width)
+		if n.logical == logicalFloat16 && n.width == 2 {
+			c.dtype = mem.Float16
+		}
+	}
+	switch {
+	case decimal:
+		c.because("a decimal; write it as float64, or as an integer of the smallest unit")
+	case c.rep > 1:
+		c.because("lists in lists; write the values flat, and their shape beside them")
+	case c.rep == 1 && c.dtype == mem.Object:
+		c.because("a list of texts or bytes; write one text a row, as JSON for instance")
+	}
+	w.out = append(w.out, c)
+	return nil
+}
+
+// because notes the first reason why a column can not be read.
+func (c *column) because(why string) {
+	if c.why == "" {
+		c.why = why
+	}
+}
+
+// integer is the type of a logical integer that is stored in a wider one.
+func integer(n node, wide mem.DType) mem.DType {
+	bits, unsigned := n.bits, n.unsigned
+	if c := n.converted; n.logical != logicalInteger && c >= convertedUint8 && c < convertedInt8+4 {
+		bits, unsigned = 8<<((c-convertedUint8)%4), c < convertedInt8
+	}
+	size := int64(wide.Size()) * 8
+	switch {
+	case bits == 8 && unsigned:
+		return mem.Uint8
+	case bits == 8:
+		return mem.Int8
+	case bits == 16 && unsigned:
+		return mem.Uint16
+	case bits == 16:
+		return mem.Int16
+	case unsigned && size == 32:
+		return mem.Uint32
+	case unsigned:
+		return mem.Uint64
+	}
+	return wide
+}
+
+// feature is what HuggingFace's datasets say of a column.
+type feature struct {
+	Type    string          `json:"_type"`
+	Names   []string        `json:"names"`
+	Length  int             `json:"length"`
+	Feature json.RawMessage `json:"feature"`
+}
+
+// features are those of a file, by name; nil where it says nothing.
+func (f *footer) features() map[string]feature {
+	var doc struct {
+		Info struct {
+			Features map[string]json.RawMessage `json:"features"`
+		} `json:"info"`
+	}
+	if len(f.hf) == 0 || json.Unmarshal(f.hf, &doc) != nil {
+		return nil
+	}
+	out := make(map[string]feature)
+	for name, raw := range doc.Info.Features {
+		var one feature
+		if json.Unmarshal(raw, &one) == nil {
+			out[name] = one
+		}
+	}
+	return out
+}
