@@ -13,6 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/npy"
+	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
@@ -174,7 +175,7 @@ func TestRandomShards(t *testing.T) {
 			}
 			fields = append(fields, field)
 		}
-		d, err := npy.Open(ctx, s.src, nil, npy.Options{Store: s.store, Fields: fields})
+		d, err := npy.Open(ctx, s.src, nil, npy.Options{Store: &index.Store{}, Fields: fields}) // files of one size and time come again
 		if err != nil && strings.Contains(err.Error(), "same order") || err != nil && len(fields[0].Paths) == len(fields[1].Paths) && strings.Contains(err.Error(), "file ") {
 			t.Skip("as many files, and of other lengths")
 		}
