@@ -8,7 +8,9 @@
 //   - reads bytes from a window in which stuffing is already undone, so that
 //     refilling 56 bits is a load and a shift without a question;
 //   - looks up two symbols at a time, where they are short;
-//   - stores nothing of MCUs that the region does not show.
+//   - stores nothing of MCUs that the region does not show;
+//   - where restart markers cut the data into segments, reads only those with
+//     something of the region (segment.c finds them).
 //
 // It is stricter than libjpeg's: a code that is none, more than 64
 // coefficients in a block, data that end early or go on behind an interval are
@@ -21,99 +23,19 @@
 #include <jpeglib.h>
 #include <jpegint.h>
 
-#include "jpeg.h"
+#include "huff.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
-#define INLINE inline __attribute__((always_inline))
-
-// An entry of ac is the symbol that a prefix of LOOK bits begins with:
-//
-//	bits  0-5   length of its code; 0: longer than LOOK
-//	bits  8-15  coefficients to step, the zeros before the value included;
-//	            END for the end of the block
-//	bits 16-19  size of its value in bits
-//
-// An entry of pair is the same symbol and, where all of both lies within LOOK
-// bits, the next one:
-//
-//	bits  0-5   bits to drop: codes and values
-//	bits  8-15  coefficients to step; ONE: look into ac instead
-//	bits 16-23  coefficients to step for the first value
-//	bits 24-29  length of the first code
-//	bits 32-37  63 less the size of the first value
-//	bits 40-45  that size
-//	bits 48-63  the second value
-//
-// Values need not lie within LOOK bits, because the first is taken from the
-// stream: that is work beside the chain from one look to the next, where a
-// branch for long values would be missed again and again.
-//
-// Pairs serve as long as k stays below 64. From there on the next symbol may be
-// another block's.
-enum { LOOK = 10, DC_LOOK = 9, END = 128, ONE = 127 };
-enum { WINDOW = 16 << 10, MCU_BYTES = 4 << 10 };  // an MCU takes less: 10 blocks of 64 symbols of 31 bits
-
-// What a table was made of: most files use the same few, and then so do their tables.
-typedef struct {
-  int known;
-  uint8_t bits[17], values[256];
-} origin;
-
-typedef struct {
-  uint32_t limit[18];  // codes of n bits lie below it, as 16-bit prefixes
-  int32_t base[18];    // symbol index less code, by length
-  const uint8_t *symbol;
-  origin from;
-} longer;
-
-typedef struct {
-  uint64_t pair[1 << LOOK];
-  uint32_t ac[1 << LOOK];
-  longer l;
-} ac_table;
-
-typedef struct {
-  uint16_t look[1 << DC_LOOK];  // length << 8 | size; 0: longer
-  longer l;
-} dc_table;
-
-typedef struct {
-  uint64_t acc;      // the next bits, from the top
-  int cnt;           // valid ones
-  const uint8_t *p;  // the next byte
-} bits;
-
-struct stk_huff {
-  stk_lane *l;
-  const uint8_t *in, *in_end;  // stuffed bytes not yet in the window
-  uint8_t *end;                // of the window's bytes
-  int marker;                  // that ended them; 0: there is more
-  bits b;
-  int col, cols;               // MCU in its row
-  int first, last;             // columns that are stored
-  int blocks;
-  int restart, togo, next;     // interval, MCUs left in it, number of its marker
-  int dc_of[D_MAX_BLOCKS_IN_MCU];
-  const dc_table *dct[D_MAX_BLOCKS_IN_MCU];
-  const ac_table *act[D_MAX_BLOCKS_IN_MCU];
-  int last_dc[MAX_COMPS_IN_SCAN];
-  dc_table dc[NUM_HUFF_TBLS];
-  ac_table ac[NUM_HUFF_TBLS];
-  uint8_t window[WINDOW + 2 * MCU_BYTES];
-};
-
-// Zigzag to natural order. Steps beyond 63, of which only the last counts,
-// write a zero or an error's value to the last place.
-static const uint8_t natural[64 + END + 64] = {
+const uint8_t stk_natural[64 + END + 64] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
     30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
     [64 ... 64 + END + 63] = 63};
 
-static _Noreturn void corrupt(struct stk_huff *h, const char *what) {
+_Noreturn void stk_huff_corrupt(struct stk_huff *h, const char *what) {
   stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: %s", what);
 }
 
@@ -205,9 +127,7 @@ static inline size_t copy_plain(uint8_t *out, const uint8_t *in, size_t n) {
   return i;
 }
 
-// pull moves what is left of the window to its front and fills it up: to its
-// end, or to the next marker.
-static void pull(struct stk_huff *h) {
+void stk_huff_pull(struct stk_huff *h) {
   const size_t left = (size_t)(h->end - h->b.p);
   memmove(h->window, h->b.p, left);
   h->b.p = h->window;
@@ -235,53 +155,6 @@ static void pull(struct stk_huff *h) {
   h->in = in;
   h->end = out;
   memset(out, 0, 16);
-}
-
-static INLINE void refill(bits *b) {
-  uint64_t x;
-  memcpy(&x, b->p, 8);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-  x = __builtin_bswap64(x);
-#endif
-  b->acc |= x >> b->cnt;
-  b->p += (63 - b->cnt) >> 3;
-  b->cnt |= 56;
-}
-
-static INLINE void drop(bits *b, int n) {
-  b->acc <<= n;
-  b->cnt -= n;
-}
-
-// value takes s bits, s <= 15, by the standard's EXTEND.
-static INLINE int value(bits *b, int s) {
-  const int32_t v = (int32_t)(b->acc >> 1 >> (63 - s));
-  const int32_t negative = ~(int32_t)((int64_t)b->acc >> 63);
-  drop(b, s);
-  return v + (negative & (1 - (1 << s)));
-}
-
-// long_code finds a code of more than n bits.
-static INLINE int long_code(struct stk_huff *h, bits *b, const longer *l, int n) {
-  const uint32_t prefix = (uint32_t)(b->acc >> 48);
-  do n++;
-  while (prefix >= l->limit[n]);
-  if (n > 16) corrupt(h, "bad Huffman code");
-  drop(b, n);
-  return l->symbol[(l->base[n] + (int)(prefix >> (16 - n))) & 255];
-}
-
-static INLINE int dc_diff(struct stk_huff *h, bits *b, const dc_table *d) {
-  refill(b);
-  const int e = d->look[b->acc >> (64 - DC_LOOK)];
-  int s;
-  if (__builtin_expect(e != 0, 1)) {
-    drop(b, e >> 8);
-    s = e & 15;
-  } else {
-    s = long_code(h, b, &d->l, DC_LOOK) & 15;
-  }
-  return value(b, s);
 }
 
 #define PEEK(b) ((b)->acc >> (64 - LOOK))
@@ -317,8 +190,8 @@ static INLINE void block_ac(struct stk_huff *h, bits *b, const ac_table *a, JCOE
       const uint64_t e = a->pair[PEEK(b)];
       if (__builtin_expect(k + (int)(e >> 8 & (END - 1)) >= 64, 0)) goto one;
       // The second value first: where there is none, its place is the first's.
-      block[natural[k + (int)(e >> 8 & 255) - 1]] = (JCOEF)(e >> 48);
-      block[natural[k + (int)(e >> 16 & 255) - 1]] = first_value(b, e);
+      block[stk_natural[k + (int)(e >> 8 & 255) - 1]] = (JCOEF)(e >> 48);
+      block[stk_natural[k + (int)(e >> 16 & 255) - 1]] = first_value(b, e);
       drop(b, e & 63);
       k += e >> 8 & 255;
       if (k >= 64) return;
@@ -326,10 +199,10 @@ static INLINE void block_ac(struct stk_huff *h, bits *b, const ac_table *a, JCOE
     continue;
   one:
     k += one_symbol(h, b, a, &v);
-    block[natural[k - 1]] = (JCOEF)v;
+    block[stk_natural[k - 1]] = (JCOEF)v;
     if (k >= 64) break;
   }
-  if (__builtin_expect(k > 64 && k < END, 0)) corrupt(h, "more than 64 coefficients in a block");
+  if (__builtin_expect(k > 64 && k < END, 0)) stk_huff_corrupt(h, "more than 64 coefficients in a block");
 }
 
 static INLINE void block_skip(struct stk_huff *h, bits *b, const ac_table *a) {
@@ -349,38 +222,57 @@ static INLINE void block_skip(struct stk_huff *h, bits *b, const ac_table *a) {
     k += one_symbol(h, b, a, &v);
     if (k >= 64) break;
   }
-  if (__builtin_expect(k > 64 && k < END, 0)) corrupt(h, "more than 64 coefficients in a block");
+  if (__builtin_expect(k > 64 && k < END, 0)) stk_huff_corrupt(h, "more than 64 coefficients in a block");
 }
 
-// next_interval goes past a restart marker, which must stand where the data end.
-static void next_interval(struct stk_huff *h) {
-  bits *b = &h->b;
-  if (!h->marker && h->end - b->p < MCU_BYTES) pull(h);
-  if (h->end - b->p + b->cnt / 8 > 8) corrupt(h, "extraneous bytes before a restart marker");
-  if (h->marker != JPEG_RST0 + h->next) corrupt(h, "a restart marker is missing");
-  h->next = (h->next + 1) & 7;
-  h->togo = h->restart;
+// Bytes that libjpeg reads ahead, and does not miss where a marker follows.
+enum { SLACK = 8 };
+
+// ended makes sure that an interval was read to its end, not short of it.
+static void ended(struct stk_huff *h, const char *before) {
+  if (!h->marker && h->end - h->b.p < MCU_BYTES) stk_huff_pull(h);
+  if (h->end - h->b.p + h->b.cnt / 8 > SLACK) stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: extraneous bytes before %s", before);
+}
+
+// begin_at goes on with the interval whose data begin at in.
+static void begin_at(struct stk_huff *h, const uint8_t *in) {
+  h->in = in;
+  h->end = h->window;
+  h->b = (bits){0, 0, h->window};
   h->marker = 0;
-  b->p = h->end;
-  b->acc = 0;
-  b->cnt = 0;
+  h->togo = h->restart;
   memset(h->last_dc, 0, sizeof h->last_dc);
 }
 
-static INLINE boolean any_mcu(j_decompress_ptr c, JBLOCKROW *mcu) {
-  struct stk_huff *h = stk_jpeg_of(c)->huff;
-  if (h->restart) {
-    if (h->togo == 0) next_interval(h);
-    h->togo--;
-  }
-  if (h->end - h->b.p < MCU_BYTES && !h->marker) pull(h);
-  const int store = mcu && h->col >= h->first && h->col <= h->last;
-  if (++h->col == h->cols) h->col = 0;
+void stk_huff_next(struct stk_huff *h) {
+  ended(h, "a restart marker");
+  if (h->marker != JPEG_RST0 + h->next) stk_huff_corrupt(h, "a restart marker is missing");
+  h->next = (h->next + 1) & 7;
+  h->togo = h->restart;
+  h->marker = 0;
+  h->b.p = h->end;
+  h->b.acc = 0;
+  h->b.cnt = 0;
+  memset(h->last_dc, 0, sizeof h->last_dc);
+}
+
+// seek goes to the segment of MCU want, unless reading on leads there as soon.
+static void seek(struct stk_huff *h, uint32_t want) {
+  const uint32_t segment = want / (uint32_t)h->restart, from = segment * (uint32_t)h->restart;
+  if (h->at > from && h->at < want) return;
+  if (h->at > 0 && h->togo == 0) ended(h, "a restart marker");
+  begin_at(h, h->data + h->seg[segment]);
+  h->next = (int)(segment & 7);
+  h->at = from;
+}
+
+static INLINE void one_mcu(struct stk_huff *h, JBLOCKROW *mcu) {
+  stk_huff_step(h);
   bits b = h->b;
   for (int i = 0; i < h->blocks; i++) {
     int *dc = &h->last_dc[h->dc_of[i]];
     *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, h->dct[i]));
-    if (store) {
+    if (mcu) {
       (*mcu[i])[0] = (JCOEF)*dc;
       block_ac(h, &b, h->act[i], *mcu[i]);
     } else {
@@ -388,7 +280,22 @@ static INLINE boolean any_mcu(j_decompress_ptr c, JBLOCKROW *mcu) {
     }
   }
   h->b = b;
-  if (__builtin_expect(h->marker != 0, 0) && b.p - b.cnt / 8 > h->end) corrupt(h, "premature end of data segment");
+  stk_huff_check(h);
+}
+
+// any_mcu is asked for one MCU after the other, also of rows and columns that
+// are not shown, for which libjpeg takes what it is given.
+static INLINE boolean any_mcu(j_decompress_ptr c, JBLOCKROW *mcu) {
+  struct stk_huff *h = stk_jpeg_of(c)->huff;
+  const int store = mcu && h->col >= h->first && h->col <= h->last;
+  const uint32_t want = h->want++;
+  if (++h->col == h->cols) h->col = 0;
+  if (h->seg) {
+    if (!store) return TRUE;
+    if (h->at != want) seek(h, want);
+  }
+  do one_mcu(h, store && h->at == want ? mcu : NULL);
+  while (h->at++ != want);
   return TRUE;
 }
 
@@ -401,13 +308,28 @@ __attribute__((target("bmi,bmi2"))) static boolean decode_mcu_bmi2(j_decompress_
 }
 #endif
 
-// stk_huff_take replaces the entropy decoder of a picture whose decompression
-// has just started, and which is left to libjpeg if it is of another kind.
-// first and last are the MCU columns that the region shows.
-void stk_huff_take(stk_lane *l, int first, int last) {
+void stk_huff_rewind(struct stk_huff *h) {
+  begin_at(h, h->data);
+  h->next = 0;
+  h->want = h->at = 0;
+  h->col = 0;
+}
+
+void stk_huff_end(struct stk_huff *h) {
+  ended(h, "the end marker");
+  // Some encoders mark a segment that never comes.
+  if (h->restart && h->togo == 0 && h->marker == JPEG_RST0 + h->next) {
+    h->marker = 0;
+    h->b = (bits){0, 0, h->end};
+    ended(h, "the end marker");
+  }
+  if (h->marker != JPEG_EOI) stk_fail(h->l, STK_UNSUPPORTED, "a marker %#x behind the scan", 0xff00 | (unsigned)h->marker);
+}
+
+struct stk_huff *stk_huff_begin(stk_lane *l) {
   stk_jpeg *j = l->jpeg;
   struct jpeg_decompress_struct *c = &j->c;
-  if (l->job.stock || c->progressive_mode || c->arith_code || jpeg_has_multiple_scans(c) || c->comps_in_scan != c->num_components) return;
+  if (c->progressive_mode || c->arith_code || jpeg_has_multiple_scans(c) || c->comps_in_scan != c->num_components) return NULL;
   struct stk_huff *h = j->huff;
   if (!h) {
     void *p = NULL;
@@ -416,19 +338,13 @@ void stk_huff_take(stk_lane *l, int first, int last) {
     j->huff = h = p;
   }
   h->l = l;
-  h->in = c->src->next_input_byte;
-  h->in_end = h->in + c->src->bytes_in_buffer;
-  h->end = h->window;
-  h->b = (bits){0, 0, h->window};
-  h->marker = 0;
-  h->col = 0;
-  h->cols = (int)c->MCUs_per_row;
-  h->first = first;
-  h->last = last;
+  h->data = c->src->next_input_byte;
+  h->in_end = h->data + c->src->bytes_in_buffer;
   h->blocks = c->blocks_in_MCU;
-  h->restart = h->togo = (int)c->restart_interval;
-  h->next = 0;
-  memset(h->last_dc, 0, sizeof h->last_dc);
+  h->restart = (int)c->restart_interval;
+  stk_huff_rewind(h);
+  h->seg = NULL;
+  h->cols = (int)c->MCUs_per_row;
   unsigned dc = 0, ac = 0;
   for (int i = 0; i < h->blocks; i++) {
     const int ci = c->MCU_membership[i];
@@ -442,8 +358,30 @@ void stk_huff_take(stk_lane *l, int first, int last) {
     dc |= 1u << d;
     ac |= 1u << a;
   }
+  return h;
+}
+
+// stk_huff_take replaces the entropy decoder of a picture whose decompression
+// has just started, and which is left to libjpeg if it is of another kind.
+// first and last are the MCU columns that the region shows; below: it does not
+// begin at the top.
+void stk_huff_take(stk_lane *l, int first, int last, int below) {
+  if (l->job.stock) return;
+  struct stk_huff *h = stk_huff_begin(l);
+  if (!h) return;
+  struct jpeg_decompress_struct *c = &l->jpeg->c;
+  h->first = first;
+  h->last = last;
+  if (h->restart && (below || first > 0 || last + 1 < h->cols))
+    stk_segments(h, (int64_t)c->MCUs_per_row * c->MCU_rows_in_scan);
   c->entropy->decode_mcu = decode_mcu;
 #ifdef __x86_64__
   if (l->level > 0 && __builtin_cpu_supports("bmi2")) c->entropy->decode_mcu = decode_mcu_bmi2;
 #endif
+}
+
+void stk_huff_free(struct stk_huff *h) {
+  if (!h) return;
+  free(h->segs.p);
+  free(h);
 }

@@ -195,9 +195,9 @@ void stk_jpeg_open(stk_lane *l, const uint8_t *p, size_t n) {
     c->out_color_space = JCS_CMYK;
 }
 
-// smooths reports whether libjpeg would guess missing coefficients of an
+// stk_jpeg_smooths reports whether libjpeg would guess missing coefficients of an
 // unfinished progressive file, which it does differently at a region's edge.
-static int smooths(const struct jpeg_decompress_struct *c) {
+int stk_jpeg_smooths(const struct jpeg_decompress_struct *c) {
   if (!c->progressive_mode || !c->coef_bits) return 0;
   for (int i = 0; i < c->num_components; i++)
     for (int k = 1; k < 10; k++)
@@ -212,7 +212,7 @@ int stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int *row_pixels) {
   struct jpeg_decompress_struct *c = &l->jpeg->c;
   jpeg_start_decompress(c);
   int left = 0, width = (int)c->output_width;
-  int whole = smooths(c);
+  int whole = stk_jpeg_smooths(c);
   // A scan of one component goes block by block, whatever its sampling factor says.
   int mcu = c->num_components == 1 ? DCTSIZE : c->max_h_samp_factor * DCTSIZE;
   if (!whole) {
@@ -228,12 +228,12 @@ int stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int *row_pixels) {
     }
   }
   *row_pixels = (int)c->output_width;
-  stk_huff_take(l, left / mcu, left / mcu + ((int)c->output_width + mcu - 1) / mcu - 1);
   int skip = 0;
   if (!whole && y0 > 0) {
     int mh = c->max_v_samp_factor * DCTSIZE;
     skip = (y0 - (c->max_v_samp_factor > 1 ? 2 : 0)) / mh * mh;
   }
+  stk_huff_take(l, left / mcu, left / mcu + ((int)c->output_width + mcu - 1) / mcu - 1, skip > 0);
   if (skip > 0) jpeg_skip_scanlines(c, skip);
   uint8_t *waste[1] = {stk_grow(l, &l->line, (size_t)c->output_width * c->output_components)};
   while ((int)c->output_scanline < y0) jpeg_read_scanlines(c, waste, 1);
@@ -285,7 +285,7 @@ void stk_jpeg_free(stk_lane *l) {
     b = next;
   }
   free(j->cmyk.p);
-  free(j->huff);
+  stk_huff_free(j->huff);
   free(j);
   l->jpeg = NULL;
 }

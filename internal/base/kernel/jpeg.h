@@ -24,6 +24,8 @@ typedef struct stk_jpeg {
 
 static inline stk_jpeg *stk_jpeg_of(void *c) { return c; }
 
-void stk_huff_take(stk_lane *l, int first, int last);
+void stk_huff_take(stk_lane *l, int first, int last, int below);
+int stk_jpeg_smooths(const struct jpeg_decompress_struct *c);
+void stk_huff_free(stk_huff *h);
 
 #endif
