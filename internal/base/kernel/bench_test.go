@@ -19,6 +19,7 @@ import (
 // An operation is one pass over the folder. "decode" is the region decode
 // alone, written out as it comes; the difference to it is what resampling,
 // flip and layout cost. "libjpeg" is the same with libjpeg's entropy decoder.
+// Those called indexed read the files as IndexJPEG writes them.
 // best-us/image is the fastest pass: other work on the machine only ever adds.
 func BenchmarkChain(b *testing.B) {
 	files := benchPhotos(b)
@@ -29,6 +30,8 @@ func BenchmarkChain(b *testing.B) {
 		out   Output
 	}{
 		{"libjpeg", func(c crop3) []Step { return []Step{c.box} }, Output{}},
+		{"decode-indexed", func(c crop3) []Step { return []Step{c.box} }, Output{}},
+		{"planes-indexed", func(c crop3) []Step { return c.steps(224) }, Output{CHW: true}},
 		{"decode", func(c crop3) []Step { return []Step{c.box} }, Output{}},
 		{"uint8", func(c crop3) []Step { return c.steps(224) }, Output{}},
 		{"planes", func(c crop3) []Step { return c.steps(224) }, Output{CHW: true}},
@@ -41,6 +44,10 @@ func BenchmarkChain(b *testing.B) {
 		for _, ch := range chains {
 			b.Run(target+"/"+ch.name, func(b *testing.B) {
 				jobs := make([]Job, len(files))
+				files := files
+				if strings.HasSuffix(ch.name, "-indexed") {
+					files = indexed(b, l, files)
+				}
 				for i, f := range files {
 					jobs[i] = Job{JPEG: f.jpeg, Steps: ch.steps(crops[i]), Out: ch.out}
 				}
@@ -54,6 +61,46 @@ func BenchmarkChain(b *testing.B) {
 var normalised = Output{
 	Float: true, CHW: true,
 	Scale: [3]float32{0.0171, 0.0175, 0.0174}, Bias: [3]float32{-2.118, -2.036, -1.804},
+}
+
+// indexed rewrites the files; what can not be stays as it is.
+func indexed(b *testing.B, l *Lane, files []photo) []photo {
+	all := make([]photo, len(files))
+	for i, f := range files {
+		all[i] = f
+		if out, _, err := l.IndexJPEG(nil, f.jpeg, IndexOptions{}); err == nil {
+			all[i].jpeg = out
+		}
+	}
+	return all
+}
+
+// What rewriting costs. Compare with the same core's
+//
+//	jpegtran -copy all -optimize -restart 8B
+func BenchmarkIndex(b *testing.B) {
+	files := benchPhotos(b)
+	l := NewLane()
+	defer l.Close()
+	var dst []byte
+	best := time.Duration(math.MaxInt64)
+	was, is := 0, 0
+	for b.Loop() {
+		t := time.Now()
+		was, is = 0, 0
+		for _, f := range files {
+			var err error
+			if dst, _, err = l.IndexJPEG(dst[:0], f.jpeg, IndexOptions{Progressive: true}); err != nil {
+				b.Fatal(err)
+			}
+			was, is = was+len(f.jpeg), is+len(dst)
+		}
+		best = min(best, time.Since(t))
+	}
+	b.ReportMetric(float64(was)/best.Seconds()/1e6, "MB/s")
+	b.ReportMetric(float64(len(files))/best.Seconds(), "images/s")
+	b.ReportMetric(100*float64(is-was)/float64(was), "%growth")
+	b.ReportMetric(0, "ns/op")
 }
 
 type photo struct {

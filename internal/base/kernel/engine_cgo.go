@@ -8,6 +8,8 @@ package kernel
 #cgo stoker_shared LDFLAGS: -ljpeg -lm
 #cgo noescape stk_run
 #cgo nocallback stk_run
+#cgo noescape stk_index_run
+#cgo nocallback stk_index_run
 #include <stdlib.h>
 #include "stk.h"
 */
@@ -60,6 +62,11 @@ func (e *engine) run(j *Job, h *header) error {
 	code := C.stk_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)),
 		(*C.uint8_t)(unsafe.SliceData(src)), (*C.uint8_t)(unsafe.SliceData(j.Dst)))
 	runtime.KeepAlive(j)
+	return e.failure(code)
+}
+
+// failure is the error of a call that ended so.
+func (e *engine) failure(code C.int) error {
 	switch code {
 	case C.STK_OK:
 		return nil
@@ -69,6 +76,26 @@ func (e *engine) run(j *Job, h *header) error {
 		return UnsupportedError(C.GoString(C.stk_lane_msg(e.lane)))
 	}
 	return FormatError(C.GoString(C.stk_lane_msg(e.lane)))
+}
+
+func (e *engine) index(dst, jpeg []byte, h *header, o IndexOptions) ([]byte, Indexed, error) {
+	if e.lane == nil {
+		return dst, Indexed{}, ErrMemory
+	}
+	r := C.stk_rewrite{
+		w: C.int32_t(h.W), h: C.int32_t(h.H), components: C.int32_t(h.Components),
+		wish: C.int32_t(o.Segment), convert: flag(o.Progressive), percent: C.int32_t(o.Growth),
+	}
+	code := C.stk_index_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)), &r)
+	runtime.KeepAlive(jpeg)
+	if err := e.failure(code); err != nil {
+		return dst, Indexed{}, err
+	}
+	done := Indexed{Interval: int(r.restart), Kept: r.kept != 0}
+	if done.Kept {
+		return append(dst, jpeg...), done, nil
+	}
+	return append(dst, unsafe.Slice((*byte)(r.out), int(r.nout))...), done, nil
 }
 
 // plan folds the steps into passes and writes them where C reads them.

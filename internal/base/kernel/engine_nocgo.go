@@ -13,3 +13,7 @@ func newEngine(string) engine { return engine{} }
 func (engine) close() {}
 
 func (engine) run(j *Job, h *header) error { return runGo(j, h) }
+
+func (engine) index(dst, _ []byte, _ *header, _ IndexOptions) ([]byte, Indexed, error) {
+	return dst, Indexed{}, UnsupportedError("the kernel without C does not rewrite JPEGs")
+}

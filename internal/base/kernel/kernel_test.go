@@ -58,8 +58,15 @@ func TestTarget(t *testing.T) {
 	}
 }
 
+// failing is what testing and rapid have in common.
+type failing interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // run runs a job on one target and returns the result.
-func run(t testing.TB, l *Lane, j Job) []byte {
+func run(t failing, l *Lane, j Job) []byte {
 	t.Helper()
 	w, h, c := j.Src.W, j.Src.H, j.Src.C
 	if j.JPEG != nil {

@@ -78,6 +78,7 @@ static void axis_free(stk_axis *a) {
 void stk_lane_free(stk_lane *l) {
   if (!l) return;
   stk_jpeg_free(l);
+  stk_index_free(l->index);
   axis_free(&l->ax);
   axis_free(&l->ay);
   stk_buf *all[] = {&l->h.b_off, &l->h.b_idx, &l->h.b_coef, &l->ring, &l->ptrs, &l->vw,     &l->vnp,

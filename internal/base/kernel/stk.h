@@ -118,6 +118,7 @@ struct stk_lane {
   stk_buf rows, gray, post, tmp, line, xmap;
   stk_buf pic[2];                  // pictures between passes
   stk_buf inner;                   // what a pad surrounds
+  struct stk_index *index;         // made at the first picture that is rewritten
 };
 
 // lane.c
@@ -153,6 +154,24 @@ void stk_base_hprep(stk_lane *l, stk_hplan *h);
 extern const stk_target stk_avx2, stk_avx512;
 void stk_avx2_hprep(stk_lane *l, stk_hplan *h);
 #endif
+
+// index.c
+typedef struct stk_index stk_index;
+
+// stk_rewrite is what stk_index_run is asked for, and what it did.
+typedef struct {
+  int32_t w, h, components;        // as the header says
+  int32_t wish;                    // MCUs of a segment, about
+  int32_t convert;                 // progressive pictures become sequential, else they are refused
+  int32_t percent;                 // by which the file may grow, in hundredths
+  int32_t restart;                 // result: the interval; 0: none
+  int32_t kept;                    // result: nothing fits, the file is best as it is
+  const uint8_t *out;              // result: the lane's, until its next call
+  size_t nout;
+} stk_rewrite;
+
+int stk_index_run(stk_lane *l, const uint8_t *jpeg, size_t n, stk_rewrite *r);
+void stk_index_free(stk_index *x);
 
 // encode.c
 enum { STK_PROGRESSIVE = 1, STK_OPTIMIZE = 2, STK_SEPARATE = 4, STK_ARITHMETIC = 8 };

@@ -1,0 +1,127 @@
+// Rewriting a JPEG so that a region of it can be found: restart markers every
+// few MCUs, and Huffman tables made for the picture, which pay for them. The
+// coefficients stay what they are, and so does every pixel.
+//
+// The interval divides the row, so that rows begin at segments. Which divisor:
+// the one nearest to what is asked for, or else the next larger one with which
+// the file stays within its budget. No table of segments is written: markers are
+// found by looking at the bytes, at more than ten times the speed of anything
+// that is done with them (segment.c), and can not contradict them as a table can.
+#include "index.h"
+
+#include <stdlib.h>
+
+enum { MOST_TRIES = 32 };
+
+// code_for makes the codes for restarts every interval MCUs, 0: none, and
+// returns about how many bytes the scan takes by them.
+static int64_t code_for(stk_index *x, int interval) {
+  int64_t count[CODES][16];
+  memcpy(count, x->dc_total, sizeof count);
+  int64_t segments = 0;
+  for (int64_t m = interval; interval && m < x->mcus; m += interval, segments++)
+    for (int i = 0; i < x->comps; i++) {
+      const int first = x->edge[m * x->comps + i].first, before = x->edge[(m - 1) * x->comps + i].last;
+      count[x->code_of[i]][stk_size(first - before)]--;
+      count[x->code_of[i]][stk_size(first)]++;
+    }
+  int64_t bits = 0;
+  for (int i = 0; i < x->codes; i++) {
+    stk_code_make(&x->dc[i], count[i], 16);
+    stk_code_make(&x->ac[i], x->ac_total[i], 256);
+    bits += stk_code_bits(&x->dc[i], count[i]) + stk_code_bits(&x->ac[i], x->ac_total[i]);
+  }
+  x->restart = interval;
+  // The markers, the bits that fill their bytes, and nothing for stuffing: a
+  // guess that is too low costs a try, one too high the interval.
+  return bits / 8 + segments * 5 / 2;
+}
+
+// intervals lists the divisors of the row to try, the best first, and 0 last.
+static int intervals(const stk_index *x, int wish, int *list) {
+  const int64_t cols = x->cols;
+  int64_t best = cols;
+  int n = 0;
+  // The nearest by ratio, the larger of two, but none that is much smaller:
+  // markers cost.
+  for (int64_t d = cols; d >= 1 && 5 * d >= 3 * wish; d--) {
+    if (cols % d != 0) continue;
+    const int64_t far = d > wish ? d * (best < wish ? best : wish) : wish * (best < wish ? best : wish);
+    const int64_t was = best > wish ? best * (d < wish ? d : wish) : wish * (d < wish ? d : wish);
+    if (far < was) best = d;
+  }
+  for (int64_t d = best; d <= cols && n < MOST_TRIES - 1; d++)
+    if (cols % d == 0) list[n++] = (int)d;
+  list[n++] = 0;
+  return n;
+}
+
+// budget is how many bytes the new file may take. A progressive file, or one of
+// several scans, is compared with what it takes as one scan without markers,
+// about one stuffed byte in 128 included, where that is more.
+static size_t budget(stk_index *x, const uint8_t *jpeg, size_t n, int sequential, int percent) {
+  int64_t was = (int64_t)n;
+  if (!sequential) {
+    const int64_t scan = code_for(x, 0);
+    stk_write_head(x, jpeg, n, sequential);
+    const int64_t one = (int64_t)x->nout + scan + scan / 128;
+    if (one > was) was = one;
+  }
+  return (size_t)(was + was * percent / 10000);
+}
+
+static void rewrite(stk_lane *l, const uint8_t *jpeg, size_t n, stk_rewrite *r) {
+  l->job = (stk_job){.w = r->w, .h = r->h, .components = r->components};
+  if (!l->index) {
+    l->index = calloc(1, sizeof *l->index);
+    if (!l->index) stk_fail(l, STK_MEMORY, "no memory for a JPEG to be rewritten");
+  }
+  stk_index *x = l->index;
+  x->l = l;
+  stk_jpeg_open(l, jpeg, n);
+  struct jpeg_decompress_struct *c = &l->jpeg->c;
+  if (c->arith_code) stk_fail(l, STK_UNSUPPORTED, "an arithmetic-coded JPEG");
+  if (c->progressive_mode && !r->convert) stk_fail(l, STK_UNSUPPORTED, "a progressive JPEG, which has no restart markers that help: it would have to be converted to a sequential one");
+  const int sequential = !jpeg_has_multiple_scans(c) && c->comps_in_scan == c->num_components;
+  stk_tokens_begin(x, !sequential);
+  while (stk_tokens_band(x)) {
+  }
+  memcpy(x->dc_total, x->dc_count, sizeof x->dc_total);
+  memcpy(x->ac_total, x->ac_count, sizeof x->ac_total);
+  const size_t limit = budget(x, jpeg, n, sequential, r->percent);
+  int list[MOST_TRIES];
+  const int tries = intervals(x, r->wish, list);
+  r->kept = 0;
+  for (int i = 0; i < tries; i++) {
+    if (code_for(x, list[i]) > (int64_t)limit && list[i]) continue;
+    stk_write_head(x, jpeg, n, sequential);
+    // The last try of what was coded otherwise goes through at any size.
+    if (!stk_write_scan(x, sequential || list[i] ? limit : SIZE_MAX)) continue;
+    r->restart = list[i];
+    r->out = x->out;
+    r->nout = x->nout;
+    return;
+  }
+  r->kept = 1;
+  r->restart = (int32_t)c->restart_interval;
+}
+
+int stk_index_run(stk_lane *l, const uint8_t *jpeg, size_t n, stk_rewrite *r) {
+  l->code = STK_OK;
+  r->nout = 0;
+  if (!setjmp(l->env)) rewrite(l, jpeg, n, r);
+  stk_jpeg_close(l);
+  if (l->index) {
+    stk_release(&l->index->b_tok);
+    stk_release(&l->index->b_edge);
+  }
+  return l->code;
+}
+
+void stk_index_free(stk_index *x) {
+  if (!x) return;
+  free(x->b_tok.p);
+  free(x->b_edge.p);
+  free(x->out);
+  free(x);
+}

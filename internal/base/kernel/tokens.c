@@ -1,0 +1,286 @@
+// Reading a picture as tokens: out of its only scan, or, where it has several,
+// out of libjpeg's coefficients.
+#include "index.h"
+
+#include <jpegint.h>
+
+enum { MOST_TOKENS = 4 << 20, MOST_DC = 2047 };
+
+// Bytes that the coefficients of a picture of several scans may take.
+enum { MOST_COEFFICIENTS = 192 << 20 };
+
+// build_pairs makes an ac_table into one for tokens. An end of block is symbol
+// 0, whatever run stood in it.
+static void build_pairs(stk_pairs *p, const ac_table *a) {
+  if (p->from.known && !memcmp(&p->from, &a->l.from, sizeof p->from)) return;
+  p->from = a->l.from;
+  for (uint32_t i = 0; i < 1u << LOOK; i++) {
+    const uint32_t e = a->ac[i], n = e & 63, size = e >> 16, step = e >> 8 & 255;
+    if (n == 0) {
+      p->pair[i] = ONE << 8;
+      continue;
+    }
+    uint64_t drop = n + size, both = step, second = 0, more = 0;
+    const uint32_t next = drop < LOOK && step < END ? a->ac[i << drop & ((1 << LOOK) - 1)] : 0;
+    const uint32_t n2 = next & 63, size2 = next >> 16, step2 = next >> 8 & 255;
+    if (n2 && drop + n2 + size2 <= LOOK) {
+      drop += n2 + size2;
+      both += step2;
+      more = 1;
+      second = i >> (LOOK - drop) & ((1u << size2) - 1);
+      second |= step2 == END ? LAST : (step2 - 1) << 20 | size2 << 16;
+    }
+    const uint64_t first = step == END ? LAST : (step - 1) << 20 | size << 16;
+    p->pair[i] = second << 40 | first << 16 | more << 20 | (uint64_t)n << 16 | both << 8 | drop;
+  }
+}
+
+// one_token is a symbol of any length.
+static INLINE int one_token(struct stk_huff *h, bits *b, const ac_table *a, int64_t *count, uint32_t *tok) {
+  refill(b);
+  const uint32_t e = a->ac[b->acc >> (64 - LOOK)];
+  int step, size;
+  if (e & 63) {
+    drop(b, e & 63);
+    step = e >> 8 & 255;
+    size = (int)(e >> 16);
+  } else {
+    const int rs = long_code(h, b, &a->l, LOOK);
+    size = rs & 15;
+    step = size || rs >> 4 == 15 ? (rs >> 4) + 1 : END;
+  }
+  const uint32_t symbol = step == END ? 0 : (uint32_t)(step - 1) << 4 | (uint32_t)size;
+  *tok = symbol << 16 | (uint32_t)(b->acc >> 1 >> (63 - size));
+  drop(b, size);
+  count[symbol]++;
+  return step;
+}
+
+static INLINE uint32_t *block_tokens(struct stk_huff *h, bits *b, const stk_pairs *p, const ac_table *a,
+                                     uint32_t *seen, int64_t *count, uint32_t *t) {
+  int k = 1;
+  for (;;) {
+    refill(b);  // enough for two looks: each drops 25 bits at most
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++) {
+      const uint32_t look = (uint32_t)(b->acc >> (64 - LOOK));
+      const uint64_t e = p->pair[look];
+      if (__builtin_expect(k + (int)(e >> 8 & (END - 1)) >= 64, 0)) goto one;
+      const uint32_t first = (uint32_t)(e >> 16) & 0xff8000;
+      t[0] = first | (uint32_t)(b->acc << (e >> 16 & 15) >> 1 >> (63 - (first >> 16 & 15)));
+      t[1] = (uint32_t)(e >> 40);
+      t += 1 + (e >> 20 & 1);
+      seen[look]++;
+      drop(b, e & 63);
+      k += e >> 8 & 255;
+      if (k >= 64) return t;
+    }
+    continue;
+  one:
+    k += one_token(h, b, a, count, t++);
+    if (k >= 64) break;
+  }
+  if (__builtin_expect(k > 64 && k < END, 0)) stk_huff_corrupt(h, "more than 64 coefficients in a block");
+  t[-1] |= LAST;
+  return t;
+}
+
+// dc_token counts a DC coefficient and remembers the edges of its MCU.
+static INLINE uint32_t dc_token(stk_index *x, const stk_part *p, stk_edge *edge, int dc) {
+  if (__builtin_expect(dc > MOST_DC || dc < -MOST_DC, 0))
+    stk_fail(x->l, STK_FORMAT, "a DC coefficient of %d, which no picture of 8 bits has", dc);
+  x->dc_count[p->code][stk_size(dc - x->pred[p->comp])]++;
+  x->pred[p->comp] = dc;
+  if (p->x == 0 && p->y == 0) edge[p->comp].first = (int16_t)dc;
+  edge[p->comp].last = (int16_t)dc;
+  return (uint16_t)dc;
+}
+
+static INLINE void scan_mcu(stk_index *x, stk_edge *edge) {
+  struct stk_huff *h = x->h;
+  stk_huff_step(h);
+  bits b = h->b;
+  uint32_t *t = x->tok_end;
+  for (int i = 0; i < h->blocks; i++) {
+    const stk_part *p = &x->part[i];
+    int *dc = &h->last_dc[h->dc_of[i]];
+    *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, h->dct[i]));
+    *t++ = dc_token(x, p, edge, *dc);
+    const ptrdiff_t table = h->act[i] - h->ac;
+    t = block_tokens(h, &b, &x->pairs[table], h->act[i], x->seen[p->code][table], x->ac_count[p->code], t);
+  }
+  h->b = b;
+  stk_huff_check(h);
+  x->tok_end = t;
+}
+
+static INLINE void scan_band(stk_index *x) {
+  for (; x->next < x->mcus && x->tok_full - x->tok_end > MCU_TOKENS; x->next++)
+    scan_mcu(x, x->edge + x->next * x->comps);
+}
+
+static void scan_band_any(stk_index *x) { scan_band(x); }
+
+#ifdef __x86_64__
+__attribute__((target("bmi,bmi2,lzcnt"))) static void scan_band_bmi2(stk_index *x) { scan_band(x); }
+#endif
+
+// count_pairs adds the symbols of the pairs that were met to the counts.
+static void count_pairs(stk_index *x) {
+  for (int i = 0; i < CODES * NUM_HUFF_TBLS; i++) {
+    const int code = i / NUM_HUFF_TBLS, table = i % NUM_HUFF_TBLS;
+    uint32_t *seen = x->seen[code][table];
+    for (int look = 0; look < 1 << LOOK; look++) {
+      if (!seen[look]) continue;
+      const uint64_t e = x->pairs[table].pair[look];
+      x->ac_count[code][e >> 32 & 255] += seen[look];
+      if (e >> 20 & 1) x->ac_count[code][e >> 56] += seen[look];
+      seen[look] = 0;
+    }
+  }
+}
+
+static uint32_t *coefficient_tokens(const JCOEF *block, int64_t *count, uint32_t *t) {
+  int run = 0;
+  for (int k = 1; k < 64; k++) {
+    const int v = block[stk_natural[k]];
+    if (v == 0) {
+      run++;
+      continue;
+    }
+    for (; run > 15; run -= 16, count[0xf0]++) *t++ = 0xf0 << 16;
+    const int size = stk_size(v), symbol = run << 4 | (size & 15);
+    *t++ = (uint32_t)symbol << 16 | ((uint32_t)(v - (v < 0)) & ((1u << size) - 1));
+    count[symbol]++;
+    run = 0;
+  }
+  if (run) {
+    *t++ = 0;
+    count[0]++;
+  }
+  t[-1] |= LAST;
+  return t;
+}
+
+// coefficient_mcu reads an MCU. Blocks beyond the picture's edge are not shown
+// and cost least as copies of the last DC coefficient.
+static void coefficient_mcu(stk_index *x, stk_edge *edge) {
+  const struct jpeg_decompress_struct *c = &x->l->jpeg->c;
+  const int64_t row = x->next / x->cols, col = x->next % x->cols;
+  for (int i = 0; i < x->blocks; i++) {
+    const stk_part *p = &x->part[i];
+    const jpeg_component_info *info = &c->comp_info[p->comp];
+    const int64_t bx = col * p->h + p->x, by = row * p->v + p->y;
+    static const JBLOCK flat;
+    const JCOEF *block = flat;
+    int dc = x->pred[p->comp];
+    if (bx < info->width_in_blocks && by < info->height_in_blocks) {
+      block = x->rows[p->comp][p->y][bx];
+      dc = block[0];
+    }
+    *x->tok_end++ = dc_token(x, p, edge, dc);
+    x->tok_end = coefficient_tokens(block, x->ac_count[p->code], x->tok_end);
+  }
+}
+
+static void coefficient_band(stk_index *x) {
+  struct jpeg_decompress_struct *c = &x->l->jpeg->c;
+  for (; x->next < x->mcus && x->tok_full - x->tok_end > MCU_TOKENS; x->next++) {
+    if (x->next % x->cols == 0 || x->next == x->from)
+      for (int i = 0; i < x->comps; i++) {
+        const int v = x->comps == 1 ? 1 : c->comp_info[i].v_samp_factor;
+        const JDIMENSION first = (JDIMENSION)(x->next / x->cols * v);
+        x->rows[i] = c->mem->access_virt_barray((j_common_ptr)c, x->arrays[i], first, (JDIMENSION)v, FALSE);
+      }
+    coefficient_mcu(x, x->edge + x->next * x->comps);
+  }
+}
+
+int stk_tokens_band(stk_index *x) {
+  x->from = x->next;
+  x->tok_end = x->tok;
+  if (!x->h) {
+    coefficient_band(x);
+    return x->next < x->mcus;
+  }
+#ifdef __x86_64__
+  if (x->l->level > 0 && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt"))
+    scan_band_bmi2(x);
+  else
+#endif
+    scan_band_any(x);
+  count_pairs(x);
+  if (x->next < x->mcus) return 1;
+  stk_huff_end(x->h);
+  return 0;
+}
+
+void stk_tokens_rewind(stk_index *x) {
+  x->from = x->next = 0;
+  memset(x->pred, 0, sizeof x->pred);
+  if (x->h) stk_huff_rewind(x->h);
+}
+
+// layout finds which blocks an MCU has. One component goes block by block,
+// whatever its sampling factors say.
+static void layout(stk_index *x) {
+  const struct jpeg_decompress_struct *c = &x->l->jpeg->c;
+  x->comps = c->num_components;
+  x->codes = x->comps == 1 ? 1 : CODES;
+  x->blocks = 0;
+  int64_t wide = c->max_h_samp_factor * DCTSIZE, high = c->max_v_samp_factor * DCTSIZE;
+  if (x->comps == 1) wide = high = DCTSIZE;
+  x->cols = (c->image_width + wide - 1) / wide;
+  x->mcus = (c->image_height + high - 1) / high * x->cols;
+  for (int i = 0; i < x->comps; i++) {
+    const int h = x->comps == 1 ? 1 : c->comp_info[i].h_samp_factor;
+    const int v = x->comps == 1 ? 1 : c->comp_info[i].v_samp_factor;
+    x->code_of[i] = i == 1 || i == 2;
+    if (x->blocks + h * v > D_MAX_BLOCKS_IN_MCU)
+      stk_fail(x->l, STK_UNSUPPORTED, "sampling factors that do not fit into one scan");
+    for (int b = 0; b < h * v; b++)
+      x->part[x->blocks++] = (stk_part){.comp = i, .code = x->code_of[i], .x = b % h, .y = b / h, .h = h, .v = v};
+  }
+}
+
+// room makes the buffer hold what most pictures of n bytes take.
+static void room(stk_index *x, size_t n) {
+  size_t tokens = n * 2 + 2 * MCU_TOKENS;
+  if (tokens > MOST_TOKENS) tokens = MOST_TOKENS;
+  x->tok = stk_grow(x->l, &x->b_tok, tokens * sizeof *x->tok);
+  x->tok_full = x->tok + tokens;
+  x->edge = stk_grow(x->l, &x->b_edge, (size_t)x->mcus * (size_t)x->comps * sizeof *x->edge);
+}
+
+static void through_coefficients(stk_index *x, struct jpeg_decompress_struct *c) {
+  int64_t bytes = 0;
+  for (int i = 0; i < x->blocks; i++) bytes += x->mcus * (int64_t)sizeof(JBLOCK);
+  if (bytes > MOST_COEFFICIENTS)
+    stk_fail(x->l, STK_UNSUPPORTED, "a JPEG of several scans and %u x %u pixels: its coefficients take %lld MiB; the limit is %d",
+             c->image_width, c->image_height, (long long)(bytes >> 20), MOST_COEFFICIENTS >> 20);
+  x->h = NULL;
+  x->arrays = jpeg_read_coefficients(c);
+  if (stk_jpeg_smooths(c))
+    stk_fail(x->l, STK_UNSUPPORTED, "an unfinished progressive JPEG: decoders guess what is missing, so no other file has the same pixels");
+}
+
+void stk_tokens_begin(stk_index *x, int coefficients) {
+  struct jpeg_decompress_struct *c = &x->l->jpeg->c;
+  const size_t n = c->src->bytes_in_buffer;
+  layout(x);
+  if (coefficients) {
+    through_coefficients(x, c);
+  } else {
+    jpeg_start_decompress(c);
+    x->h = stk_huff_begin(x->l);
+    if (!x->h) stk_fail(x->l, STK_UNSUPPORTED, "more than one scan");
+    for (int i = 0; i < x->comps; i++)
+      if (c->cur_comp_info[i]->component_index != i) stk_fail(x->l, STK_FORMAT, "components of a scan out of order");
+    for (int i = 0; i < x->blocks; i++) build_pairs(&x->pairs[x->h->act[i] - x->h->ac], x->h->act[i]);
+  }
+  room(x, n);
+  memset(x->dc_count, 0, sizeof x->dc_count);
+  memset(x->ac_count, 0, sizeof x->ac_count);
+  memset(x->seen, 0, sizeof x->seen);
+  stk_tokens_rewind(x);
+}
