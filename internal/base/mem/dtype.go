@@ -47,6 +47,39 @@ func (d DType) String() string { return dtypes[d].name }
 // Size is the bytes of one element; 0 for Object.
 func (d DType) Size() int { return dtypes[d].size }
 
+// ParseDType is the type of that name; false: there is none.
+func ParseDType(name string) (DType, bool) {
+	for d := range dtypes {
+		if dtypes[d].name == name {
+			return DType(d), true
+		}
+	}
+	return 0, false
+}
+
+// DTypes are the names of all types but Object.
+func DTypes() []string {
+	var names []string
+	for _, d := range dtypes[1:] {
+		names = append(names, d.name)
+	}
+	return names
+}
+
+// Float says whether elements are floating-point numbers.
+func (d DType) Float() bool { return d == Float16 || d == Float32 || d == Float64 }
+
+// Int says whether elements are integers, and whether they have a sign.
+func (d DType) Int() (is, signed bool) {
+	switch d {
+	case Uint8, Uint16, Uint32, Uint64:
+		return true, false
+	case Int8, Int16, Int32, Int64:
+		return true, true
+	}
+	return false, false
+}
+
 // Shape is the shape of one sample of a field, outermost first.
 type Shape []int
 

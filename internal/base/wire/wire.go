@@ -137,23 +137,29 @@ type Message struct {
 // Field says what a batch will hold under a name.
 type Field struct {
 	Name  string `json:"name"`
-	Kind  string `json:"kind"`            // image | number | bytes | text | json
+	Kind  string `json:"kind"`            // image | array | number | bytes | text | json
 	DType string `json:"dtype"`           // NumPy's name; "object" for bytes, text and json
-	Shape []int  `json:"shape,omitempty"` // of one sample as it lies in memory; absent when it depends on the sample
+	Shape []int  `json:"shape,omitempty"` // of one sample as it lies in memory; absent when it depends on the sample; of an array whose first axis differs -1 comes first
+	Batch string `json:"batch,omitempty"` // of an array whose samples differ: padded | ragged
+	Of    string `json:"of,omitempty"`    // lengths of a padded field, int64 a sample: that field's name
 	// Axes is how an image lies: "hwc" or "chw"; View is how it is shown.
 	Axes string `json:"axes,omitempty"`
 	View string `json:"view,omitempty"`
 }
 
 // Column is where one field of a batch lies in its slot. A dense column is
-// Rows*Shape elements from Off. An object column has Rows+1 int64 offsets
-// (bytes, relative to Data) at Off and the bytes at Data.
+// Rows*Shape elements from Off; a padded one likewise, Shape being that of this
+// batch. An object column has Rows+1 int64 offsets (bytes, relative to Data) at
+// Off and the bytes at Data. A ragged column has Rows+1 int64 offsets (steps of the
+// first axis) at Off and at Data its values, of which Shape is one step.
 type Column struct {
-	Name  string `json:"name"`
-	Off   int64  `json:"off"`
-	Shape []int  `json:"shape,omitempty"` // of one sample, dense
-	Rows  int    `json:"rows,omitempty"`  // dense: how many, where they are not those of the batch
-	Data  int64  `json:"at,omitempty"`    // object columns
+	Name    string  `json:"name"`
+	Kind    string  `json:"kind,omitempty"` // ragged; else what the field says
+	Off     int64   `json:"off"`
+	Shape   []int   `json:"shape,omitempty"`   // of one sample, dense
+	Strides []int64 `json:"strides,omitempty"` // dense: bytes from row to row, and along each axis of Shape; absent: C order without gaps
+	Rows    int     `json:"rows,omitempty"`    // dense: how many, where they are not those of the batch
+	Data    int64   `json:"at,omitempty"`      // object and ragged columns
 }
 
 // List is a part of an order that the client decided: ids from a place of the

@@ -32,23 +32,79 @@ const (
 	SeqLens     = "__seqlens__"      // int32: tokens of each run
 )
 
+// Form is how the samples of an array lie in a column.
+type Form uint8
+
+// The forms.
+const (
+	Dense  Form = iota // all have one shape
+	Padded             // made equal in their first axis
+	Ragged             // one behind the other, with their offsets
+)
+
+func (f Form) String() string { return [...]string{"dense", "padded", "ragged"}[f] }
+
 // Field is one column of a batch.
 type Field struct {
 	Name  string
 	DType mem.DType
 	Shape mem.Shape // of one sample, as it lies in memory
-	Loose bool      // the samples' shapes or lengths differ; Shape is nil
+	// Loose says that the samples' shapes or lengths differ; Shape is nil, or, of an
+	// array, that of one step along its first axis.
+	Loose bool
+	Form  Form
+	// Of Padded: how, and the number of the column that holds the samples' lengths
+	// (int64). Where Pad.To is set rows have one shape, and are not Loose.
+	Pad     Pad
+	Lengths int
+	// From and To are the part of the first axis that users see; 0, 0: all of it.
+	From, To int
 	// Packed is the bytes of a column that the samples of a batch share: its rows
 	// are of Shape, and there are as many as fit. 0: a row a sample.
 	Packed int64
+	// Of is 1 + the number of an earlier column of which this one is another view;
+	// 0: it has memory of its own.
+	Of int
 }
 
 // size is the bytes of one row.
 func (f Field) size() int64 {
-	if f.Loose {
+	switch {
+	case f.Of > 0 || f.Loose && f.Form == Padded:
+		return 0
+	case f.Loose:
 		return 8 // an offset
 	}
 	return int64(f.Shape.Elems()) * int64(f.DType.Size())
+}
+
+// step is the bytes of one step along the first axis of an array whose samples
+// differ in it.
+func (f Field) step() int64 { return int64(f.Shape.Elems() * f.DType.Size()) }
+
+// Seen is the shape of one sample as users see it.
+func (f Field) Seen() mem.Shape {
+	if f.To == 0 {
+		return f.Shape
+	}
+	return append(mem.Shape{f.To - f.From}, f.Shape[1:]...)
+}
+
+// View is where a dense column begins as users see it, and the bytes from row to
+// row and along each axis of a row; nil: in C order without gaps.
+func (l *Layout) View(field int) (off int64, strides []int64) {
+	f := &l.Fields[field]
+	if f.To == 0 || f.From == 0 && f.To == f.Shape[0] {
+		return l.off[field], nil
+	}
+	strides = make([]int64, 1+len(f.Shape))
+	n := int64(f.DType.Size())
+	for i := len(f.Shape); i > 0; i-- {
+		strides[i] = n
+		n *= int64(f.Shape[i-1])
+	}
+	strides[0] = n
+	return l.off[field] + int64(f.From)*strides[1], strides
 }
 
 // Layout says where the columns of a batch of up to Rows samples lie. It is
@@ -78,8 +134,11 @@ func NewLayout(fields []Field, rows int) *Layout {
 		switch {
 		case f.Packed > 0:
 			n = f.Packed
-		case f.Loose:
+		case f.Loose && n > 0:
 			n += 8
+		case f.Of > 0:
+			l.off = append(l.off, l.off[f.Of-1])
+			continue
 		}
 		if n >= pageBytes {
 			at = align(at, pageBytes)
@@ -126,51 +185,10 @@ func (l *Layout) Stamp(slot []byte, row int, id int64, valid bool) {
 // CopyRow copies a row's fixed columns, but for its id and validity.
 func (l *Layout) CopyRow(slot []byte, to, from int) {
 	for i := range l.Fields[:len(l.Fields)-2] {
-		if f := &l.Fields[i]; !f.Loose && f.Packed == 0 {
+		if f := &l.Fields[i]; !f.Loose && f.Packed == 0 && f.Of == 0 {
 			copy(l.Row(slot, i, to), l.Row(slot, i, from))
 		}
 	}
-}
-
-// Loose is the rows of one field whose rows are unequal, on their way into the
-// slot. Each row has one writer; Pack comes after all of them.
-type Loose struct {
-	Rows   [][]byte    // reused from batch to batch
-	Shapes []mem.Shape // of images; nil for other kinds
-}
-
-// Reset makes room for n rows.
-func (c *Loose) Reset(n int) {
-	for len(c.Rows) < n {
-		c.Rows = append(c.Rows, nil)
-		c.Shapes = append(c.Shapes, nil)
-	}
-	c.Rows, c.Shapes = c.Rows[:n], c.Shapes[:n]
-	for i := range c.Rows {
-		c.Rows[i] = c.Rows[i][:0]
-	}
-}
-
-// Bytes is the length of all rows together.
-func (c *Loose) Bytes() int64 {
-	var n int64
-	for _, r := range c.Rows {
-		n += int64(len(r))
-	}
-	return n
-}
-
-// Pack writes the rows at offset at of the slot and their offsets into the
-// column's table, and returns where the rows end.
-func (l *Layout) Pack(slot []byte, field int, c *Loose, at int64) int64 {
-	table := slot[l.off[field]:]
-	end := at
-	for i, r := range c.Rows {
-		binary.LittleEndian.PutUint64(table[8*i:], uint64(end-at))
-		end += int64(copy(slot[end:], r))
-	}
-	binary.LittleEndian.PutUint64(table[8*len(c.Rows):], uint64(end-at))
-	return end
 }
 
 // Slot is the memory of one batch. Its owner changes hands: free, being filled,

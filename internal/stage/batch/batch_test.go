@@ -54,7 +54,7 @@ func TestPackKeepsUnequalRows(t *testing.T) {
 		for i, r := range rows {
 			c.Rows[i] = append(c.Rows[i], r...)
 		}
-		slot := make([]byte, l.Bytes()+c.Bytes())
+		slot := make([]byte, l.Bytes()+l.Need(0, &c))
 		if end := l.Pack(slot, 0, &c, l.Bytes()); end != int64(len(slot)) {
 			t.Fatalf("packed to %d, want %d", end, len(slot))
 		}

@@ -28,6 +28,7 @@ type Lane struct {
 	job     kernel.Job
 	number  uint64 // an int or float, as its bits
 	dims    [3]int
+	shape   mem.Shape // of a ragged array
 }
 
 // NewLane returns a lane. Close it.
@@ -53,6 +54,14 @@ func (l *Lane) Close() {
 // unsupported.
 func (p *Program) Begin(l *Lane, encoded []byte, key rng.Key) (mem.Shape, error) {
 	l.program, l.encoded = nil, encoded
+	if p.codec == codecArray {
+		shape, err := p.beginArray(l, encoded)
+		if err != nil {
+			return nil, err
+		}
+		l.program = p
+		return shape, nil
+	}
 	var n int
 	var err *errs.Error
 	switch p.kind {
@@ -139,6 +148,9 @@ func (p *Program) Finish(l *Lane, dst []byte) error {
 		return errs.New(errs.Bug, "transform: Finish without a Begin of the same program")
 	}
 	l.program = nil
+	if p.codec == codecArray {
+		return p.Elements(dst, l.encoded)
+	}
 	need := max(1, p.dtype.Size())
 	switch p.kind {
 	case "image":
@@ -155,7 +167,13 @@ func (p *Program) Finish(l *Lane, dst []byte) error {
 			return err
 		}
 	case "number":
-		binary.LittleEndian.PutUint64(dst, l.number)
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], l.number)
+		if p.array.To == mem.Object {
+			copy(dst, b[:])
+			break
+		}
+		return p.Elements(dst, b[:])
 	default:
 		copy(dst, l.encoded)
 	}

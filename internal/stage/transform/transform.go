@@ -37,6 +37,7 @@ const (
 	codecInt
 	codecFloat
 	codecJSON
+	codecArray // CompileArray's
 )
 
 // codecs is what there is to know about each, in the order above.
@@ -69,6 +70,9 @@ type Program struct {
 	chw    bool  // floats lie in planes
 	shown  string
 	digest string
+
+	array Array // of codecArray
+	step  int   // of codecArray: bytes stored, of a sample or of one step of a ragged one
 }
 
 // Compile makes the program of a field: its codec (rgb, gray, bytes, text, int,
@@ -113,6 +117,7 @@ func (p *Program) setCodec(c *compiler, name string) {
 	for _, known := range all {
 		names = append(names, known.name)
 	}
+	names = append(names, "array", "npy") // CompileArray's
 	hint := "possible are " + strings.Join(names, ", ")
 	if near := errs.Nearest(name, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
@@ -143,7 +148,7 @@ func (p *Program) fingerprint() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Kind is image, number, bytes, text or json.
+// Kind is image, array, number, bytes, text or json.
 func (p *Program) Kind() string { return p.kind }
 
 // DType is the type of one element; Object for bytes, text and json.
@@ -153,6 +158,8 @@ func (p *Program) DType() mem.DType { return p.dtype }
 // on the sample.
 func (p *Program) Shape() (mem.Shape, bool) {
 	switch {
+	case p.codec == codecArray:
+		return p.array.Shape, !p.array.Ragged
 	case p.kind == "number":
 		return mem.Shape{}, true
 	case p.kind != "image" || !p.at.sized():

@@ -1,0 +1,45 @@
+package decode
+
+import "math"
+
+// halfBits is the IEEE 754 binary16 number next to x, the even one of two that
+// are equally near; what is beyond its range becomes infinite.
+func halfBits(x float64) uint16 {
+	b := math.Float64bits(x)
+	sign := uint16(b>>48) & 0x8000
+	exp, frac := int(b>>52&0x7FF)-1023, b&(1<<52-1)
+	switch {
+	case exp == 1024 && frac != 0: // NaN stays one, with the bits that fit
+		return sign | 0x7E00 | uint16(frac>>42)
+	case exp > 15:
+		return sign | 0x7C00
+	case exp >= -14:
+		return sign | nearest(uint64(exp+15)<<52|frac, 42)
+	case exp >= -25:
+		return sign | nearest(1<<52|frac, uint(28-exp))
+	}
+	return sign
+}
+
+// nearest drops the low bits of m, rounding to nearest, ties to even. A carry out
+// of the fraction is the next exponent, as the format is made.
+func nearest(m uint64, drop uint) uint16 {
+	kept, rest, half := m>>drop, m&(1<<drop-1), uint64(1)<<(drop-1)
+	if rest > half || rest == half && kept&1 == 1 {
+		kept++
+	}
+	return uint16(kept)
+}
+
+// halfValue is the number that a binary16 stands for.
+func halfValue(h uint16) float32 {
+	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10&0x1F), uint32(h&0x3FF)
+	switch exp {
+	case 0: // frac * 2^-24, exactly
+		v := float32(frac) / (1 << 24)
+		return math.Float32frombits(math.Float32bits(v) | sign)
+	case 31:
+		return math.Float32frombits(sign | 0x7F800000 | frac<<13)
+	}
+	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+}
