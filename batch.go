@@ -3,6 +3,7 @@ package stoker
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -47,14 +48,107 @@ type BadSample = loader.Bad
 
 // Tensor is a column of a batch: a view of its memory.
 type Tensor[T any] struct {
+	// Data are the elements; of a Field with a View also those between its rows,
+	// which belong to others: see Stride.
 	Data  []T
 	Shape []int // rows first
+
+	stride int // elements from row to row; 0: those of a row
 }
 
 // Row is one sample of the column.
 func (t Tensor[T]) Row(i int) []T {
-	n := len(t.Data) / t.Shape[0]
-	return t.Data[i*n : (i+1)*n : (i+1)*n]
+	n := mem.Shape(t.Shape[1:]).Elems()
+	at := i * t.Stride()
+	return t.Data[at : at+n : at+n]
+}
+
+// Stride is the elements from the begin of one row to that of the next: more than
+// a row has where the Field has a View.
+func (t Tensor[T]) Stride() int {
+	if t.stride > 0 {
+		return t.stride
+	}
+	return mem.Shape(t.Shape[1:]).Elems()
+}
+
+// RaggedTensor is a column of arrays that differ in the length of their first
+// axis, one behind the other.
+type RaggedTensor[T any] struct {
+	Values  []T
+	Offsets []int64 // one more than rows: where each begins, in steps of the first axis
+	Shape   []int   // of one step; empty where arrays have one dimension
+}
+
+// Row is one sample of the column.
+func (t RaggedTensor[T]) Row(i int) []T {
+	n := int64(mem.Shape(t.Shape).Elems())
+	return t.Values[t.Offsets[i]*n : t.Offsets[i+1]*n : t.Offsets[i+1]*n]
+}
+
+// Number is the Go types of elements. A float16 has none: see Bits.
+type Number interface {
+	bool | uint8 | uint16 | uint32 | uint64 | int8 | int16 | int32 | int64 | float32 | float64 | Bits
+}
+
+// Bits is a float16, as it lies in memory (IEEE 754 binary16).
+type Bits uint16
+
+// Array is a column of arrays or numbers of any type; of padded ones as long as
+// the longest of the batch, with their lengths in the column NAME_lengths.
+func Array[T Number](b *Batch, name string) (Tensor[T], error) {
+	return typed[T](b, name, dtypeOf[T]())
+}
+
+// Ragged is a column of arrays that differ in length.
+func Ragged[T Number](b *Batch, name string) (RaggedTensor[T], error) {
+	dtype := dtypeOf[T]()
+	col, err := b.column(name, dtype)
+	if err != nil {
+		return RaggedTensor[T]{}, err
+	}
+	if col.Kind != "ragged" {
+		return RaggedTensor[T]{}, errs.New(errs.Config, "field %q is not ragged", name).Try("%s", accessor(dtype.String(), name))
+	}
+	slot := b.in.Slot.Mem
+	offsets := see[int64](slot[col.Off:], b.Rows+1)
+	n := int(offsets[b.Rows]) * mem.Shape(col.Shape).Elems()
+	return RaggedTensor[T]{Values: see[T](slot[col.Data:], n), Offsets: offsets, Shape: slices.Clone(col.Shape)}, nil
+}
+
+// dtypeOf is the element type that a Go type is the view of.
+func dtypeOf[T Number]() mem.DType {
+	switch any(*new(T)).(type) {
+	case bool:
+		return mem.Bool
+	case uint8:
+		return mem.Uint8
+	case uint16:
+		return mem.Uint16
+	case uint32:
+		return mem.Uint32
+	case uint64:
+		return mem.Uint64
+	case int8:
+		return mem.Int8
+	case int16:
+		return mem.Int16
+	case int32:
+		return mem.Int32
+	case int64:
+		return mem.Int64
+	case float32:
+		return mem.Float32
+	case float64:
+		return mem.Float64
+	}
+	return mem.Float16
+}
+
+// see is n elements of a slot, which lie at a multiple of their size.
+func see[T any](raw []byte, n int) []T {
+	raw = raw[:n*int(unsafe.Sizeof(*new(T)))]
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(raw))), n)
 }
 
 func newBatch(l *Loader, in *loader.Batch) *Batch {
@@ -143,10 +237,18 @@ func view[T any](b *Batch, name string, dtype mem.DType, col *wire.Column) (Tens
 	if col.Rows > 0 { // packed: fewer, longer ones
 		rows = col.Rows
 	}
-	shape := append([]int{rows}, col.Shape...)
-	n := mem.Shape(shape).Elems()
-	raw := b.in.Slot.Mem[col.Off : col.Off+int64(n*dtype.Size())]
-	return Tensor[T]{Data: unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(raw))), n), Shape: shape}, nil
+	if col.Kind == "ragged" {
+		return Tensor[T]{}, errs.New(errs.Config, "field %q is ragged: its samples differ in length", name).
+			Try("stoker.Ragged(batch, %q) gives values and offsets; a Field with Batch padded is dense", name)
+	}
+	t := Tensor[T]{Shape: append([]int{rows}, col.Shape...)}
+	n := mem.Shape(t.Shape).Elems()
+	if col.Strides != nil && rows > 0 {
+		t.stride = int(col.Strides[0]) / dtype.Size()
+		n = (rows-1)*t.stride + mem.Shape(col.Shape).Elems()
+	}
+	t.Data = see[T](b.in.Slot.Mem[col.Off:], n)
+	return t, nil
 }
 
 func (b *Batch) find(name string) *wire.Column {
@@ -184,6 +286,9 @@ func (b *Batch) column(name string, want mem.DType) (*wire.Column, error) {
 // accessor is the call that reads a column of that type.
 func accessor(dtype, name string) string {
 	method := map[string]string{"uint8": "Uint8", "int32": "Int32", "float32": "Float32", "int64": "Int64", "float64": "Float64", "object": "Bytes"}[dtype]
+	if method == "" {
+		return fmt.Sprintf("stoker.Array[%s](batch, %q)", strings.Replace(dtype, "float16", "stoker.Bits", 1), name)
+	}
 	return fmt.Sprintf("batch.%s(%q)", method, name)
 }
 

@@ -55,9 +55,10 @@ type cursor struct {
 // Column says what batches hold under a name.
 type Column struct {
 	Name  string
-	Kind  string // image, number, bytes, text or json
-	DType string // uint8, float32, int64 or float64; object for bytes, text and json
-	Shape []int  // of one sample as it lies in memory; nil where it depends on the samples
+	Kind  string // image, array, number, bytes, text or json
+	DType string // NumPy's name: uint8, float32, int64, ...; object for bytes, text and json
+	Shape []int  // of one sample as it lies in memory; nil where it depends on the samples; of an array whose first axis differs -1 comes first
+	Batch string // of an array whose samples differ: padded or ragged
 	Axes  string // of an image: "hwc" or "chw"
 }
 
@@ -75,7 +76,7 @@ func Open(ctx context.Context, spec Spec) (*Loader, error) {
 	}
 	l := &Loader{shared: shared, inner: inner, deadline: stallDeadline}
 	for _, f := range inner.Fields() {
-		l.fields = append(l.fields, Column{Name: f.Name, Kind: f.Kind, DType: f.DType, Shape: f.Shape, Axes: f.Axes})
+		l.fields = append(l.fields, Column{Name: f.Name, Kind: f.Kind, DType: f.DType, Shape: f.Shape, Batch: f.Batch, Axes: f.Axes})
 	}
 	return l, nil
 }

@@ -29,10 +29,17 @@ type (
 	// Paths is one path or several.
 	Paths = loader.Paths
 	// Field is one named value of a sample: which stored value it comes From,
-	// how to Decode it (rgb, gray, bytes, text, int, float, json), and the
-	// Transform of a picture. Floats lie as Layout says (nchw, or nhwc), bytes
-	// always as NHWC.
+	// how to Decode it (rgb, gray, bytes, text, int, float, json, array, npy), and
+	// the Transform of a picture. Floats lie as Layout says (nchw, or nhwc), bytes
+	// always as NHWC. Arrays become a DType and lie in a Batch dense, padded (by
+	// Pad) or ragged; of a dense one a View delivers a part.
 	Field = loader.Field
+	// Pad is how a batch of Field.Batch "padded" makes samples equal in length: To a
+	// length (0: the longest), rounded up to a Multiple, with a Value.
+	Pad = loader.Pad
+	// View is the part of the first axis of an array that a field delivers, as a
+	// slice of Python: View{To: new(-1)} is all but the last.
+	View = loader.View
 	// Op is one transform; see Transform.
 	Op = transform.Op
 	// Order decides which sample comes when: Shuffle and what belongs to it, Seed,

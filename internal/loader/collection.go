@@ -38,8 +38,10 @@ type part struct {
 	format    string
 
 	fields   []Field
-	programs []*transform.Program // one a field
-	wanted   []string             // stored names, one a field
+	programs []*transform.Program  // one a field
+	wanted   []string              // stored names, each once
+	value    []int                 // of each field: number of its stored name in wanted
+	npy      map[string]*npyHeader // of stored names that are decoded as npy
 }
 
 // openCollection opens what the Spec names.
@@ -227,7 +229,8 @@ type sizer interface {
 	Size(id int64, field string) int64
 }
 
-// lengths is the bytes of a field of every sample.
+// lengths is the length of a field of every sample: the steps of its first axis
+// where it is stored as an array, else its bytes.
 func (c *collection) lengths(field string) ([]int32, error) {
 	out := make([]int32, 0, c.n)
 	for _, p := range c.parts {
@@ -241,8 +244,18 @@ func (c *collection) lengths(field string) ([]int32, error) {
 				return nil, err
 			}
 		}
+		step := int64(1)
+		if t, ok := p.stored(field); ok {
+			if !t.Ragged && len(t.Shape) > 0 {
+				t.Shape = t.Shape[1:]
+			}
+			step = max(int64(t.Shape.Elems()*t.DType.Size()), 1)
+		}
 		for id := range p.n {
 			n := ds.Size(id, field)
+			if n >= 0 {
+				n /= step
+			}
 			switch {
 			case n < 0:
 				return nil, errs.New(errs.Config, "lengths is %q, and sample %d has no bytes there", field, p.first+id).

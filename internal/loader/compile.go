@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,13 +11,12 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/batch"
-	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
 // compile turns the fields into programs and a layout.
 func (l *Loader) compile(p problems) error {
 	for i, part := range l.data.parts {
-		columns := part.compile(l.spec, &p)
+		columns := l.columns(part, &p)
 		if i == 0 {
 			l.fields, l.spec.Fields = columns, part.fields
 		} else if len(p) == 0 {
@@ -25,6 +25,8 @@ func (l *Loader) compile(p problems) error {
 	}
 	if l.spec.Batch.Pack > 0 && len(p) == 0 {
 		l.packColumns(&p)
+	} else {
+		l.lengthColumns(&p)
 	}
 	if l.spec.Batch.Tokens > 0 && l.spec.OnBad.Policy == Replace {
 		p.addf("on_bad replace does not go with tokens: another sample may be longer than the batch has room for; skip does")
@@ -38,43 +40,50 @@ func (l *Loader) compile(p problems) error {
 	return nil
 }
 
-// compile turns the fields of one dataset into programs, and says what columns
+// columns turns the fields of one dataset into programs, and says what columns
 // they fill.
-func (d *part) compile(spec Spec, p *problems) (columns []batch.Field) {
+func (l *Loader) columns(d *part, p *problems) (columns []batch.Field) {
 	if d.ds == nil {
 		d.fields = []Field{{Name: "image"}}
 		return []batch.Field{{Name: "image", DType: mem.Uint8, Shape: d.spec.Shape}}
 	}
 	d.fields = slices.Clone(d.spec.Fields)
 	if d.fields == nil {
-		d.fields = slices.Clone(spec.Fields)
+		d.fields = slices.Clone(l.spec.Fields)
 	}
 	if len(d.fields) == 0 {
-		d.fields = defaultFields(d.ds)
+		d.fields = l.defaultFields(d)
 	}
+	whole := true
 	for i := range d.fields {
 		f := &d.fields[i]
 		if f.From == "" {
 			f.From = f.Name
 		}
-		if f.Decode == "" {
-			f.Decode = "bytes"
-		}
 		if c, ok := d.ds.(checker); ok {
 			if err := c.Check([]string{f.From}); err != nil {
 				p.addf("%s", withHint(err))
+				whole = false
 				continue // what it would be decoded to does not matter
 			}
 		}
-		prog, err := transform.Compile(f.Decode, f.Transform, f.Layout)
+		prog, column, err := l.column(d, f)
 		if err != nil {
 			p.addf("field %q: %s", f.Name, withHint(err))
+			whole = false
 			continue
 		}
-		shape, fixed := prog.Shape()
+		at := slices.Index(d.wanted, f.From)
+		if at < 0 {
+			at = len(d.wanted)
+			d.wanted = append(d.wanted, f.From)
+		}
+		d.value = append(d.value, at)
 		d.programs = append(d.programs, prog)
-		d.wanted = append(d.wanted, f.From)
-		columns = append(columns, batch.Field{Name: f.Name, DType: prog.DType(), Shape: shape, Loose: !fixed})
+		columns = append(columns, column)
+	}
+	if whole {
+		d.share(columns)
 	}
 	return columns
 }
@@ -86,14 +95,24 @@ func (l *Loader) sameColumns(i int, columns []batch.Field, p *problems) {
 		var out []string
 		for n, f := range fields {
 			shape := "of any size"
-			if !f.Loose {
+			if !f.Loose || f.Form != batch.Dense {
 				shape = fmt.Sprint(f.Shape)
 			}
 			axes := "hwc" // of synthetic samples
 			if part.ds != nil {
 				axes, _ = part.programs[n].Axes()
 			}
-			out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %s %s %s %s", f.Name, part.kind(n), f.DType, shape, axes)))
+			text := strings.TrimSpace(fmt.Sprintf("%s: %s %s %s %s", f.Name, part.kind(n), f.DType, shape, axes))
+			if f.Form != batch.Dense {
+				text += " " + f.Form.String()
+			}
+			if f.To > 0 {
+				text += fmt.Sprintf(", of which %d to %d", f.From, f.To)
+			}
+			if f.Of > 0 {
+				text += ", of " + fields[f.Of-1].Name
+			}
+			out = append(out, text)
 		}
 		return strings.Join(out, ", ")
 	}
@@ -102,24 +121,34 @@ func (l *Loader) sameColumns(i int, columns []batch.Field, p *problems) {
 	}
 }
 
-// packColumns makes the columns of bytes dense rows of Pack tokens, and adds
-// those that tell the samples of a row apart.
+// packColumns makes the columns of bytes, and those of arrays of one dimension,
+// dense rows of Pack tokens, and adds those that tell the samples of a row apart.
 func (l *Loader) packColumns(p *problems) {
 	size := int64(l.spec.Batch.Size) * l.spec.Batch.Pack
 	packed := 0
 	for i := range l.fields {
 		f := &l.fields[i]
-		switch kind := l.data.parts[0].kind(i); kind {
+		kind, dtype := l.data.parts[0].kind(i), mem.Uint8
+		switch kind {
+		case "array":
+			dtype = f.DType
+			fallthrough
 		case "bytes":
-			*f = batch.Field{Name: f.Name, DType: mem.Uint8, Shape: mem.Shape{int(l.spec.Batch.Pack)}, Packed: size}
+			if (f.Form == batch.Dense || f.Loose) && len(f.Shape) > 1 || f.Form != batch.Dense && len(f.Shape) > 0 {
+				p.addf("field %q has more than one dimension, and pack fills rows with tokens: leave the field out", f.Name)
+			}
+			if f.Form == batch.Padded || f.To > 0 {
+				p.addf("field %q is packed: batch padded and view are for batches of whole samples", f.Name)
+			}
+			*f = batch.Field{Name: f.Name, DType: dtype, Shape: mem.Shape{int(l.spec.Batch.Pack)}, Packed: size * int64(dtype.Size())}
 			packed++
 		case "number":
 		default:
-			p.addf("field %q is %s, and pack fills rows with bytes: leave the field out", f.Name, kind)
+			p.addf("field %q is %s, and pack fills rows with tokens or bytes: leave the field out", f.Name, kind)
 		}
 	}
 	if packed == 0 {
-		p.addf("pack needs a field of bytes, and there is none")
+		p.addf("pack needs a field of tokens or bytes, and there is none")
 	}
 	if l.spec.OnBad.Policy == Replace {
 		p.addf("on_bad replace does not go with pack: another sample has another length; skip leaves its tokens 0")
@@ -156,6 +185,11 @@ func (l *Loader) pipelineDigest() string {
 			fmt.Fprintf(h, "%q %q\n", f.Name, f.From)
 			if i < len(part.programs) {
 				fmt.Fprintln(h, part.programs[i].Digest())
+			}
+			f.Name, f.From, f.Decode, f.Transform, f.Layout, f.DType = "", "", "", nil, "", ""
+			if f.Batch != "" || !f.View.IsZero() {
+				text, _ := json.Marshal(f)
+				fmt.Fprintf(h, "%s\n", text)
 			}
 		}
 	}

@@ -4,54 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/folder"
-	"github.com/stoker-data/stoker/internal/stage/format/tar"
-	"github.com/stoker-data/stoker/internal/stage/index"
-	"github.com/stoker-data/stoker/internal/stage/source"
 )
-
-// openPart opens one dataset. To add a format: a package below format, a name
-// here, and a row in sniff.
-func openPart(ctx context.Context, src source.Source, d Dataset, opt Options) (*part, error) {
-	if d.Format == "synthetic" {
-		return openSynthetic(d)
-	}
-	if err := local(d.Path); err != nil {
-		return nil, err
-	}
-	paths, err := source.Expand(d.Path)
-	if err != nil {
-		return nil, err
-	}
-	kind, paths, err := sniff(d.Format, paths)
-	if err != nil {
-		return nil, err
-	}
-	if err := d.meaningless(kind); err != nil {
-		return nil, err
-	}
-	progress := index.Progress(opt.Progress)
-	var ds format.Dataset
-	switch kind {
-	case "folder":
-		ds, err = folder.Open(ctx, src, paths[0], folder.Options{Extensions: d.Extensions, AllowEmpty: d.AllowEmpty, Progress: progress})
-	case "tar":
-		ds, err = tar.Open(ctx, src, paths, tar.Options{Progress: progress})
-	}
-	if err != nil {
-		return nil, err
-	}
-	x := ds.Index()
-	return &part{spec: d, ds: ds, n: x.Len(), digest: x.Digest(), format: x.Meta().Format}, nil
-}
 
 // checker is a dataset that can say, before anything is read, that no sample
 // has a field.
@@ -68,63 +29,6 @@ func local(paths []string) error {
 		}
 	}
 	return nil
-}
-
-// meaningless names keys of a dataset that its format has no use for.
-func (d Dataset) meaningless(kind string) error {
-	var p problems
-	if kind != "folder" && (d.Extensions != nil || d.AllowEmpty) {
-		p.addf("dataset.extensions and dataset.allow_empty are of folders, and this is %s", kind)
-	}
-	if kind != "synthetic" && (d.Samples != 0 || d.Shape != nil) {
-		p.addf("dataset.samples and dataset.shape are of synthetic datasets, and this is %s", kind)
-	}
-	return p.err()
-}
-
-// sniff decides the format of expanded paths. A folder that holds nothing but
-// shards stands for them.
-func sniff(name string, paths []string) (string, []string, error) {
-	if name != "" && name != "auto" {
-		if name == "folder" && len(paths) != 1 {
-			return "", nil, errs.New(errs.Config, "a folder dataset has one root, and %d paths were given", len(paths)).
-				Try("give the folder that holds one folder per class")
-		}
-		return name, paths, nil
-	}
-	if len(paths) == 1 {
-		if st, err := os.Stat(paths[0]); err == nil && st.IsDir() {
-			if shards := shardsIn(paths[0]); len(shards) > 0 {
-				return "tar", shards, nil
-			}
-			return "folder", paths, nil
-		}
-	}
-	for _, p := range paths {
-		if !strings.HasSuffix(strings.ToLower(p), ".tar") {
-			return "", nil, errs.New(errs.Config, "the format of %s is not known", p).
-				Try("datasets are folders of images (one folder per class) or .tar shards; pass format= where the name does not say")
-		}
-	}
-	return "tar", paths, nil
-}
-
-// shardsIn is the shards of a folder that has no folder in it.
-func shardsIn(dir string) (shards []string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
-		if e.IsDir() && e.Name() != index.BesideDir {
-			return nil
-		}
-		if strings.HasSuffix(strings.ToLower(e.Name()), ".tar") {
-			shards = append(shards, filepath.Join(dir, e.Name()))
-		}
-	}
-	slices.Sort(shards)
-	return shards
 }
 
 // openSynthetic makes the one ready sample that every row is a copy of.
@@ -160,30 +64,64 @@ func (l *Loader) Format() string {
 // imageFields are the stored names that hold images in shards.
 var imageFields = []string{"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "webp", "gif", "bmp", "tif", "tiff"}
 
-// defaultFields are what a dataset delivers when the Spec names nothing: images
-// decoded, classes as numbers, the rest by its extension.
-func defaultFields(ds format.Dataset) []Field {
-	if ds.Index().Meta().Format == "folder" {
+// decoder is a dataset that knows how the bytes of a field are to be decoded.
+type decoder interface {
+	// Decode is rgb, text, json, npy, ...; "": not known.
+	Decode(field string) string
+}
+
+// defaultFields are what a dataset delivers when the Spec names nothing: arrays
+// as they are stored, images decoded, classes as numbers, the rest by what the
+// format, the name or the first sample says of it.
+func (l *Loader) defaultFields(d *part) []Field {
+	if d.ds.Index().Meta().Format == "folder" {
 		return []Field{{Name: folder.Image, Decode: "rgb"}, {Name: folder.Label, Decode: "int"}}
 	}
 	var out []Field
-	for _, name := range ds.Index().Meta().Fields {
-		f := Field{Name: name, Decode: "bytes"}
-		switch {
-		case slices.Contains(imageFields, name):
-			f.Decode = "rgb"
-		case name == "cls" || name == "cls2" || name == "index":
-			f.Decode = "int"
-		case name == "txt" || name == "text":
-			f.Decode = "text"
-		case name == "json" || name == "jsn":
-			f.Decode = "json"
-		case strings.HasPrefix(name, "__"):
+	for _, name := range d.ds.Index().Meta().Fields {
+		if strings.HasPrefix(name, "__") {
 			continue
+		}
+		f := Field{Name: name}
+		if _, array := d.stored(name); !array {
+			f.Decode = l.guess(d, name)
 		}
 		out = append(out, f)
 	}
 	return out
+}
+
+// guess is how a field of encoded bytes is decoded where nobody says it.
+func (l *Loader) guess(d *part, name string) string {
+	if ds, ok := d.ds.(decoder); ok {
+		if how := ds.Decode(name); how != "" {
+			return how
+		}
+	}
+	switch {
+	case slices.Contains(imageFields, name):
+		return "rgb"
+	case name == "cls" || name == "cls2" || name == "index":
+		return "int"
+	case name == "txt" || name == "text":
+		return "text"
+	case name == "json" || name == "jsn":
+		return "json"
+	case name == "npy":
+		return "npy"
+	}
+	if d.ds.Index().Meta().Format == "tar" {
+		return "bytes" // the name says it all
+	}
+	var s format.Sample
+	err := format.NewReader(d.ds, l.data.src).Read(context.Background(), 0, []string{name}, &s)
+	switch {
+	case err != nil || s.Fields[0].IsInt:
+		return "bytes"
+	case decode.Sniff(s.Fields[0].Data) != decode.KindUnknown:
+		return "rgb"
+	}
+	return "bytes"
 }
 
 // hold keeps the dataset open until letGo; false: it is closed already.

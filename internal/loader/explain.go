@@ -78,7 +78,7 @@ func (l *Loader) explainRow(row *ExplainedRow, lane *transform.Lane, p *Pass) er
 		return err
 	}
 	for i, prog := range part.programs {
-		f := &s.Fields[i]
+		f := &s.Fields[part.value[i]]
 		if f.File >= 0 && row.File == "" {
 			row.File, row.Member = string(part.ds.Index().AppendPath(f.File, nil)), string(f.Member)
 		}

@@ -1,18 +1,17 @@
 package loader
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"io/fs"
-	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
-	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
@@ -65,17 +64,10 @@ func (l *Loader) fill(lane *transform.Lane, s *format.Sample, t *task) error {
 		return err
 	}
 	for i, prog := range part.programs {
-		f := &s.Fields[i]
-		var err error
-		switch {
-		case f.IsInt:
-			putInt(ob.layout.Row(slot, i, t.row), prog.DType(), f.Int)
-		case l.fields[i].Packed > 0:
-			err = l.fillPacked(i, f.Data, t)
-		default:
-			err = l.fillField(lane, prog, i, f, t)
+		if l.fields[i].Of > 0 {
+			continue // another field's memory
 		}
-		if err != nil {
+		if err := l.fillValue(lane, prog, i, part, &s.Fields[part.value[i]], t); err != nil {
 			return l.place(err, s, i, part)
 		}
 	}
@@ -85,24 +77,80 @@ func (l *Loader) fill(lane *transform.Lane, s *format.Sample, t *task) error {
 	return nil
 }
 
-func putInt(row []byte, as mem.DType, n int64) {
-	if as == mem.Float64 {
-		binary.LittleEndian.PutUint64(row, math.Float64bits(float64(n)))
-		return
+// fillValue decodes one field into its row.
+func (l *Loader) fillValue(lane *transform.Lane, prog *transform.Program, i int, part *part, f *format.Field, t *task) error {
+	data := f.Data
+	if f.IsInt {
+		if prog.DType() != mem.Object {
+			return prog.Int(t.batch.layout.Row(t.batch.slot.Mem, i, t.row), f.Int)
+		}
+		data = strconv.AppendInt(nil, f.Int, 10)
 	}
-	binary.LittleEndian.PutUint64(row, uint64(n))
+	if part.npy != nil {
+		if h := part.npy[part.fields[i].From]; h != nil && part.fields[i].Decode == "npy" {
+			var err error
+			if data, err = h.elements(data); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case l.fields[i].Packed > 0:
+		return l.fillPacked(prog, i, data, t)
+	case l.fields[i].Form != batch.Dense:
+		return l.fillArray(lane, prog, i, data, t)
+	}
+	return l.fillField(lane, prog, i, data, t)
 }
 
-// fillPacked writes the run of a sample's bytes that a task stands for.
-func (l *Loader) fillPacked(i int, data []byte, t *task) error {
+// fillArray writes an array whose samples differ in length.
+func (l *Loader) fillArray(lane *transform.Lane, prog *transform.Program, i int, data []byte, t *task) error {
+	shape, err := prog.Begin(lane, data, t.key)
+	if err != nil {
+		return err
+	}
+	f := &l.fields[i]
+	n, step := shape[0], shape[1:].Elems()*f.DType.Size()
+	if f.Form == batch.Padded && !f.Loose {
+		row := t.batch.layout.Row(t.batch.slot.Mem, i, t.row)
+		if room := f.Shape[0]; n > room && !f.Pad.Truncate {
+			return errs.New(errs.Damaged, "the sample has %d steps, and batches are padded to %d", n, room).
+				Try("raise pad.to, cut longer samples with pad: {truncate: true}, or go past them with on_bad=\"skip\"")
+		} else if n > room {
+			n, data = room, data[:len(data)/n*room]
+		}
+		if err := prog.Elements(row[:n*step], data); err != nil {
+			return err
+		}
+		f.Pad.Fill(row[n*step:])
+	} else if err := prog.Finish(lane, t.batch.loose[i].Row(t.row, n*step)); err != nil {
+		return err
+	}
+	if f.Lengths > 0 {
+		binary.LittleEndian.PutUint64(t.batch.layout.Row(t.batch.slot.Mem, f.Lengths, t.row), uint64(n))
+	}
+	return nil
+}
+
+// fillPacked writes the run of a sample's tokens that a task stands for.
+func (l *Loader) fillPacked(prog *transform.Program, i int, data []byte, t *task) error {
+	from, to := 1, 1 // bytes of a token
+	if prog.Kind() == "array" {
+		from, to = prog.Stored().Size(), prog.DType().Size()
+	}
 	end := t.from + t.length
 	said := int64(l.lens[t.req.Sample])
-	if int64(len(data)) != said || end > said {
-		return errs.New(errs.Config, "sample %d has %d bytes, and its length is given as %d", t.req.Sample, len(data), said).
-			Try("lengths= must count what is packed; the name of the field counts its bytes")
+	if int64(len(data)) != said*int64(from) || end > said {
+		return errs.New(errs.Config, "sample %d has %d tokens (or bytes), and its length is given as %d", t.req.Sample, len(data)/from, said).
+			Try("lengths= must count what is packed; the name of the field counts its tokens, or its bytes")
 	}
-	copy(t.batch.layout.Column(t.batch.slot.Mem, i)[t.at:], data[t.from:end])
-	return nil
+	dst := t.batch.layout.Column(t.batch.slot.Mem, i)[t.at*int64(to) : (t.at+t.length)*int64(to)]
+	src := data[t.from*int64(from) : end*int64(from)]
+	if prog.Kind() != "array" {
+		copy(dst, src)
+		return nil
+	}
+	return prog.Elements(dst, src)
 }
 
 // fillRun writes the columns that tell the samples of a packed row apart.
@@ -132,30 +180,26 @@ func (l *Loader) blank(ob *openBatch, t *task, id int64) {
 	ob.layout.Stamp(ob.slot.Mem, t.row, id, false)
 }
 
-func (l *Loader) fillField(lane *transform.Lane, prog *transform.Program, i int, f *format.Field, t *task) error {
-	shape, err := prog.Begin(lane, f.Data, t.key.With(uint64(i)))
+func (l *Loader) fillField(lane *transform.Lane, prog *transform.Program, i int, data []byte, t *task) error {
+	shape, err := prog.Begin(lane, data, t.key.With(uint64(i)))
 	if err != nil {
 		return err
 	}
 	if !l.fields[i].Loose {
 		return prog.Finish(lane, t.batch.layout.Row(t.batch.slot.Mem, i, t.row))
 	}
-	n := shape.Elems() * max(prog.DType().Size(), 1)
 	c := &t.batch.loose[i]
-	if cap(c.Rows[t.row]) < n {
-		c.Rows[t.row] = make([]byte, n)
-	}
-	c.Rows[t.row] = c.Rows[t.row][:n]
+	row := c.Row(t.row, shape.Elems()*max(prog.DType().Size(), 1))
 	if prog.Kind() == "image" {
 		c.Shapes[t.row] = append(c.Shapes[t.row][:0], shape...)
 	}
-	return prog.Finish(lane, c.Rows[t.row])
+	return prog.Finish(lane, row)
 }
 
 // place adds to a codec's error where its bytes stand.
 func (l *Loader) place(err error, s *format.Sample, i int, part *part) error {
 	e := *errs.From(err)
-	f := &s.Fields[i]
+	f := &s.Fields[part.value[i]]
 	e.Where.Field = part.fields[i].Name
 	if f.File >= 0 {
 		path := string(part.ds.Index().AppendPath(f.File, nil))
@@ -354,139 +398,4 @@ func (ob *openBatch) fail(e *errs.Error) {
 		return
 	}
 	ob.err = e
-}
-
-// close finishes a batch whose rows are all in: skipped rows are copied from
-// good ones, unequal rows packed, columns described.
-func (l *Loader) close(ob *openBatch) error {
-	if ob.err != nil {
-		return nil
-	}
-	if len(ob.bad) > 0 || slices.Contains(ob.good, false) {
-		slices.SortFunc(ob.bad, func(a, b Bad) int { return cmp.Compare(a.Place, b.Place) })
-		if err := l.mend(ob); err != nil {
-			return err
-		}
-	}
-	if err := l.makeRoom(ob); err != nil {
-		return err
-	}
-	l.count(ob)
-	part := l.data.parts[0]
-	at := ob.layout.Bytes()
-	for i, f := range ob.layout.Fields {
-		col := wire.Column{Name: f.Name, Off: ob.layout.Off(i), Shape: f.Shape}
-		if f.Packed > 0 {
-			col.Rows = int(ob.pass.slice.Rows(ob.step))
-		}
-		if f.Loose {
-			c := &ob.loose[i]
-			col.Data = at
-			end := ob.layout.Pack(ob.slot.Mem, i, c, at)
-			if part.kind(i) == "image" {
-				for r, shape := range c.Shapes {
-					if !equal(shape, c.Shapes[0]) {
-						return errs.New(errs.Config, "images of one batch differ in size: sample %d is %v, sample %d is %v",
-							ob.tasks[0].req.Sample, c.Shapes[0], ob.tasks[r].req.Sample, shape).
-							Try("add a transform that makes them equal (Resize((h, w)), RandomResizedCrop, CenterCrop), or use batch_size=None")
-					}
-				}
-				col = wire.Column{Name: f.Name, Off: at, Shape: append([]int(nil), c.Shapes[0]...)}
-			}
-			at = (end + 63) / 64 * 64
-		}
-		ob.columns = append(ob.columns, col)
-	}
-	return nil
-}
-
-// count sums up what the batch adds to a receipt: once every sample that stands
-// at a place of the epoch, as the order says or in another's stead.
-func (l *Loader) count(ob *openBatch) {
-	for i := range ob.tasks {
-		t := &ob.tasks[i]
-		if t.sample < 0 {
-			l.blank(ob, t, -1)
-			continue
-		}
-		stands := ob.good[i] && (t.attempt == 0 || l.spec.OnBad.Policy == Replace)
-		if stands && t.from == 0 && ob.pass.order.Real(t.place) {
-			ob.sum.Add(t.place, t.req.Sample)
-			ob.real++
-		}
-	}
-}
-
-// mend gives every row that holds nothing the fields of the next good one; in a
-// pack, nothing.
-func (l *Loader) mend(ob *openBatch) error {
-	for i := range ob.rows {
-		if ob.good[i] {
-			continue
-		}
-		if l.spec.Batch.Pack > 0 {
-			l.blank(ob, &ob.tasks[i], ob.tasks[i].sample)
-			continue
-		}
-		from := -1
-		for d := 1; d < ob.rows && from < 0; d++ {
-			if j := (i + d) % ob.rows; ob.good[j] {
-				from = j
-			}
-		}
-		if from < 0 {
-			return errs.New(errs.Bug, "a batch of %d rows holds none", ob.rows).Because(ob.bad[0].Err)
-		}
-		ob.layout.CopyRow(ob.slot.Mem, i, from)
-		for f := range ob.loose {
-			if c := &ob.loose[f]; l.fields[f].Loose {
-				c.Rows[i] = append(c.Rows[i][:0], c.Rows[from]...)
-				c.Shapes[i] = append(c.Shapes[i][:0], c.Shapes[from]...)
-			}
-		}
-		ob.layout.Stamp(ob.slot.Mem, i, ob.tasks[i].sample, false)
-	}
-	for i := range ob.bad {
-		for r := range ob.rows {
-			t := &ob.tasks[r]
-			if t.place != ob.bad[i].Place {
-				continue
-			}
-			if ob.good[r] && l.spec.OnBad.Policy == Replace {
-				ob.bad[i].Put = t.req.Sample
-			}
-		}
-	}
-	return nil
-}
-
-// makeRoom replaces the slot by a larger one where unequal rows do not fit.
-func (l *Loader) makeRoom(ob *openBatch) error {
-	need := ob.layout.Bytes()
-	for i := range ob.loose {
-		if l.fields[i].Loose {
-			need += (ob.loose[i].Bytes() + 63) / 64 * 64
-		}
-	}
-	if need <= int64(len(ob.slot.Mem)) {
-		return nil
-	}
-	bigger, err := l.slots.replace(ob.slot, ob.layout.Bytes(), need+need/8)
-	if err != nil {
-		return err
-	}
-	ob.slot = bigger
-	return nil
-}
-
-func equal(a, b mem.Shape) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }

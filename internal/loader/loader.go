@@ -381,13 +381,22 @@ func (l *Loader) Fields() []wire.Field {
 	var out []wire.Field
 	first := l.data.parts[0]
 	for i, f := range l.fields {
-		w := wire.Field{Name: f.Name, Kind: "image", DType: f.DType.String(), Shape: f.Shape, Axes: "hwc", View: "hwc"}
+		w := wire.Field{Name: f.Name, Kind: "image", DType: f.DType.String(), Shape: f.Seen(), Axes: "hwc", View: "hwc"}
 		if first.ds != nil {
 			w.Kind, w.Axes, w.View = "number", "", ""
-			if f.Packed == 0 && i < len(first.programs) {
+			if i < len(first.programs) && (f.Packed == 0 || first.programs[i].Kind() == "array") {
 				w.Kind = first.programs[i].Kind()
 				w.Axes, w.View = first.programs[i].Axes()
 			}
+		}
+		if f.Form != batch.Dense {
+			w.Batch = f.Form.String()
+			if f.Loose {
+				w.Shape = append([]int{-1}, f.Shape...)
+			}
+		}
+		if at := slices.IndexFunc(l.fields, func(p batch.Field) bool { return p.Lengths == i && i > 0 }); at >= 0 {
+			w.Of = l.fields[at].Name
 		}
 		out = append(out, w)
 	}

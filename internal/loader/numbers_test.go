@@ -20,7 +20,7 @@ import (
 
 // npy is a file as NumPy writes it (NEP 1): version 1, 2 or 3, the header padded
 // to a multiple of 64 bytes.
-func npy(version byte, descr, shape string, data []byte) []byte {
+func arrayFile(version byte, descr, shape string, data []byte) []byte {
 	head := fmt.Sprintf("{'descr': %s, 'fortran_order': False, 'shape': %s, }", descr, shape)
 	begin := 10
 	if version > 1 {
@@ -60,13 +60,13 @@ func TestNumbersFromFiles(t *testing.T) {
 			"<f8": []float64{0, 1, 2.5, 250}, "<f4": []float32{0, 1, 2.5, 250}, "<i8": []int64{0, 1, -2, 250}, "<i4": []int32{0, 1, -2, 250}, "|u1": []uint8{0, 1, 2, 250},
 		} {
 			want := map[byte]float64{'f': 2.5, 'i': -2, 'u': 2}[descr[1]]
-			got, err := numbersFile(t, npy(version, "'"+descr+"'", "(4,)", raw(t, values))).read()
+			got, err := numbersFile(t, arrayFile(version, "'"+descr+"'", "(4,)", raw(t, values))).read()
 			if err != nil || !slices.Equal(got, []float64{0, 1, want, 250}) {
 				t.Errorf("version %d, %s: %v, %v", version, descr, got, err)
 			}
 		}
 	}
-	if got, err := numbersFile(t, npy(1, "'<f8'", "(0,)", nil)).read(); err != nil || len(got) != 0 {
+	if got, err := numbersFile(t, arrayFile(1, "'<f8'", "(0,)", nil)).read(); err != nil || len(got) != 0 {
 		t.Errorf("no numbers: %v, %v", got, err)
 	}
 	got, err := (Numbers{File: "testdata/weights.npy"}).read() // written by numpy 2: numpy.save(path, [0.5, 0, 2, 1.25, 3e-9])
@@ -77,24 +77,24 @@ func TestNumbersFromFiles(t *testing.T) {
 
 func TestFilesThatAreNoNumbers(t *testing.T) {
 	eight := raw(t, []float64{1, 2, 3, 4, 5, 6, 7, 8})
-	good := npy(1, "'<f8'", "(8,)", eight)
+	good := arrayFile(1, "'<f8'", "(8,)", eight)
 	for name, c := range map[string]struct {
 		body []byte
 		says string
 	}{
 		"empty":            {nil, "begin"},
 		"text":             {[]byte("1 2 3 4 5 6 7 8\n"), "begin"},
-		"two dimensions":   {npy(1, "'<f8'", "(2, 4)", eight), "(2, 4)"},
-		"no dimension":     {npy(1, "'<f8'", "()", eight), "shape is ()"},
-		"negative":         {npy(1, "'<f8'", "(-8,)", eight), "EOF"},
-		"big-endian":       {npy(1, "'>f8'", "(8,)", eight), `">f8"`},
-		"complex":          {npy(1, "'<c16'", "(4,)", eight), `"<c16"`},
-		"objects":          {npy(1, "'|O'", "(4,)", eight), `"|O"`},
-		"columns":          {npy(1, "[('a', '<f8')]", "(8,)", eight), "type"},
+		"two dimensions":   {arrayFile(1, "'<f8'", "(2, 4)", eight), "(2, 4)"},
+		"no dimension":     {arrayFile(1, "'<f8'", "()", eight), "shape is ()"},
+		"negative":         {arrayFile(1, "'<f8'", "(-8,)", eight), "EOF"},
+		"big-endian":       {arrayFile(1, "'>f8'", "(8,)", eight), `">f8"`},
+		"complex":          {arrayFile(1, "'<c16'", "(4,)", eight), `"<c16"`},
+		"objects":          {arrayFile(1, "'|O'", "(4,)", eight), `"|O"`},
+		"columns":          {arrayFile(1, "[('a', '<f8')]", "(8,)", eight), "type"},
 		"cut short":        {good[:len(good)-1], "EOF"},
 		"half a header":    {good[:40], "EOF"},
 		"an absurd header": {append([]byte("\x93NUMPY\x02\x00\xff\xff\xff\xff"), good...), "EOF"},
-		"an absurd length": {npy(1, "'<f8'", "(9223372036854775807,)", eight), "EOF"},
+		"an absurd length": {arrayFile(1, "'<f8'", "(9223372036854775807,)", eight), "EOF"},
 	} {
 		_, err := numbersFile(t, c.body).read()
 		e := errs.From(err)
@@ -108,8 +108,8 @@ func TestFilesThatAreNoNumbers(t *testing.T) {
 }
 
 func FuzzNumbers(f *testing.F) {
-	f.Add(npy(1, "'<f8'", "(2,)", make([]byte, 16)))
-	f.Add(npy(2, "'|u1'", "(3,)", make([]byte, 3)))
+	f.Add(arrayFile(1, "'<f8'", "(2,)", make([]byte, 16)))
+	f.Add(arrayFile(2, "'|u1'", "(3,)", make([]byte, 3)))
 	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parseNPY(b) })
 }
 
@@ -145,7 +145,7 @@ func TestFilesAndListsAreOneStream(t *testing.T) {
 	byList := g.spec(t)
 	byList.Order.Weights = weightsOf(gridTars)
 	byFile := byList
-	byFile.Order.Weights = numbersFile(t, npy(1, "'<f8'", fmt.Sprintf("(%d,)", gridTars), raw(t, byList.Order.Weights.List)))
+	byFile.Order.Weights = numbersFile(t, arrayFile(1, "'<f8'", fmt.Sprintf("(%d,)", gridTars), raw(t, byList.Order.Weights.List)))
 	a, b := open(t, s, byList), open(t, s, byFile)
 	if !slices.Equal(texts(walkAll(t, a, 0, 0, 0)), texts(walkAll(t, b, 0, 0, 0))) {
 		t.Error("another stream")
@@ -159,14 +159,14 @@ func TestFilesAndListsAreOneStream(t *testing.T) {
 		t.Errorf("with another weight: %v", err)
 	}
 	for name, values := range map[string][]float64{"too few": make([]float64, 7), "NaN": append(make([]float64, gridTars-1), math.NaN()), "negative": append(make([]float64, gridTars-1), -1)} {
-		byFile.Order.Weights = numbersFile(t, npy(1, "'<f8'", fmt.Sprintf("(%d,)", len(values)), raw(t, values)))
+		byFile.Order.Weights = numbersFile(t, arrayFile(1, "'<f8'", fmt.Sprintf("(%d,)", len(values)), raw(t, values)))
 		if _, err := Open(context.Background(), s, byFile, Options{}); errs.CodeOf(err) != errs.Config {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	nan := g.spec(t)
 	nan.Batch.Bucket = 3
-	nan.Batch.Lengths.Numbers = numbersFile(t, npy(1, "'<f4'", fmt.Sprintf("(%d,)", gridTars), raw(t, append(make([]float32, gridTars-1), float32(math.NaN())))))
+	nan.Batch.Lengths.Numbers = numbersFile(t, arrayFile(1, "'<f4'", fmt.Sprintf("(%d,)", gridTars), raw(t, append(make([]float32, gridTars-1), float32(math.NaN())))))
 	if _, err := Open(context.Background(), s, nan, Options{}); errs.CodeOf(err) != errs.Config || !strings.Contains(err.Error(), "length 40 is NaN") {
 		t.Errorf("a length that is none: %v", err)
 	}

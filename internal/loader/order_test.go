@@ -134,6 +134,14 @@ func copyAll(l *Loader, b *Batch) full {
 		types[f.Name] = f.DType
 	}
 	for _, c := range b.Columns {
+		if c.Kind == "ragged" || c.Strides != nil {
+			var rows []byte
+			for _, row := range rowsOf(b, c, types[c.Name]) {
+				rows = fmt.Appendf(rows, "%q\n", row)
+			}
+			out.Columns[c.Name] = rows
+			continue
+		}
 		if c.Data > 0 {
 			var rows []byte
 			for r := range b.Rows {

@@ -146,7 +146,7 @@ func TestPackRefuses(t *testing.T) {
 		says   string
 	}{
 		"pictures":      {func(s *Spec) { s.Fields = g.spec(t).Fields }, `field "image" is image`},
-		"no bytes":      {func(s *Spec) { s.Fields = s.Fields[1:] }, "needs a field of bytes"},
+		"no bytes":      {func(s *Spec) { s.Fields = s.Fields[1:] }, "needs a field of tokens or bytes"},
 		"text":          {func(s *Spec) { s.Fields[0].Decode = "text" }, `field "bin" is text`},
 		"replace":       {func(s *Spec) { s.OnBad.Policy = Replace }, "replace does not go with pack"},
 		"refused":       {func(s *Spec) { s.Batch.Long = order.Refuse }, "raise Pack"},

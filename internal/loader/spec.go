@@ -10,7 +10,6 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/order"
-	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
 // Spec is everything that decides what a loader delivers, and how. The zero
@@ -37,6 +36,10 @@ type Dataset struct {
 	AllowEmpty bool     `json:"allow_empty,omitempty"` // folder: classes without a sample
 	Samples    int64    `json:"samples,omitempty"`     // synthetic
 	Shape      []int    `json:"shape,omitempty"`       // synthetic: of one uint8 sample
+	Columns    []Column `json:"columns,omitempty"`     // npy: the arrays; none: all
+	Unpacked   Bytes    `json:"unpacked,omitempty"`    // npy, mds: memory for what was decompressed; 0: the format's own
+	Database   string   `json:"database,omitempty"`    // lmdb: the database in the environment; "": the only one
+	Values     string   `json:"values,omitempty"`      // lmdb: what values are: auto (""), bytes, datum (Caffe's)
 
 	// Of the members of a mixture only.
 	Weight  float64       `json:"weight,omitempty"`  // its share of the samples, in whatever unit; 0: 1
@@ -45,6 +48,25 @@ type Dataset struct {
 
 	// Mixed are the members, where the Spec has a list.
 	Mixed []Dataset `json:"-"`
+}
+
+// Column is one field of a dataset that has columns: a name, or an object.
+type Column struct {
+	Name string `json:"name"`
+	From string `json:"from,omitempty"` // its name in the file; "": Name
+	Path Paths  `json:"path,omitempty"` // npy: the files that hold it; none: those of the dataset
+}
+
+// column is a Column without its methods.
+type column Column
+
+// UnmarshalJSON takes a name or an object.
+func (c *Column) UnmarshalJSON(b []byte) error {
+	*c = Column{}
+	if json.Unmarshal(b, &c.Name) == nil {
+		return nil
+	}
+	return json.Unmarshal(b, (*column)(c))
 }
 
 // dataset is a Dataset without its methods.
@@ -99,15 +121,6 @@ func (p *Paths) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	return json.Unmarshal(b, (*[]string)(p))
-}
-
-// Field is one named value of a sample, and what becomes of it.
-type Field struct {
-	Name      string         `json:"name"`
-	From      string         `json:"from,omitempty"`   // stored name; "jpg;png" takes the first there is; "": Name
-	Decode    string         `json:"decode,omitempty"` // rgb gray bytes text int float json; "": bytes
-	Transform []transform.Op `json:"transform,omitempty"`
-	Layout    string         `json:"layout,omitempty"` // of images: nchw (""), nhwc
 }
 
 // Order decides which sample comes when.
@@ -341,23 +354,12 @@ func (s Spec) check() (p problems) {
 	if s.OnBad.MaxBad < 0 || s.OnBad.MaxBadRate < 0 || s.OnBad.MaxBadRate > 1 {
 		p.addf("max_bad is %d and max_bad_rate %g: a count, and a share between 0 and 1", s.OnBad.MaxBad, s.OnBad.MaxBadRate)
 	}
-	checkFields(&p, s.Fields)
+	checkFields(&p, s.Fields, oneOf)
 	return p
-}
-
-func checkFields(p *problems, fields []Field) {
-	names := map[string]bool{}
-	for _, f := range fields {
-		if f.Name == "" || names[f.Name] {
-			p.addf("fields need names of their own: %q", f.Name)
-		}
-		names[f.Name] = true
-	}
 }
 
 // The values that a key can have.
 var (
-	formats  = []string{"", "auto", "folder", "tar", "synthetic"}
 	shuffles = []string{string(order.None), string(order.Full), string(order.BlockWise), string(order.WindowAlone)}
 )
 
@@ -365,7 +367,7 @@ var (
 type choice func(key, got string, want ...string)
 
 func (d Dataset) check(p *problems, oneOf choice) {
-	oneOf("format", d.Format, formats...)
+	oneOf("format", d.Format, formatNames()...)
 	switch {
 	case d.Mixed != nil:
 		p.addf("a member of a mixture is a list: mixtures do not nest")
@@ -376,7 +378,7 @@ func (d Dataset) check(p *problems, oneOf choice) {
 	case len(d.Path) == 0:
 		p.addf("dataset.path is missing")
 	}
-	checkFields(p, d.Fields)
+	checkFields(p, d.Fields, oneOf)
 }
 
 // openable says that check finds nothing in the way of opening it.
@@ -387,7 +389,7 @@ func (d Dataset) openable() bool {
 	if d.Format == "synthetic" {
 		return d.Samples > 0 && len(d.Shape) > 0
 	}
-	return slices.Contains(formats, d.Format) && len(d.Path) > 0
+	return slices.Contains(formatNames(), d.Format) && len(d.Path) > 0
 }
 
 func (s Spec) checkMix(p *problems, oneOf choice) {

@@ -1,0 +1,116 @@
+package loader
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+)
+
+// Field is one named value of a sample, and what becomes of it.
+type Field struct {
+	Name string `json:"name"`
+	From string `json:"from,omitempty"` // stored name; "jpg;png" takes the first there is; "": Name
+	// Decode is rgb, gray, bytes, text, int, float, json, array (numbers as they are
+	// stored), or npy (each stored value is a .npy file). "": array where the format
+	// says that it stores one, else bytes.
+	Decode    string         `json:"decode,omitempty"`
+	Transform []transform.Op `json:"transform,omitempty"`
+	Layout    string         `json:"layout,omitempty"` // of images: nchw (""), nhwc
+
+	// Of numbers and arrays.
+	DType string `json:"dtype,omitempty"` // what they become, by NumPy's name; "": as stored
+	// Batch is how samples lie in a batch: dense, padded or ragged. "": dense where
+	// all have one shape, ragged where their first axes differ.
+	Batch string `json:"batch,omitempty"`
+	Pad   Pad    `json:"pad,omitzero"`  // of Batch padded
+	View  View   `json:"view,omitzero"` // the part of the first axis that is delivered; of dense arrays
+}
+
+// Pad is how a padded batch makes samples equal in their first axis.
+type Pad struct {
+	To       PadTo   `json:"to,omitempty"`       // a number, or longest (""): the longest of the batch
+	Multiple int     `json:"multiple,omitempty"` // rounded up to a multiple of this; 0: not
+	Value    float64 `json:"value,omitempty"`
+	Truncate bool    `json:"truncate,omitempty"` // cut what is longer than To; else it is an error
+}
+
+// PadTo is a length along the first axis; 0 is written longest.
+type PadTo int
+
+// UnmarshalJSON takes a number or "longest".
+func (p *PadTo) UnmarshalJSON(b []byte) error {
+	var n int
+	if string(b) != `"longest"` && (json.Unmarshal(b, &n) != nil || n < 1) {
+		return errs.New(errs.Config, "pad.to is %s: it can be \"longest\", or a length from 1 on", b)
+	}
+	*p = PadTo(n)
+	return nil
+}
+
+// View is the part [From, To) of the first axis of a sample; nil is that end of
+// it, and a negative number counts from the end, as in Python's slices. Fields
+// that differ in nothing but their view share the memory of a batch.
+type View struct{ From, To *int }
+
+// IsZero says that the whole is seen.
+func (v View) IsZero() bool { return v.From == nil && v.To == nil }
+
+// UnmarshalJSON takes a list of two, null for an open end.
+func (v *View) UnmarshalJSON(b []byte) error {
+	var ends []*int
+	if json.Unmarshal(b, &ends) != nil || len(ends) != 2 {
+		return errs.New(errs.Config, "view is %s: it is [from, to], null for an open end, such as [null, -1]", b)
+	}
+	v.From, v.To = ends[0], ends[1]
+	return nil
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (v View) MarshalJSON() ([]byte, error) { return json.Marshal([]*int{v.From, v.To}) }
+
+// of is the view of an axis of n, as Python cuts it.
+func (v View) of(n int) (from, to int) {
+	from, to = 0, n
+	if v.From != nil {
+		from = bound(*v.From, n)
+	}
+	if v.To != nil {
+		to = bound(*v.To, n)
+	}
+	return from, max(from, to)
+}
+
+func bound(i, n int) int {
+	if i < 0 {
+		i += n
+	}
+	return max(0, min(i, n))
+}
+
+// The ways in which samples lie in a batch.
+var batches = []string{"", "dense", "padded", "ragged"}
+
+func checkFields(p *problems, fields []Field, oneOf choice) {
+	names := map[string]bool{}
+	for _, f := range fields {
+		if f.Name == "" || names[f.Name] {
+			p.addf("fields need names of their own: %q", f.Name)
+		}
+		names[f.Name] = true
+		oneOf("batch of field "+f.Name, f.Batch, batches...)
+		if f.Batch != "padded" && f.Pad != (Pad{}) {
+			p.addf("pad of field %q is for batch padded", f.Name)
+		}
+		if f.Pad.Multiple < 0 || f.Pad.To < 0 {
+			p.addf("field %q is padded to %d, to a multiple of %d: neither is negative", f.Name, f.Pad.To, f.Pad.Multiple)
+		}
+		if f.Pad.Truncate && f.Pad.To == 0 {
+			p.addf("field %q is padded to the longest sample, and truncate cuts what is longer than pad.to", f.Name)
+		}
+		if !f.View.IsZero() && slices.Contains([]string{"padded", "ragged"}, f.Batch) {
+			p.addf("view of field %q is for dense arrays, and its batch is %s", f.Name, f.Batch)
+		}
+	}
+}

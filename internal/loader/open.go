@@ -1,0 +1,278 @@
+package loader
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/folder"
+	"github.com/stoker-data/stoker/internal/stage/format/lmdb"
+	"github.com/stoker-data/stoker/internal/stage/format/mds"
+	"github.com/stoker-data/stoker/internal/stage/format/npy"
+	"github.com/stoker-data/stoker/internal/stage/format/tar"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// opening is what a format needs to open a dataset.
+type opening struct {
+	src      source.Source
+	paths    []string // expanded; one at least
+	d        Dataset
+	progress index.Progress
+}
+
+// opener is one format. To add one: a package below format, an entry in openers,
+// and its keys in keys.
+type opener struct {
+	name string
+	// sniff says whether a file, by its name and its first bytes, is of the format;
+	// nil: only its name= in the Spec says so.
+	sniff func(name string, head []byte) bool
+	open  func(ctx context.Context, o opening) (format.Dataset, error)
+	// root says that the dataset is one folder, which is handed on as it is; else a
+	// folder stands for the files in it.
+	root bool
+}
+
+// openers are the formats, in the order in which a file is held against them.
+func openers() []opener {
+	return []opener{
+		{name: "folder", root: true, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+			return folder.Open(ctx, o.src, o.paths[0], folder.Options{Extensions: o.d.Extensions, AllowEmpty: o.d.AllowEmpty, Progress: o.progress})
+		}},
+		{name: "tar", sniff: func(name string, _ []byte) bool { return hasSuffix(name, ".tar") }, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+			return tar.Open(ctx, o.src, o.paths, tar.Options{Progress: o.progress})
+		}},
+		{name: "npy", sniff: npy.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+			return openNPY(ctx, o)
+		}},
+		{name: "mds", sniff: mds.Sniff, root: true, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+			return mds.Open(ctx, o.src, o.paths[0], mds.Options{Memory: int64(o.d.Unpacked), Progress: o.progress})
+		}},
+		{name: "lmdb", sniff: lmdb.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+			return lmdb.Open(ctx, o.src, o.paths, lmdb.Options{Database: o.d.Database, Values: lmdb.Values(o.d.Values), Progress: o.progress})
+		}},
+	}
+}
+
+// openNPY opens arrays, whose names are those of their files unless columns gives
+// others.
+func openNPY(ctx context.Context, o opening) (format.Dataset, error) {
+	opt := npy.Options{UnpackedBytes: int64(o.d.Unpacked), Progress: o.progress}
+	for _, c := range o.d.Columns {
+		paths := o.paths
+		if c.Path != nil {
+			var err error
+			if paths, err = source.Expand(c.Path); err != nil {
+				return nil, err
+			}
+		}
+		opt.Fields = append(opt.Fields, npy.Field{Name: c.Name, Paths: paths, Array: c.From})
+	}
+	return npy.Open(ctx, o.src, o.paths, opt)
+}
+
+func hasSuffix(name string, suffixes ...string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(name, s) })
+}
+
+// formatNames are what dataset.format can be.
+func formatNames() []string {
+	names := []string{"", "auto"}
+	for _, o := range openers() {
+		names = append(names, o.name)
+	}
+	return append(names, "synthetic")
+}
+
+// keys are the keys of a dataset that only some formats have use for, whether one
+// is set, and which formats those are.
+func (d Dataset) keys() []key {
+	return []key{
+		{"extensions", d.Extensions != nil, []string{"folder"}},
+		{"allow_empty", d.AllowEmpty, []string{"folder"}},
+		{"samples", d.Samples != 0, []string{"synthetic"}},
+		{"shape", d.Shape != nil, []string{"synthetic"}},
+		{"columns", d.Columns != nil, []string{"npy"}},
+		{"unpacked", d.Unpacked != 0, []string{"npy", "mds"}},
+		{"database", d.Database != "", []string{"lmdb"}},
+		{"values", d.Values != "", []string{"lmdb"}},
+	}
+}
+
+type key struct {
+	name string
+	set  bool
+	of   []string
+}
+
+// meaningless names keys of a dataset that its format has no use for.
+func (d Dataset) meaningless(kind string) error {
+	var p problems
+	for _, k := range d.keys() {
+		if k.set && !slices.Contains(k.of, kind) {
+			p.addf("dataset.%s is of %s datasets, and this is %s", k.name, strings.Join(k.of, ", "), kind)
+		}
+	}
+	return p.err()
+}
+
+// openPart opens one dataset.
+func openPart(ctx context.Context, src source.Source, d Dataset, opt Options) (*part, error) {
+	if d.Format == "synthetic" {
+		if err := d.meaningless(d.Format); err != nil {
+			return nil, err
+		}
+		return openSynthetic(d)
+	}
+	if err := local(d.Path); err != nil {
+		return nil, err
+	}
+	paths, err := source.Expand(d.Path)
+	if err != nil {
+		return nil, err
+	}
+	kind, paths, err := sniff(d.Format, paths)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.meaningless(kind.name); err != nil {
+		return nil, err
+	}
+	ds, err := kind.open(ctx, opening{src: src, paths: paths, d: d, progress: opt.Progress})
+	if err != nil {
+		return nil, err
+	}
+	x := ds.Index()
+	return &part{spec: d, ds: ds, n: x.Len(), digest: x.Digest(), format: x.Meta().Format}, nil
+}
+
+// sniff decides the format of expanded paths. A folder that holds nothing but
+// files of one format, and no folder, stands for them.
+func sniff(name string, paths []string) (opener, []string, error) {
+	all := openers()
+	if name != "" && name != "auto" {
+		kind := all[slices.IndexFunc(all, func(o opener) bool { return o.name == name })]
+		if kind.root && len(paths) != 1 {
+			return kind, nil, errs.New(errs.Config, "a %s dataset has one root, and %d paths were given", name, len(paths)).
+				Try("give the folder that holds all of it")
+		}
+		if len(paths) == 1 && !kind.root && isDir(paths[0]) {
+			if files, err := filesIn(paths[0], []opener{kind}); err == nil && len(files) > 0 {
+				paths = files[0].paths
+			}
+		}
+		return kind, paths, nil
+	}
+	if len(paths) == 1 && isDir(paths[0]) {
+		return sniffFolder(paths[0], all)
+	}
+	kind, last := opener{}, ""
+	for _, p := range paths {
+		ext := filepath.Ext(p)
+		if kind.name != "" && ext == last && ext != "" {
+			continue // as the one before it
+		}
+		i := slices.IndexFunc(all, func(o opener) bool { return o.is(p) })
+		switch {
+		case i < 0:
+			return kind, nil, errs.New(errs.Config, "the format of %s is not known", p).
+				Try("datasets are folders of images (one folder per class), .tar shards, and files of the formats %s; pass format= where the name does not say", strings.Join(formatNames()[4:len(formatNames())-1], ", "))
+		case kind.name != "" && kind.name != all[i].name:
+			return kind, nil, errs.New(errs.Config, "%s is %s, and %s is %s", paths[0], kind.name, p, all[i].name).
+				Try("one dataset has one format: make a mixture of two, or pass format=")
+		}
+		kind, last = all[i], ext
+	}
+	return kind, paths, nil
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}
+
+// headBytes is what of a file is looked at to tell its format.
+const headBytes = 4096
+
+// is says whether a stored file is of the format.
+func (o opener) is(path string) bool {
+	if o.sniff == nil {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return o.sniff(path, nil)
+	}
+	defer f.Close()
+	head := make([]byte, headBytes)
+	n, _ := f.ReadAt(head, 0)
+	return o.sniff(path, head[:n])
+}
+
+// found is the files of one format in a folder.
+type found struct {
+	kind  opener
+	paths []string
+}
+
+// filesIn is the files of a folder by format; none if there is a folder in it. Of
+// files with one ending the first is looked at.
+func filesIn(dir string, kinds []opener) (out []found, err error) {
+	entries, err := os.ReadDir(dir) // in the order of names
+	if err != nil {
+		return nil, err
+	}
+	byEnding := map[string]int{}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() || e.Type()&os.ModeSymlink != 0 && isDir(path) {
+			return nil, nil
+		}
+		ending := strings.ToLower(filepath.Ext(path))
+		i, known := byEnding[ending]
+		if !known || ending == "" {
+			i = slices.IndexFunc(kinds, func(o opener) bool { return o.is(path) })
+			byEnding[ending] = i
+		}
+		if i < 0 {
+			continue
+		}
+		at := slices.IndexFunc(out, func(f found) bool { return f.kind.name == kinds[i].name })
+		if at < 0 {
+			at = len(out)
+			out = append(out, found{kind: kinds[i]})
+		}
+		out[at].paths = append(out[at].paths, path)
+	}
+	return out, nil
+}
+
+// sniffFolder decides what a folder is.
+func sniffFolder(dir string, all []opener) (opener, []string, error) {
+	files, err := filesIn(dir, all)
+	switch {
+	case err != nil || len(files) == 0:
+		return all[0], []string{dir}, nil // whose errors say what a folder should hold
+	case len(files) > 1:
+		var names []string
+		for _, f := range files {
+			names = append(names, filepath.Base(f.paths[0])+" ("+f.kind.name+")")
+		}
+		return opener{}, nil, errs.New(errs.Config, "the format of %s is not clear: it holds %s", dir, strings.Join(names, ", ")).
+			Try("give the files themselves, or pass format=")
+	}
+	if files[0].kind.root {
+		return files[0].kind, []string{dir}, nil
+	}
+	return files[0].kind, files[0].paths, nil
+}
