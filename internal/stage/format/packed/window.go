@@ -1,0 +1,136 @@
+package packed
+
+import (
+	"context"
+	"io"
+
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+const (
+	minWindow = 4 << 10
+	maxWindow = 1 << 20
+)
+
+// Window is the part of a stored file that an indexer looks at, which goes from
+// front to back; of a packed one, unpacked. Of a plain file, small things lie many
+// to a read, and large ones are stepped over: reads grow as long as what is asked
+// for next is near, and shrink where it is far. Of a packed one all is unpacked.
+type Window struct {
+	ctx context.Context
+	src source.Source
+	obj source.Info
+
+	buf  []byte
+	off  int64 // of buf
+	want int
+	r    *Reader // nil: plain
+	done bool    // r has ended
+}
+
+// NewWindow looks at a file, whose first bytes say whether it is packed.
+func NewWindow(ctx context.Context, src source.Source, obj source.Info) (*Window, error) {
+	w := &Window{ctx: ctx, src: src, obj: obj}
+	head, err := w.plain(0, 4)
+	if err != nil {
+		return nil, err
+	}
+	if kind := Sniff(head); kind != Plain {
+		w.buf, w.r = nil, NewReader(ctx, src, obj, kind)
+	}
+	return w, nil
+}
+
+// Bytes is n bytes at off, which is not before the last one asked for; fewer where
+// the file ends, and nil beyond that. A view until the next call. Memory is taken
+// for bytes that are there, never for n.
+func (w *Window) Bytes(off int64, n int) ([]byte, error) {
+	if w.r == nil {
+		return w.plain(off, n)
+	}
+	for !w.done && off+int64(n) > w.off+int64(len(w.buf)) {
+		drop := min(off-w.off, int64(len(w.buf)))
+		w.buf, w.off = append(w.buf[:0], w.buf[drop:]...), w.off+drop
+		p, err := w.r.Next()
+		if err == io.EOF { //nolint:errorlint // as it is
+			w.done = true
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if skip := off - w.off - int64(len(w.buf)); skip > 0 { // buf is empty then
+			skip = min(skip, int64(len(p)))
+			w.off, p = w.off+skip, p[skip:]
+		}
+		w.buf = append(w.buf, p...)
+	}
+	from := min(off-w.off, int64(len(w.buf)))
+	return w.buf[from:min(from+int64(n), int64(len(w.buf)))], nil
+}
+
+// Left is how many of n bytes at off there are. Of a packed file those before them
+// are gone then.
+func (w *Window) Left(off, n int64) (int64, error) {
+	if w.r == nil {
+		return max(min(n, w.obj.Size-off), 0), nil
+	}
+	for !w.done && off+n > w.off+int64(len(w.buf)) {
+		at := max(w.off+int64(len(w.buf)), off)
+		if _, err := w.Bytes(at, int(min(off+n-at, maxWindow))); err != nil {
+			return 0, err
+		}
+	}
+	return max(min(n, w.off+int64(len(w.buf))-off), 0), nil
+}
+
+func (w *Window) plain(off int64, n int) ([]byte, error) {
+	n = int(max(min(int64(n), w.obj.Size-off), 0))
+	end := w.off + int64(len(w.buf))
+	if off >= w.off && off+int64(n) <= end {
+		return w.buf[off-w.off:][:n], nil
+	}
+	if off-end < 64<<10 {
+		w.want = min(max(2*w.want, minWindow), maxWindow)
+	} else {
+		w.want = minWindow
+	}
+	size := int(min(int64(max(w.want, n)), w.obj.Size-off))
+	if cap(w.buf) < size {
+		w.buf = make([]byte, size)
+	}
+	w.buf, w.off = w.buf[:size], off
+	if err := w.src.ReadAt(w.ctx, w.obj, w.buf, off); err != nil {
+		w.buf = w.buf[:0]
+		return nil, format.InShard(err)
+	}
+	return w.buf[:n], nil
+}
+
+// Packed says whether the file is.
+func (w *Window) Packed() bool { return w.r != nil }
+
+// Finish reads a packed file to its end, so that all of it was checked, and is
+// its points; of a plain one, nil.
+func (w *Window) Finish() (*Points, error) {
+	if w.r == nil {
+		return nil, nil
+	}
+	for !w.done {
+		w.off += int64(len(w.buf))
+		w.buf = w.buf[:0]
+		if _, err := w.Bytes(w.off, 1); err != nil {
+			return nil, err
+		}
+	}
+	return w.r.Points(), nil
+}
+
+// At is how much of the stored file was read by the time that off was reached.
+func (w *Window) At(off int64) int64 {
+	if w.r == nil {
+		return min(off, w.obj.Size)
+	}
+	return w.r.Off()
+}

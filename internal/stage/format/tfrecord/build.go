@@ -1,0 +1,138 @@
+package tfrecord
+
+import (
+	"context"
+	"sync"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/packed"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// The columns beside those that every index has.
+const (
+	fileFirst    = "tfrecord.first"    // int64, one more than files: number of the first sample
+	sampleStart  = "tfrecord.start"    // int64: of the record in its file, unpacked
+	exampleCount = "tfrecord.examples" // int64, one row: samples that are Examples
+)
+
+func build(ctx context.Context, src source.Source, paths []string, b *index.Builder, progress index.Progress) error {
+	objs, err := format.Stat(ctx, src, paths, "TFRecord file")
+	if err != nil {
+		return err
+	}
+	example := false
+	for _, obj := range objs {
+		is, any, err := first(ctx, src, obj)
+		if err != nil {
+			return err
+		}
+		if any {
+			example = is
+			break
+		}
+	}
+	done := newTally(progress, objs)
+	shards := make([]*shard, len(objs))
+	err = format.Each(ctx, len(objs), func(i int) error {
+		return format.Settled(ctx, src, objs[i], func() (err error) {
+			last := int64(0)
+			shards[i], err = scan(ctx, src, objs[i], example, func(off int64) {
+				if off-last >= 16<<20 {
+					done.add(off - last)
+					last = off
+				}
+			})
+			done.add(objs[i].Size - last)
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return merge(objs, shards, b)
+}
+
+// tally adds up what all files have of progress.
+type tally struct {
+	mu          sync.Mutex
+	tell        index.Progress
+	done, total int64
+}
+
+func newTally(tell index.Progress, objs []source.Info) *tally {
+	t := &tally{tell: tell}
+	for _, o := range objs {
+		t.total += o.Size
+	}
+	return t
+}
+
+func (t *tally) add(n int64) {
+	if t.tell == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done += n
+	t.tell(t.done, t.total, "bytes")
+}
+
+func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
+	var (
+		start, first, sizes []int64
+		points              []*packed.Points
+		all                 facts
+	)
+	some := false
+	for _, sh := range shards {
+		first = append(first, int64(len(start)))
+		start = append(start, sh.start...)
+		points, sizes = append(points, sh.points), append(sizes, sh.size)
+		some = some || sh.points != nil
+		all.merge(&sh.facts)
+	}
+	first = append(first, int64(len(start)))
+	if len(start) == 0 {
+		return errs.New(errs.Empty, "there is no record in %s", objs[0].Name).At(errs.Where{Shard: objs[0].Name, Offset: -1, Sample: -1}).
+			Try("the files are empty; write them again")
+	}
+	b.Meta.Samples = int64(len(start))
+	format.Describe(b, objs)
+	b.Int64s(fileFirst, first, index.Identity)
+	b.Int64s(sampleStart, start, index.Identity)
+	b.Int64s(exampleCount, []int64{all.samples}, index.Aside)
+	all.write(b)
+	if some {
+		packed.Write(b, points, sizes)
+	}
+	return nil
+}
+
+// valid says whether every number of the index can be used as it stands.
+func valid(x *index.Index) bool {
+	d := open(x)
+	n := x.Len()
+	if n < 1 || int64(len(d.start)) != n || len(d.first) != x.Files()+1 || d.first[0] != 0 || d.first[x.Files()] != n ||
+		len(x.Int64s(index.FileMTime)) != x.Files() || d.packed != nil && !d.packed.Valid() || !featuresValid(x) {
+		return false
+	}
+	for f := range x.Files() {
+		from, to := d.first[f], d.first[f+1]
+		if from > to || to > n {
+			return false
+		}
+		for id := from; id < to; id++ {
+			end := d.sizes[f]
+			if id+1 < to {
+				end = d.start[id+1]
+			}
+			if d.start[id] < 0 || id == from && d.start[id] != 0 || end-d.start[id] < headLen+footLen {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,253 @@
+package tfrecord
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"unsafe"
+
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/index"
+)
+
+// The columns of features, sorted by their names. They follow from the payloads.
+const (
+	featureName  = "feature.name"  // strings
+	featureKind  = "feature.kind"  // int32: kind; mixed: it differs
+	featureLeast = "feature.least" // int64: the fewest values that a sample has that has the feature
+	featureMost  = "feature.most"  // int64
+	featureIn    = "feature.in"    // int64: samples that have the feature
+)
+
+const (
+	mixed kind = 4
+
+	maxName     = 1 << 10 // bytes of a feature's name
+	maxFeatures = 4096    // of all samples; beyond that there are none
+)
+
+// feature is what is known of one feature.
+type feature struct {
+	name        string
+	kind        kind
+	least, most int64
+	in          int64
+}
+
+// facts is what indexing learns of the features of samples.
+type facts struct {
+	byName  map[string]*feature
+	samples int64 // that are Examples
+	many    bool  // more than maxFeatures
+}
+
+// add takes in a payload. One that is no Example counts for nothing: that is found
+// when a feature of it is wanted.
+func (f *facts) add(p []byte) {
+	if f.many {
+		return
+	}
+	for w := (walk{example: p}); ; {
+		name, message, more, err := w.next()
+		if err != nil {
+			return
+		}
+		if !more {
+			break
+		}
+		if values, k, err := list(message); err != nil || len(name) > maxName {
+			return
+		} else if _, err = count(values, k); err != nil {
+			return
+		}
+	}
+	f.samples++
+	for w := (walk{example: p}); ; {
+		name, message, more, _ := w.next()
+		if !more {
+			return
+		}
+		values, k, _ := list(message)
+		n, _ := count(values, k)
+		f.see(name, k, int64(n))
+	}
+}
+
+func (f *facts) see(name []byte, k kind, n int64) {
+	e := f.byName[string(name)]
+	if e == nil {
+		if f.byName == nil {
+			f.byName = make(map[string]*feature)
+		}
+		if len(f.byName) == maxFeatures {
+			f.many = true
+			return
+		}
+		e = &feature{name: string(name), kind: k, least: n, most: n}
+		f.byName[e.name] = e
+	}
+	e.join(feature{kind: k, least: n, most: n, in: 1})
+}
+
+func (e *feature) join(o feature) {
+	switch {
+	case o.kind == noKind || o.kind == e.kind:
+	case e.kind == noKind:
+		e.kind = o.kind
+	default:
+		e.kind = mixed
+	}
+	e.least, e.most, e.in = min(e.least, o.least), max(e.most, o.most), e.in+o.in
+}
+
+func (f *facts) merge(o *facts) {
+	f.samples += o.samples
+	f.many = f.many || o.many
+	for name, e := range o.byName {
+		if have := f.byName[name]; have != nil {
+			have.join(*e)
+			continue
+		}
+		if f.byName == nil {
+			f.byName = make(map[string]*feature)
+		}
+		f.byName[name] = e
+	}
+	f.many = f.many || len(f.byName) > maxFeatures
+}
+
+func (f *facts) write(b *index.Builder) {
+	if f.many {
+		f.byName = nil
+	}
+	var (
+		names           index.Texts
+		kinds           []int32
+		least, most, in []int64
+	)
+	for _, name := range slices.Sorted(maps.Keys(f.byName)) {
+		e := f.byName[name]
+		names.AppendString(name)
+		kinds = append(kinds, int32(e.kind))
+		least, most, in = append(least, e.least), append(most, e.most), append(in, e.in)
+		b.Meta.Fields = append(b.Meta.Fields, name)
+	}
+	if len(b.Meta.Fields) == 0 {
+		b.Meta.Fields = []string{Data}
+	}
+	b.Strings(featureName, &names, index.Aside)
+	b.Int32s(featureKind, kinds, index.Aside)
+	b.Int64s(featureLeast, least, index.Aside)
+	b.Int64s(featureMost, most, index.Aside)
+	b.Int64s(featureIn, in, index.Aside)
+}
+
+func features(x *index.Index) []feature {
+	names, kinds := x.Strings(featureName), x.Int32s(featureKind)
+	least, most, in := x.Int64s(featureLeast), x.Int64s(featureMost), x.Int64s(featureIn)
+	n := names.Len()
+	if len(kinds) != n || len(least) != n || len(most) != n || len(in) != n {
+		return nil
+	}
+	out := make([]feature, n)
+	for i := range out {
+		out[i] = feature{string(names.At(i)), kind(kinds[i]), least[i], most[i], in[i]}
+	}
+	return out
+}
+
+func featuresValid(x *index.Index) bool {
+	f := features(x)
+	if len(f) != x.Strings(featureName).Len() {
+		return false
+	}
+	for i, e := range f {
+		if e.kind < noKind || e.kind > mixed || e.least < 0 || e.most < e.least || e.most > 1<<40 || e.in < 0 || i > 0 && f[i-1].name >= e.name {
+			return false
+		}
+	}
+	return true
+}
+
+// find is a feature by its name; nil: there is none.
+func (d *Dataset) find(name []byte) *feature {
+	i, ok := slices.BinarySearchFunc(d.fields, name, func(f feature, name []byte) int {
+		return compare(f.name, name)
+	})
+	if !ok {
+		return nil
+	}
+	return &d.fields[i]
+}
+
+func compare(a string, b []byte) int {
+	s := view(b)
+	switch {
+	case a < s:
+		return -1
+	case a > s:
+		return 1
+	}
+	return 0
+}
+
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// fixed says whether a feature has the same number of values in every sample.
+func (d *Dataset) fixed(f *feature) bool { return f.in == d.all && f.least == f.most }
+
+// Type is format.Typed's.
+func (d *Dataset) Type(field string) (format.Type, bool) {
+	f := d.find([]byte(field))
+	switch {
+	case f == nil:
+		return format.Type{DType: mem.Object}, field == Data || field == Payload
+	case f.kind != intKind && f.kind != floatKind:
+		return format.Type{DType: mem.Object}, true
+	}
+	t := format.Type{DType: mem.Int64, Shape: mem.Shape{}}
+	if f.kind == floatKind {
+		t.DType = mem.Float32
+	}
+	switch {
+	case !d.fixed(f):
+		t.Ragged = true
+	case f.most != 1:
+		t.Shape = mem.Shape{int(f.most)}
+	}
+	return t, true
+}
+
+// ints puts the numbers of an int64 list into dst, little-endian.
+func ints(values, dst []byte) {
+	for len(values) > 0 {
+		p, n, rest, err := run(values, intKind)
+		if err != nil {
+			return
+		}
+		for values = rest; n > 0; n-- {
+			v, k := varint(p)
+			binary.LittleEndian.PutUint64(dst, v)
+			p, dst = p[k:], dst[8:]
+		}
+	}
+}
+
+// varint is the number at the beginning of p, which has one; of more than 64 bits,
+// the lower ones.
+func varint(p []byte) (v uint64, n int) {
+	for shift := 0; ; shift += 7 {
+		c := p[n]
+		n++
+		if shift < 64 {
+			v |= uint64(c&0x7f) << shift
+		}
+		if c < 0x80 {
+			return v, n
+		}
+	}
+}
+
+// member is a name as the bytes that a Field has.
+func member(name string) []byte { return unsafe.Slice(unsafe.StringData(name), len(name)) }

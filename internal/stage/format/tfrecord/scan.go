@@ -1,0 +1,145 @@
+package tfrecord
+
+import (
+	"context"
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+	"math/bits"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format/packed"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+const (
+	headLen = 12 // length and check before a payload
+	footLen = 4  // check behind it
+	// parseBytes is the longest payload that indexing looks into: no allocation
+	// follows a length alone.
+	parseBytes = 32 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func masked(p []byte) uint32 {
+	return bits.RotateLeft32(crc32.Checksum(p, castagnoli), 17) + 0xa282ead8
+}
+
+// length is that of the payload behind a head; false: its check is wrong, or it
+// is a length that no file has.
+func length(head []byte) (int64, bool) {
+	n := binary.LittleEndian.Uint64(head)
+	return int64(n), masked(head[:8]) == binary.LittleEndian.Uint32(head[8:]) && n < math.MaxInt64/2
+}
+
+// shard is what indexing one file found.
+type shard struct {
+	obj    source.Info
+	start  []int64 // of records, unpacked
+	points *packed.Points
+	size   int64 // unpacked
+	facts  facts
+}
+
+// scanner goes through the records of one file.
+type scanner struct {
+	obj source.Info
+	win *packed.Window
+	off int64
+}
+
+func (s *scanner) damaged(off int64, format string, a ...any) *errs.Error {
+	if s.win.Packed() { // the place in the stored file is not known so exactly
+		format += " (offset %d of what the file unpacks to)"
+		a = append(a, off)
+		off = s.win.At(off)
+	}
+	return errs.New(errs.Damaged, "the TFRecord file is damaged: "+format, a...).
+		At(errs.Where{Shard: s.obj.Name, Offset: off, Sample: -1}).Try("fetch or write the file again, or leave it out")
+}
+
+// next is the length of the payload of the next record, which lies at s.off;
+// false: the file ends.
+func (s *scanner) next() (n int64, more bool, err error) {
+	head, err := s.win.Bytes(s.off, headLen)
+	if err != nil || len(head) == 0 {
+		return 0, false, err
+	}
+	if len(head) < headLen {
+		return 0, false, s.damaged(s.off, "it ends inside the head of a record")
+	}
+	n, ok := length(head)
+	switch {
+	case !ok && s.off == 0:
+		return 0, false, s.damaged(0, "the length of its first record does not have the CRC that it should").
+			Try("check that this is a TFRecord file; TensorFlow's own (ZLIB) packing is read as GZIP only")
+	case !ok:
+		return 0, false, s.damaged(s.off, "the length of a record does not have the CRC that it should")
+	}
+	return n, true, nil
+}
+
+// scan indexes one file. payloads says that they are Examples, and looks into each.
+func scan(ctx context.Context, src source.Source, obj source.Info, payloads bool, progress func(off int64)) (*shard, error) {
+	win, err := packed.NewWindow(ctx, src, obj)
+	if err != nil {
+		return nil, err
+	}
+	s := &scanner{obj: obj, win: win}
+	sh := &shard{obj: obj}
+	for {
+		n, more, err := s.next()
+		if err != nil {
+			return nil, err
+		}
+		if !more {
+			break
+		}
+		if payloads && n <= parseBytes {
+			p, err := win.Bytes(s.off+headLen, int(n)+footLen)
+			if err != nil {
+				return nil, err
+			}
+			if int64(len(p)) == n+footLen && masked(p[:n]) == binary.LittleEndian.Uint32(p[n:]) {
+				sh.facts.add(p[:n])
+			}
+		}
+		switch left, err := win.Left(s.off+headLen, n+footLen); {
+		case err != nil:
+			return nil, err
+		case left < n+footLen:
+			return nil, s.damaged(s.off, "it ends inside a record of %d bytes, of which %d are there", n, max(left-footLen, 0))
+		}
+		sh.start = append(sh.start, s.off)
+		s.off += headLen + n + footLen
+		progress(win.At(s.off))
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	sh.size = s.off
+	if sh.points, err = win.Finish(); err != nil {
+		return nil, err
+	}
+	return sh, nil
+}
+
+// first says whether the first payload of a file is an Example; false, false:
+// there is none.
+func first(ctx context.Context, src source.Source, obj source.Info) (example, any bool, err error) {
+	win, err := packed.NewWindow(ctx, src, obj)
+	if err != nil {
+		return false, false, err
+	}
+	s := &scanner{obj: obj, win: win}
+	n, more, err := s.next()
+	if err != nil || !more {
+		return false, more, err
+	}
+	if n > parseBytes {
+		return false, true, nil
+	}
+	p, err := win.Bytes(headLen, int(n))
+	return int64(len(p)) == n && isExample(p), true, err
+}

@@ -1,0 +1,145 @@
+// Package tfrecord is TFRecord files, plain or packed as a whole (gzip, as
+// TensorFlow writes them; zstd and LZ4 too). Every record is a sample:
+//
+//	length  8  little-endian
+//	check   4  masked CRC-32C of the length
+//	payload    length bytes
+//	check   4  masked CRC-32C of the payload
+//
+// where masked is the CRC rotated right by 15 bits, plus 0xa282ead8. Lengths are
+// checked when a file is indexed, payloads when a sample is read. A file that is cut
+// between two records can not be told from a whole one: the format has no end.
+//
+// The payload as it stands is the field "data". Where the first one is a
+// tf.train.Example, all are read once, and its features are fields too:
+//
+//	bytes_list  of one value: its bytes. Of more: refused when it is wanted
+//	int64_list  int64 numbers: one if every sample has one, k if every sample has k,
+//	            else as many as there are
+//	float_list  float32 numbers, likewise
+//
+// A list of numbers that a sample lacks is empty where their count differs anyway,
+// as tf.io.VarLenFeature has it. A tf.train.SequenceExample is its payload only.
+package tfrecord
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/packed"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// The payload of a record. A feature that is called data takes the first name.
+const (
+	Data    = "data"
+	Payload = "__data__"
+)
+
+// Options of TFRecord files.
+type Options struct {
+	Store    *index.Store   // where the index is kept; nil: index.DefaultStore()
+	Progress index.Progress // of indexing; may be nil
+}
+
+// Dataset is an open list of files; safe for concurrent use.
+type Dataset struct {
+	x      *index.Index
+	packed *packed.Table // nil: no file is
+	start  []int64       // of samples: of the record in its file, unpacked
+	first  []int64       // of files, and one more: number of the first sample
+	sizes  []int64       // of files, unpacked
+	fields []feature     // in the order of their names
+	names  []string      // what a sample has where everything is wanted
+	all    int64         // samples that are Examples
+}
+
+var (
+	_ format.Dataset = (*Dataset)(nil)
+	_ format.Typed   = (*Dataset)(nil)
+)
+
+// sharded is what TensorFlow calls the parts of a dataset.
+var sharded = regexp.MustCompile(`-\d{5}-of-\d{5}$`)
+
+// Sniff says whether a file of that name which begins with head is a TFRecord
+// file. The check of the first length is proof; of a packed file the name has to
+// tell.
+func Sniff(name string, head []byte) bool {
+	if len(head) >= headLen {
+		if _, ok := length(head); ok {
+			return true
+		}
+	}
+	if packed.Sniff(head) == packed.Plain {
+		return false
+	}
+	name = strings.ToLower(name)
+	for _, ext := range []string{".gz", ".gzip", ".zst", ".lz4"} {
+		name = strings.TrimSuffix(name, ext)
+	}
+	for _, ext := range []string{".tfrecord", ".tfrecords", ".tfrec"} {
+		if strings.HasSuffix(name, ext) || strings.Contains(name, ext+"-") && sharded.MatchString(name) {
+			return true
+		}
+	}
+	return sharded.MatchString(name)
+}
+
+// Open opens files in this order (source.Expand makes the list of what a user
+// wrote), indexing them where no index holds. The size and time of every file are
+// compared at every Open and at every read. Errors: not_found, config,
+// unreadable, damaged, unsupported, empty (no sample in any file), changed.
+func Open(ctx context.Context, src source.Source, files []string, opt Options) (*Dataset, error) {
+	if len(files) == 0 {
+		return nil, errs.New(errs.Config, "the list of TFRecord files is empty").Try("give at least one, or a pattern such as train-*.tfrecord")
+	}
+	paths, err := format.Absolute(files)
+	if err != nil {
+		return nil, err
+	}
+	store := index.DefaultStore()
+	if opt.Store != nil {
+		store = *opt.Store
+	}
+	x, err := store.Load(ctx, index.Plan{
+		Key:   index.Key{Format: "tfrecord", Paths: paths},
+		Fresh: func(x *index.Index) bool { return valid(x) && format.Fresh(ctx, src, paths, x) },
+		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
+			return build(ctx, src, paths, b, opt.Progress)
+		},
+		Progress: opt.Progress,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return open(x), nil
+}
+
+func open(x *index.Index) *Dataset {
+	d := &Dataset{
+		x: x, packed: packed.Open(x), start: x.Int64s(sampleStart), first: x.Int64s(fileFirst),
+		fields: features(x), names: x.Meta().Fields,
+	}
+	if all := x.Int64s(exampleCount); len(all) == 1 {
+		d.all = all[0]
+	}
+	for i := range x.Files() {
+		size, _ := x.Stamp(i)
+		if d.packed != nil {
+			size = d.packed.Size(i)
+		}
+		d.sizes = append(d.sizes, size)
+	}
+	return d
+}
+
+// Index is format.Dataset's.
+func (d *Dataset) Index() *index.Index { return d.x }
+
+// Close closes the index; no sample may be in use.
+func (d *Dataset) Close() error { return d.x.Close() }
