@@ -247,7 +247,7 @@ func (d *Dataset) sound(f *field, p int, rows int64, opt Options) bool {
 	size, _ := d.x.Stamp(int(d.file[p]))
 	if d.packed[p] != -1 {
 		if d.head[p] < 0 || d.head[p] > size-localLen || d.body[p] < 0 || d.body[p] > size || d.packed[p] < 0 || d.packed[p] > size-d.body[p] ||
-			d.size[p] < 0 || d.size[p] > opt.UnpackedBytes {
+			d.size[p] < 0 || d.size[p] > opt.UnpackedBytes || d.size[p] > d.packed[p]*deflateRatio {
 			return false
 		}
 		size = d.size[p]
