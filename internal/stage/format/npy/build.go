@@ -80,7 +80,7 @@ func (z *zipFile) array(m member, limit int64) (array, error) {
 	at := errs.Where{Shard: z.obj.Name, Member: m.name, Offset: m.body, Sample: -1}
 	var r io.Reader = in
 	if m.method == deflated {
-		r, at.Offset = inflate(in).out, m.head
+		r, at.Offset = inflate(in, 4<<10).out, m.head
 	}
 	h, err := readHeader(r, m.size, at)
 	return array{header: h, member: &m}, err

@@ -2,11 +2,12 @@ package npy
 
 import (
 	"bufio"
-	"compress/flate"
 	"context"
 	"errors"
 	"hash/crc32"
 	"io"
+
+	"github.com/klauspost/compress/flate"
 
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -40,8 +41,9 @@ type inflater struct {
 	out io.ReadCloser
 }
 
-func inflate(s *stretch) inflater {
-	in := bufio.NewReaderSize(s, int(min(max(s.n, 16), 256<<10)))
+// inflate reads s in runs of that many bytes.
+func inflate(s *stretch, run int64) inflater {
+	in := bufio.NewReaderSize(s, int(min(max(s.n, 16), run)))
 	return inflater{in, flate.NewReader(in)}
 }
 
