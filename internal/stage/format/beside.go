@@ -53,7 +53,7 @@ func Beside(ctx context.Context, src source.Source, key index.Key) index.Beside 
 
 // relative is the deepest folder that holds all files, and their names below it.
 func relative(paths []string) (root string, names []string) {
-	root = common(paths)
+	root = Folder(paths)
 	for _, p := range paths {
 		names = append(names, strings.TrimPrefix(strings.TrimPrefix(p, root), "/"))
 	}

@@ -93,7 +93,7 @@ func Describe(b *index.Builder, objs []source.Info) {
 	for i, o := range objs {
 		paths[i] = o.Name
 	}
-	root := common(paths)
+	root := Folder(paths)
 	var names index.Texts
 	sizes, times := make([]int64, len(objs)), make([]int64, len(objs))
 	for i, o := range objs {
@@ -110,8 +110,8 @@ func Describe(b *index.Builder, objs []source.Info) {
 	b.Int64s(index.FileMTime, times, index.Aside)
 }
 
-// common is the deepest folder that holds all paths; "" where there is none.
-func common(paths []string) string {
+// Folder is the deepest folder that holds all paths; "" where there is none.
+func Folder(paths []string) string {
 	dir := paths[0][:strings.LastIndexByte(paths[0], '/')+1]
 	for _, p := range paths[1:] {
 		for !strings.HasPrefix(p, dir) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -18,6 +19,7 @@ type Reader struct {
 	src source.Source
 
 	extents []Extent
+	before  []Extent // of the last sample
 	raw     [][]byte
 	buf     []byte
 	path    []byte
@@ -47,8 +49,13 @@ func (r *Reader) Stored() int64 {
 	return n
 }
 
+// fetch reads the extents of a sample; samples in a row that share all of theirs
+// are read once.
 func (r *Reader) fetch(ctx context.Context, id int64, fields []string) error {
-	r.extents = r.ds.Extents(id, fields, r.extents[:0])
+	r.extents, r.before = r.ds.Extents(id, fields, r.before[:0]), r.extents
+	if len(r.raw) > 0 && slices.Equal(r.extents, r.before) {
+		return nil
+	}
 	var total int64
 	for _, e := range r.extents {
 		total += e.Len
@@ -64,6 +71,7 @@ func (r *Reader) fetch(ctx context.Context, id int64, fields []string) error {
 		size, mtime := x.Stamp(e.File)
 		p := r.buf[at : at+e.Len : at+e.Len]
 		if err := r.src.ReadAt(ctx, source.Info{Name: string(r.path), Size: size, MTime: mtime}, p, e.Off); err != nil {
+			r.raw = r.raw[:0]
 			return err
 		}
 		r.raw = append(r.raw, p)
