@@ -102,12 +102,14 @@ func Open(ctx context.Context, src source.Source, files []string, opt Options) (
 	if opt.Store != nil {
 		store = *opt.Store
 	}
+	key := index.Key{Format: "parquet", Options: opt.text(), Paths: paths}
 	x, err := store.Load(ctx, index.Plan{
-		Key:   index.Key{Format: "parquet", Options: opt.text(), Paths: paths},
+		Key:   key,
 		Fresh: func(x *index.Index) bool { return open(x).valid() && format.Fresh(ctx, src, paths, x) },
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return build(ctx, src, paths, opt, b)
 		},
+		Beside:   format.Beside(ctx, src, key),
 		Progress: opt.Progress,
 	})
 	if err != nil {

@@ -239,7 +239,7 @@ func TestHuggingFace(t *testing.T) {
 	d, src = open(t, parquet.Options{}, "huggingface-plain.parquet")
 	readAll(t, d, src, want)
 	must(t, stagetest.Read(d, src, 7, []string{"image"}, &s))
-	if f := s.Fields[0]; f.File != 0 || f.Off == 0 {
+	if f := s.Fields[0]; f.File != 0 || f.Off == 0 || f.Unpacked {
 		t.Errorf("the picture lies in file %d at %d", f.File, f.Off)
 	}
 	if d.Index().Int32s(index.SampleClass) != nil {

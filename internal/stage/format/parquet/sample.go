@@ -81,13 +81,13 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 	if uint64(id) >= uint64(d.x.Len()) {
 		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, d.x.Len())
 	}
-	s.ID, s.Fields = id, s.Fields[:0]
+	s.Begin(id)
 	var room [16]int
 	pick := d.wanted(fields, room[:0])
 	r := rowReader{d: d, id: id, raw: raw, g: d.group(id)}
 	r.row = id - d.groupFirst[r.g]
 	var lost error
-	for i, c := range pick {
+	for i := range pick {
 		f, err := r.field(fields, pick, i, s)
 		switch {
 		case err == nil:
@@ -97,7 +97,6 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 		case fields != nil && lost == nil:
 			lost = err // what is wrong with the bytes comes first
 		}
-		_ = c
 	}
 	if lost == nil && len(r.raw) != r.used {
 		return errs.New(errs.Bug, "%d extents were handed in instead of %d", len(r.raw), r.used).At(r.where(-1, -1))
@@ -155,7 +154,7 @@ func (r *rowReader) read(c int) (format.Field, error) {
 		}
 	}
 	col := &d.columns[c]
-	f := format.Field{Name: col.name, File: -1}
+	f := format.Field{Name: col.name, File: int(d.groupFile[r.g]), Off: d.pageOff[first], Unpacked: true}
 	for p := first; p < end; p++ {
 		page, err := r.next(c, d.pageOff[p], d.pageLen[p])
 		if err != nil {
@@ -207,7 +206,7 @@ func (r *rowReader) part(f *format.Field, c, p, first int, page, dictRaw []byte)
 		f.Data = b.value(i, page, dict)
 		if b.get(blockForm) == formViews {
 			pos := int64(b.u32(b.get(blockData) + 8*i))
-			f.File, f.Off = int(d.groupFile[r.g]), d.pageOff[p]+pos
+			f.Off, f.Unpacked = d.pageOff[p]+pos, false
 		}
 		return nil
 	}

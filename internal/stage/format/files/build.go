@@ -1,0 +1,323 @@
+package files
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// pathColumns and labelColumns are the names that are taken where nobody says
+// which column it is.
+func pathColumns() []string {
+	return []string{"path", "file", "filename", "file_name", "filepath", "image", "image_path", "img"}
+}
+
+func labelColumns() []string { return []string{"label", "class"} }
+
+// buildList indexes files, a sample each.
+func buildList(ctx context.Context, src source.Source, paths []string, opt Options, b *index.Builder) error {
+	l := newList()
+	for _, p := range paths {
+		l.add(p)
+	}
+	sizes, err := l.stat(ctx, src, opt.Progress, func(i int, err error) error {
+		if errs.CodeOf(err) == errs.NotFound {
+			return errs.New(errs.NotFound, "there is no file %q", l.paths[i]).At(errs.Where{File: l.paths[i], Offset: -1, Sample: -1}).
+				Because(errs.From(err).Cause).Try("%s", source.Suggest(l.paths[i]))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	b.Meta.Fields = []string{Image, Key}
+	l.write(b, format.Folder(l.paths), sizes)
+	if opt.Label != Folder {
+		return nil
+	}
+	b.Meta.Fields = []string{Image, Label, Key}
+	folders := make([]string, 0, len(l.file))
+	for i, f := range l.file {
+		dir := path.Base(path.Dir(l.paths[f]))
+		if dir == "." || dir == "/" {
+			return errs.New(errs.Config, "%q lies in no folder that could be its class", l.paths[f]).
+				At(errs.Where{File: l.paths[f], Offset: -1, Sample: int64(i)}).Try("leave label out, or put the files in one folder per class")
+		}
+		folders = append(folders, dir)
+	}
+	ids, names, err := ranked(folders)
+	writeLabels(b, -1, ids, names)
+	return err
+}
+
+// list is files, each once, and which of them every sample is.
+type list struct {
+	paths []string
+	file  []int32
+	first []int // the first sample of each
+	no    map[string]int32
+}
+
+func newList() *list { return &list{no: make(map[string]int32)} }
+
+func (l *list) add(p string) {
+	f, known := l.no[p]
+	if !known {
+		f = int32(len(l.paths))
+		l.no[p] = f
+		l.paths, l.first = append(l.paths, p), append(l.first, len(l.file))
+	}
+	l.file = append(l.file, f)
+}
+
+// stat is the sizes of all files. fail turns the error of one into that of the
+// dataset.
+func (l *list) stat(ctx context.Context, src source.Source, progress index.Progress, fail func(i int, err error) error) ([]int64, error) {
+	const run = 256 // files looked at by one goroutine in one go
+	sizes := make([]int64, len(l.paths))
+	var mu sync.Mutex
+	done := 0
+	err := format.Each(ctx, (len(sizes)+run-1)/run, func(r int) error {
+		end := min((r+1)*run, len(sizes))
+		for i := r * run; i < end; i++ {
+			st, err := src.Stat(ctx, l.paths[i])
+			if err == nil && st.Dir {
+				err = errs.New(errs.Config, "%q is a folder, not a file", l.paths[i]).At(errs.Where{File: l.paths[i], Offset: -1, Sample: -1}).
+					Try("for the files in it write %s/*", l.paths[i])
+			}
+			if err != nil {
+				return fail(i, err)
+			}
+			sizes[i] = st.Size
+		}
+		if progress != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			done += end - r*run
+			progress(int64(done), int64(len(sizes)), "files")
+		}
+		return nil
+	})
+	return sizes, err
+}
+
+// write adds the columns of files below root, and of samples.
+func (l *list) write(b *index.Builder, root string, sizes []int64) {
+	var names index.Texts
+	for _, p := range l.paths {
+		names.AppendString(strings.TrimPrefix(strings.TrimPrefix(p, root), "/"))
+	}
+	b.Meta.Root, b.Meta.Samples = root, int64(len(l.file))
+	b.Strings(index.FileName, &names, index.Identity)
+	b.Int64s(index.FileSize, sizes, index.Identity)
+	b.Int32s(sampleFile, l.file, index.Identity)
+}
+
+// buildManifest indexes the files that a manifest names.
+func buildManifest(ctx context.Context, src source.Source, manifest string, opt Options, b *index.Builder) error {
+	objs, err := format.Stat(ctx, src, []string{manifest}, "manifest")
+	if err != nil {
+		return err
+	}
+	var t *table
+	if err := format.Settled(ctx, src, objs[0], func() (err error) {
+		t, err = read(ctx, src, objs[0])
+		return err
+	}); err != nil {
+		return err
+	}
+	paths, err := t.choose(opt.Path, pathColumns(), "paths")
+	if err != nil {
+		return err
+	}
+	if paths < 0 {
+		return t.without("a path", "path")
+	}
+	root := opt.Root
+	if root == "" {
+		root = path.Dir(manifest)
+	}
+	l := newList()
+	for row := range t.rows {
+		p, err := t.place(t.cols[paths], row, root, opt.Root != "")
+		if err != nil {
+			return err
+		}
+		l.add(p)
+	}
+	sizes, err := l.stat(ctx, src, opt.Progress, func(i int, err error) error {
+		e := *errs.From(err)
+		if e.Code == errs.NotFound {
+			e.What = "there is no such file"
+			e.Hint = "the paths of a manifest are relative to its folder, or to root; " + source.Suggest(l.paths[i])
+		}
+		e.What = t.row(l.first[i]) + " of " + path.Base(manifest) + " names " + l.paths[i] + ": " + e.What
+		e.Where = errs.Where{File: manifest, Offset: -1, Sample: int64(l.first[i])}
+		return &e
+	})
+	if err != nil {
+		return err
+	}
+	b.Meta.Fields = []string{Image}
+	l.write(b, root, sizes)
+	if err := t.write(b, opt, Image, Key); err != nil {
+		return err
+	}
+	b.Meta.Fields = append(b.Meta.Fields, Key)
+	b.Int64s(manifestStamp, []int64{objs[0].Size, objs[0].MTime}, index.Aside)
+	return nil
+}
+
+// place is the file that a row names. A path that leaves the root is refused:
+// a manifest is only data.
+func (t *table) place(c *cells, row int, root string, given bool) (string, error) {
+	p := string(c.text.At(row))
+	if k := c.kinds[row]; k == cellNull || k == cellEmpty {
+		return "", t.fail(errs.MissingField, -1, "%s has no path in column %q", t.row(row), c.name).Try("give every row a path, or remove the row")
+	}
+	if strings.Contains(p, "://") {
+		return "", t.fail(errs.Unsupported, -1, "%s names %q, and only local files are read", t.row(row), p).Try("copy or mount the files, and give their paths")
+	}
+	full := p
+	if !path.IsAbs(p) {
+		full = root + "/" + p
+	}
+	full = path.Clean(full)
+	if full != root && strings.HasPrefix(full, strings.TrimSuffix(root, "/")+"/") {
+		return full, nil
+	}
+	e := t.fail(errs.Config, -1, "%s names %q, which lies outside of %s", t.row(row), p, root)
+	e.Where.Sample = int64(row)
+	if given {
+		return "", e.Try("paths may not leave the root that was given")
+	}
+	return "", e.Try("give root, the folder that holds all files (root \"/\" takes any path), if the manifest can be trusted")
+}
+
+// choose is the number of the column called want, or, where that is empty, of the
+// first usual one there is; -1: there is none.
+func (t *table) choose(want string, usual []string, what string) (int, error) {
+	if want == "" {
+		for _, name := range usual {
+			if i, ok := t.no[name]; ok {
+				return i, nil
+			}
+		}
+		return -1, nil
+	}
+	if i, ok := t.no[want]; ok {
+		return i, nil
+	}
+	e := t.fail(errs.Config, -1, "there is no column %q to take the %s from", want, what)
+	if near := errs.Nearest(want, t.names()); near != "" {
+		return 0, e.Try("did you mean %q?", near)
+	}
+	return 0, e.Try("there are %q", t.names())
+}
+
+func (t *table) names() (names []string) {
+	for _, c := range t.cols {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+func (t *table) without(what, example string) error {
+	return t.fail(errs.Config, -1, "no column of the table is known to be %s; there are %q", what, t.names()).
+		Try("name it with %s=; the first line of a CSV file has the names of the columns", example)
+}
+
+// write adds the columns of the table as fields, and the labels. taken are names
+// that columns may not have: such a column is left out, as the one with the paths
+// where it is called image.
+func (t *table) write(b *index.Builder, opt Options, taken ...string) error {
+	label := -1
+	if opt.Label != None {
+		var err error
+		if label, err = t.choose(opt.Label, labelColumns(), "labels"); err != nil {
+			return err
+		}
+	}
+	var ids []int64
+	var classes []string
+	if label >= 0 {
+		var err error
+		if ids, classes, err = t.labels(t.cols[label]); err != nil {
+			return err
+		}
+	}
+	var names index.Texts
+	var types []int32
+	at := -1
+	for i, c := range t.cols {
+		if slices.Contains(taken, c.name) {
+			continue
+		}
+		dtype := c.dtype()
+		if i == label && ids != nil {
+			at, dtype = len(types), mem.Object
+		}
+		names.AppendString(c.name)
+		c.write(len(types), dtype, b)
+		types = append(types, int32(dtype))
+		b.Meta.Fields = append(b.Meta.Fields, c.name)
+	}
+	b.Strings(columnName, &names, index.Identity)
+	b.Int32s(columnType, types, index.Identity)
+	writeLabels(b, at, ids, classes)
+	return nil
+}
+
+// buildTable indexes the rows of tables.
+func buildTable(ctx context.Context, src source.Source, paths []string, opt Options, b *index.Builder) error {
+	objs, err := format.Stat(ctx, src, paths, "table")
+	if err != nil {
+		return err
+	}
+	tables := make([]*table, len(objs))
+	if err := format.Each(ctx, len(objs), func(i int) error {
+		return format.Settled(ctx, src, objs[i], func() (err error) {
+			tables[i], err = read(ctx, src, objs[i])
+			return err
+		})
+	}); err != nil {
+		return err
+	}
+	t := tables[0]
+	for _, more := range tables[1:] {
+		if err := t.join(more); err != nil {
+			return err
+		}
+	}
+	b.Meta.Samples = int64(t.rows)
+	format.Describe(b, objs)
+	return t.write(b, opt)
+}
+
+// join puts the rows of another table, which has the same columns, behind t's.
+func (t *table) join(o *table) error {
+	for _, c := range t.cols {
+		i, ok := o.no[c.name]
+		if !ok {
+			return o.fail(errs.Config, -1, "there is no column %q, which %s has", c.name, t.path).Try("give tables with the same columns")
+		}
+		from := o.cols[i]
+		for row, k := range from.kinds {
+			c.add(string(from.text.At(row)), k)
+		}
+	}
+	if len(o.cols) > len(t.cols) {
+		return o.fail(errs.Config, -1, "there are more columns than in %s", t.path).Try("give tables with the same columns")
+	}
+	t.rows += o.rows
+	t.lines = make([]int64, t.rows) // rows are counted through
+	return nil
+}

@@ -1,0 +1,364 @@
+// Package files is single files as samples, wherever they lie: a list of them
+// (what source.Expand makes of a glob), with the folder of each as its class or
+// without classes; or a manifest, a table with a path a row, and a label and any
+// other columns beside it. A table without paths is a dataset too: its rows are
+// the samples.
+//
+// Manifests and tables are CSV (or TSV), JSONL or Parquet. Their columns are read
+// once, into the index: only the files themselves are read later. A column of
+// which every cell is a whole number is int64, of numbers float64, anything else
+// text; a number that is written with zeros in front stays text, because it is a
+// name.
+//
+// The label column numbers the classes: whole numbers from 0 on as they are, or
+// texts, whose sorted values are the classes.
+package files
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// The fields that are no columns of a manifest.
+const (
+	Image = "image"   // the file
+	Label = "label"   // the number of its class; also the name by which a label column called otherwise is found
+	Key   = "__key__" // the path below the root
+)
+
+// What Options.Label may be beside the name of a column.
+const (
+	Folder = "folder" // of Open: the class is the name of the folder that the file lies in
+	None   = "none"   // no classes
+)
+
+// Options of files, manifests and tables; the zero value is the usual.
+type Options struct {
+	// Path is the column that has the paths. "": the first of path, file,
+	// filename, file_name, filepath, image, image_path, img that there is.
+	Path string
+	// Label is the column that has the classes; "": label or class, where there is
+	// one. Of Open: Folder, or "" for none.
+	Label string
+	// Root is the folder that paths are relative to and may not leave; "": that of
+	// the manifest.
+	Root string
+
+	Store    *index.Store   // where the index is kept; nil: index.DefaultStore()
+	Progress index.Progress // of indexing; may be nil
+}
+
+func (o Options) text(kind string) string {
+	b, _ := json.Marshal(map[string]any{"kind": kind, "path": o.Path, "label": o.Label, "root": o.Root})
+	return string(b)
+}
+
+func (o Options) store() index.Store {
+	if o.Store != nil {
+		return *o.Store
+	}
+	return index.DefaultStore()
+}
+
+// Sniff says whether a file looks like a manifest or a table that is nothing
+// else: CSV, TSV or JSONL, by its name.
+func Sniff(name string, _ []byte) bool {
+	return kindOf(name, nil) != ""
+}
+
+// Dataset is open files, or an open table; safe for concurrent use.
+type Dataset struct {
+	x     *index.Index
+	sizes []int64
+	keys  index.Strings
+	file  []int32 // of each sample; nil: a table
+	class []int64 // nil: no label
+	label int     // the column whose values the classes are; -1: none
+	cols  []column
+}
+
+var (
+	_ format.Dataset = (*Dataset)(nil)
+	_ format.Typed   = (*Dataset)(nil)
+)
+
+// Open opens a list of files, a sample each, in this order; the same file may
+// come several times. Their sizes are those of the time they were indexed: a file
+// that changed since is found when it is read. Errors: config, not_found,
+// unreadable.
+func Open(ctx context.Context, src source.Source, paths []string, opt Options) (*Dataset, error) {
+	switch {
+	case len(paths) == 0:
+		return nil, errs.New(errs.Config, "the list of files is empty").Try("give files, or a pattern such as data/*/*.jpg")
+	case opt.Label != "" && opt.Label != None && opt.Label != Folder:
+		return nil, errs.New(errs.Config, "the label of files is %q", opt.Label).Try("%q takes the folder that each lies in; a column of labels needs a manifest", Folder)
+	}
+	paths, err := format.Absolute(paths)
+	if err != nil {
+		return nil, err
+	}
+	return load(ctx, opt, index.Plan{
+		Key:   index.Key{Format: "files", Options: opt.text("list"), Paths: paths},
+		Fresh: func(x *index.Index) bool { return open(x).valid() },
+		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
+			return buildList(ctx, src, paths, opt, b)
+		},
+		Progress: opt.Progress,
+	})
+}
+
+// OpenManifest opens the files that the rows of a manifest name. Paths are
+// relative to the manifest's folder, or to Root, and may not leave it. A change of
+// the manifest is found at every OpenManifest, one of a file when it is read.
+// Errors: config (no such column, a path out of the root), not_found (the
+// manifest, or a file that a row names), damaged, unsupported, empty,
+// missing_field (a row without a path or a label), unreadable, changed.
+func OpenManifest(ctx context.Context, src source.Source, manifest string, opt Options) (*Dataset, error) {
+	paths, err := format.Absolute([]string{manifest})
+	if err != nil {
+		return nil, err
+	}
+	if opt.Root != "" {
+		root, err := format.Absolute([]string{opt.Root})
+		if err != nil {
+			return nil, err
+		}
+		opt.Root = root[0]
+	}
+	return load(ctx, opt, index.Plan{
+		Key:   index.Key{Format: "files", Options: opt.text("manifest"), Paths: paths},
+		Fresh: func(x *index.Index) bool { return open(x).valid() && current(ctx, src, paths, x) },
+		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
+			return buildManifest(ctx, src, paths[0], opt, b)
+		},
+		Progress: opt.Progress,
+	})
+}
+
+// OpenTable opens the rows of tables, one behind the other, whose columns are the
+// only fields. Of Parquet files it is parquet.Open. Errors: those of
+// OpenManifest.
+func OpenTable(ctx context.Context, src source.Source, tables []string, opt Options) (format.Dataset, error) {
+	if len(tables) == 0 {
+		return nil, errs.New(errs.Config, "the list of tables is empty").Try("give a CSV, JSONL or Parquet file")
+	}
+	if parquet.Sniff(tables[0], nil) {
+		label := opt.Label
+		if label == None {
+			label = ""
+		}
+		return parquet.Open(ctx, src, tables, parquet.Options{Label: label, Store: opt.Store, Progress: opt.Progress})
+	}
+	paths, err := format.Absolute(tables)
+	if err != nil {
+		return nil, err
+	}
+	return load(ctx, opt, index.Plan{
+		Key:   index.Key{Format: "table", Options: opt.text("table"), Paths: paths},
+		Fresh: func(x *index.Index) bool { return open(x).valid() && format.Fresh(ctx, src, paths, x) },
+		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
+			return buildTable(ctx, src, paths, opt, b)
+		},
+		Progress: opt.Progress,
+	})
+}
+
+func load(ctx context.Context, opt Options, plan index.Plan) (*Dataset, error) {
+	x, err := opt.store().Load(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
+	return open(x), nil
+}
+
+// Index is format.Dataset's.
+func (d *Dataset) Index() *index.Index { return d.x }
+
+// Close closes the index; no sample may be in use.
+func (d *Dataset) Close() error { return d.x.Close() }
+
+// What a wanted field turned out to be, where it is no column.
+const (
+	isMissing = -1
+	isImage   = -2
+	isKey     = -3
+	isLabel   = -4
+)
+
+// resolve is the first alternative of a wanted field that there is: the number of
+// its column, or one of the above.
+func (d *Dataset) resolve(field string) int {
+	for more := true; more; {
+		var name string
+		name, field, more = strings.Cut(field, ";")
+		switch {
+		case name == Image && d.file != nil:
+			return isImage
+		case name == Key && d.file != nil:
+			return isKey
+		}
+		for i := range d.cols {
+			if d.cols[i].name == name {
+				if i == d.label {
+					return isLabel
+				}
+				return i
+			}
+		}
+		if name == Label && d.class != nil {
+			return isLabel
+		}
+	}
+	return isMissing
+}
+
+// Type is format.Typed's.
+func (d *Dataset) Type(field string) (format.Type, bool) {
+	what := d.resolve(field)
+	switch {
+	case what == isMissing:
+		return format.Type{}, false
+	case what == isLabel:
+		return format.Type{DType: mem.Int64, Shape: mem.Shape{}}, true
+	case what < 0 || d.cols[what].dtype == mem.Object:
+		return format.Type{}, true
+	}
+	return format.Type{DType: d.cols[what].dtype, Shape: mem.Shape{}}, true
+}
+
+// Size is the bytes of a field of sample id as Parse will give them, without any
+// I/O; -1 if the sample has no such field, or has a number there.
+func (d *Dataset) Size(id int64, field string) int64 {
+	what := d.resolve(field)
+	switch {
+	case what == isImage:
+		return d.sizes[d.file[id]]
+	case what == isKey:
+		return int64(len(d.keys.At(int(d.file[id]))))
+	case what >= 0 && d.cols[what].dtype == mem.Object && !d.cols[what].null(id):
+		return int64(len(d.cols[what].text.At(int(id))))
+	}
+	return -1
+}
+
+// Extents is format.Dataset's.
+func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
+	if uint64(id) >= uint64(d.x.Len()) || d.file == nil || !d.wantsImage(fields) {
+		return dst
+	}
+	f := d.file[id]
+	return append(dst, format.Extent{File: int(f), Len: d.sizes[f], Whole: true})
+}
+
+func (d *Dataset) wantsImage(fields []string) bool {
+	if fields == nil {
+		return true
+	}
+	for _, f := range fields {
+		if d.resolve(f) == isImage {
+			return true
+		}
+	}
+	return false
+}
+
+// Parse is format.Dataset's. With fields nil, what a row lacks is left out.
+func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
+	if uint64(id) >= uint64(d.x.Len()) {
+		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, d.x.Len())
+	}
+	s.Begin(id)
+	for _, name := range fields {
+		f, err := d.field(id, name, d.resolve(name), raw)
+		if err != nil {
+			return err
+		}
+		s.Fields = append(s.Fields, f)
+	}
+	if fields != nil {
+		return nil
+	}
+	for _, name := range d.x.Meta().Fields {
+		what := d.resolve(name)
+		if what >= 0 && d.cols[what].null(id) {
+			continue
+		}
+		f, err := d.field(id, name, what, raw)
+		if err != nil {
+			return err
+		}
+		s.Fields = append(s.Fields, f)
+	}
+	return nil
+}
+
+// field is one field of a sample.
+func (d *Dataset) field(id int64, name string, what int, raw [][]byte) (format.Field, error) {
+	switch what {
+	case isMissing:
+		return format.Field{}, d.missing(id, name)
+	case isImage:
+		f := int(d.file[id])
+		if len(raw) != 1 || int64(len(raw[0])) != d.sizes[f] {
+			return format.Field{}, errs.New(errs.Bug, "the bytes handed in are not those of a file of %d bytes", d.sizes[f]).At(d.where(id))
+		}
+		return format.Field{Name: Image, Data: raw[0], File: f}, nil
+	case isKey:
+		return format.Field{Name: Key, Data: d.keys.At(int(d.file[id])), File: -1}, nil
+	case isLabel:
+		called := Label
+		if d.label >= 0 {
+			called = d.cols[d.label].name
+		}
+		return format.Field{Name: called, Int: d.class[id], IsInt: true, Data: number(&d.class[id]), File: -1}, nil
+	}
+	c := &d.cols[what]
+	if c.null(id) {
+		at := d.where(id)
+		at.Field = name
+		return format.Field{}, errs.New(errs.MissingField, "the row has nothing in column %q", c.name).At(at).
+			Try("fill in the column, leave the field out, or set on_bad to skip such samples")
+	}
+	return format.Field{Name: c.name, Data: c.value(id), File: -1}, nil
+}
+
+func (d *Dataset) where(id int64) errs.Where {
+	f := 0
+	if d.file != nil {
+		f = int(d.file[id])
+	}
+	return errs.Where{File: string(d.x.AppendPath(f, nil)), Offset: -1, Sample: id}
+}
+
+func (d *Dataset) missing(id int64, field string) error {
+	at := d.where(id)
+	at.Field = field
+	have := d.x.Meta().Fields
+	e := errs.New(errs.MissingField, "a sample has no field %q; it has %s", field, strings.Join(have, ", ")).At(at)
+	for alt := range strings.SplitSeq(field, ";") {
+		if near := errs.Nearest(alt, have); near != "" {
+			return e.Try("did you mean %q?", near)
+		}
+	}
+	return e.Try("take one of those; a;b takes the first of several that is there")
+}
+
+// Check says whether samples have these fields, before the first one is read.
+func (d *Dataset) Check(fields []string) error {
+	for _, f := range fields {
+		if d.resolve(f) == isMissing {
+			e := errs.From(d.missing(0, f))
+			e.Code, e.Where = errs.Config, errs.Where{File: d.x.Meta().Root, Field: f, Offset: -1, Sample: -1}
+			return e
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package files
+
+import (
+	"strconv"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/index"
+)
+
+// What a cell holds, by its own looks.
+const (
+	cellNull  = iota
+	cellText  // anything else
+	cellEmpty // of a CSV file, which has no other way to say nothing
+	cellInt
+	cellFloat
+	cellBool
+)
+
+const (
+	maxColumns = 4096
+	maxRow     = 4 << 20 // bytes of one row of a text file
+)
+
+// cells is one column as it was read.
+type cells struct {
+	name  string
+	text  index.Texts
+	kinds []byte
+}
+
+// table is the rows of a manifest as they were read.
+type table struct {
+	path  string
+	bytes int64 // of the file
+	cols  []*cells
+	no    map[string]int
+	lines []int64 // where each row begins, where lines mean something
+	rows  int
+}
+
+func newTable(path string, bytes int64) *table {
+	return &table{path: path, bytes: bytes, no: make(map[string]int)}
+}
+
+// column is the number of a column, which is made if need be: what went before it
+// is null there.
+func (t *table) column(name string) (int, error) {
+	if i, ok := t.no[name]; ok {
+		return i, nil
+	}
+	// Columns that most rows lack are made of nothing: no more of that than there
+	// are bytes in the file.
+	if len(t.cols) >= maxColumns || int64(t.rows)*int64(len(t.cols)+1) > 2*t.bytes+1<<20 {
+		return 0, t.fail(errs.Unsupported, -1, "there are more than %d columns, or most of them are empty", len(t.cols)).
+			Try("write one JSON text in a column instead of a column for each key")
+	}
+	c := &cells{name: name}
+	for range t.rows {
+		c.add("", cellNull)
+	}
+	t.no[name] = len(t.cols)
+	t.cols = append(t.cols, c)
+	return len(t.cols) - 1, nil
+}
+
+func (c *cells) add(v string, kind byte) {
+	c.text.AppendString(v)
+	c.kinds = append(c.kinds, kind)
+}
+
+// end ends a row: columns that it does not have are null.
+func (t *table) end(line int64) {
+	t.rows++
+	t.lines = append(t.lines, line)
+	for _, c := range t.cols {
+		if len(c.kinds) < t.rows {
+			c.add("", cellNull)
+		}
+	}
+}
+
+// row names a row as a user finds it.
+func (t *table) row(i int) string {
+	if t.lines[i] > 0 {
+		return "line " + strconv.FormatInt(t.lines[i], 10)
+	}
+	return "row " + strconv.Itoa(i)
+}
+
+// fail is an error in the table, with the offset in bytes where that is known.
+func (t *table) fail(code errs.Code, off int64, format string, a ...any) *errs.Error {
+	return errs.New(code, format, a...).At(errs.Where{File: t.path, Offset: off, Sample: -1})
+}
+
+// looks is what a cell of a CSV file looks like. A number with zeros in front, or
+// of more digits than an int64 has, is a name.
+func looks(s string) byte {
+	if s == "" {
+		return cellEmpty
+	}
+	digits, dots, other := 0, 0, 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case '0' <= c && c <= '9':
+			digits++
+		case c == '.':
+			dots++
+		case c == '-' && i == 0:
+		case c == 'e' || c == 'E' || c == '-' || c == '+':
+			other++
+		default:
+			if s == "nan" || s == "NaN" {
+				return cellFloat
+			}
+			return cellText
+		}
+	}
+	if digits == 0 {
+		return cellText
+	}
+	if dots == 0 && other == 0 {
+		if n, err := strconv.ParseInt(s, 10, 64); err == nil && strconv.FormatInt(n, 10) == s {
+			return cellInt
+		}
+		return cellText
+	}
+	if _, err := strconv.ParseFloat(s, 64); err != nil {
+		return cellText
+	}
+	return cellFloat
+}
+
+// has is which kinds of cells a column has.
+func (c *cells) has() (kinds [6]bool) {
+	for _, k := range c.kinds {
+		kinds[k] = true
+	}
+	return kinds
+}
