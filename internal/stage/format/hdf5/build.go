@@ -1,0 +1,267 @@
+package hdf5
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/hdf5/tree"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// maxUnwritten is how many rows of variable length a file may have beside one a
+// byte of its own.
+const maxUnwritten = 1 << 19
+
+// builder collects the columns of all files.
+type builder struct {
+	Dataset
+	ctx  context.Context
+	src  source.Source
+	objs []source.Info
+	opt  Options
+}
+
+func build(ctx context.Context, src source.Source, paths []string, opt Options, b *index.Builder) error {
+	objs, err := format.Stat(ctx, src, paths, "HDF5 file")
+	if err != nil {
+		return err
+	}
+	bd := &builder{ctx: ctx, src: src, objs: objs, opt: opt}
+	for i, obj := range objs {
+		if err := format.Settled(ctx, src, obj, func() error { return bd.add(obj) }); err != nil {
+			return err
+		}
+		// A file after the other, so that the error names the one that it is of.
+		one := Dataset{fields: bd.fields, files: bd.files[i:], chunkOff: bd.chunkOff, chunkSize: bd.chunkSize, chunkMask: bd.chunkMask, valueOff: bd.valueOff, valueSize: bd.valueSize}
+		if err := one.checkFiles([]int64{obj.Size}); err != nil {
+			return errs.New(errs.Damaged, "the file contradicts itself").At(errs.Where{Shard: obj.Name, Offset: -1, Sample: -1}).Because(err).
+				Try("write the file again; h5stat and h5dump -pH show what the HDF5 library makes of it")
+		}
+		if opt.Progress != nil {
+			opt.Progress(int64(i+1), int64(len(objs)), "files")
+		}
+	}
+	for _, f := range bd.files {
+		b.Meta.Samples += f.Rows
+	}
+	if b.Meta.Samples == 0 {
+		return errs.New(errs.Empty, "there is no row in %s", paths[0]).At(errs.Where{Shard: paths[0], Offset: -1, Sample: -1}).
+			Try("the datasets have a first dimension of 0")
+	}
+	for _, f := range bd.fields {
+		b.Meta.Fields = append(b.Meta.Fields, f.Name)
+	}
+	return bd.write(b)
+}
+
+func (bd *builder) write(b *index.Builder) error {
+	fields, err := json.Marshal(bd.fields)
+	if err != nil {
+		return err
+	}
+	files, err := json.Marshal(bd.files)
+	if err != nil {
+		return err
+	}
+	format.Describe(b, bd.objs)
+	b.Bytes(fieldsColumn, fields, index.Identity)
+	b.Bytes(layoutColumn, files, index.Aside)
+	b.Int64s(chunkOff, bd.chunkOff, index.Aside)
+	b.Int64s(chunkSize, bd.chunkSize, index.Aside)
+	b.Int32s(chunkMask, bd.chunkMask, index.Aside)
+	b.Int64s(valueOff, bd.valueOff, index.Aside)
+	b.Int64s(valueSize, bd.valueSize, index.Identity)
+	return nil
+}
+
+// add indexes one file.
+func (bd *builder) add(obj source.Info) error {
+	f, err := tree.Open(bd.ctx, bd.src, obj)
+	if err != nil {
+		return err
+	}
+	items, err := f.Items(false)
+	if err != nil {
+		return err
+	}
+	c := chooser{file: obj.Name, group: strings.Trim(bd.opt.Group, "/"), items: items}
+	chosen, err := c.choose(bd.opt.Columns, bd.fields)
+	if err != nil {
+		return err
+	}
+	one := file{Rows: chosen[0].Dims[0]}
+	for i, d := range chosen {
+		fd, l, err := bd.describe(f, c.names[i], d)
+		if err != nil {
+			return err
+		}
+		if len(bd.files) == 0 {
+			bd.fields = append(bd.fields, fd)
+		} else if have := bd.fields[i]; have.Class != fd.Class || have.DType != fd.DType || !slices.Equal(have.Shape, fd.Shape) {
+			return errs.New(errs.Config, "the dataset %q holds %v of %v, and in %s %v of %v", d.Path, fd.DType, fd.Shape, bd.objs[0].Name, have.DType, have.Shape).
+				At(errs.Where{Shard: obj.Name, Field: fd.Name, Offset: -1, Sample: -1}).Try("files that are read together need fields of one type and one shape")
+		}
+		one.Layouts = append(one.Layouts, l)
+	}
+	bd.files = append(bd.files, one)
+	return nil
+}
+
+// describe is what a dataset holds and where, with its chunks or values entered.
+func (bd *builder) describe(f *tree.File, name string, d *tree.Dataset) (field, layout, error) {
+	fd := field{Name: name, Class: d.Type.Class, DType: d.Type.DType, Shape: slices.Concat(d.Dims[1:], d.Type.Dims)}
+	l := layout{Path: d.Path, Elem: d.Type.Size, Dims: d.Dims, Swapped: d.Type.Swapped, Unit: 1, Pad: d.Type.Pad, Fill: d.Fill, Chunk: d.Layout.Chunk, Off: d.Layout.Off, Filters: d.Filters}
+	switch d.Type.Class {
+	case tree.Number:
+		l.Unit = int64(d.Type.DType.Size())
+	case tree.Text, tree.Opaque, tree.VLenText:
+		fd.DType, fd.Shape = mem.Object, nil
+	case tree.VLen:
+		l.Unit, l.Swapped, fd.DType, fd.Shape = int64(d.Type.Base.DType.Size()), d.Type.Base.Swapped, d.Type.Base.DType, nil
+	}
+	if fd.Shape == nil {
+		fd.Shape = []int64{}
+	}
+	if err := bd.readable(d, &l); err != nil {
+		return fd, l, err
+	}
+	if l.Chunk != nil {
+		chunks, err := f.Chunks(d)
+		if err != nil {
+			return fd, l, err
+		}
+		l.First = int64(len(bd.chunkOff))
+		for _, c := range chunks {
+			bd.chunkOff, bd.chunkSize, bd.chunkMask = append(bd.chunkOff, c.Off), append(bd.chunkSize, c.Size), append(bd.chunkMask, int32(c.Mask))
+		}
+	}
+	if d.Dims[0] == 0 {
+		l.Chunk, l.Off = nil, -1
+	}
+	if d.Type.Class != tree.VLen && d.Type.Class != tree.VLenText {
+		return fd, l, nil
+	}
+	return fd, l, bd.values(f, d, &l)
+}
+
+// values enters where each value of variable length lies, in place of the chunks
+// that hold the references.
+func (bd *builder) values(f *tree.File, d *tree.Dataset, l *layout) error {
+	if d.Dims[0] > maxUnwritten+bd.objs[len(bd.files)].Size {
+		return bd.refuse(d, "write the rows that there are, or fewer", "it has %d rows in a file of %d bytes", d.Dims[0], bd.objs[len(bd.files)].Size)
+	}
+	refs, err := bd.raw(d, l)
+	if err != nil {
+		return err
+	}
+	if l.Chunk != nil { // they were needed for this only
+		bd.chunkOff, bd.chunkSize, bd.chunkMask = bd.chunkOff[:l.First], bd.chunkSize[:l.First], bd.chunkMask[:l.First]
+	}
+	unit := int64(1)
+	if d.Type.Base != nil {
+		unit = d.Type.Base.Size
+	}
+	found, err := f.Values(refs, unit)
+	if err != nil {
+		return err
+	}
+	l.First, l.Chunk, l.Filters, l.Fill, l.Off = int64(len(bd.valueOff)), nil, nil, nil, -1
+	for _, v := range found {
+		bd.valueOff, bd.valueSize = append(bd.valueOff, v.Off), append(bd.valueSize, v.Size)
+	}
+	return nil
+}
+
+// raw is all the bytes of a dataset of one dimension; what was never written is
+// zeros, which no reference is.
+func (bd *builder) raw(d *tree.Dataset, l *layout) ([]byte, error) {
+	obj := bd.objs[len(bd.files)]
+	n := d.Dims[0] * l.Elem
+	if l.Chunk == nil {
+		if l.Off < 0 {
+			return make([]byte, n), nil
+		}
+		return format.Read(bd.ctx, bd.src, obj, l.Off, n)
+	}
+	out := make([]byte, n)
+	for i := int64(0); i < l.grid(0) && n > 0; i++ {
+		no := l.First + i
+		if bd.chunkOff[no] < 0 {
+			continue
+		}
+		at := errs.Where{Shard: obj.Name, Member: d.Path, Offset: bd.chunkOff[no], Sample: -1}
+		err := l.fits(bd.chunkSize[no], bd.chunkMask[no])
+		var block []byte
+		if err == nil {
+			if block, err = format.Read(bd.ctx, bd.src, obj, bd.chunkOff[no], bd.chunkSize[no]); err != nil {
+				return nil, err
+			}
+			block, err = bd.packing.unpack(l.Filters, bd.chunkMask[no], block, l.unpacked())
+		}
+		if err != nil {
+			return nil, broken(err, at)
+		}
+		copy(out[i*l.unpacked():], block)
+	}
+	return out, nil
+}
+
+func (bd *builder) refuse(d *tree.Dataset, hint, what string, a ...any) error {
+	return errs.New(errs.Unsupported, "the dataset %q is not read: %s", d.Path, fmt.Sprintf(what, a...)).
+		At(errs.Where{Shard: bd.objs[len(bd.files)].Name, Member: d.Path, Offset: -1, Sample: -1}).Try("%s", hint)
+}
+
+const leaveOut = "choose datasets without it: columns=[...]"
+
+// readable says what of a dataset is not built.
+func (bd *builder) readable(d *tree.Dataset, l *layout) error {
+	switch {
+	case d.Why != "":
+		return bd.refuse(d, d.Hint, "%s", d.Why)
+	case d.Type.Class == tree.Refused:
+		return bd.refuse(d, leaveOut+", or write it as arrays of numbers", "%s", d.Type.Why)
+	case d.Type.Class != tree.Number && len(d.Dims) != 1:
+		return bd.refuse(d, leaveOut+", or write one "+d.Type.Name+" a row", "a row has %v of type %s", d.Dims[1:], d.Type.Name)
+	case slices.Contains(d.Dims[1:], 0):
+		return bd.refuse(d, leaveOut, "its rows of %v are empty", d.Dims[1:])
+	case l.row() < 0:
+		return bd.refuse(d, "write rows of less than 1 GiB", "a row has %v elements of %d bytes", d.Dims[1:], l.Elem)
+	case l.Chunk != nil && l.unpacked() < 0:
+		return bd.refuse(d, "write it in chunks of less than 1 GiB: h5repack -l NAME:CHUNK=...", "its chunks have %v elements of %d bytes", l.Chunk, l.Elem)
+	}
+	for i, f := range d.Filters {
+		switch f.ID {
+		case tree.Deflate, tree.LZF, tree.Fletcher:
+		case tree.Shuffle:
+			if len(f.Values) < 1 || f.Values[0] < 1 || int64(f.Values[0]) > maxUnpacked {
+				return broken(errors.New("it is shuffled by no number of bytes"), errs.Where{Shard: bd.objs[len(bd.files)].Name, Member: d.Path, Offset: -1, Sample: -1})
+			}
+		default:
+			return bd.refuse(d, "write it with gzip or lzf: h5repack -f NAME:GZIP=4 OLD NEW, where the filter is installed", "its chunks are packed by %s (filter %d)", name(f), f.ID)
+		}
+		if ambiguous(d.Filters[:i+1], 0, sized(d.Filters[:i+1], 0, 0)) {
+			return bd.refuse(d, "write it with one compression", "its chunks are compressed twice")
+		}
+	}
+	return nil
+}
+
+func name(f tree.Filter) string {
+	if f.Name == "" {
+		return "a filter without a name"
+	}
+	return f.Name
+}
+
+// broken is the error of bytes that could not be unpacked.
+func broken(err error, at errs.Where) error {
+	return errs.New(errs.Damaged, "a chunk can not be unpacked").At(at).Because(err).Try("fetch or write the file again; stoker verify says what else of it is damaged")
+}

@@ -1,0 +1,236 @@
+package tree_test
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format/hdf5/tree"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+const fixtures = "../../../../../testdata/hdf5/"
+
+// memory is a source of one object, whatever it is called.
+type memory struct{ data []byte }
+
+func (m memory) Stat(_ context.Context, name string) (source.Info, error) {
+	return source.Info{Name: name, Size: int64(len(m.data)), MTime: 1}, nil
+}
+
+func (m memory) ReadAt(_ context.Context, _ source.Info, p []byte, off int64) error {
+	copy(p, m.data[off:][:len(p)])
+	return nil
+}
+
+func (m memory) List(context.Context, string) iter.Seq2[source.Info, error] {
+	return func(func(source.Info, error) bool) {}
+}
+
+func fixture(t testing.TB, name string) []byte {
+	t.Helper()
+	f, err := os.Open(fixtures + name + ".h5.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func open(data []byte) (*tree.File, error) {
+	return tree.Open(context.Background(), memory{data}, source.Info{Name: "x.h5", Size: int64(len(data)), MTime: 1})
+}
+
+func items(t *testing.T, data []byte) (*tree.File, map[string]tree.Item) {
+	t.Helper()
+	f, err := open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := f.Items(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string]tree.Item)
+	for _, i := range list {
+		out[i.Path] = i
+	}
+	return f, out
+}
+
+// place is what the HDF5 library tells of one dataset.
+type place struct {
+	Shape  []int64
+	Chunk  []int64
+	Chunks int
+	Places string
+	Offset *int64
+}
+
+// Every dataset, its dimensions and the place of every chunk are what the HDF5
+// library says.
+func TestAsLibrary(t *testing.T) {
+	raw, err := os.ReadFile(fixtures + "want.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]map[string]place
+	if err := json.Unmarshal(raw, &want); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for name, datasets := range want {
+		t.Run(name, func(t *testing.T) {
+			f, have := items(t, fixture(t, name))
+			for path, w := range datasets {
+				seen++
+				item := have[path]
+				if item.Target != "" { // a second name
+					item = have[item.Target]
+				}
+				d := item.Dataset
+				if d == nil {
+					t.Errorf("%s is missing", path)
+					continue
+				}
+				if !slices.Equal(d.Dims, w.Shape) || !slices.Equal(d.Layout.Chunk, w.Chunk) {
+					t.Errorf("%s: %v in chunks of %v, want %v in %v", path, d.Dims, d.Layout.Chunk, w.Shape, w.Chunk)
+					continue
+				}
+				if w.Offset != nil && *w.Offset != d.Layout.Off {
+					t.Errorf("%s lies at %d, want %d", path, d.Layout.Off, *w.Offset)
+				}
+				if w.Places == "" { // contiguous; or the library does not know
+					continue
+				}
+				chunks, err := f.Chunks(d)
+				if err != nil {
+					t.Errorf("%s: %v", path, err)
+					continue
+				}
+				if n, sum := sumOf(d, chunks); n != w.Chunks || sum != w.Places {
+					t.Errorf("%s: %d chunks %s, want %d %s", path, n, sum, w.Chunks, w.Places)
+				}
+			}
+		})
+	}
+	if seen < 130 {
+		t.Errorf("%d datasets only", seen)
+	}
+}
+
+// sumOf is make.py's sum of the places of chunks.
+func sumOf(d *tree.Dataset, chunks []tree.Chunk) (n int, sum string) {
+	h := sha256.New()
+	grid := d.Grid()
+	for no, c := range chunks {
+		if c.Off < 0 {
+			continue
+		}
+		n++
+		at := make([]string, len(grid))
+		rest := int64(no)
+		for i := len(grid) - 1; i >= 0; i-- {
+			at[i] = fmt.Sprint(rest % grid[i] * d.Layout.Chunk[i])
+			rest /= grid[i]
+		}
+		fmt.Fprintf(h, "%s %d %d %d\n", strings.Join(at, ","), c.Off, c.Size, c.Mask)
+	}
+	return n, hex.EncodeToString(h.Sum(nil))
+}
+
+func TestItems(t *testing.T) {
+	for _, name := range []string{"groups", "groups_latest", "groups_ordered"} {
+		_, have := items(t, fixture(t, name))
+		for path, target := range map[string]string{
+			"soft": "train/x", "train/relative": "train/y", "dangling": "nowhere", "outside": "other.h5:/x", "val/loop": "", "val/x": "again",
+		} {
+			if i := have[path]; i.Target != target || i.Outside != (path == "outside") || i.Dataset != nil {
+				t.Errorf("%s: %s leads to %q (outside: %v)", name, path, i.Target, i.Outside)
+			}
+		}
+		if !have["many"].Group || have["many/059"].Dataset == nil || have["again"].Dataset == nil {
+			t.Errorf("%s: %+v", name, have["many"])
+		}
+		if a := have["many"].Attributes; len(a) != 60 || a[59].Name != "attribute 59" || a[59].Value != "88.5" || a[59].Type != "float64" {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+}
+
+func TestAttributes(t *testing.T) {
+	for _, name := range []string{"plain", "userblock"} {
+		_, have := items(t, fixture(t, name))
+		want := []tree.Attribute{
+			{"classes", "string of 4 bytes", []int64{2}, `["cat" "doge"]`},
+			{"count", "int64", nil, "24"},
+			{"flag", "bool", nil, "true"},
+			{"mean", "float32", []int64{3}, "[0.5 0.25 0.125]"},
+			{"title", "string", nil, `"photos of coffee"`},
+		}
+		if diff := cmp.Diff(want, have[""].Attributes); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if a := have["images"].Attributes; len(a) != 1 || a[0].Value != `"8 bit"` {
+			t.Errorf("%s: %v", name, a)
+		}
+	}
+}
+
+func TestTypes(t *testing.T) {
+	for _, name := range []string{"types", "types_latest"} {
+		_, have := items(t, fixture(t, name))
+		for path, want := range map[string]string{
+			"le_u1": "uint8", "le_b": "bool", "le_f2": "float16", "be_f8": "big-endian float64", "fixed": "string of 9 bytes", "strings": "string",
+			"jpegs": "variable length of uint8", "tokens": "variable length of int32", "opaque": "opaque of 5 bytes", "arrays": "int16 [2 3]",
+			"enum": "enumeration of int16", "of_named": "float64",
+		} {
+			if got := have[path].Dataset.Type.Name; got != want {
+				t.Errorf("%s: %s is %q, want %q", name, path, got, want)
+			}
+		}
+		if i := have["named_type"]; i.Group || i.Dataset != nil || i.Target != "" {
+			t.Errorf("%+v", i)
+		}
+	}
+	_, have := items(t, fixture(t, "refused"))
+	for path, want := range map[string]string{
+		"compound": "compound types are not read", "complex": "compound types are not read", "references": "references are not read",
+		"external": "its data lies in other files", "virtual": "it is a virtual dataset, whose data lies in others",
+	} {
+		if d := have[path].Dataset; d.Type.Why+d.Why != want || d.Why != "" && d.Hint == "" {
+			t.Errorf("%s: %q %q, %q", path, d.Type.Why, d.Why, d.Hint)
+		}
+	}
+	if f := have["zstd"].Dataset.Filters; len(f) != 1 || f[0].Name != "zstd" {
+		t.Errorf("%v", f)
+	}
+}
+
+func TestNoFile(t *testing.T) {
+	for name, data := range map[string][]byte{"nothing": nil, "zeros": make([]byte, 5000), "text": []byte(strings.Repeat("\x89HDF", 300))} {
+		if _, err := open(data); errs.CodeOf(err) != errs.Damaged {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package hdf5
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/zlib"
+
+	"github.com/stoker-data/stoker/internal/stage/format/hdf5/tree"
+)
+
+// unpacker undoes filters; safe for concurrent use.
+type unpacker struct {
+	inflaters sync.Pool // io.ReadCloser that is a zlib.Resetter: 40 KiB of tables each
+}
+
+// unpack undoes the filters of a chunk, the last one first, but for those of the
+// mask, into memory of its own of n bytes.
+func (u *unpacker) unpack(filters []tree.Filter, mask int32, raw []byte, n int64) ([]byte, error) {
+	sizes := sized(filters, mask, n)
+	own := false // raw is a view of what was read
+	for i := len(filters) - 1; i >= 0; i-- {
+		if uint32(mask)>>i&1 != 0 {
+			continue
+		}
+		var err error
+		switch f := filters[i]; f.ID {
+		case tree.Fletcher:
+			raw, err = fletcher(raw)
+		case tree.Shuffle:
+			raw, own = unshuffle(raw, int(f.Values[0])), true
+		case tree.Deflate:
+			raw, err = u.inflate(raw, sizes[i])
+			own = true
+		case tree.LZF:
+			raw, err = unlzf(raw, sizes[i])
+			own = true
+		default:
+			err = fmt.Errorf("filter %d", f.ID)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if int64(len(raw)) != n {
+		return nil, fmt.Errorf("%d bytes came out, and not %d", len(raw), n)
+	}
+	if !own {
+		raw = bytes.Clone(raw)
+	}
+	return raw, nil
+}
+
+var errMore = errors.New("there is more in it than a chunk has")
+
+// inflate takes zlib's format apart, whose checksum is held against what came
+// out.
+func (u *unpacker) inflate(raw []byte, n int64) ([]byte, error) {
+	src := bytes.NewReader(raw)
+	r, _ := u.inflaters.Get().(io.ReadCloser)
+	var err error
+	if r == nil {
+		r, err = zlib.NewReader(src)
+	} else {
+		err = r.(zlib.Resetter).Reset(src, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer u.inflaters.Put(r)
+	out := make([]byte, n)
+	if _, err := io.ReadFull(r, out); err != nil {
+		return nil, err
+	}
+	var one [1]byte
+	switch k, err := r.Read(one[:]); {
+	case k > 0:
+		return nil, errMore
+	case err != nil && err != io.EOF:
+		return nil, err
+	}
+	return out, nil
+}
+
+var errLZF = errors.New("what LZF compressed is damaged")
+
+// unlzf takes Marc Lehmann's LZF apart: a byte below 32 is followed by one literal
+// more; another one is the length of a match, less 2, in its upper three bits (7:
+// plus the next byte), and a distance, less 1, in the other five and the next byte.
+func unlzf(raw []byte, n int64) ([]byte, error) {
+	out := make([]byte, n)
+	at, to := 0, 0
+	for at < len(raw) {
+		c := int(raw[at])
+		at++
+		if c < 32 {
+			c++
+			if c > len(raw)-at || c > len(out)-to {
+				return nil, errLZF
+			}
+			to += copy(out[to:], raw[at:at+c])
+			at += c
+			continue
+		}
+		length := c>>5 + 2
+		if length == 9 {
+			if at == len(raw) {
+				return nil, errLZF
+			}
+			length += int(raw[at])
+			at++
+		}
+		if at == len(raw) {
+			return nil, errLZF
+		}
+		from := to - (c&31)<<8 - int(raw[at]) - 1
+		at++
+		if from < 0 || length > len(out)-to {
+			return nil, errLZF
+		}
+		if from+length <= to {
+			to += copy(out[to:], out[from:from+length])
+			continue
+		}
+		for range length { // the match repeats itself
+			out[to] = out[from]
+			to, from = to+1, from+1
+		}
+	}
+	if to != len(out) {
+		return nil, fmt.Errorf("%w: %d bytes came out, and not %d", errLZF, to, n)
+	}
+	return out, nil
+}
+
+// unshuffle puts the bytes of each element together again: all first ones come
+// first, then all second ones. What is less than an element stays at the end.
+func unshuffle(raw []byte, size int) []byte {
+	out := make([]byte, len(raw))
+	n := len(raw) / size
+	for j := range size {
+		plane := raw[j*n : (j+1)*n]
+		k := j
+		for _, b := range plane {
+			out[k] = b
+			k += size
+		}
+	}
+	copy(out[n*size:], raw[n*size:])
+	return out
+}
+
+// fletcher checks and takes off the sum at the end (John Fletcher, 1982, over
+// 16-bit words, big-endian). Old versions of HDF5 wrote it with the bytes of its
+// halves swapped.
+func fletcher(raw []byte) ([]byte, error) {
+	n := len(raw) - 4
+	if n < 0 {
+		return nil, errors.New("it is too short for a checksum")
+	}
+	var a, b uint32
+	body := raw[:n]
+	for len(body) >= 2 {
+		block := body[:min(len(body)&^1, 720)] // so many that the sums do not overflow
+		body = body[len(block):]
+		for i := 0; i < len(block); i += 2 {
+			a += uint32(block[i])<<8 | uint32(block[i+1])
+			b += a
+		}
+		a, b = a&0xFFFF+a>>16, b&0xFFFF+b>>16
+	}
+	if len(body) == 1 {
+		a += uint32(body[0]) << 8
+		b += a
+		a, b = a&0xFFFF+a>>16, b&0xFFFF+b>>16
+	}
+	a, b = a&0xFFFF+a>>16, b&0xFFFF+b>>16
+	got := binary.LittleEndian.Uint32(raw[n:])
+	if sum := b<<16 | a; got != sum && got != sum>>8&0x00FF00FF|sum<<8&0xFF00FF00 {
+		return nil, fmt.Errorf("its checksum is %#08x, and should be %#08x", sum, got)
+	}
+	return raw[:n:n], nil
+}
