@@ -1,0 +1,118 @@
+// Package beton is FFCV's files, *.beton, of version 2:
+//
+//	header       version u16 | fields u16 | page size u32 | samples u64 | where the allocations are u64
+//	fields       type u8 | name [16] | arguments [1024]                          for each field
+//	samples      a row of numbers and of places, aligned as a C struct           for each sample
+//	pages        from the next multiple of the page size on: pictures, bytes, arrays
+//	allocations  sample u64 | place u64 | bytes u64                              for each run of bytes, up to the end
+//
+// (little-endian; ffcv/types.py, writer.py, memory_allocator.py). Numbers lie in the
+// rows and come out of the index. How long a picture is, only the allocations say;
+// they are held against the rows when the file is indexed. There are no checksums
+// in such a file: a flipped bit within a raw picture is a picture.
+//
+// A picture is kept as JPEG or as raw pixels, each on its own. Where all are raw
+// and of one size the field is an array, height by width by 3; else it is encoded
+// pictures, and the raw ones among them become PNM, which decoders read.
+package beton
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// Options of a file.
+type Options struct {
+	// Pictures gives out raw pictures as PNM also where all are of one size, for
+	// those who decode and crop them.
+	Pictures bool
+
+	Store    *index.Store   // where the index is kept; nil: index.DefaultStore()
+	Progress index.Progress // of indexing; may be nil
+}
+
+// Sniff says whether a file looks like one of FFCV's: there is no magic in it.
+func Sniff(name string, head []byte) bool {
+	h, wrong := parseHeader(head, -1)
+	return wrong == "" && h.version == version && strings.HasSuffix(name, ".beton")
+}
+
+// Dataset is an open file; safe for concurrent use.
+type Dataset struct {
+	x      *index.Index
+	path   string
+	n      int64
+	cols   []column
+	places int     // columns whose values lie in the pages
+	off    []int64 // of those, sample by sample
+	size   []int64
+	head   []int64 // of the pictures among them: mode, width and height
+	heads  int
+	value  []byte // of the numbers, 8 bytes each, sample by sample
+	values int
+	asPNM  bool
+}
+
+var (
+	_ format.Dataset = (*Dataset)(nil)
+	_ format.Typed   = (*Dataset)(nil)
+)
+
+// Open opens the file at path, indexing it where no index of it still holds. Its
+// size and time are compared at every Open and at every read. Errors: not_found,
+// config, unreadable, damaged, unsupported, empty, changed.
+func Open(ctx context.Context, src source.Source, path string, opt Options) (*Dataset, error) {
+	if path == "" {
+		return nil, errs.New(errs.Config, "the path of the dataset is empty").Try("give a .beton file")
+	}
+	paths, err := format.Absolute([]string{path})
+	if err != nil {
+		return nil, err
+	}
+	store := index.DefaultStore()
+	if opt.Store != nil {
+		store = *opt.Store
+	}
+	x, err := store.Load(ctx, index.Plan{
+		Key:   index.Key{Format: "beton", Paths: paths},
+		Fresh: func(x *index.Index) bool { return valid(x) && format.Fresh(ctx, src, paths, x) },
+		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
+			return build(ctx, src, paths[0], b, opt.Progress)
+		},
+		Progress: opt.Progress,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d, err := open(x)
+	if err != nil {
+		_ = x.Close()
+		return nil, err
+	}
+	d.asPNM = opt.Pictures
+	return d, nil
+}
+
+func open(x *index.Index) (*Dataset, error) {
+	d := &Dataset{
+		x: x, path: string(x.AppendPath(0, nil)), n: x.Len(),
+		off: x.Int64s(placeOff), size: x.Int64s(placeSize), head: x.Int64s(pictureHead), value: x.Bytes(numberValue),
+	}
+	if err := json.Unmarshal(x.Bytes(columnText), &d.cols); err != nil {
+		return nil, errs.New(errs.Bug, "the columns in the index can not be read").Because(err)
+	}
+	d.places, d.heads, d.values = number(d.cols)
+	return d, nil
+}
+
+// Index is format.Dataset's.
+func (d *Dataset) Index() *index.Index { return d.x }
+
+// Close closes the index; no sample may be in use.
+func (d *Dataset) Close() error { return d.x.Close() }
