@@ -57,8 +57,13 @@ func array(name string, d mem.DType, data []byte, shape ...int) shard.Field {
 
 func TestMemberNames(t *testing.T) {
 	s := &shard.Sample{Key: []byte("k"), Fields: []shard.Field{
-		{Name: "image", Ext: "jpg"}, number("label", 3), {Name: "jpg", Ext: "jpg"}, {Name: "Caption", Ext: "txt"},
-		{Name: "left.png", Ext: "png"}, {Name: "json", Ext: "json"}, number("age", 4), number("class", 4),
+		{Name: "image", Ext: "jpg"},
+		number("label", 3),
+		{Name: "jpg", Ext: "jpg"},
+		{Name: "Caption", Ext: "txt"},
+		{Name: "left.png", Ext: "png"},
+		{Name: "json", Ext: "json"},
+		number("age", 4), number("class", 4),
 		array("depth", mem.Float32, make([]byte, 8), 2), array("x.npy", mem.Uint8, make([]byte, 2), 2),
 		array("label2", mem.Float64, make([]byte, 8)),
 	}}
@@ -152,7 +157,8 @@ func TestTFRecord(t *testing.T) {
 	const want = "73000000000000000d737cc80a710a0b0a016112060a040a02ffd80a130a0162120e1a0c0a0afeffffffffffffffff010a11" +
 		"0a0163120c120a0a080000803f000000400a0b0a016412060a040a0209080a0c0a016512071a050a0301ac020a110a0166120c120a0a080000003f000000c00a0c0a036b657912050a030a016bb0655607"
 	s := &shard.Sample{Key: []byte("k"), Fields: []shard.Field{
-		{Name: "a", Data: []byte("\xff\xd8"), Ext: "jpg"}, number("b", -2),
+		{Name: "a", Data: []byte("\xff\xd8"), Ext: "jpg"},
+		number("b", -2),
 		array("c", mem.Float32, []byte{0, 0, 128, 63, 0, 0, 0, 64}, 2),
 		{Name: "d", Data: []byte{9, 8}, Ext: "bin"},
 		array("e", mem.Uint16, []byte{1, 0, 44, 1}, 2),
