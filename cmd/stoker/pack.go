@@ -19,7 +19,7 @@ import (
 type packCmd struct {
 	Path      []string `arg:"" help:"The dataset, as for inspect, and last the folder to pack into; with --finish that folder alone."`
 	Format    string   `help:"Of the dataset: folder or tar; found out if left out." placeholder:"NAME"`
-	Output    string   `help:"tar (WebDataset), tfrecord, npy or tokens." default:"tar" placeholder:"KIND"`
+	Output    string   `help:"tar (WebDataset), tfrecord, npy or tokens (tar; tokens with --tokenize)." placeholder:"KIND"`
 	Name      string   `help:"Shards are called NAME-000000.tar and so on." default:"shard" placeholder:"NAME"`
 	ShardSize string   `help:"Bytes a shard, about." default:"1GiB" placeholder:"SIZE"`
 	Compress  string   `help:"none, zstd or gzip." default:"none" placeholder:"HOW"`
@@ -35,6 +35,10 @@ type packCmd struct {
 	Augment   int64  `help:"Pack so many varied copies of every sample." placeholder:"K"`
 	Transform string `help:"How copies are varied: a list of transforms, as JSON or in a file (RandomResizedCrop(224) and a flip)." placeholder:"JSON"`
 
+	Tokenize  string `help:"Make text tokens: gpt2, cl100k_base, o200k_base, or the file of a SentencePiece model." placeholder:"VOCABULARY"`
+	TextField string `help:"The field that is text (text)." placeholder:"NAME"`
+	TokenType string `help:"uint16 or uint32; by the size of the vocabulary if left out." placeholder:"TYPE"`
+
 	Jobs      int    `help:"Samples worked on at once; 0: one a core." placeholder:"N"`
 	Task      string `help:"Make only part I of N, from 0; --finish joins the parts." placeholder:"I/N"`
 	Finish    bool   `help:"Check that all parts are there, and write the manifest."`
@@ -49,6 +53,7 @@ func (packCmd) Help() string {
   stoker pack data/train packed --shuffle --compress zstd
   stoker pack data/train small --resize 512 --quality 90
   stoker pack data/train arrays --decode --resize 256 --crop 256 --output npy
+  stoker pack 'corpus/*.jsonl' tokens --tokenize gpt2
   stoker pack data/train packed --task 3/16              part 3 of a job array; then: stoker pack packed --finish
 
 Killed or stopped, run it again: it goes on behind the shards that are finished, and the same input gives the same
@@ -105,8 +110,11 @@ func (p packCmd) config() (c pack.Config, err error) {
 		return c, errs.New(errs.Config, "--shard-size: %v", err)
 	}
 	c.Options = pack.Options{
-		Output: p.Output, Name: p.Name, ShardSize: int64(size), Compress: p.Compress, Shuffle: p.Shuffle, Seed: p.Seed,
-		Options: prepare.Options{Fields: p.Fields, Keys: p.Keys, Resize: p.Resize, Crop: p.Crop, Quality: p.Quality, Decode: p.Decode, Augment: p.Augment},
+		Output: p.Output, Name: p.Name, ShardSize: int64(size), Compress: p.Compress, Shuffle: p.Shuffle, Seed: p.Seed, TokenType: p.TokenType,
+		Options: prepare.Options{
+			Fields: p.Fields, Keys: p.Keys, Resize: p.Resize, Crop: p.Crop, Quality: p.Quality, Decode: p.Decode, Augment: p.Augment,
+			Tokenize: p.Tokenize, TextField: p.TextField,
+		},
 	}
 	if p.Transform != "" {
 		c.Options.Transform, err = transforms(p.Transform)

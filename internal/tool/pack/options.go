@@ -23,8 +23,13 @@
 package pack
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -76,7 +81,10 @@ type Config struct {
 
 // settle fills in what was left out, and refuses what goes not together.
 func (o *Options) settle() error {
-	if o.Output == "" {
+	switch {
+	case o.Output == "" && o.Tokenize != "":
+		o.Output = OutputTokens
+	case o.Output == "":
 		o.Output = OutputTar
 	}
 	if o.Name == "" {
@@ -123,6 +131,12 @@ func (o *Options) settle() error {
 	if o.TokenType != "" && o.TokenType != "uint16" && o.TokenType != "uint32" {
 		add("a token is uint16 or uint32, not %q", o.TokenType)
 	}
+	if o.Tokenize != "" && (o.Output != OutputTokens || o.Fields != nil || o.Resize+o.Crop+o.Quality+int(o.Augment) != 0 || o.Decode) {
+		add("tokens of text are written as tokens, and nothing else with them: of fields there is --text-field")
+	}
+	if o.TextField != "" && o.Tokenize == "" {
+		add("a text field is for --tokenize")
+	}
 	if !o.Shuffle && o.Augment == 0 {
 		o.Seed = 0 // decides nothing
 	}
@@ -132,6 +146,35 @@ func (o *Options) settle() error {
 	}
 	if problems != nil {
 		return errs.New(errs.Config, "%s", strings.Join(problems, "; ")).Try("see `stoker pack --help`")
+	}
+	return nil
+}
+
+// vocabulary settles how wide tokens are, and gives a model's file a name that is
+// the same everywhere.
+func (o *Options) vocabulary(p *prepare.Program) error {
+	v := p.Vocabulary()
+	switch {
+	case o.Output != OutputTokens:
+		return nil
+	case v == nil:
+		o.TokenType = cmp.Or(o.TokenType, "uint16")
+		return nil
+	case o.TokenType == "" && v.Size > 1<<16:
+		o.TokenType = "uint32"
+	case o.TokenType == "":
+		o.TokenType = "uint16"
+	case o.TokenType == "uint16" && v.Size > 1<<16:
+		return errs.New(errs.Config, "the vocabulary has %d tokens, and a uint16 holds %d", v.Size, 1<<16).Try("leave --token-type out")
+	}
+	o.TextField = p.TextField()
+	if strings.HasSuffix(o.Tokenize, ".model") {
+		b, err := os.ReadFile(o.Tokenize)
+		if err != nil {
+			return errs.New(errs.NotFound, "the model can not be read").At(file(o.Tokenize)).Because(err)
+		}
+		sum := sha256.Sum256(b)
+		o.Model, o.Tokenize = hex.EncodeToString(sum[:]), filepath.Base(o.Tokenize)
 	}
 	return nil
 }

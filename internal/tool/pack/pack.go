@@ -2,11 +2,15 @@ package pack
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/format/lines"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
@@ -65,33 +69,92 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 	if c.Tasks > 0 && c.Overwrite {
 		return nil, nil, errs.New(errs.Config, "tasks do not overwrite: each would remove what the others made").Try("remove the folder before the tasks begin")
 	}
-	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 64))
-	l, err := loader.Open(ctx, shared, loader.Spec{Dataset: c.Dataset, Workers: 1}, loader.Options{Progress: c.Indexing})
-	if err != nil {
-		shared.Close()
-		return nil, nil, err
-	}
+	p := &packer{Config: c}
 	src := source.NewFile()
-	end := func() {
-		_ = src.Close()
-		l.Close()
-		shared.Close()
+	end, err := p.openSource(ctx, src)
+	if err == nil {
+		p.program, err = prepare.New(p.ds, p.Options.Options, p.Options.Output != OutputTar)
 	}
-	p := &packer{Config: c, ds: l.Dataset()}
-	if p.ds == nil {
-		end()
-		return nil, nil, errs.New(errs.Config, "what is packed is one dataset of stored samples")
+	if err == nil {
+		err = p.Options.vocabulary(p.program)
 	}
-	p.program, err = prepare.New(p.ds, p.Options.Options, p.Options.Output != OutputTar)
 	if err == nil {
 		p.read = &reader{ds: p.ds, src: src, wants: p.program.Wants()}
 		err = p.arrange()
 	}
+	closeAll := func() {
+		_ = src.Close()
+		if end != nil {
+			end()
+		}
+	}
 	if err != nil {
-		end()
+		closeAll()
 		return nil, nil, err
 	}
-	return p, end, nil
+	return p, closeAll, nil
+}
+
+// openSource opens the dataset: text as its lines and files where it is to become
+// tokens, everything else as it is loaded. end may be nil.
+func (p *packer) openSource(ctx context.Context, src source.Source) (end func(), err error) {
+	if p.Options.Tokenize != "" && p.Dataset.Format == "" {
+		paths, err := texts(p.Dataset.Path)
+		if err != nil {
+			return nil, err
+		}
+		if len(paths) > 0 {
+			ds, err := lines.Open(ctx, src, paths, lines.Options{Progress: p.Indexing})
+			if err != nil {
+				return nil, err
+			}
+			p.ds = ds
+			return func() { _ = ds.Close() }, nil
+		}
+	}
+	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 64))
+	l, err := loader.Open(ctx, shared, loader.Spec{Dataset: p.Dataset, Workers: 1}, loader.Options{Progress: p.Indexing})
+	if err != nil {
+		shared.Close()
+		return nil, err
+	}
+	end = func() {
+		l.Close()
+		shared.Close()
+	}
+	if p.ds = l.Dataset(); p.ds == nil {
+		return end, errs.New(errs.Config, "what is packed is one dataset of stored samples")
+	}
+	return end, nil
+}
+
+// texts is the text files of paths, of folders those at any depth, sorted; none
+// where a path is anything else.
+func texts(paths []string) (all []string, err error) {
+	paths, err = source.Expand(paths)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		st, err := os.Stat(path)
+		if err != nil || !st.IsDir() {
+			all = append(all, path)
+			continue
+		}
+		err = filepath.WalkDir(path, func(path string, e os.DirEntry, err error) error {
+			if err == nil && !e.IsDir() && lines.Sniff(path) {
+				all = append(all, path)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, errs.New(errs.Unreadable, "a folder can not be listed").At(file(path)).Because(err)
+		}
+	}
+	if slices.ContainsFunc(all, func(path string) bool { return !lines.Sniff(path) }) {
+		return nil, nil
+	}
+	return all, nil
 }
 
 // resume finds out what is there, and settles the plan: that which is there, or a

@@ -467,3 +467,33 @@ func TestBadSample(t *testing.T) {
 		t.Errorf("%d shards are left", len(done))
 	}
 }
+
+// Lines and files of text become the tokens of each, in order, with an end of
+// text behind it.
+func TestTokens(t *testing.T) {
+	src := t.TempDir()
+	put(t, src+"/a.jsonl", []byte("{\"text\": \"Hello world\"}\n{\"text\": \"\"}\n"))
+	put(t, src+"/sub/b.txt", []byte("Hello"))
+	for name, want := range map[string][]uint32{"gpt2": {15496, 995, 50256, 50256, 15496, 50256}, "o200k_base": {13225, 2375, 199999, 199999, 13225, 199999}} {
+		dst := t.TempDir()
+		r := run(t, config(src, dst, pack.Options{Options: prepare.Options{Tokenize: name}}))
+		b := []byte(tree(t, dst)["shard-000000.bin"])
+		width := len(b) / len(want)
+		var got []uint32
+		for ; len(b) >= width; b = b[width:] {
+			v := uint32(binary.LittleEndian.Uint16(b))
+			if width == 4 {
+				v = binary.LittleEndian.Uint32(b)
+			}
+			got = append(got, v)
+		}
+		if !slices.Equal(got, want) || r.Manifest.Samples != 3 || (width == 4) != (name == "o200k_base") {
+			t.Errorf("%s: %v of %d bytes", name, got, width)
+		}
+	}
+	put(t, src+"/c.txt", []byte("\xff"))
+	_, err := pack.Run(context.Background(), config(src, t.TempDir(), pack.Options{Options: prepare.Options{Tokenize: "gpt2"}}))
+	if e := errs.From(err); err == nil || e.Code != errs.Damaged || e.Where.File != src+"/c.txt" {
+		t.Errorf("%v", err)
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
+	"github.com/stoker-data/stoker/internal/tool/pack/token"
 )
 
 // Options is what is to be done; the zero value changes nothing.
@@ -35,6 +36,10 @@ type Options struct {
 	Augment   int64          `json:"augment,omitempty"`   // varied copies of every sample
 	Transform []transform.Op `json:"transform,omitempty"` // of the copies
 	Seed      uint64         `json:"-"`                   // of the copies
+
+	Tokenize  string `json:"tokenize,omitempty"`   // a vocabulary, or a model's file: text becomes tokens
+	TextField string `json:"text_field,omitempty"` // that becomes tokens
+	Model     string `json:"model,omitempty"`      // SHA-256 of a model's file; filled in
 }
 
 // Program is compiled Options over one dataset. Any number of lanes may run it.
@@ -44,6 +49,7 @@ type Program struct {
 	typed   format.Typed // nil: all fields are encoded
 	texts   map[string]bool
 	picture *transform.Program // nil: pictures stay as they are
+	tokens  *token.Tokenizer   // nil: text stays as it is
 	numbers bool               // the output wants whole numbers as such, not as text
 }
 
@@ -52,9 +58,14 @@ type Program struct {
 func New(ds format.Dataset, opt Options, numbers bool) (*Program, error) {
 	p := &Program{opt: opt, format: ds.Index().Meta().Format, numbers: numbers, texts: map[string]bool{}}
 	p.typed, _ = ds.(format.Typed)
-	if opt.Fields != nil {
+	if opt.Tokenize != "" {
+		if err := p.openTokens(ds.Index().Meta().Fields); err != nil {
+			return nil, err
+		}
+	}
+	if p.opt.Fields != nil {
 		if c, ok := ds.(interface{ Check(fields []string) error }); ok {
-			if err := c.Check(opt.Fields); err != nil {
+			if err := c.Check(p.opt.Fields); err != nil {
 				return nil, err
 			}
 		}
@@ -66,6 +77,9 @@ func New(ds format.Dataset, opt Options, numbers bool) (*Program, error) {
 func (p *Program) Wants() []string {
 	if p.opt.Fields == nil {
 		return nil
+	}
+	if p.tokens != nil || p.format == "lines" {
+		return p.opt.Fields // has no names, or needs none
 	}
 	return append(slices.Clone(p.opt.Fields), keyField)
 }
@@ -114,6 +128,7 @@ func (p *Program) Look(s *format.Sample) {
 type Lane struct {
 	picture *transform.Lane
 	arena   []byte
+	tokens  []uint32
 	out     shard.Sample
 }
 
@@ -134,6 +149,14 @@ func (p *Program) Run(l *Lane, s *format.Sample, n int64) (*shard.Sample, error)
 		f := &s.Fields[i]
 		if strings.HasPrefix(f.Name, "__") {
 			continue
+		}
+		if p.tokens != nil {
+			field, err := p.tokenized(l, f)
+			if err != nil {
+				return nil, at(err, f.Name)
+			}
+			l.out.Fields = append(l.out.Fields, field)
+			break
 		}
 		field, err := p.field(l, s, f, name, n)
 		if err != nil {
