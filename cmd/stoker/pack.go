@@ -28,12 +28,14 @@ type packCmd struct {
 	Fields    []string `help:"Keep only these fields of the dataset." placeholder:"NAME"`
 	Keys      string   `help:"Call samples by their number instead of the dataset's names." placeholder:"number"`
 
-	Resize    int    `help:"Make pictures smaller: their shortest side." placeholder:"PIXELS"`
-	Crop      int    `help:"Keep the middle square of pictures: its side." placeholder:"PIXELS"`
-	Quality   int    `help:"Of JPEGs that are written (90)." placeholder:"Q"`
-	Decode    bool   `help:"Keep pictures as uint8 arrays."`
-	Augment   int64  `help:"Pack so many varied copies of every sample." placeholder:"K"`
-	Transform string `help:"How copies are varied: a list of transforms, as JSON or in a file (RandomResizedCrop(224) and a flip)." placeholder:"JSON"`
+	Jpeg        string `help:"index: rewrite JPEGs with restart markers, without loss, so that crops are decoded alone." placeholder:"index"`
+	Progressive string `help:"Progressive JPEGs of --jpeg index: refuse, convert or keep." placeholder:"HOW"`
+	Resize      int    `help:"Make pictures smaller: their shortest side." placeholder:"PIXELS"`
+	Crop        int    `help:"Keep the middle square of pictures: its side." placeholder:"PIXELS"`
+	Quality     int    `help:"Of JPEGs that are written (90)." placeholder:"Q"`
+	Decode      bool   `help:"Keep pictures as uint8 arrays."`
+	Augment     int64  `help:"Pack so many varied copies of every sample." placeholder:"K"`
+	Transform   string `help:"How copies are varied: a list of transforms, as JSON or in a file (RandomResizedCrop(224) and a flip)." placeholder:"JSON"`
 
 	Tokenize  string `help:"Make text tokens: gpt2, cl100k_base, o200k_base, or the file of a SentencePiece model." placeholder:"VOCABULARY"`
 	TextField string `help:"The field that is text (text)." placeholder:"NAME"`
@@ -51,6 +53,7 @@ func (packCmd) Help() string {
 
   stoker pack data/train packed                          tar shards of about 1 GiB
   stoker pack data/train packed --shuffle --compress zstd
+  stoker pack data/train packed --jpeg index             the same pictures, decoded faster
   stoker pack data/train small --resize 512 --quality 90
   stoker pack data/train arrays --decode --resize 256 --crop 256 --output npy
   stoker pack 'corpus/*.jsonl' tokens --tokenize gpt2
@@ -113,6 +116,7 @@ func (p packCmd) config() (c pack.Config, err error) {
 		Output: p.Output, Name: p.Name, ShardSize: int64(size), Compress: p.Compress, Shuffle: p.Shuffle, Seed: p.Seed, TokenType: p.TokenType,
 		Options: prepare.Options{
 			Fields: p.Fields, Keys: p.Keys, Resize: p.Resize, Crop: p.Crop, Quality: p.Quality, Decode: p.Decode, Augment: p.Augment,
+			JPEG: p.Jpeg, Progressive: p.Progressive,
 			Tokenize: p.Tokenize, TextField: p.TextField,
 		},
 	}
@@ -174,5 +178,8 @@ func (p packCmd) tell(con *console, r *pack.Report) error {
 	m := r.Manifest
 	_, err := fmt.Fprintf(con.out, "%s: %s in %s, %s; %s by this run\n", dst, show.Count(m.Samples, "sample", "samples"),
 		show.Count(int64(r.Shards), "shard", "shards"), show.Size(m.Bytes), show.Count(int64(r.Made), "was made", "were made"))
+	if n := m.Converted(); n > 0 && err == nil {
+		_, err = fmt.Fprintf(con.out, "%s made sequential\n", show.Count(n, "progressive picture was", "progressive pictures were"))
+	}
 	return err
 }

@@ -37,6 +37,8 @@ type Shard struct {
 	Files   []shard.Made `json:"files"`
 	First   int64        `json:"first"`   // place of its first sample
 	Samples int64        `json:"samples"` // that it has
+	// Converted is how many progressive JPEGs were made sequential.
+	Converted int64 `json:"converted,omitempty"`
 }
 
 func openDst(dir string) *dst {
@@ -204,11 +206,11 @@ func (d *dst) claim(s int) (unlock func(), done bool, err error) {
 }
 
 // finished notes that shard s is whole, its files having their names.
-func (d *dst) finished(s int, made []shard.Made, first, end int64, sums []byte) error {
+func (d *dst) finished(s int, sh Shard, sums []byte) error {
 	if err := shard.WriteFile(d.notes(), digests(s), sums); err != nil {
 		return err
 	}
-	return shard.WriteFile(d.notes(), note(s), marshal(Shard{Files: made, First: first, Samples: end - first}))
+	return shard.WriteFile(d.notes(), note(s), marshal(sh))
 }
 
 // clear removes what another packing left.

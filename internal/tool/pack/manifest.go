@@ -75,6 +75,14 @@ func (d *dst) finish() (*Manifest, error) {
 	return m, d.tidy()
 }
 
+// Converted is how many progressive JPEGs were made sequential.
+func (m *Manifest) Converted() (n int64) {
+	for _, s := range m.Shards {
+		n += s.Converted
+	}
+	return n
+}
+
 // join puts the digests of all shards into one file.
 func (d *dst) join(m *Manifest) error {
 	to := d.in(DigestsName)
@@ -141,7 +149,7 @@ func (d *dst) reopen(m *Manifest) (whole bool, err error) {
 		if err := readAt(d.in(DigestsName), sums, 8*sh.First); err != nil {
 			return false, err
 		}
-		if err := d.finished(i, sh.Files, sh.First, sh.First+sh.Samples, sums); err != nil {
+		if err := d.finished(i, *sh, sums); err != nil {
 			return false, err
 		}
 	}

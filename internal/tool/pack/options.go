@@ -131,8 +131,20 @@ func (o *Options) settle() error {
 	if o.TokenType != "" && o.TokenType != "uint16" && o.TokenType != "uint32" {
 		add("a token is uint16 or uint32, not %q", o.TokenType)
 	}
-	if o.Tokenize != "" && (o.Output != OutputTokens || o.Fields != nil || o.Resize+o.Crop+o.Quality+int(o.Augment) != 0 || o.Decode) {
+	if o.Tokenize != "" && (o.Output != OutputTokens || o.Fields != nil || o.Resize+o.Crop+o.Quality+int(o.Augment) != 0 || o.Decode || o.JPEG != "") {
 		add("tokens of text are written as tokens, and nothing else with them: of fields there is --text-field")
+	}
+	if o.JPEG != "" && o.JPEG != "index" {
+		add("JPEGs are packed as they are, or with \"index\", not %q", o.JPEG)
+	}
+	if o.JPEG != "" && o.Decode {
+		add("decoded pictures are no JPEGs: leave --jpeg or --decode out")
+	}
+	if o.Progressive == "refuse" {
+		o.Progressive = ""
+	}
+	if p := o.Progressive; p != "" && (o.JPEG == "" || p != "convert" && p != "keep") {
+		add("progressive JPEGs are refused, converted or kept (\"refuse\", \"convert\", \"keep\"), with --jpeg index, and not %q", p)
 	}
 	if o.TextField != "" && o.Tokenize == "" {
 		add("a text field is for --tokenize")

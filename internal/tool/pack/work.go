@@ -44,13 +44,14 @@ type workshop struct {
 
 // item is one sample on its way.
 type item struct {
-	place int64
-	held  int64 // of the budget
-	seen  seen
-	parts [][]byte
-	key   uint64 // hash of the sample's key
-	err   error
-	done  chan struct{} // has one place
+	place     int64
+	held      int64 // of the budget
+	seen      seen
+	parts     [][]byte
+	key       uint64 // hash of the sample's key
+	converted int64  // see prepare.Lane
+	err       error
+	done      chan struct{} // has one place
 }
 
 // make makes these shards, which nobody has finished yet.
@@ -133,6 +134,7 @@ func (w *workshop) shard(ctx context.Context, s, side int) error {
 	defer out.Abort()
 	sums := make([]byte, 0, 8*(end-first))
 	var keys []uint64
+	converted := int64(0)
 	err = w.line(ctx, first, end, side, func(it *item) error {
 		sum, err := out.Append(it.parts)
 		if err != nil {
@@ -140,6 +142,7 @@ func (w *workshop) shard(ctx context.Context, s, side int) error {
 		}
 		sums = binary.LittleEndian.AppendUint64(sums, sum)
 		keys = append(keys, it.key)
+		converted += it.converted
 		n := int64(0)
 		for _, p := range it.parts {
 			n += int64(len(p))
@@ -158,7 +161,7 @@ func (w *workshop) shard(ctx context.Context, s, side int) error {
 	if err != nil {
 		return err
 	}
-	return w.dst.finished(s, made, first, end, sums)
+	return w.dst.finished(s, Shard{Files: made, First: first, Samples: end - first, Converted: converted}, sums)
 }
 
 // distinct checks that no two samples of a tar shard have one key: readers would
@@ -273,7 +276,7 @@ func (w *workshop) prepare(ctx context.Context, it *item) error {
 	if err != nil {
 		return w.read.place(err, id)
 	}
-	it.key = xxhash.Sum64(made.Key)
+	it.key, it.converted = xxhash.Sum64(made.Key), lane.Converted
 	for i := range it.parts {
 		it.parts[i] = it.parts[i][:0]
 	}

@@ -2,6 +2,7 @@ package prepare
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -93,6 +94,37 @@ func (p *Program) pictured(l *Lane, s *format.Sample, f shard.Field, n int64) (s
 		f = renamed(f)
 	}
 	return f, nil
+}
+
+// indexed is a JPEG with restart markers.
+func (p *Program) indexed(l *Lane, f shard.Field) (shard.Field, error) {
+	at := len(l.jpeg)
+	out, done, err := l.picture.Kernel.IndexJPEG(l.jpeg, f.Data, kernel.IndexOptions{Progressive: p.opt.Progressive == "convert"})
+	if err != nil {
+		return p.unindexed(f, err)
+	}
+	l.jpeg = out
+	if f.Data = out[at:len(out):len(out)]; done.Converted {
+		l.Converted++
+	}
+	return f, nil
+}
+
+// unindexed is what becomes of a JPEG that can not be rewritten.
+func (p *Program) unindexed(f shard.Field, err error) (shard.Field, error) {
+	var unsupported kernel.UnsupportedError
+	if errors.As(err, &unsupported) {
+		h, bad := kernel.ReadHeader(f.Data)
+		if bad == nil && h.Progressive && p.opt.Progressive == "keep" {
+			return f, nil
+		}
+		e := errs.New(errs.Unsupported, "the picture can not be rewritten").Because(err)
+		if bad == nil && h.Progressive {
+			return f, e.Try("convert it with --progressive convert, or pack it as it is with --progressive keep")
+		}
+		return f, e.Try("pack without --jpeg index")
+	}
+	return f, errs.New(errs.Damaged, "the picture can not be rewritten").Because(err).Try("restore or remove it")
 }
 
 // renamed is a field that has become a JPEG: one that is called as its old ending

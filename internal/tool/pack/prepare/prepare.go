@@ -29,13 +29,17 @@ type Options struct {
 	Fields []string `json:"fields,omitempty"` // to keep, by their names in the source; nil: all
 	Keys   string   `json:"keys,omitempty"`   // "" (the source's) or "number"
 
-	Resize    int            `json:"resize,omitempty"`    // shortest side of pictures, pixels
-	Crop      int            `json:"crop,omitempty"`      // side of the middle square that is kept, pixels
-	Quality   int            `json:"quality,omitempty"`   // of JPEGs that are written
-	Decode    bool           `json:"decode,omitempty"`    // pictures become uint8 arrays, HWC
-	Augment   int64          `json:"augment,omitempty"`   // varied copies of every sample
-	Transform []transform.Op `json:"transform,omitempty"` // of the copies
-	Seed      uint64         `json:"-"`                   // of the copies
+	Resize  int    `json:"resize,omitempty"`  // shortest side of pictures, pixels
+	Crop    int    `json:"crop,omitempty"`    // side of the middle square that is kept, pixels
+	Quality int    `json:"quality,omitempty"` // of JPEGs that are written
+	Decode  bool   `json:"decode,omitempty"`  // pictures become uint8 arrays, HWC
+	JPEG    string `json:"jpeg,omitempty"`    // "index": JPEGs get restart markers, see kernel.IndexJPEG
+	// Progressive is what "index" does with progressive JPEGs: "" (refuse them),
+	// "convert" or "keep".
+	Progressive string         `json:"progressive,omitempty"`
+	Augment     int64          `json:"augment,omitempty"`   // varied copies of every sample
+	Transform   []transform.Op `json:"transform,omitempty"` // of the copies
+	Seed        uint64         `json:"-"`                   // of the copies
 
 	Tokenize  string `json:"tokenize,omitempty"`   // a vocabulary, or a model's file: text becomes tokens
 	TextField string `json:"text_field,omitempty"` // that becomes tokens
@@ -129,7 +133,10 @@ type Lane struct {
 	picture *transform.Lane
 	arena   []byte
 	tokens  []uint32
-	out     shard.Sample
+	jpeg    []byte
+	// Converted is how many progressive pictures of the last sample were.
+	Converted int64
+	out       shard.Sample
 }
 
 // NewLane returns a lane. Close it.
@@ -141,7 +148,7 @@ func (l *Lane) Close() { l.picture.Close() }
 // Run makes copy number n of a sample. The result is valid until the lane's next
 // run, and as long as s is.
 func (p *Program) Run(l *Lane, s *format.Sample, n int64) (*shard.Sample, error) {
-	l.arena = l.arena[:0]
+	l.arena, l.jpeg, l.Converted = l.arena[:0], l.jpeg[:0], 0
 	l.out.Fields = l.out.Fields[:0]
 	name := p.name(s)
 	l.out.Key = p.key(l.out.Key[:0], s, name, n)
@@ -207,8 +214,17 @@ func (p *Program) field(l *Lane, s *format.Sample, f *format.Field, name []byte,
 			return l.number(f.Name, v), nil
 		}
 	}
-	if p.picture != nil && decode.Sniff(f.Data) != decode.KindUnknown && !p.texts[f.Name] {
-		return p.pictured(l, s, out, n)
+	if p.texts[f.Name] || decode.Sniff(f.Data) == decode.KindUnknown {
+		return out, nil
+	}
+	if p.picture != nil {
+		var err error
+		if out, err = p.pictured(l, s, out, n); err != nil {
+			return out, err
+		}
+	}
+	if p.opt.JPEG != "" && decode.Sniff(out.Data) == decode.KindJPEG {
+		return p.indexed(l, out)
 	}
 	return out, nil
 }
