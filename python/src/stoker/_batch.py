@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ._client import Field
-from ._errors import StokerError, from_wire
+from ._errors import ConfigError, StokerError, from_wire
 from ._wire import Message
 
 OWNED_BYTES = 1 << 20
@@ -71,6 +71,33 @@ class DictBatch(dict[str, Any], _Facts):
     """One batch of a dataset of dicts, with the attributes of ``Batch``."""
 
 
+class Ragged(NamedTuple):
+    """Samples of unequal length, one behind the other.
+
+    values   (sum of lengths, ...): their elements
+    offsets  int64 (rows + 1,): where each sample begins in ``values``, and where the last one ends
+
+    ``ragged.row(i)`` is the array of row i; with torch,
+    ``torch.nested.nested_tensor_from_jagged(ragged.values, ragged.offsets)`` is the batch as a nested tensor.
+    """
+
+    values: Any
+    offsets: Any
+
+    def row(self, number: int) -> Any:
+        """The array of one row, a view of ``values``."""
+        rows = len(self.offsets) - 1
+        if not -rows <= number < rows:
+            raise IndexError(f"row {number} of {rows}")
+        number %= rows
+        return self.values[int(self.offsets[number]) : int(self.offsets[number + 1])]
+
+    def rows(self) -> list[Any]:
+        """The arrays of all rows, views of ``values``."""
+        ends = self.offsets.tolist()
+        return [self.values[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+
+
 class Kind:
     """How arrays are made; one for NumPy, torch, JAX each. Shapes are those in memory."""
 
@@ -78,6 +105,10 @@ class Kind:
 
     def view(self, root: Any, dtype: str, shape: Sequence[int], offset: int) -> Any:
         """An array over the slot."""
+        raise NotImplementedError
+
+    def strided(self, base: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+        """A view of a flat array; strides and offset are counted in its elements."""
         raise NotImplementedError
 
     def own(self, array: Any) -> Any:
@@ -110,6 +141,10 @@ class NumpyKind(Kind):
         if not count:
             return self._np.empty(shape, kind)
         return self._np.frombuffer(root, kind, count, offset).reshape(shape)
+
+    def strided(self, base: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+        size = base.itemsize
+        return self._np.ndarray(shape, base.dtype, base, offset * size, tuple(step * size for step in strides))
 
     def own(self, array: Any) -> Any:
         return array.copy()
@@ -153,14 +188,27 @@ class TorchKind(Kind):
             "int32": torch.int32,
             "float32": torch.float32,
             "float64": torch.float64,
+            "float16": torch.float16,
+            "int8": torch.int8,
+            "int16": torch.int16,
         }
+        # From torch 2.3 on; few operators take them.
+        for name in ("uint16", "uint32", "uint64"):
+            if hasattr(torch, name):
+                self._dtypes[name] = getattr(torch, name)
 
     def view(self, root: Any, dtype: str, shape: Sequence[int], offset: int) -> Any:
-        kind = self._dtypes[dtype]
+        kind = self._dtypes.get(dtype)
+        if kind is None:
+            hint = "pass output=\"numpy\", or give the field another dtype"
+            raise ConfigError(f"torch {self._torch.__version__} has no {dtype}", hint=hint)
         count = _count(shape)
         if not count:
             return self._torch.empty(tuple(shape), dtype=kind)
         return self._torch.frombuffer(root, dtype=kind, count=count, offset=offset).view(tuple(shape))
+
+    def strided(self, base: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+        return base.as_strided(tuple(shape), tuple(strides), offset)
 
     def own(self, array: Any) -> Any:
         # Not clone(): it may run OpenMP, which hangs in a forked child of a process that has used it.
@@ -187,8 +235,20 @@ def _count(shape: Sequence[int]) -> int:
     return count
 
 
-_BYTES = {"uint8": 1, "bool": 1, "int64": 8, "float32": 4, "float64": 8, "int32": 4}
-
+_BYTES = {
+    "uint8": 1,
+    "int8": 1,
+    "bool": 1,
+    "uint16": 2,
+    "int16": 2,
+    "float16": 2,
+    "uint32": 4,
+    "int32": 4,
+    "float32": 4,
+    "uint64": 8,
+    "int64": 8,
+    "float64": 8,
+}
 
 _POSITIONS = Field(POSITION_IDS, "number", "int32", "", "")
 
@@ -218,7 +278,11 @@ class Maker:
     def make(self, message: Message, root: Any) -> Batch | DictBatch:
         rows = message["rows"]
         columns = {column["name"]: column for column in message["data"]}
-        values = [self._field(field, columns[name], rows, root) for name, field in self._fields.items()]
+        shared = self._shared(columns, rows, root)
+        values = [
+            shared[name] if name in shared else self._field(field, columns[name], rows, root)
+            for name, field in self._fields.items()
+        ]
         if self._single:
             values = [self._one(field, value) for field, value in zip(self._fields.values(), values, strict=True)]
         batch: Batch | DictBatch
@@ -244,6 +308,8 @@ class Maker:
     def _field(self, field: Field, column: Mapping[str, Any], rows: int, root: Any) -> Any:
         if field.dtype == "object":
             return _objects(field, column, rows, root)
+        if column.get("kind") == "ragged":
+            return self._ragged(field, column, rows, root)
         shape = (column.get("rows") or rows, *(column.get("shape") or ()))
         array = self._kind.view(root, field.dtype, shape, column["off"])
         if _count(shape) * _BYTES[field.dtype] < OWNED_BYTES:
@@ -254,11 +320,56 @@ class Maker:
             array = array[..., 0] if field.view == "hwc" else array[:, 0]
         return self._kind.finish(array)
 
+    def _ragged(self, field: Field, column: Mapping[str, Any], rows: int, root: Any) -> Ragged:
+        offsets = self._kind.own(self._kind.view(root, "int64", (rows + 1,), column["off"]))
+        shape = (int(offsets[-1]), *(column.get("shape") or ()))
+        values = self._kind.view(root, field.dtype, shape, column["at"])
+        if _count(shape) * _BYTES[field.dtype] < OWNED_BYTES:
+            values = self._kind.own(values)
+        return Ragged(self._kind.finish(values), self._kind.finish(offsets))
+
+    def _shared(self, columns: Mapping[str, Mapping[str, Any]], rows: int, root: Any) -> dict[str, Any]:
+        """The fields that show parts of rows which lie between those of others: x and y of one window of tokens.
+
+        What several of them show is one array, so that each is a view of it.
+        """
+        found: dict[str, Any] = {}
+        parts = [(column["off"], name) for name, column in columns.items() if "strides" in column]
+        group: list[str] = []
+        for off, name in sorted(parts):
+            first, steps = columns[group[0] if group else name], columns[name]["strides"]
+            if first["strides"] != steps or off - first["off"] >= steps[0]:
+                found.update(self._views(group, columns, rows, root))
+                group = []
+            group.append(name)
+        found.update(self._views(group, columns, rows, root))
+        return found
+
+    def _views(self, group: list[str], columns: Mapping[str, Mapping[str, Any]], rows: int, root: Any) -> dict[str, Any]:
+        if not group:
+            return {}
+        begin, dtype = columns[group[0]]["off"], self._fields[group[0]].dtype
+        size = _BYTES[dtype]
+        shown = {}
+        count = 0
+        for name in group:
+            column = columns[name]
+            shape, strides = (rows, *column["shape"]), [step // size for step in column["strides"]]
+            first = (column["off"] - begin) // size
+            shown[name] = shape, strides, first
+            if _count(shape):
+                last = sum((length - 1) * step for length, step in zip(shape, strides, strict=True))
+                count = max(count, first + last + 1)
+        base = self._kind.view(root, dtype, (count,), begin)
+        if count * size < OWNED_BYTES:
+            base = self._kind.own(base)
+        return {name: self._kind.finish(self._kind.strided(base, *how)) for name, how in shown.items()}
+
     def _one(self, field: Field, value: Any) -> Any:
         """What torch gives for one sample: numbers are Python's."""
         if field.kind == "number":
             return value[0].item()
-        return value[0]
+        return value.values if isinstance(value, Ragged) else value[0]
 
 
 def _objects(field: Field, column: Mapping[str, Any], rows: int, root: Any) -> list[Any]:

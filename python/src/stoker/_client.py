@@ -164,7 +164,7 @@ class Field(NamedTuple):
     """What batches hold under a name, in the engine's words."""
 
     name: str
-    kind: str  # image | number | bytes | text | json
+    kind: str  # image | number | bytes | text | json | array
     dtype: str
     axes: str  # how an image lies: hwc, chw or ""
     view: str  # how it is shown
