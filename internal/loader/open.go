@@ -74,6 +74,9 @@ func openNPY(ctx context.Context, o opening) (format.Dataset, error) {
 		}
 		opt.Fields = append(opt.Fields, npy.Field{Name: c.Name, Paths: paths, Array: c.From})
 	}
+	if opt.Fields != nil {
+		return npy.Open(ctx, o.src, nil, opt)
+	}
 	return npy.Open(ctx, o.src, o.paths, opt)
 }
 

@@ -10,7 +10,7 @@ Importing it needs the standard library only; numpy, torch and jax are used wher
 """
 
 from . import transforms
-from ._batch import Batch
+from ._batch import Batch, Ragged
 from ._datasets import ImageFolder, Synthetic
 from ._errors import (
     ConfigError,
@@ -21,6 +21,19 @@ from ._errors import (
     StallError,
     StateError,
     StokerError,
+)
+from ._formats import (
+    BetonDataset,
+    Field,
+    HDF5Dataset,
+    LMDBDataset,
+    MDSDataset,
+    NpyDataset,
+    ParquetDataset,
+    Table,
+    TFRecordDataset,
+    TokenDataset,
+    files,
 )
 from ._loader import DataLoader
 from ._mixture import Mixture
@@ -39,13 +52,21 @@ from ._webdataset import WebDataset
 __all__ = [
     "Batch",
     "BatchSampler",
+    "BetonDataset",
     "ConfigError",
     "DataError",
     "DataLoader",
     "DistributedSampler",
     "EngineError",
+    "Field",
+    "HDF5Dataset",
     "ImageFolder",
+    "LMDBDataset",
+    "MDSDataset",
     "Mixture",
+    "NpyDataset",
+    "ParquetDataset",
+    "Ragged",
     "RandomSampler",
     "ResourceError",
     "SequentialSampler",
@@ -55,9 +76,13 @@ __all__ = [
     "StokerError",
     "SubsetRandomSampler",
     "Synthetic",
+    "TFRecordDataset",
+    "Table",
+    "TokenDataset",
     "WebDataset",
     "WeightedRandomSampler",
     "__version__",
+    "files",
     "transforms",
     "verify_receipts",
 ]

@@ -10,6 +10,7 @@ import ctypes
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ._client import Field
@@ -95,7 +96,7 @@ class Ragged(NamedTuple):
     def rows(self) -> list[Any]:
         """The arrays of all rows, views of ``values``."""
         ends = self.offsets.tolist()
-        return [self.values[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+        return [self.values[begin:end] for begin, end in pairwise(ends)]
 
 
 class Kind:
@@ -200,7 +201,7 @@ class TorchKind(Kind):
     def view(self, root: Any, dtype: str, shape: Sequence[int], offset: int) -> Any:
         kind = self._dtypes.get(dtype)
         if kind is None:
-            hint = "pass output=\"numpy\", or give the field another dtype"
+            hint = 'pass output="numpy", or give the field another dtype'
             raise ConfigError(f"torch {self._torch.__version__} has no {dtype}", hint=hint)
         count = _count(shape)
         if not count:
@@ -345,7 +346,9 @@ class Maker:
         found.update(self._views(group, columns, rows, root))
         return found
 
-    def _views(self, group: list[str], columns: Mapping[str, Mapping[str, Any]], rows: int, root: Any) -> dict[str, Any]:
+    def _views(
+        self, group: list[str], columns: Mapping[str, Mapping[str, Any]], rows: int, root: Any
+    ) -> dict[str, Any]:
         if not group:
             return {}
         begin, dtype = columns[group[0]]["off"], self._fields[group[0]].dtype

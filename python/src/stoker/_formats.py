@@ -1,0 +1,415 @@
+"""Datasets that lie as files of other formats: what is given here is where, and which fields; the engine reads them.
+
+Stored           fields of samples that some format stores; samples are dicts, or tuples after to_tuple()
+ ├── NpyDataset      .npy and .npz files          ├── TokenDataset    token files of language models
+ ├── HDF5Dataset     .h5 files                    ├── Table, files    manifests, and files by a pattern
+ ├── LMDBDataset     LMDB environments            ├── MDSDataset      MosaicML Streaming's shards
+ ├── TFRecordDataset TFRecord files               └── BetonDataset    FFCV's files
+ └── ParquetDataset  Parquet files
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ._compile import to_ops
+from ._datasets import Dataset, _path, absolute
+from ._errors import Problems, whole
+from ._spec import Recipe
+
+_BATCHES = ("dense", "padded", "ragged")
+
+
+class Field:
+    """How one stored field is delivered. What is left out is decided by what the format knows of it.
+
+    name       as it is stored, or as it is to be called where ``source`` gives its stored name
+    source     its stored name; "jpg;png" takes the first that a sample has
+    decode     "rgb", "gray", "text", "json", "int", "float", "bytes", "npy" (bytes that are a .npy file), or "array"
+    transform  transforms of images
+    dtype      what numbers become: "int64", "float32", ...; checked before anything is read
+    batch      "dense" (all samples have one shape), "padded" or "ragged" (see ``Ragged``)
+    to         of padded: the length that all batches get; None: that of the longest sample of the batch
+    multiple   of padded: the length is rounded up to a multiple of it
+    value      of padded: what stands behind the end of a sample
+    truncate   of padded with ``to``: cut longer samples, which are errors otherwise
+    view       (begin, end) of the first axis of a sample, as a slice: views of one stored field share one buffer
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        source: str | None = None,
+        decode: str | None = None,
+        transform: Any = None,
+        dtype: Any = None,
+        batch: str | None = None,
+        to: int | None = None,
+        multiple: int | None = None,
+        value: float | None = None,
+        truncate: bool = False,
+        view: tuple[int | None, int | None] | None = None,
+    ) -> None:
+        problems = Problems(f"Field {name!r}")
+        if batch is not None and batch not in _BATCHES:
+            problems.add(f"batch is {batch!r}", "it can be " + ", ".join(map(repr, _BATCHES)))
+        pad: dict[str, Any] = {}
+        for key, given in (("to", to), ("multiple", multiple)):
+            if given is not None and (not whole(given) or given < 1):
+                problems.add(f"{key} is {given!r}", "give a number of elements")
+            elif given is not None:
+                pad[key] = int(given)
+        if value is not None:
+            pad["value"] = value
+        if truncate:
+            pad["truncate"] = True
+        if pad and batch is None:
+            batch = "padded"
+        if pad and batch != "padded":
+            problems.add(f"{', '.join(pad)} with batch={batch!r}", "padding is of batch='padded'")
+        problems.raise_any()
+        self.name = name
+        self.spec: dict[str, Any] = {"name": name}
+        said = {"from": source, "decode": decode, "dtype": _dtype(dtype), "batch": batch, "pad": pad or None}
+        self.spec.update({key: word for key, word in said.items() if word is not None})
+        if transform is not None:
+            self.spec["decode"] = decode or "rgb"
+            self.spec["transform"] = to_ops(transform, f"Field({name!r}, transform=...)")
+        if view is not None:
+            self.spec["view"] = list(view)
+
+    def __repr__(self) -> str:
+        return f"Field({self.spec!r})"
+
+
+def _dtype(dtype: Any) -> str | None:
+    """The engine's name of a dtype: NumPy's, of a name, a NumPy dtype or scalar type, or a torch dtype."""
+    if dtype is None or isinstance(dtype, str):
+        return dtype
+    text = getattr(dtype, "__name__", None) or str(dtype)
+    return text.removeprefix("torch.")
+
+
+class Stored(Dataset):
+    """What datasets of stored fields share. Samples are dicts by the names of their fields.
+
+    fields     what is delivered, in order: names, or ``Field``; None: all that the format has
+    """
+
+    _as_tuple = False
+    _format = ""
+
+    def __init__(self, path: Any, fields: Sequence[str | Field] | None = None, **keys: Any) -> None:
+        problems = Problems(type(self).__name__)
+        self.path = paths(path, problems)
+        self._given = _fields(fields, problems)
+        problems.raise_any()
+        self._keys = {key: value for key, value in keys.items() if value is not None}
+        self._remote().info()
+
+    def _recipe(self) -> Recipe:
+        dataset: dict[str, Any] = {"path": self.path, **self._keys}
+        if self._format:
+            dataset["format"] = self._format
+        return Recipe(dataset, copy.deepcopy(self._given), as_dict=not self._as_tuple)
+
+    @property
+    def fields(self) -> list[str]:
+        """The names of the fields of a sample, in order."""
+        return [field.name for field in self._remote().info().fields]
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes, where labels have names."""
+        return list(self._remote().info().classes)
+
+    def select(self, *fields: str | Field) -> Any:
+        """The same dataset with these fields only, in this order, as dicts."""
+        return self._with(fields, as_tuple=False)
+
+    def to_tuple(self, *fields: str | Field) -> Any:
+        """The same dataset with these fields, in this order, as tuples; without fields, all it has."""
+        return self._with(fields or None, as_tuple=True)
+
+    def _with(self, fields: Sequence[str | Field] | None, as_tuple: bool) -> Any:
+        other = copy.copy(self)
+        other.__dict__ = self.__getstate__()
+        problems = Problems(type(self).__name__)
+        if fields is not None:
+            other._given = _fields(fields, problems)
+        problems.raise_any()
+        other._as_tuple = as_tuple
+        other._remote().info()
+        return other
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r})"
+
+
+def paths(path: Any, problems: Problems, name: str = "path") -> str | list[str]:
+    """One path or several, absolute; globs and braces stay what they are."""
+    if isinstance(path, (str, bytes, os.PathLike)):
+        return absolute(_path(path, name, problems))
+    if isinstance(path, Sequence) and path:
+        return [absolute(_path(one, f"{name}[{i}]", problems)) for i, one in enumerate(path)]
+    problems.add(f"{name} is {path!r}", "give a path, a pattern such as 'data-*.h5', or a list of them")
+    return []
+
+
+def _fields(fields: Sequence[str | Field] | None, problems: Problems) -> list[dict[str, Any]] | None:
+    if fields is None:
+        return None
+    if isinstance(fields, (str, Field)):
+        fields = [fields]
+    found = []
+    for field in fields:
+        if isinstance(field, Field):
+            found.append(dict(field.spec))
+        elif isinstance(field, str):
+            found.append({"name": field})
+        else:
+            problems.add(f"fields has {field!r}", "give names of fields, or stoker.Field")
+    if not found:
+        problems.add("fields is empty", "leave it out to have all fields")
+    return found
+
+
+class NpyDataset(Stored):
+    """Arrays of ``.npy`` or ``.npz`` files; row i of each is a field of sample i.
+
+    ``NpyDataset("images.npy", "labels.npy")`` and ``NpyDataset(images="images.npy", labels="labels.npy")`` are pairs
+    of files; samples are tuples in that order. A field may be several files, one behind the other: a list, or a
+    pattern. One ``.npz`` has its arrays as fields, and ``NpyDataset("data.npz", fields=["x", "y"])`` chooses. Nothing
+    is loaded: rows are read where they lie. Fortran order, objects and structures are errors that say what to do.
+    """
+
+    _as_tuple = True
+    _format = "npy"
+
+    def __init__(self, *path: Any, fields: Sequence[str | Field] | None = None, **named: Any) -> None:
+        problems = Problems("NpyDataset")
+        if bool(path) == bool(named):
+            problems.add(f"{len(path)} paths and {len(named)} named ones", "give either, and one at least")
+            problems.raise_any()
+        columns = None
+        if len(path) > 1:
+            columns = [{"name": _stem(one), "path": paths(one, problems)} for one in path]
+        elif named:
+            columns = [{"name": name, "path": paths(one, problems, name)} for name, one in named.items()]
+        problems.raise_any()
+        first = path[0] if path else next(iter(named.values()))
+        super().__init__(first, fields, columns=columns)
+
+
+def _stem(path: Any) -> str:
+    one = path if isinstance(path, (str, bytes, os.PathLike)) else path[0]
+    return os.path.splitext(os.path.basename(os.fsdecode(one)))[0].rstrip("*?0123456789-_.{}") or "data"
+
+
+class HDF5Dataset(Stored):
+    """Datasets of HDF5 files with one first axis; row i of each is a field of sample i.
+
+    columns  the paths of datasets within the file ("train/images"); None: all whose first axis has the most common
+             length. ``stoker inspect FILE`` lists what there is.
+
+    The chunks are read beside the HDF5 library, by any number of lanes: there is no handle to share, to pickle or to
+    open again after a fork.
+    """
+
+    _format = "hdf5"
+
+    def __init__(
+        self, path: Any, columns: Sequence[str] | None = None, fields: Sequence[str | Field] | None = None
+    ) -> None:
+        super().__init__(path, fields, columns=_columns(columns))
+
+
+def _columns(columns: Sequence[str] | None) -> list[dict[str, str]] | None:
+    if columns is None:
+        return None
+    return [{"name": name} for name in ([columns] if isinstance(columns, str) else columns)]
+
+
+class LMDBDataset(Stored):
+    """Values of an LMDB environment, in the order of their keys (by their bytes).
+
+    database  a named database of the environment; None: the unnamed one
+    values    "bytes": samples are ``{"value": bytes}``; "datum": values are Caffe's Datum, samples have ``image`` and
+              ``label``; None: found out from the first value
+    """
+
+    _format = "lmdb"
+
+    def __init__(
+        self,
+        path: Any,
+        fields: Sequence[str | Field] | None = None,
+        *,
+        database: str | None = None,
+        values: str | None = None,
+    ) -> None:
+        super().__init__(path, fields, database=database, values=values)
+
+
+class TFRecordDataset(Stored):
+    """Records of TFRecord files, plain or gzip; the features of tf.train.Example are fields.
+
+    Lists of bytes with one value are bytes, lists of numbers arrays (scalars where all have one value). The bytes of
+    the whole record are the field ``data``. Checksums are compared.
+    """
+
+    _format = "tfrecord"
+
+
+class ParquetDataset(Stored):
+    """Rows of Parquet files; columns are fields, and only those that are wanted are read.
+
+    A column of images as Hugging Face's datasets write them (a struct of bytes and path) is an image; lists are
+    ragged arrays.
+    """
+
+    _format = "parquet"
+
+    def __init__(
+        self, path: Any, fields: Sequence[str | Field] | None = None, *, columns: Sequence[str] | None = None
+    ) -> None:
+        super().__init__(path, fields if fields is not None else columns)
+
+
+class MDSDataset(Stored):
+    """Shards of MosaicML Streaming: the folder with ``index.json``."""
+
+    _format = "mds"
+
+
+class BetonDataset(Stored):
+    """A file of FFCV; samples are tuples of its fields. Pictures may be raw or JPEG."""
+
+    _as_tuple = True
+    _format = "beton"
+
+
+class TokenDataset(Stored):
+    """Token files of language models: flat files of numbers (nanoGPT, GPT-NeoX) or Megatron's .bin and .idx.
+
+    length     tokens of a window; samples are ``(x, y)``, y one token further than x: views of one buffer
+    stride     tokens from one window to the next; None: length, so that windows do not overlap
+    documents  samples are whole documents instead: ``(tokens,)``, ragged
+    dtype      of a flat file: "uint16" (None), "uint32" or "int32"
+    eos        the token that ends a document in a flat file, for ``documents``
+    next       False: samples are ``(tokens,)`` without the shifted y
+    out        what tokens become; "int64" is what embeddings take, None leaves them as they are stored
+    fields     instead of all that: fields of your own over the stored field "tokens"
+
+    Windows that start anywhere, as nanoGPT draws them, are ``stride=1`` with shuffle: every start comes once an epoch.
+    """
+
+    _as_tuple = True
+    _format = "tokens"
+
+    def __init__(
+        self,
+        path: Any,
+        length: int | None = None,
+        *,
+        stride: int | None = None,
+        documents: bool = False,
+        dtype: str | None = None,
+        eos: int | None = None,
+        next: bool = True,  # the stored word
+        out: str | None = "int64",
+        fields: Sequence[str | Field] | None = None,
+    ) -> None:
+        problems = Problems("TokenDataset")
+        if documents == (length is not None):
+            problems.add(
+                f"length={length!r} and documents={documents!r}", "give a length of windows, or documents=True"
+            )
+        for key, given in (("length", length), ("stride", stride)):
+            if given is not None and (not whole(given) or given < 1):
+                problems.add(f"{key} is {given!r}", "give a number of tokens")
+        if documents and stride is not None:
+            problems.add("stride with documents", "documents are delivered whole")
+        problems.raise_any()
+        window: dict[str, Any] = {"length": length, "stride": stride, "eos": eos}
+        window = {key: value for key, value in window.items() if value is not None}
+        if documents:
+            window["documents"] = True
+        elif next:
+            window["next"] = True
+        if fields is None:
+            views = [("x", (None, -1)), ("y", (1, None))] if next and not documents else [("tokens", None)]
+            fields = [Field(name, source="tokens", dtype=out, view=view) for name, view in views]
+        super().__init__(path, fields, window=window, dtype=dtype)
+
+
+class Table(Stored):
+    """A table of samples: CSV, JSONL or Parquet with a column of paths, one of labels, and any others.
+
+    manifest  the table
+    path      the column of paths, relative to ``root``; None: there are no files, the columns are all there is
+    label     the column of labels: whole numbers, or names of classes, which are numbered in their sorted order
+    root      the folder that paths are relative to; None: that of the table
+    transform transforms of the images; samples are then ``(image, label)``
+
+    Samples are tuples of the file and the label, and dicts of all columns after ``select``.
+    """
+
+    _as_tuple = True
+    _format = "table"
+
+    def __init__(
+        self,
+        manifest: Any,
+        path: str | None = None,
+        label: str | None = None,
+        *,
+        root: Any = None,
+        transform: Any = None,
+        fields: Sequence[str | Field] | None = None,
+    ) -> None:
+        if root is not None:
+            root = absolute(os.fsdecode(root))
+        fields = _images(fields, transform, path is not None, label is not None)
+        super().__init__(manifest, fields, root=root, path_column=path, label=label)
+
+
+def _images(
+    fields: Sequence[str | Field] | None, transform: Any, pictures: bool, labels: bool
+) -> Sequence[str | Field] | None:
+    if fields is not None or not pictures:
+        return fields
+    found = [Field("image", decode="rgb", transform=transform)]
+    return [*found, Field("label")] if labels else found
+
+
+class files(Stored):
+    """Files that match a pattern, or are listed: each is a sample.
+
+    pattern    "data/*/*.jpg", "data/**/*.png", or a list of paths and patterns
+    labels     "folder": the label is the name of the folder of a file, numbered in sorted order; None: no labels
+    transform  transforms of the images
+
+    Samples are ``(image, label)``, or ``(image,)`` without labels.
+    """
+
+    _as_tuple = True
+    _format = "files"
+
+    def __init__(
+        self,
+        pattern: Any,
+        labels: str | None = "folder",
+        *,
+        transform: Any = None,
+        fields: Sequence[str | Field] | None = None,
+    ) -> None:
+        problems = Problems("files")
+        if labels not in (None, "folder"):
+            problems.add(f"labels is {labels!r}", "it can be 'folder' or None; stoker.Table reads labels from a table")
+        problems.raise_any()
+        super().__init__(pattern, _images(fields, transform, True, labels is not None), label=labels)

@@ -1,0 +1,133 @@
+"""Arrays of files as batches: any dtype and shape, views of one buffer, as NumPy wrote them."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stoker
+
+DTYPES = [
+    "bool",
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+]
+
+
+def saved(path: Path, array: Any) -> str:
+    np.save(path, array)
+    return str(path)
+
+
+def batches(dataset: Any, size: int, output: str = "numpy", **keywords: Any) -> list[Any]:
+    with stoker.DataLoader(dataset, batch_size=size, output=output, **keywords) as loader:
+        return list(loader)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_arrives_as_it_was_saved(tmp_path: Path, dtype: str) -> None:
+    raw = np.random.default_rng(1).integers(0, 256, (10, 3, 16), dtype=np.uint8)
+    array = raw > 127 if dtype == "bool" else raw.reshape(10, -1).view(dtype)
+    dataset = stoker.NpyDataset(saved(tmp_path / "x.npy", array))
+    found = batches(dataset, 4)
+    assert [len(batch[0]) for batch in found] == [4, 4, 2]
+    got = np.concatenate([batch[0] for batch in found])
+    assert got.dtype == array.dtype
+    assert got.tobytes() == array.tobytes()
+
+
+def test_a_pair_of_files_is_a_tuple(tmp_path: Path) -> None:
+    images = np.random.default_rng(2).integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+    labels = np.arange(20) * 7
+    pair = stoker.NpyDataset(saved(tmp_path / "images.npy", images), saved(tmp_path / "labels.npy", labels))
+    assert pair.fields == ["images", "labels"]
+    assert len(pair) == 20
+    for x, y in batches(pair, 8, shuffle=True):
+        rows = y // 7
+        assert (x == images[rows]).all()
+    named = pickle.loads(
+        pickle.dumps(stoker.NpyDataset(x=str(tmp_path / "images.npy"), y=str(tmp_path / "labels.npy")))
+    )
+    x, y = named[3]
+    assert y == 21
+    assert (np.asarray(x) == images[3]).all()
+    assert named.select("y")[5] == {"y": 35}
+
+
+def test_fields_show_parts_of_one_buffer(tmp_path: Path) -> None:
+    tokens = np.random.default_rng(3).integers(0, 60_000, (12, 17), dtype=np.uint16)
+    path = saved(tmp_path / "tokens.npy", tokens)
+    views = [
+        stoker.Field("x", source="tokens", dtype="int64", view=(None, -1)),
+        stoker.Field("y", source="tokens", dtype="int64", view=(1, None)),
+    ]
+    dataset = stoker.NpyDataset(path, fields=views)
+    at = 0
+    for x, y in batches(dataset, 5):
+        want = tokens[at : at + len(x)].astype(np.int64)
+        assert (x == want[:, :-1]).all()
+        assert (y == want[:, 1:]).all()
+        assert y.__array_interface__["data"][0] == x.__array_interface__["data"][0] + 8
+        at += len(x)
+    assert at == 12
+
+
+def test_torch_gets_views_too(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    tokens = np.random.default_rng(4).integers(0, 60_000, (8, 9), dtype=np.uint16)
+    path = saved(tmp_path / "tokens.npy", tokens)
+    views = [
+        stoker.Field("x", source="tokens", dtype=torch.int64, view=(0, 8)),
+        stoker.Field("y", source="tokens", dtype="int64", view=(1, 9)),
+    ]
+    ((x, y),) = batches(stoker.NpyDataset(path, fields=views), 8, output="torch")
+    assert x.dtype == torch.int64
+    assert x.shape == y.shape == (8, 8)
+    assert torch.equal(x[:, 1:], y[:, :-1])
+    assert y.data_ptr() == x.data_ptr() + 8
+
+
+def test_large_views_keep_the_slot(tmp_path: Path) -> None:
+    tokens = np.random.default_rng(5).integers(0, 60_000, (64, 4097), dtype=np.uint16)
+    path = saved(tmp_path / "tokens.npy", tokens)
+    views = [
+        stoker.Field("x", source="tokens", dtype="int64", view=(0, -1)),
+        stoker.Field("y", source="tokens", view=(1, None)),
+    ]
+    kept = batches(stoker.NpyDataset(path, fields=views), 32)
+    for i, (x, y) in enumerate(kept):
+        want = tokens[32 * i : 32 * i + 32]
+        assert (x == want[:, :-1]).all()
+        assert (y == want[:, 1:]).all()
+
+
+def test_what_can_not_be_delivered_is_said_at_once(tmp_path: Path) -> None:
+    path = saved(tmp_path / "x.npy", np.zeros((4, 3), np.float32))
+    with pytest.raises(stoker.ConfigError, match="int64"):
+        stoker.NpyDataset(path, fields=[stoker.Field("x", dtype="int64")])
+    with pytest.raises(stoker.ConfigError, match="nothing"):
+        stoker.NpyDataset(path, fields=["nothing"])
+    with pytest.raises(stoker.ConfigError, match="batch"):
+        stoker.Field("x", batch="sparse")
+    with pytest.raises(stoker.ConfigError, match="paths"):
+        stoker.NpyDataset()
+    fortran = saved(tmp_path / "f.npy", np.asfortranarray(np.zeros((4, 3))))
+    with pytest.raises(stoker.DataError, match="Fortran"):
+        stoker.NpyDataset(fortran)
+    objects = tmp_path / "o.npy"
+    np.save(objects, np.array([{}, {}], dtype=object), allow_pickle=True)
+    with pytest.raises(stoker.DataError, match="pickle"):
+        stoker.NpyDataset(objects)
