@@ -14,8 +14,14 @@ func TestNoAllocation(t *testing.T) {
 	dst := make([]byte, 4*3*64*64)
 	jobs := []Job{}
 	for _, jpeg := range photos(t) {
+		out, _, err := l.IndexJPEG(nil, jpeg, IndexOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		j := Job{JPEG: jpeg, Dst: dst, Out: Output{Float: true, CHW: true}}
 		j.Steps = []Step{{Op: OpCrop, X: 11, Y: 7, W: 200, H: 150}, {Op: OpResize, W: 64, H: 64}, {Op: OpFlipH}}
+		jobs = append(jobs, j)
+		j.JPEG = out
 		jobs = append(jobs, j)
 	}
 	all := func() {

@@ -10,6 +10,12 @@ func EncodeJPEG(p Pixels, quality int, subsampling string, restart int) ([]byte,
 	return encode(p, encodeOptions{quality: quality, subsampling: subsampling, restart: restart})
 }
 
+// EncodeOptimized is EncodeJPEG with Huffman tables made for the picture, some
+// percent smaller. The kernel without C has the usual tables only.
+func EncodeOptimized(p Pixels, quality int, subsampling string) ([]byte, error) {
+	return encode(p, encodeOptions{quality: quality, subsampling: subsampling, optimize: haveC})
+}
+
 // encodeOptions are EncodeJPEG's and, for tests, what else libjpeg can write.
 type encodeOptions struct {
 	quality     int

@@ -14,6 +14,9 @@ const (
 	spaceYCCK = 5
 )
 
+// haveC says that libjpeg encodes.
+const haveC = true
+
 func encode(p Pixels, o encodeOptions) ([]byte, error) {
 	hs, vs, err := o.check(&p)
 	if err != nil {

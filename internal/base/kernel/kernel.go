@@ -9,9 +9,11 @@
 //
 // Where to look: plan_cgo.go folds the steps into passes, job.c runs them row
 // by row. jpeg.c drives libjpeg, huff.c is the entropy decoder put in its
-// place. axis.c makes resampling weights; base.c, avx2.c and avx512.c hold the
-// loops of each target. twin.go, resample.go, upsample.go and decode_go.go are
-// the twin. Results do not depend on the target, to the bit; only the twin's
+// place, segment.c finds restart markers for it. IndexJPEG, which puts such
+// markers into a picture, reads it as symbols (tokens.c), makes codes for them
+// (codes.c), and writes them (write.c), as index.c tells it to. axis.c makes
+// resampling weights; base.c, avx2.c and avx512.c hold the loops of each
+// target. twin.go, resample.go, upsample.go and decode_go.go are the twin. Results do not depend on the target, to the bit; only the twin's
 // JPEG decoder differs, by the rounding of its DCT: at most 3 or 4 a sample, 15
 // of subsampled CMYK.
 //

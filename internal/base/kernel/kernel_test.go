@@ -151,3 +151,28 @@ func box(r *rand.Rand, w, h int) (x, y, bw, bh int) {
 	bw, bh = 1+r.IntN(w), 1+r.IntN(h)
 	return r.IntN(w - bw + 1), r.IntN(h - bh + 1), bw, bh
 }
+
+// Tables of its own make a file smaller and leave its pixels as they are.
+func TestEncodeOptimized(t *testing.T) {
+	r := rand.New(rand.NewPCG(15, 16))
+	p := smooth(r, 231, 120, 3)
+	usual, err := EncodeJPEG(p, 90, "4:2:0", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := EncodeOptimized(p, 90, "4:2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(small) > len(usual) || haveC && len(small) == len(usual) {
+		t.Errorf("%d bytes, with the usual tables %d", len(small), len(usual))
+	}
+	each(t, func(t *testing.T, l *Lane) {
+		if d := diff(run(t, l, Job{JPEG: small}), run(t, l, Job{JPEG: usual})); d != "" {
+			t.Error(d)
+		}
+	})
+	if _, err := EncodeOptimized(p, 101, "4:2:0"); err == nil {
+		t.Error("a quality of 101 passes")
+	}
+}

@@ -4,7 +4,7 @@
 
 #include <jpegint.h>
 
-enum { MOST_TOKENS = 4 << 20, MOST_DC = 2047 };
+enum { MOST_TOKENS = 4 << 20, MOST_DC = 2047, MOST_AC = 15 };  // of AC: bits
 
 // Bytes that the coefficients of a picture of several scans may take.
 enum { MOST_COEFFICIENTS = 192 << 20 };
@@ -140,7 +140,7 @@ static void count_pairs(stk_index *x) {
   }
 }
 
-static uint32_t *coefficient_tokens(const JCOEF *block, int64_t *count, uint32_t *t) {
+static uint32_t *coefficient_tokens(stk_lane *l, const JCOEF *block, int64_t *count, uint32_t *t) {
   int run = 0;
   for (int k = 1; k < 64; k++) {
     const int v = block[stk_natural[k]];
@@ -149,7 +149,8 @@ static uint32_t *coefficient_tokens(const JCOEF *block, int64_t *count, uint32_t
       continue;
     }
     for (; run > 15; run -= 16, count[0xf0]++) *t++ = 0xf0 << 16;
-    const int size = stk_size(v), symbol = run << 4 | (size & 15);
+    const int size = stk_size(v), symbol = run << 4 | size;
+    if (__builtin_expect(size > MOST_AC, 0)) stk_fail(l, STK_FORMAT, "an AC coefficient of %d, which has no code", v);
     *t++ = (uint32_t)symbol << 16 | ((uint32_t)(v - (v < 0)) & ((1u << size) - 1));
     count[symbol]++;
     run = 0;
@@ -179,7 +180,7 @@ static void coefficient_mcu(stk_index *x, stk_edge *edge) {
       dc = block[0];
     }
     *x->tok_end++ = dc_token(x, p, edge, dc);
-    x->tok_end = coefficient_tokens(block, x->ac_count[p->code], x->tok_end);
+    x->tok_end = coefficient_tokens(x->l, block, x->ac_count[p->code], x->tok_end);
   }
 }
 
