@@ -136,7 +136,6 @@ func (f *footer) parse(raw []byte) error {
 			t.list(0, thriftStruct, func() { f.keyValue(t) })
 		case id == 8 && typ == thriftStruct:
 			bad = errs.New(errs.Unsupported, "the Parquet file is encrypted").Try("write it again without encryption")
-			return false
 		default:
 			return false
 		}
@@ -298,7 +297,6 @@ func (t *thrift) chunk(col *column) (chunk, error) {
 			c.length = t.int()
 		case id == 8 && typ == thriftStruct:
 			bad = errs.New(errs.Unsupported, "column %q is encrypted", col.name).Try("write the file again without encryption")
-			return false
 		default:
 			return false
 		}

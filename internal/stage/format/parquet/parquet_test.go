@@ -93,7 +93,7 @@ func number(t mem.DType, p []byte) float64 {
 		return float64(int8(p[0]))
 	case mem.Int16:
 		return float64(int16(le.Uint16(p)))
-	case mem.Uint16:
+	case mem.Uint16, mem.Float16: // of a half, its bits
 		return float64(le.Uint16(p))
 	case mem.Int32:
 		return float64(int32(le.Uint32(p)))

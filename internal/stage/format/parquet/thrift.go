@@ -88,7 +88,8 @@ func (t *thrift) bytes() []byte {
 	return t.p[t.at-int(n) : t.at : t.at]
 }
 
-// list calls item for every item; what has another type than want is skipped.
+// list calls item for every item of type want; others, and all where item is nil,
+// are skipped.
 func (t *thrift) list(depth int, want byte, item func()) {
 	head := t.byte()
 	n, typ := uint64(head>>4), head&15
@@ -103,7 +104,7 @@ func (t *thrift) list(depth int, want byte, item func()) {
 		if t.err != nil {
 			return
 		}
-		if typ == want {
+		if item != nil && typ == want {
 			item()
 		} else {
 			t.skipItem(depth+1, typ)
@@ -188,7 +189,7 @@ func (t *thrift) skipMap(depth int) {
 	}
 }
 
-// int32 reads an integer that has to lie in 0 to 2^31-1.
+// size reads an integer that has to lie in 0 to 2^31-1.
 func (t *thrift) size() int {
 	v := t.int()
 	if v < 0 || v > 1<<31-1 {
