@@ -66,7 +66,8 @@ var imageFields = []string{"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "webp", "g
 
 // decoder is a dataset that knows how the bytes of a field are to be decoded.
 type decoder interface {
-	// Decode is rgb, text, json, npy, ...; "": not known.
+	// Decode is rgb, text, json, npy, ...; "none" where it is better left out, since
+	// not all samples have it; "": not known.
 	Decode(field string) string
 }
 
@@ -83,8 +84,12 @@ func (l *Loader) defaultFields(d *part) []Field {
 			continue
 		}
 		f := Field{Name: name}
-		if _, array := d.stored(name); !array {
+		ds, knows := d.ds.(decoder)
+		if _, array := d.stored(name); !array || knows && ds.Decode(name) == "none" {
 			f.Decode = l.guess(d, name)
+		}
+		if f.Decode == "none" {
+			continue
 		}
 		out = append(out, f)
 	}
@@ -116,7 +121,11 @@ func (l *Loader) guess(d *part, name string) string {
 	var s format.Sample
 	err := format.NewReader(d.ds, l.data.src).Read(context.Background(), 0, []string{name}, &s)
 	switch {
-	case err != nil || s.Fields[0].IsInt:
+	case errs.CodeOf(err) == errs.MissingField:
+		return "none"
+	case err == nil && s.Fields[0].IsInt:
+		return "int"
+	case err != nil:
 		return "bytes"
 	case decode.Sniff(s.Fields[0].Data) != decode.KindUnknown:
 		return "rgb"

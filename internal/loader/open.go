@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -9,11 +10,17 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/beton"
+	"github.com/stoker-data/stoker/internal/stage/format/files"
 	"github.com/stoker-data/stoker/internal/stage/format/folder"
+	"github.com/stoker-data/stoker/internal/stage/format/hdf5"
 	"github.com/stoker-data/stoker/internal/stage/format/lmdb"
 	"github.com/stoker-data/stoker/internal/stage/format/mds"
 	"github.com/stoker-data/stoker/internal/stage/format/npy"
+	"github.com/stoker-data/stoker/internal/stage/format/parquet"
 	"github.com/stoker-data/stoker/internal/stage/format/tar"
+	"github.com/stoker-data/stoker/internal/stage/format/tfrecord"
+	"github.com/stoker-data/stoker/internal/stage/format/tokens"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -45,19 +52,53 @@ func openers() []opener {
 		{name: "folder", root: true, open: func(ctx context.Context, o opening) (format.Dataset, error) {
 			return folder.Open(ctx, o.src, o.paths[0], folder.Options{Extensions: o.d.Extensions, AllowEmpty: o.d.AllowEmpty, Progress: o.progress})
 		}},
-		{name: "tar", sniff: func(name string, _ []byte) bool { return hasSuffix(name, ".tar") }, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+		{name: "tar", sniff: func(name string, _ []byte) bool { return hasSuffix(name, tarSuffixes()...) }, open: func(ctx context.Context, o opening) (format.Dataset, error) {
 			return tar.Open(ctx, o.src, o.paths, tar.Options{Progress: o.progress})
 		}},
-		{name: "npy", sniff: npy.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
-			return openNPY(ctx, o)
+		{name: "tfrecord", sniff: tfrecord.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+			return tfrecord.Open(ctx, o.src, o.paths, tfrecord.Options{Progress: o.progress})
 		}},
+		{name: "npy", sniff: npy.Sniff, open: openNPY},
+		{name: "npz", open: openNPY},
 		{name: "mds", sniff: mds.Sniff, root: true, open: func(ctx context.Context, o opening) (format.Dataset, error) {
 			return mds.Open(ctx, o.src, o.paths[0], mds.Options{Memory: int64(o.d.Unpacked), Progress: o.progress})
+		}},
+		{name: "parquet", sniff: parquet.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+			return parquet.Open(ctx, o.src, o.paths, parquet.Options{Label: o.d.Label, Cache: int64(o.d.Unpacked), Progress: o.progress})
+		}},
+		{name: "hdf5", sniff: hdf5.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+			opt := hdf5.Options{Group: o.d.Group, Cache: int64(o.d.Unpacked), Progress: o.progress}
+			for _, c := range o.d.Columns {
+				opt.Columns = append(opt.Columns, cmp.Or(c.From, c.Name))
+			}
+			return hdf5.Open(ctx, o.src, o.paths, opt)
+		}},
+		{name: "beton", sniff: beton.Sniff, root: true, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+			return beton.Open(ctx, o.src, o.paths[0], beton.Options{Pictures: o.d.Pictures, Progress: o.progress})
 		}},
 		{name: "lmdb", sniff: lmdb.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
 			return lmdb.Open(ctx, o.src, o.paths, lmdb.Options{Database: o.d.Database, Values: lmdb.Values(o.d.Values), Progress: o.progress})
 		}},
+		{name: "files", sniff: func(name string, _ []byte) bool { return hasSuffix(name, folder.Extensions()...) }, open: openFiles},
+		{name: "table", sniff: files.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+			return files.OpenTable(ctx, o.src, o.paths, files.Options{Label: o.d.Label, Progress: o.progress})
+		}},
+		{name: "tokens", sniff: tokens.Sniff, open: openTokens}, // the last: any .bin may be one of tokens
 	}
+}
+
+func tarSuffixes() []string {
+	return []string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.lz4"}
+}
+
+// openFiles opens files that are a sample each: those of a list, or those that a
+// manifest names.
+func openFiles(ctx context.Context, o opening) (format.Dataset, error) {
+	opt := files.Options{Path: o.d.PathColumn, Label: o.d.Label, Root: o.d.Root, Progress: o.progress}
+	if o.d.Manifest != "" {
+		return files.OpenManifest(ctx, o.src, o.d.Manifest, opt)
+	}
+	return files.Open(ctx, o.src, o.paths, opt)
 }
 
 // openNPY opens arrays, whose names are those of their files unless columns gives
@@ -78,6 +119,22 @@ func openNPY(ctx context.Context, o opening) (format.Dataset, error) {
 		return npy.Open(ctx, o.src, nil, opt)
 	}
 	return npy.Open(ctx, o.src, o.paths, opt)
+}
+
+// openTokens opens files of tokens.
+func openTokens(ctx context.Context, o opening) (format.Dataset, error) {
+	opt := tokens.Options{Progress: o.progress}
+	if o.d.DType != "" {
+		var err error
+		if opt.DType, err = dtypeOf(o.d.DType); err != nil {
+			return nil, err
+		}
+	}
+	w := o.d.Window
+	opt.Window, opt.Stride, opt.Next = w.Length, w.Stride, w.Next
+	opt.Random, opt.Seed = w.Random, w.Seed
+	opt.Documents, opt.EOS, opt.BOS = w.Documents, w.EOS, w.BOS
+	return tokens.Open(ctx, o.src, o.paths, opt)
 }
 
 func hasSuffix(name string, suffixes ...string) bool {
@@ -102,8 +159,16 @@ func (d Dataset) keys() []key {
 		{"allow_empty", d.AllowEmpty, []string{"folder"}},
 		{"samples", d.Samples != 0, []string{"synthetic"}},
 		{"shape", d.Shape != nil, []string{"synthetic"}},
-		{"columns", d.Columns != nil, []string{"npy"}},
-		{"unpacked", d.Unpacked != 0, []string{"npy", "mds"}},
+		{"columns", d.Columns != nil, []string{"npy", "npz", "hdf5"}},
+		{"group", d.Group != "", []string{"hdf5"}},
+		{"pictures", d.Pictures, []string{"beton"}},
+		{"manifest", d.Manifest != "", []string{"files"}},
+		{"path_column", d.PathColumn != "", []string{"files"}},
+		{"root", d.Root != "", []string{"files"}},
+		{"unpacked", d.Unpacked != 0, []string{"npy", "npz", "mds", "parquet", "hdf5"}},
+		{"window", d.Window != Window{}, []string{"tokens"}},
+		{"dtype", d.DType != "", []string{"tokens"}},
+		{"label", d.Label != "", []string{"parquet", "files", "table"}},
 		{"database", d.Database != "", []string{"lmdb"}},
 		{"values", d.Values != "", []string{"lmdb"}},
 	}
@@ -134,10 +199,13 @@ func openPart(ctx context.Context, src source.Source, d Dataset, opt Options) (*
 		}
 		return openSynthetic(d)
 	}
-	if err := local(d.Path); err != nil {
+	if err := local(d.paths()); err != nil {
 		return nil, err
 	}
-	paths, err := source.Expand(d.Path)
+	if d.Manifest != "" && (d.Format == "" || d.Format == "auto") {
+		d.Format = "files"
+	}
+	paths, err := source.Expand(d.paths())
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +222,20 @@ func openPart(ctx context.Context, src source.Source, d Dataset, opt Options) (*
 	}
 	x := ds.Index()
 	return &part{spec: d, ds: ds, n: x.Len(), digest: x.Digest(), format: x.Meta().Format}, nil
+}
+
+// paths are those of the dataset, or of its columns where they have their own.
+func (d Dataset) paths() (all []string) {
+	if d.Path != nil {
+		return d.Path
+	}
+	if d.Manifest != "" {
+		return []string{d.Manifest}
+	}
+	for _, c := range d.Columns {
+		all = append(all, c.Path...)
+	}
+	return all
 }
 
 // sniff decides the format of expanded paths. A folder that holds nothing but
@@ -225,14 +307,14 @@ type found struct {
 	paths []string
 }
 
-// filesIn is the files of a folder by format; none if there is a folder in it. Of
-// files with one ending the first is looked at.
+// filesIn is the files of a folder by format; none if there is a folder in it.
+// Where the first file with some ending is of none, the others are not looked at.
 func filesIn(dir string, kinds []opener) (out []found, err error) {
 	entries, err := os.ReadDir(dir) // in the order of names
 	if err != nil {
 		return nil, err
 	}
-	byEnding := map[string]int{}
+	none := map[string]bool{}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
 			continue
@@ -242,10 +324,10 @@ func filesIn(dir string, kinds []opener) (out []found, err error) {
 			return nil, nil
 		}
 		ending := strings.ToLower(filepath.Ext(path))
-		i, known := byEnding[ending]
-		if !known || ending == "" {
+		i := -1
+		if !none[ending] || ending == "" {
 			i = slices.IndexFunc(kinds, func(o opener) bool { return o.is(path) })
-			byEnding[ending] = i
+			none[ending] = i < 0
 		}
 		if i < 0 {
 			continue
@@ -262,7 +344,8 @@ func filesIn(dir string, kinds []opener) (out []found, err error) {
 
 // sniffFolder decides what a folder is.
 func sniffFolder(dir string, all []opener) (opener, []string, error) {
-	files, err := filesIn(dir, all)
+	shards := slices.DeleteFunc(slices.Clone(all), func(o opener) bool { return o.name == "files" || o.name == "table" })
+	files, err := filesIn(dir, shards)
 	switch {
 	case err != nil || len(files) == 0:
 		return all[0], []string{dir}, nil // whose errors say what a folder should hold

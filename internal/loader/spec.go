@@ -31,13 +31,21 @@ type Spec struct {
 // Dataset says where samples lie. In a document it is one, or a list of them.
 type Dataset struct {
 	Path       Paths    `json:"path,omitempty"`
-	Format     string   `json:"format,omitempty"` // auto (""), folder, tar, synthetic
+	Format     string   `json:"format,omitempty"` // auto (""), or the name of one: folder, tar, tfrecord, npy, npz, hdf5, lmdb, parquet, tokens, mds, beton, files, table, synthetic
 	Extensions []string `json:"extensions,omitempty"`
 	AllowEmpty bool     `json:"allow_empty,omitempty"` // folder: classes without a sample
 	Samples    int64    `json:"samples,omitempty"`     // synthetic
 	Shape      []int    `json:"shape,omitempty"`       // synthetic: of one uint8 sample
-	Columns    []Column `json:"columns,omitempty"`     // npy: the arrays; none: all
-	Unpacked   Bytes    `json:"unpacked,omitempty"`    // npy, mds: memory for what was decompressed; 0: the format's own
+	Columns    []Column `json:"columns,omitempty"`     // npy, npz, hdf5: the arrays; none: all
+	Group      string   `json:"group,omitempty"`       // hdf5: where the arrays lie
+	Pictures   bool     `json:"pictures,omitempty"`    // beton: raw pictures as pictures, not as arrays
+	Manifest   string   `json:"manifest,omitempty"`    // files: a table (CSV, TSV, JSONL, Parquet) with a file a row
+	PathColumn string   `json:"path_column,omitempty"` // files: the column of the manifest that has the paths; "": path, file, filename, ...
+	Root       string   `json:"root,omitempty"`        // files: the folder that those paths are relative to; "": the manifest's
+	Window     Window   `json:"window,omitzero"`       // tokens: what a sample is
+	DType      string   `json:"dtype,omitempty"`       // tokens: of the numbers stored; "": found out
+	Label      string   `json:"label,omitempty"`       // parquet, files, table: the column that numbers the classes; files: folder, or none
+	Unpacked   Bytes    `json:"unpacked,omitempty"`    // npy, mds, parquet, hdf5: memory for what was decompressed; 0: the format's own
 	Database   string   `json:"database,omitempty"`    // lmdb: the database in the environment; "": the only one
 	Values     string   `json:"values,omitempty"`      // lmdb: what values are: auto (""), bytes, datum (Caffe's)
 
@@ -55,6 +63,22 @@ type Column struct {
 	Name string `json:"name"`
 	From string `json:"from,omitempty"` // its name in the file; "": Name
 	Path Paths  `json:"path,omitempty"` // npy: the files that hold it; none: those of the dataset
+}
+
+// Window is what a sample of a file of tokens is: Length tokens (and the next one,
+// with Next), or a document.
+type Window struct {
+	Length int64 `json:"length,omitempty"`
+	Stride int64 `json:"stride,omitempty"` // from the start of a window to that of the next; 0: Length
+	// Random makes so many samples of windows that begin anywhere, drawn by Seed;
+	// 0: windows by stride.
+	Random int64  `json:"random,omitempty"`
+	Seed   uint64 `json:"seed,omitempty"`
+	Next   bool   `json:"next,omitempty"` // one token more: inputs are all but the last, targets all but the first
+
+	Documents bool   `json:"documents,omitempty"`
+	EOS       *int64 `json:"eos,omitempty"` // the token that ends a document, where no index says where they are
+	BOS       *int64 `json:"bos,omitempty"` // the one that begins one
 }
 
 // column is a Column without its methods.
@@ -375,7 +399,7 @@ func (d Dataset) check(p *problems, oneOf choice) {
 		if d.Samples <= 0 || len(d.Shape) == 0 {
 			p.addf("a synthetic dataset needs samples and a shape")
 		}
-	case len(d.Path) == 0:
+	case len(d.paths()) == 0:
 		p.addf("dataset.path is missing")
 	}
 	checkFields(p, d.Fields, oneOf)
@@ -389,7 +413,7 @@ func (d Dataset) openable() bool {
 	if d.Format == "synthetic" {
 		return d.Samples > 0 && len(d.Shape) > 0
 	}
-	return slices.Contains(formatNames(), d.Format) && len(d.Path) > 0
+	return slices.Contains(formatNames(), d.Format) && len(d.paths()) > 0
 }
 
 func (s Spec) checkMix(p *problems, oneOf choice) {

@@ -219,6 +219,19 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 	return t, true
 }
 
+// Decode says which fields are better left out where nobody asks for one: the
+// payload where there are features, and what not every sample has.
+func (d *Dataset) Decode(field string) string {
+	f := d.find([]byte(field))
+	switch {
+	case f == nil && d.all > 0, f != nil && d.all < d.x.Len():
+		return "none"
+	case f != nil && f.kind != intKind && f.kind != floatKind && (f.kind == mixed || !d.fixed(f) || f.most != 1):
+		return "none"
+	}
+	return ""
+}
+
 // ints puts the numbers of an int64 list into dst, little-endian.
 func ints(values, dst []byte) {
 	for len(values) > 0 {
