@@ -497,3 +497,23 @@ func TestTokens(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// What is predicted comes true, and nothing is written for it.
+func TestDryRun(t *testing.T) {
+	src := folder(t, 90, 9000)
+	for _, o := range []pack.Options{{ShardSize: 50_000}, {ShardSize: 50_000, Output: pack.OutputTFRecord}, {ShardSize: 50_000, Compress: "zstd"}} {
+		dst := t.TempDir() + "/none"
+		e, err := pack.DryRun(context.Background(), config(src, dst, o))
+		must(t, err)
+		if _, err := os.Stat(dst); err == nil {
+			t.Error("a dry run made the destination")
+		}
+		r := run(t, config(src, dst, o))
+		if d := e.Bytes - r.Manifest.Bytes; d < -e.Bytes/20 || d > e.Bytes/20 {
+			t.Errorf("%+v: %d bytes were predicted, and %d written", o, e.Bytes, r.Manifest.Bytes)
+		}
+		if d := e.Shards - int64(r.Shards); d < -2 || d > 2 || e.Samples != 90 || e.SourceFiles != 90 || e.Measured != 90 || e.Seconds <= 0 {
+			t.Errorf("%+v, and there are %d shards", e, r.Shards)
+		}
+	}
+}

@@ -12,8 +12,9 @@ import (
 // Compressor makes frames that can be unpacked one by one, and in a row by every
 // program that knows the format. Safe for concurrent use.
 type Compressor struct {
-	End   string // of the names of compressed files
-	frame func(dst, src []byte) ([]byte, error)
+	End string // of the names of compressed files
+	// Frame appends what src becomes, by itself.
+	Frame func(dst, src []byte) ([]byte, error)
 }
 
 // Compressions are the names that NewCompressor knows.

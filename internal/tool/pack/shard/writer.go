@@ -126,7 +126,7 @@ func (f *file) flush() error {
 		return nil
 	}
 	var err error
-	if f.packed, err = f.comp.frame(f.packed[:0], f.frame); err != nil {
+	if f.packed, err = f.comp.Frame(f.packed[:0], f.frame); err != nil {
 		return err
 	}
 	f.frame = f.frame[:0]

@@ -1,0 +1,247 @@
+package pack
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"math"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/decode"
+	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
+	"github.com/stoker-data/stoker/internal/tool/pack/shard"
+)
+
+// Estimate is what a packing is expected to come to, from samples that were made
+// and thrown away.
+type Estimate struct {
+	Samples     int64   `json:"samples"` // that would be written
+	SourceBytes int64   `json:"source_bytes"`
+	SourceFiles int64   `json:"source_files"`
+	Bytes       int64   `json:"bytes"` // that would be written
+	Shards      int64   `json:"shards"`
+	Measured    int     `json:"measured"` // samples
+	Jobs        int     `json:"jobs"`
+	Seconds     float64 `json:"seconds"` // of work on Jobs cores; disks are not waited for
+	// Pictures: processor time to decode one and make a random crop of 224 pixels
+	// of it, as it lies now and as it would be packed; 0: there are none.
+	SourceMicros float64 `json:"decode_us_source,omitempty"`
+	PackedMicros float64 `json:"decode_us_packed,omitempty"`
+}
+
+const (
+	measured    = 256 // samples at most
+	measureTime = 4 * time.Second
+	leastSeen   = 16 // samples, whatever they take
+)
+
+// DryRun measures; it writes nothing but the dataset's index.
+func DryRun(ctx context.Context, c Config) (*Estimate, error) {
+	p, end, err := open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	w := p.weigh()
+	if _, err := p.look(ctx, w); err != nil {
+		return nil, err
+	}
+	n := p.ds.Index().Len()
+	e := &Estimate{Samples: n * p.copies, Jobs: p.Jobs}
+	if e.Jobs <= 0 {
+		e.Jobs = runtime.GOMAXPROCS(0)
+	}
+	for f := range p.ds.Index().Files() {
+		size, _ := p.ds.Index().Stamp(f)
+		e.SourceBytes += size
+	}
+	e.SourceFiles = int64(p.ds.Index().Files())
+	all := int64(0)
+	for id := range n {
+		all += w.of(id)
+	}
+	t, err := p.trial(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	e.Measured = t.samples
+	e.Bytes = scale(all*p.copies, t.out, t.in)
+	e.Shards = max(1, (scale(all*p.copies, t.plain, t.in)+p.Options.ShardSize-1)/p.Options.ShardSize)
+	e.Seconds = t.work.Seconds() / float64(t.samples) * float64(e.Samples) / float64(e.Jobs)
+	if t.pictures > 0 {
+		e.SourceMicros = float64(t.before.Microseconds()) / float64(t.pictures)
+		e.PackedMicros = float64(t.after.Microseconds()) / float64(t.pictures)
+	}
+	return e, nil
+}
+
+// trial is samples made and thrown away.
+type trial struct {
+	samples       int
+	in, plain     int64 // bytes: as the index knows them; as they are written, uncompressed
+	out           int64 // and compressed
+	work          time.Duration
+	pictures      int
+	before, after time.Duration // of crops of pictures
+	frame         []byte
+	cropper       cropper
+}
+
+// trial makes samples of a keyed choice, the same ones every time.
+func (p *packer) trial(ctx context.Context, w weights) (*trial, error) {
+	n := p.ds.Index().Len()
+	choice, err := order.New(n, order.Policy{Shuffle: order.Full})
+	if err != nil {
+		return nil, err
+	}
+	lane := prepare.NewLane()
+	defer lane.Close()
+	t := &trial{cropper: cropper{lane: kernel.NewLane()}}
+	defer t.cropper.lane.Close()
+	runtime.LockOSThread() // busy is of a thread
+	defer runtime.UnlockOSThread()
+	var s seen
+	parts := make([][]byte, len(p.output.Files()))
+	began := time.Now()
+	for place := range min(int64(measured), n) {
+		if place >= leastSeen && time.Since(began) > measureTime {
+			break
+		}
+		id := choice.Epoch(0).At(place)
+		begin := busy()
+		if err := p.read.sample(ctx, id, &s); err != nil {
+			return nil, err
+		}
+		made, err := p.program.Run(lane, &s.sample, 0)
+		if err != nil {
+			return nil, p.read.place(err, id)
+		}
+		for i := range parts {
+			parts[i] = parts[i][:0]
+		}
+		if err := p.output.Encode(made, parts); err != nil {
+			return nil, p.read.place(err, id)
+		}
+		if err := t.take(p, parts, place+1 == min(measured, n)); err != nil {
+			return nil, err
+		}
+		t.work += busy() - begin
+		t.samples++
+		t.in += w.of(id)
+		for i := range s.sample.Fields {
+			if f := &s.sample.Fields[i]; !f.IsInt && decode.Sniff(f.Data) == decode.KindJPEG {
+				t.compare(f.Data, made, f.Name)
+			}
+		}
+	}
+	return t, t.flush(p)
+}
+
+// take adds up what a sample is written as, and does what writing it would.
+func (t *trial) take(p *packer, parts [][]byte, last bool) error {
+	for i, part := range parts {
+		t.plain += int64(len(part))
+		if p.comp == nil || p.output.Files()[i].Plain {
+			t.out += int64(len(part))
+			_ = sha256.Sum256(part)
+			continue
+		}
+		t.frame = append(t.frame, part...)
+	}
+	if len(t.frame) >= 1<<20 || last {
+		return t.flush(p)
+	}
+	return nil
+}
+
+func (t *trial) flush(p *packer) error {
+	if len(t.frame) == 0 {
+		return nil
+	}
+	b, err := p.comp.Frame(nil, t.frame)
+	t.out += int64(len(b))
+	t.frame = t.frame[:0]
+	_ = sha256.Sum256(b)
+	return err
+}
+
+// compare times a crop of a picture as it was, and as it would be.
+func (t *trial) compare(was []byte, made *shard.Sample, name string) {
+	i := slices.IndexFunc(made.Fields, func(f shard.Field) bool {
+		return f.Name == name || f.Ext == "jpg" || f.DType == mem.Uint8 && len(f.Shape) == 3
+	})
+	if i < 0 {
+		return
+	}
+	now := &made.Fields[i]
+	var job kernel.Job
+	if now.DType == mem.Uint8 && len(now.Shape) == 3 {
+		job.Src = kernel.Pixels{Pix: now.Data, W: now.Shape[1], H: now.Shape[0], C: now.Shape[2]}
+	} else if now.DType == mem.Object && decode.Sniff(now.Data) == decode.KindJPEG {
+		job.JPEG = bytes.Clone(now.Data)
+	} else {
+		return
+	}
+	if bytes.Equal(job.JPEG, was) {
+		return // nothing to gain
+	}
+	before, ok := t.cropper.time(kernel.Job{JPEG: was})
+	after, ok2 := t.cropper.time(job)
+	if ok && ok2 {
+		t.pictures++
+		t.before += before
+		t.after += after
+	}
+}
+
+// cropper crops as training does: a region of 0.36 of the picture, resized to
+// 224 x 224. Where it lies does not matter much to how long it takes.
+type cropper struct {
+	lane *kernel.Lane
+	dst  []byte
+}
+
+func (c *cropper) time(job kernel.Job) (time.Duration, bool) {
+	const side = 224
+	w, h := job.Src.W, job.Src.H
+	if job.JPEG != nil {
+		head, err := kernel.ReadHeader(job.JPEG)
+		if err != nil {
+			return 0, false
+		}
+		w, h = head.W, head.H
+	}
+	cw, ch := max(1, w*3/5), max(1, h*3/5)
+	c.dst = slices.Grow(c.dst[:0], side*side*3)[:side*side*3]
+	job.Steps = []kernel.Step{
+		{Op: kernel.OpCrop, X: (w - cw) / 2, Y: (h - ch) / 2, W: cw, H: ch},
+		{Op: kernel.OpResize, W: side, H: side},
+	}
+	job.Dst = c.dst
+	best := time.Duration(math.MaxInt64)
+	for range 3 {
+		begin := busy()
+		if c.lane.Run(&job) != nil {
+			return 0, false
+		}
+		best = min(best, busy()-begin)
+	}
+	return best, true
+}
+
+// busy is the processor time of this thread: what others do meanwhile does not
+// count.
+func busy() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
