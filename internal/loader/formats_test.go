@@ -231,15 +231,15 @@ func TestFormatsThatCanNotBe(t *testing.T) {
 	for says, d := range map[string]Dataset{
 		"is not clear: it holds x.npy (npy), x.tar (tar)": {Path: Paths{both}},
 		"The format": {Path: Paths{text}, Format: "unheard"},
-		"the format of " + text + " is not known":                       {Path: Paths{text}},
-		"dataset.window is of tokens datasets, and this is npy":         {Path: Paths{npyDir}, Window: Window{Length: 4}},
-		"dataset.label is of":                                           {Path: Paths{npyDir}, Label: "x"},
-		"dataset.columns is of npy, npz, hdf5 datasets, and this is mds":      {Path: all["mds"].Path, Columns: []Column{{Name: "x"}}},
-		"dataset.extensions is of":                                      {Path: all["lmdb"].Path, Extensions: []string{"x"}},
-		"dataset.samples is of synthetic":                               {Path: all["lmdb"].Path, Samples: 3},
-		"a mds dataset has one root":                                    {Path: Paths{npyDir, npyDir}, Format: "mds"},
-		"it is not said what a sample is":                               {Path: all["tokens windows"].Path},
-		fmt.Sprintf("%s/x.npy is npy, and %s/x.tar is tar", both, both): {Path: Paths{both + "/x.npy", both + "/x.tar"}},
+		"the format of " + text + " is not known":                        {Path: Paths{text}},
+		"dataset.window is of tokens datasets, and this is npy":          {Path: Paths{npyDir}, Window: Window{Length: 4}},
+		"dataset.label is of":                                            {Path: Paths{npyDir}, Label: "x"},
+		"dataset.columns is of npy, npz, hdf5 datasets, and this is mds": {Path: all["mds"].Path, Columns: []Column{{Name: "x"}}},
+		"dataset.extensions is of":                                       {Path: all["lmdb"].Path, Extensions: []string{"x"}},
+		"dataset.samples is of synthetic":                                {Path: all["lmdb"].Path, Samples: 3},
+		"a mds dataset has one root":                                     {Path: Paths{npyDir, npyDir}, Format: "mds"},
+		"it is not said what a sample is":                                {Path: all["tokens windows"].Path},
+		fmt.Sprintf("%s/x.npy is npy, and %s/x.tar is tar", both, both):  {Path: Paths{both + "/x.npy", both + "/x.tar"}},
 	} {
 		_, err := Open(context.Background(), ground(t), Spec{Dataset: d}, Options{})
 		if errs.CodeOf(err) != errs.Config || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(strings.TrimPrefix(says, "The "))) {

@@ -408,7 +408,7 @@ func TestBadSpecsAreToldAtOnce(t *testing.T) {
 		"no shards":         {func(s *Spec) { s.Dataset.Path = Paths{root + "/{000..002}.tar"} }, errs.NotFound, []string{"000.tar"}},
 		"elsewhere":         {func(s *Spec) { s.Dataset.Path = Paths{"s3://bucket/{000..009}.tar"} }, errs.Config, []string{"local files"}},
 		"no such keys":      {func(s *Spec) { s.Dataset.Samples = 5 }, errs.Config, []string{"dataset.samples"}},
-		"not a dataset":     {func(s *Spec) { s.Dataset.Path = Paths{root + "/class0/000000.ppm"} }, errs.Config, []string{"format"}},
+		"not a dataset":     {func(s *Spec) { s.Dataset.Path = Paths{"spec.go"} }, errs.Config, []string{"format"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := imageSpec(root)
