@@ -1,6 +1,7 @@
 package packed
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 	"io"
@@ -177,10 +178,10 @@ func (g *gunzip) member() (bool, error) {
 		return false, nil
 	case len(h) > 0 && h[0] == 0 && !first:
 		return false, g.zeros()
+	case !bytes.HasPrefix([]byte{0x1f, 0x8b}, h[:min(len(h), 2)]):
+		return false, g.bad("there is something behind the end of the gzip stream that is no member of it")
 	case len(h) < 10:
 		return false, g.cut()
-	case h[0] != 0x1f || h[1] != 0x8b:
-		return false, g.bad("there is something behind the end of the gzip stream that is no member of it")
 	case h[2] != 8 || h[3]&reserved != 0:
 		return false, g.bad("the head of a gzip member is damaged")
 	}

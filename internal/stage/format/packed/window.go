@@ -2,6 +2,7 @@ package packed
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -76,6 +77,7 @@ func (w *Window) Left(off, n int64) (int64, error) {
 	if w.r == nil {
 		return max(min(n, w.obj.Size-off), 0), nil
 	}
+	n = min(n, 1<<62)
 	for !w.done && off+n > w.off+int64(len(w.buf)) {
 		at := max(w.off+int64(len(w.buf)), off)
 		if _, err := w.Bytes(at, int(min(off+n-at, maxWindow))); err != nil {
@@ -125,6 +127,20 @@ func (w *Window) Finish() (*Points, error) {
 		}
 	}
 	return w.r.Points(), nil
+}
+
+// Where is the place of a damage at off: in the stored file, and what to say besides
+// where that is only where unpacking was taken up.
+func (w *Window) Where(off int64) (at int64, note string) {
+	if w.r == nil {
+		return off, ""
+	}
+	for _, p := range w.r.points.list {
+		if p.out <= off {
+			at = p.in
+		}
+	}
+	return at, fmt.Sprintf(" (at byte %d of what the file unpacks to)", off)
 }
 
 // At is how much of the stored file was read by the time that off was reached.

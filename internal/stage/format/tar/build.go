@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/packed"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -34,7 +34,7 @@ const (
 const shownFields = 256
 
 func build(ctx context.Context, src source.Source, paths []string, old *index.Index, b *index.Builder, progress index.Progress) error {
-	objs, err := stat(ctx, src, paths)
+	objs, err := format.Stat(ctx, src, paths, "tar file")
 	if err != nil {
 		return err
 	}
@@ -56,56 +56,21 @@ func build(ctx context.Context, src source.Source, paths []string, old *index.In
 	if err != nil {
 		return err
 	}
-	return merge(paths, shards, b)
+	return merge(objs, shards, b)
 }
 
-// stat looks at every shard.
-func stat(ctx context.Context, src source.Source, paths []string) ([]source.Info, error) {
-	objs := make([]source.Info, len(paths))
-	err := format.Each(ctx, len(paths), func(i int) error {
-		st, err := src.Stat(ctx, paths[i])
-		if err != nil {
-			if e := errs.From(err); e.Code == errs.NotFound {
-				return errs.New(errs.NotFound, "there is no shard %q", paths[i]).At(e.Where).Because(e.Cause).Try("%s", source.Suggest(paths[i]))
+// settled scans a shard whose time is old enough to be a witness.
+func settled(ctx context.Context, src source.Source, obj source.Info, done *tally) (sh *shard, err error) {
+	return sh, format.Settled(ctx, src, obj, func() (err error) {
+		last := int64(0)
+		sh, err = scan(ctx, src, obj, func(off int64) {
+			if off-last >= 16<<20 || off == obj.Size {
+				done.add(off - last)
+				last = off
 			}
-			return inShard(err)
-		}
-		if st.Dir {
-			return errs.New(errs.Config, "%q is a folder, not a tar file", paths[i]).
-				At(errs.Where{Shard: paths[i], Offset: -1, Sample: -1}).Try("for the shards in it write %s/*.tar", strings.TrimRight(paths[i], "/"))
-		}
-		objs[i] = st
-		return nil
+		})
+		return err
 	})
-	return objs, err
-}
-
-// settled scans a shard whose time is old enough to be a witness. What is written
-// to the shard meanwhile is found by the source at the next read; what is written
-// after the last one, here.
-func settled(ctx context.Context, src source.Source, obj source.Info, done *tally) (*shard, error) {
-	if err := source.Settle(ctx, obj.MTime); err != nil {
-		return nil, err
-	}
-	last := int64(0)
-	sh, err := scan(ctx, src, obj, func(off int64) {
-		if off-last >= 16<<20 || off == obj.Size {
-			done.add(off - last)
-			last = off
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	now, err := src.Stat(ctx, obj.Name)
-	if err != nil {
-		return nil, inShard(err)
-	}
-	if now.Size != obj.Size || now.MTime != obj.MTime {
-		return nil, errs.New(errs.Changed, "the shard is being written to").
-			At(errs.Where{Shard: obj.Name, Offset: -1, Sample: -1}).Try("wait until the dataset is complete")
-	}
-	return sh, nil
 }
 
 // tally adds up what all shards have of progress.
@@ -176,7 +141,7 @@ func (d *Dataset) kept(i int, obj source.Info) *shard {
 	}
 	from, to := d.x.Int64s(shardFirst)[i], d.x.Int64s(shardFirst)[i+1]
 	mfrom, mto := d.first[from], d.first[to]
-	sh := &shard{obj: obj, skipped: d.x.Int64s(shardSkip)[i]}
+	sh := &shard{obj: obj, skipped: d.x.Int64s(shardSkip)[i], points: d.packed.Points(i)}
 	no := make(map[int32]int32)
 	for m := mfrom; m < mto; m++ {
 		f, known := no[d.field[m]]
@@ -200,22 +165,18 @@ func (d *Dataset) kept(i int, obj source.Info) *shard {
 
 // columns are the shards, one behind the other.
 type columns struct {
-	files, name, fields           index.Texts
-	size, mtime, skip, shardFirst []int64
-	first, off, length, head      []int64
-	shard, keyLen, field          []int32
-	no                            map[string]int32
+	name, fields             index.Texts
+	skip, shardFirst         []int64
+	first, off, length, head []int64
+	shard, keyLen, field     []int32
+	no                       map[string]int32
+	points                   []*packed.Points
+	sizes                    []int64 // of shards, where they are not packed
 }
 
-func merge(paths []string, shards []*shard, b *index.Builder) error {
+func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
 	c := columns{no: make(map[string]int32)}
-	root := common(paths)
 	for i, sh := range shards {
-		name := paths[i][len(root):]
-		if root != "" {
-			name = strings.TrimPrefix(name, "/")
-		}
-		c.files.AppendString(name)
 		c.append(int32(i), sh)
 		b.Meta.Skipped += sh.skipped
 		shards[i] = nil
@@ -223,8 +184,8 @@ func merge(paths []string, shards []*shard, b *index.Builder) error {
 	c.shardFirst = append(c.shardFirst, int64(len(c.shard)))
 	c.first = append(c.first, int64(len(c.off)))
 	if len(c.shard) == 0 {
-		e := errs.New(errs.Empty, "there is no sample in %s", paths[0]).At(errs.Where{Shard: paths[0], Offset: -1, Sample: -1})
-		if len(paths) > 1 {
+		e := errs.New(errs.Empty, "there is no sample in %s", objs[0].Name).At(errs.Where{Shard: objs[0].Name, Offset: -1, Sample: -1})
+		if len(objs) > 1 {
 			e.What = "there is no sample in any of the shards"
 		}
 		if b.Meta.Skipped > 0 {
@@ -232,16 +193,17 @@ func merge(paths []string, shards []*shard, b *index.Builder) error {
 		}
 		return e.Try("a sample is written as members 0001.jpg, 0001.cls and so on")
 	}
-	b.Meta.Root, b.Meta.Samples = root, int64(len(c.shard))
+	b.Meta.Samples = int64(len(c.shard))
 	for i := range min(c.fields.Len(), shownFields) {
 		b.Meta.Fields = append(b.Meta.Fields, string(c.fields.At(i)))
 	}
+	format.Describe(b, objs)
 	c.write(b)
 	return nil
 }
 
 func (c *columns) append(no int32, sh *shard) {
-	c.size, c.mtime = append(c.size, sh.obj.Size), append(c.mtime, sh.obj.MTime)
+	c.points, c.sizes = append(c.points, sh.points), append(c.sizes, sh.obj.Size)
 	c.skip = append(c.skip, sh.skipped)
 	c.shardFirst = append(c.shardFirst, int64(len(c.shard)))
 	base := int64(len(c.off))
@@ -267,9 +229,6 @@ func (c *columns) append(no int32, sh *shard) {
 // write adds the columns. Offsets and hashes of headers are not what the data
 // is: they differ where it was packed at another time.
 func (c *columns) write(b *index.Builder) {
-	b.Strings(index.FileName, &c.files, index.Identity)
-	b.Int64s(index.FileSize, c.size, index.Identity)
-	b.Int64s(index.FileMTime, c.mtime, index.Aside)
 	b.Int64s(shardFirst, c.shardFirst, index.Identity)
 	b.Int64s(shardSkip, c.skip, index.Aside)
 	b.Int32s(sampleShard, c.shard, index.Aside)
@@ -281,41 +240,9 @@ func (c *columns) write(b *index.Builder) {
 	b.Int64s(memberSize, c.length, index.Identity)
 	b.Int64s(memberHead, c.head, index.Aside)
 	b.Strings(fieldName, &c.fields, index.Aside)
-}
-
-// common is the deepest folder that holds all shards; "" where there is none.
-func common(paths []string) string {
-	dir := paths[0][:strings.LastIndexByte(paths[0], '/')+1]
-	for _, p := range paths[1:] {
-		for !strings.HasPrefix(p, dir) {
-			dir = dir[:strings.LastIndexByte(strings.TrimSuffix(dir, "/"), '/')+1]
-		}
+	if slices.ContainsFunc(c.points, func(p *packed.Points) bool { return p != nil }) {
+		packed.Write(b, c.points, c.sizes)
 	}
-	if len(dir) > 1 && !strings.HasSuffix(dir, "//") {
-		dir = strings.TrimSuffix(dir, "/")
-	}
-	return dir
-}
-
-// fresh says whether the shards are those of the index, by name, size and time.
-func fresh(ctx context.Context, src source.Source, paths []string, x *index.Index) bool {
-	if x.Files() != len(paths) {
-		return false
-	}
-	stale := errs.New(errs.Changed, "stale")
-	return format.Each(ctx, len(paths), func(i int) error {
-		if string(x.AppendPath(i, nil)) != paths[i] {
-			return stale
-		}
-		st, err := src.Stat(ctx, paths[i])
-		if err != nil {
-			return err
-		}
-		if size, mtime := x.Stamp(i); st.Size != size || st.MTime != mtime {
-			return stale
-		}
-		return nil
-	}) == nil
 }
 
 // valid says whether every number of the index can be used as it stands: none
@@ -327,7 +254,7 @@ func valid(x *index.Index) bool {
 	switch {
 	case samples < 1, int64(len(d.first)) != samples+1, int64(len(d.keyLen)) != samples, int64(len(d.shard)) != samples,
 		int64(len(d.off)) != members, int64(len(d.size)) != members, int64(len(d.head)) != members, int64(len(d.field)) != members,
-		len(starts) != x.Files()+1, len(x.Int64s(shardSkip)) != x.Files(), len(x.Int64s(index.FileMTime)) != x.Files(),
+		d.packed != nil && !d.packed.Valid(), len(starts) != x.Files()+1, len(x.Int64s(shardSkip)) != x.Files(), len(x.Int64s(index.FileMTime)) != x.Files(),
 		!rising(starts, samples, 0), !rising(d.first, members, 1):
 		return false
 	}
@@ -337,7 +264,7 @@ func valid(x *index.Index) bool {
 		}
 	}
 	for sh := range x.Files() {
-		size, _ := x.Stamp(sh)
+		size := d.unpacked(sh)
 		for id := starts[sh]; id < starts[sh+1]; id++ {
 			if int(d.shard[id]) != sh || uint64(d.keyLen[id]) > uint64(len(d.name.At(int(d.first[id])))) {
 				return false

@@ -19,6 +19,7 @@ func BenchmarkOpenMillion(b *testing.B) {
 	ctx := context.Background()
 	var paths []string
 	var found []*shard
+	var objs []source.Info
 	for i := range shards {
 		path := fmt.Sprintf("%s/train-%06d.tar", dir, i)
 		paths = append(paths, path)
@@ -44,12 +45,12 @@ func BenchmarkOpenMillion(b *testing.B) {
 			}
 			sh.keyLen, sh.first = append(sh.keyLen, int32(len(key))), append(sh.first, int64(len(sh.off)))
 		}
-		found = append(found, sh)
+		found, objs = append(found, sh), append(objs, obj)
 	}
 	store := index.Store{Dir: dir + "/cache"}
 	x, err := store.Load(ctx, index.Plan{
 		Key:   index.Key{Format: "tar", Paths: paths},
-		Build: func(_ context.Context, _ *index.Index, bd *index.Builder) error { return merge(paths, found, bd) },
+		Build: func(_ context.Context, _ *index.Index, bd *index.Builder) error { return merge(objs, found, bd) },
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -76,20 +76,67 @@ func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []form
 		return dst
 	}
 	var room [8]int64
-	pick := d.choose(id, fields, room[:0])
-	have := len(dst)
+	var spans [8]span
+	shard := int(d.shard[id])
+	for _, r := range d.spans(id, d.choose(id, fields, room[:0]), spans[:0]) {
+		if d.packed.Packed(shard) {
+			dst = append(dst, d.packed.Extent(shard, r.off, r.end-r.off))
+		} else {
+			dst = append(dst, format.Extent{File: shard, Off: r.off, Len: r.end - r.off})
+		}
+	}
+	return dst
+}
+
+// span is a run of bytes of an archive.
+type span struct{ off, end int64 }
+
+// spans are where the wanted members lie, each with the header before it.
+func (d *Dataset) spans(id int64, pick []int64, dst []span) []span {
 	for m := d.first[id]; m < d.first[id+1]; m++ {
 		if !wants(pick, m) {
 			continue
 		}
 		off, end := d.off[m]-blockLen, d.off[m]+d.size[m]
-		if last := len(dst) - 1; last >= have && joins(dst[last].Off+dst[last].Len, d.off[m]) {
-			dst[last].Len = end - dst[last].Off
+		if last := len(dst) - 1; last >= 0 && joins(dst[last].end, d.off[m]) {
+			dst[last].end = end
 			continue
 		}
-		dst = append(dst, format.Extent{File: int(d.shard[id]), Off: off, Len: end - off})
+		dst = append(dst, span{off, end})
 	}
 	return dst
+}
+
+// unpack is the bytes of the spans of a packed shard, of those of their extents.
+func (d *Dataset) unpack(id int64, pick []int64, raw [][]byte) ([][]byte, error) {
+	shard := int(d.shard[id])
+	if !d.packed.Packed(shard) {
+		return raw, nil
+	}
+	var room [8]span
+	var out [][]byte
+	for i, r := range d.spans(id, pick, room[:0]) {
+		if i >= len(raw) {
+			break // slice finds out
+		}
+		p, err := d.packed.Unpack(shard, r.off, r.end-r.off, raw[i])
+		if err != nil {
+			e := *errs.From(err)
+			e.Where.Sample = id
+			return nil, &e
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// stored is where something at off of an archive lies in its file: of a packed one,
+// where the bytes begin that it comes out of.
+func (d *Dataset) stored(shard int, off int64) int64 {
+	if d.packed.Packed(shard) {
+		return d.packed.Extent(shard, off, 1).Off
+	}
+	return off
 }
 
 // Size is the bytes of a field of sample id as Parse will give them, without any
@@ -113,7 +160,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 	if uint64(id) >= uint64(len(d.shard)) {
 		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, len(d.shard))
 	}
-	s.ID, s.Fields = id, s.Fields[:0]
+	s.Begin(id)
 	var room [8]int64
 	pick := d.choose(id, fields, room[:0])
 	for i := range fields {
@@ -122,6 +169,10 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 			return err
 		}
 		s.Fields = append(s.Fields, f)
+	}
+	raw, err := d.unpack(id, pick, raw)
+	if err != nil {
+		return err
 	}
 	if err := d.slice(id, pick, raw, s); err != nil {
 		return err
@@ -175,6 +226,9 @@ func (d *Dataset) slice(id int64, pick []int64, raw [][]byte, s *format.Sample) 
 			Name: view(d.fields.At(int(d.field[m]))), Data: raw[at][head+blockLen : end-start : end-start],
 			File: int(d.shard[id]), Member: d.name.At(int(m)), Off: d.off[m],
 		}
+		if d.packed.Packed(f.File) {
+			f.Off, f.Unpacked = d.stored(f.File, d.off[m]-blockLen), true
+		}
 		if pick == nil {
 			s.Fields = append(s.Fields, f)
 			continue
@@ -199,7 +253,7 @@ func (d *Dataset) key(id int64) []byte {
 func (d *Dataset) where(id, m int64) errs.Where {
 	return errs.Where{
 		Shard: string(d.urls[d.shard[id]]), Member: string(d.name.At(int(m))), Field: string(d.fields.At(int(d.field[m]))),
-		Offset: d.off[m] - blockLen, Sample: id,
+		Offset: d.stored(int(d.shard[id]), d.off[m]-blockLen), Sample: id,
 	}
 }
 
@@ -221,7 +275,7 @@ func (d *Dataset) missing(id int64, field string) error {
 		have = append(have, string(d.fields.At(int(d.field[m]))))
 	}
 	e := errs.New(errs.MissingField, "sample %q has no field %q; it has %s", d.key(id), field, strings.Join(have, ", ")).
-		At(errs.Where{Shard: string(d.urls[d.shard[id]]), Member: string(d.key(id)), Field: field, Offset: d.off[d.first[id]] - blockLen, Sample: id})
+		At(errs.Where{Shard: string(d.urls[d.shard[id]]), Member: string(d.key(id)), Field: field, Offset: d.stored(int(d.shard[id]), d.off[d.first[id]]-blockLen), Sample: id})
 	return e.Try("%s", advice(field, have))
 }
 

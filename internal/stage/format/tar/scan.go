@@ -1,7 +1,6 @@
 package tar
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -9,9 +8,13 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format/packed"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
+
+// endRead is how much behind the end is looked at in one go.
+const endRead = 1 << 20
 
 // maxExtended bounds the body of an extended header: no allocation follows an
 // unchecked number.
@@ -33,13 +36,15 @@ type shard struct {
 
 	fields  []string
 	skipped int64 // members that are no data
+	points  *packed.Points
 }
 
 // scanner reads the headers of one shard, and of the bodies only what lies in
 // the same read.
 type scanner struct {
 	ctx context.Context
-	win window
+	obj source.Info
+	win *packed.Window
 	out *shard
 	off int64 // of the header that is looked at
 
@@ -55,9 +60,13 @@ type scanner struct {
 }
 
 // scan indexes one shard, or says what is wrong with it.
-func scan(ctx context.Context, src source.Source, obj source.Info, progress func(off int64)) (*shard, error) {
+func scan(ctx context.Context, src source.Source, obj source.Info, progress func(read int64)) (*shard, error) {
+	win, err := packed.NewWindow(ctx, src, obj)
+	if err != nil {
+		return nil, err
+	}
 	s := &scanner{
-		ctx: ctx, win: window{ctx: ctx, src: src, obj: obj}, out: &shard{obj: obj},
+		ctx: ctx, obj: obj, win: win, out: &shard{obj: obj},
 		fieldNo: make(map[string]int32), progress: progress,
 	}
 	for {
@@ -67,39 +76,50 @@ func scan(ctx context.Context, src source.Source, obj source.Info, progress func
 		}
 		if done {
 			s.out.first = append(s.out.first, int64(len(s.out.off)))
-			return s.out, s.out.unique()
+			if s.out.points, err = win.Finish(); err != nil {
+				return nil, err
+			}
+			return s.out, s.unique()
 		}
 	}
 }
 
+// unique says whether a key comes again, and where in the stored file.
+func (s *scanner) unique() error {
+	err := s.out.unique()
+	if err == nil || !s.win.Packed() {
+		return err
+	}
+	e := *errs.From(err)
+	at, note := s.win.Where(e.Where.Offset)
+	e.Where.Offset, e.What = at, e.What+note
+	return &e
+}
+
 // damaged is an error at an offset of the shard.
 func (s *scanner) damaged(off int64, member, format string, a ...any) *errs.Error {
-	return errs.New(errs.Damaged, "the shard is damaged: "+format, a...).
-		At(errs.Where{Shard: s.win.obj.Name, Member: member, Offset: off, Sample: -1}).
+	at, note := s.win.Where(off)
+	return errs.New(errs.Damaged, "the shard is damaged: "+format+"%s", append(a, note)...).
+		At(errs.Where{Shard: s.obj.Name, Member: member, Offset: at, Sample: -1}).
 		Try("fetch or write the shard again, or leave it out")
 }
 
 // next takes in one header and steps over its body. done: the archive ended as
 // it should.
 func (s *scanner) next() (done bool, err error) {
-	left := s.win.obj.Size - s.off
-	switch {
+	h, err := s.win.Bytes(s.off, blockLen)
+	if err != nil {
+		return false, err
+	}
+	switch left := len(h); {
 	case left == 0 && s.off == 0:
 		return false, s.damaged(0, "", "the file is empty")
 	case left == 0:
 		return false, s.damaged(s.off, "", "the end of the archive is missing; it was cut behind a member, and nobody knows how many are gone")
 	case left < blockLen && s.off == 0:
-		h, err := s.win.read(0, int(left))
-		if err != nil {
-			return false, err
-		}
 		return false, s.notTar(h, errors.New("it ends inside a header"))
 	case left < blockLen:
 		return false, s.damaged(s.off, "", "it ends inside a header")
-	}
-	h, err := s.win.read(s.off, blockLen)
-	if err != nil {
-		return false, err
 	}
 	if zero(h) {
 		return true, s.end()
@@ -125,12 +145,20 @@ func (s *scanner) next() (done bool, err error) {
 // step goes on behind the body of b.
 func (s *scanner) step(b block, body int64) error {
 	n := b.bodyLen()
-	if n > s.win.obj.Size-body {
-		return s.damaged(body, b.name, "it ends inside this member, which has %d bytes; %d are there", n, s.win.obj.Size-body)
+	have, err := s.win.Left(body, n)
+	if err != nil {
+		return err
+	}
+	if have < n {
+		return s.damaged(body, b.name, "it ends inside this member, which has %d bytes; %d are there", n, have)
 	}
 	// A cut in the zeros that fill the last block is seen as a missing end.
-	s.off = min(body+n+(-n&(blockLen-1)), s.win.obj.Size)
-	s.progress(s.off)
+	fill, err := s.win.Left(body+n, -n&(blockLen-1))
+	if err != nil {
+		return err
+	}
+	s.off = body + n + fill
+	s.progress(s.win.At(s.off))
 	return s.ctx.Err()
 }
 
@@ -140,22 +168,29 @@ func (s *scanner) end() error {
 	if s.pending {
 		return s.damaged(s.off, "", "it ends where the member of an extended header should be")
 	}
-	if s.win.obj.Size-s.off < 2*blockLen {
-		return s.damaged(s.off, "", "the end of the archive is missing; of its two blocks of zeros %d bytes are there", s.win.obj.Size-s.off)
+	p, err := s.win.Bytes(s.off, 2*blockLen)
+	if err != nil {
+		return err
 	}
-	for s.off < s.win.obj.Size {
-		n := min(s.win.obj.Size-s.off, maxWindow)
-		p, err := s.win.read(s.off, int(n))
+	if len(p) < 2*blockLen {
+		return s.damaged(s.off, "", "the end of the archive is missing; of its two blocks of zeros %d bytes are there", len(p))
+	}
+	for {
+		p, err := s.win.Bytes(s.off, endRead)
 		if err != nil {
 			return err
 		}
-		if i := bytes.IndexFunc(p, func(r rune) bool { return r != 0 }); i >= 0 {
-			return s.damaged(s.off+int64(i), "", "there is something behind its end; if archives were put together with cat, write them with tar --concatenate")
+		for i, c := range p {
+			if c != 0 {
+				return s.damaged(s.off+int64(i), "", "there is something behind its end; if archives were put together with cat, write them with tar --concatenate")
+			}
 		}
-		s.off += n
-		s.progress(s.off)
+		s.off += int64(len(p))
+		s.progress(s.win.At(s.off))
+		if len(p) < endRead || s.ctx.Err() != nil {
+			return s.ctx.Err()
+		}
 	}
-	return s.ctx.Err()
 }
 
 // extended takes in the body of a header that speaks of the next member.
@@ -163,12 +198,12 @@ func (s *scanner) extended(b block, body int64) error {
 	if b.size > maxExtended {
 		return s.damaged(s.off, b.name, "an extended header of %d bytes", b.size)
 	}
-	if b.size > s.win.obj.Size-body {
-		return s.damaged(body, b.name, "it ends inside an extended header")
-	}
-	p, err := s.win.read(body, int(b.size))
+	p, err := s.win.Bytes(body, int(b.size))
 	if err != nil {
 		return err
+	}
+	if int64(len(p)) < b.size {
+		return s.damaged(body, b.name, "it ends inside an extended header")
 	}
 	switch b.typ {
 	case typeLongName:
@@ -211,7 +246,7 @@ func (s *scanner) member(b *block, body, sum int64) error {
 	}
 	if sparse {
 		return errs.New(errs.Unsupported, "the shard has a sparse or divided member, which is not read").
-			At(errs.Where{Shard: s.win.obj.Name, Member: b.name, Offset: s.off, Sample: -1}).Try("write the shard without --sparse and --multi-volume")
+			At(errs.Where{Shard: s.obj.Name, Member: b.name, Offset: s.off, Sample: -1}).Try("write the shard without --sparse and --multi-volume")
 	}
 	if why := hostile(b.name); why != "" {
 		return s.damaged(s.off, b.name, "the name of a member %s", why)
@@ -291,14 +326,12 @@ func (s *scanner) notTar(h []byte, err error) error {
 		return s.damaged(s.off, "", "a header can not be read: %v", err)
 	}
 	for _, m := range []struct{ magic, name, program string }{
-		{"\x1f\x8b", "gzip", "gunzip"},
-		{"\x28\xb5\x2f\xfd", "zstd", "unzstd"},
 		{"\xfd7zXZ\x00", "xz", "unxz"},
 		{"BZh", "bzip2", "bunzip2"},
 	} {
 		if strings.HasPrefix(string(h), m.magic) {
 			return errs.New(errs.Unsupported, "the shard is compressed with %s; samples in it can not be reached without reading all before them", m.name).
-				At(errs.Where{Shard: s.win.obj.Name, Offset: 0, Sample: -1}).Try("unpack it once with %s; pictures do not get smaller by it anyway", m.program)
+				At(errs.Where{Shard: s.obj.Name, Offset: 0, Sample: -1}).Try("unpack it once with %s, or pack it with gzip, zstd or lz4", m.program)
 		}
 	}
 	return s.damaged(0, "", "its first header can not be read: %v", err).Try("check that this is a tar file, and whole")
@@ -311,53 +344,4 @@ func zero(p []byte) bool {
 		}
 	}
 	return true
-}
-
-const (
-	minWindow = 4 << 10
-	maxWindow = 1 << 20
-)
-
-// window is the part of a shard that was read last. Small members lie many to a
-// read; large ones are stepped over: reads grow as long as the next header is
-// near, and shrink where it is far.
-type window struct {
-	ctx  context.Context
-	src  source.Source
-	obj  source.Info
-	buf  []byte
-	off  int64
-	want int
-}
-
-// read is n bytes at off, which lie within the file; a view until the next read.
-func (w *window) read(off int64, n int) ([]byte, error) {
-	end := w.off + int64(len(w.buf))
-	if off >= w.off && off+int64(n) <= end {
-		return w.buf[off-w.off:][:n], nil
-	}
-	if off-end < 64<<10 {
-		w.want = min(max(2*w.want, minWindow), maxWindow)
-	} else {
-		w.want = minWindow
-	}
-	size := int(min(int64(max(w.want, n)), w.obj.Size-off))
-	if cap(w.buf) < size {
-		w.buf = make([]byte, size)
-	}
-	w.buf, w.off = w.buf[:size], off
-	if err := w.src.ReadAt(w.ctx, w.obj, w.buf, off); err != nil {
-		w.buf = w.buf[:0]
-		return nil, inShard(err)
-	}
-	return w.buf[:n], nil
-}
-
-// inShard calls the file of a source's error a shard.
-func inShard(err error) error {
-	e, ok := err.(*errs.Error)
-	if ok && e.Where.Shard == "" {
-		e.Where.Shard, e.Where.File = e.Where.File, ""
-	}
-	return err
 }

@@ -9,6 +9,9 @@
 // may have lost samples), so is a key that comes again later in its shard (its
 // fields would be torn apart), and so is a name that would leave a folder.
 //
+// Shards may be packed with gzip, zstd or LZ4 (package packed): a sample costs
+// unpacking the piece of its shard that it lies in.
+//
 // Headers are read once, when a shard is indexed. At reading, the header before
 // every wanted body is read with it and held against the hash that the index
 // has, so that a body is known to be the one that it was.
@@ -16,11 +19,12 @@ package tar
 
 import (
 	"context"
-	"path/filepath"
+	"fmt"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/packed"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -51,6 +55,7 @@ type Dataset struct {
 	keyLen []int32
 	shard  []int32
 	fields index.Strings
+	packed *packed.Table // nil: no shard is
 }
 
 var _ format.Dataset = (*Dataset)(nil)
@@ -58,23 +63,15 @@ var _ format.Dataset = (*Dataset)(nil)
 // Open opens shards in this order (source.Expand makes the list of what a user
 // wrote), indexing those for which no index still holds. The size and time of
 // every shard are compared at every Open and at every read. Errors: not_found,
-// config, unreadable, damaged, unsupported (compressed, sparse), empty (no sample
+// config, unreadable, damaged, unsupported (xz, sparse), empty (no sample
 // in any shard), changed (a shard is being written to).
 func Open(ctx context.Context, src source.Source, shards []string, opt Options) (*Dataset, error) {
 	if len(shards) == 0 {
 		return nil, errs.New(errs.Config, "the list of shards is empty").Try("give at least one tar file, or a pattern such as train-{000..099}.tar")
 	}
-	paths := make([]string, len(shards))
-	for i, s := range shards {
-		paths[i] = s
-		if strings.Contains(s, "://") {
-			continue
-		}
-		abs, err := filepath.Abs(s)
-		if err != nil {
-			return nil, errs.New(errs.Unreadable, "the working folder is gone").Because(err)
-		}
-		paths[i] = abs
+	paths, err := format.Absolute(shards)
+	if err != nil {
+		return nil, err
 	}
 	store := index.DefaultStore()
 	if opt.Store != nil {
@@ -83,7 +80,7 @@ func Open(ctx context.Context, src source.Source, shards []string, opt Options) 
 	key := index.Key{Format: "tar", Paths: paths}
 	x, err := store.Load(ctx, index.Plan{
 		Key:   key,
-		Fresh: func(x *index.Index) bool { return valid(x) && fresh(ctx, src, paths, x) },
+		Fresh: func(x *index.Index) bool { return valid(x) && format.Fresh(ctx, src, paths, x) },
 		Build: func(ctx context.Context, old *index.Index, b *index.Builder) error {
 			return build(ctx, src, paths, old, b, opt.Progress)
 		},
@@ -110,11 +107,57 @@ func open(x *index.Index) *Dataset {
 		keyLen: x.Int32s(sampleKey),
 		shard:  x.Int32s(sampleShard),
 		fields: x.Strings(fieldName),
+		packed: packed.Open(x),
 	}
 	for i := range d.urls {
 		d.urls[i] = x.AppendPath(i, nil)
 	}
 	return d
+}
+
+// Sniff says whether a file of that name which begins with head is a tar file.
+func Sniff(name string, head []byte) bool {
+	if len(head) >= blockLen && string(head[257:262]) == "ustar" {
+		return true
+	}
+	name = strings.ToLower(name)
+	for _, ext := range []string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.lz4"} {
+		if strings.HasSuffix(name, ext) {
+			return true
+		}
+	}
+	return false
+}
+
+// Refused says why a field is not taken unless it is asked for as bytes; "": it is.
+func Refused(field string) string {
+	switch field[strings.LastIndexByte(field, '.')+1:] {
+	case "pyd", "pkl", "pickle", "pth", "pt":
+		return fmt.Sprintf("%q is a pickle, and to read a pickle is to run what it says", field)
+	}
+	return ""
+}
+
+// Notes are what a user should know of how the shards are packed.
+func (d *Dataset) Notes() (notes []string) {
+	for i := range d.urls {
+		if !d.packed.Packed(i) {
+			continue
+		}
+		if n, ok := d.packed.Whole(i); !ok {
+			return []string{fmt.Sprintf("%s is one zstd frame of more than %d MiB, so that every sample costs unpacking all before it; pack it again: stoker pack --compress zstd", d.urls[i], n>>20)}
+		}
+	}
+	return nil
+}
+
+// unpacked is the bytes of a shard.
+func (d *Dataset) unpacked(shard int) int64 {
+	if d.packed != nil {
+		return d.packed.Size(shard)
+	}
+	size, _ := d.x.Stamp(shard)
+	return size
 }
 
 // Index is format.Dataset's.

@@ -50,13 +50,9 @@ type scanner struct {
 }
 
 func (s *scanner) damaged(off int64, format string, a ...any) *errs.Error {
-	if s.win.Packed() { // the place in the stored file is not known so exactly
-		format += " (offset %d of what the file unpacks to)"
-		a = append(a, off)
-		off = s.win.At(off)
-	}
-	return errs.New(errs.Damaged, "the TFRecord file is damaged: "+format, a...).
-		At(errs.Where{Shard: s.obj.Name, Offset: off, Sample: -1}).Try("fetch or write the file again, or leave it out")
+	at, note := s.win.Where(off)
+	return errs.New(errs.Damaged, "the TFRecord file is damaged: "+format+"%s", append(a, note)...).
+		At(errs.Where{Shard: s.obj.Name, Offset: at, Sample: -1}).Try("fetch or write the file again, or leave it out")
 }
 
 // next is the length of the payload of the next record, which lies at s.off;

@@ -1,19 +1,24 @@
 """Writes the shards here and webdataset.json: what WebDataset reads from them.
 
-    pip install webdataset==1.0.2
+    pip install webdataset==1.0.2 zstandard lz4
     python make.py
 
 Python's tarfile writes the shards in each of its formats; WebDataset's own
-functions read them. Names are percent-encoded bytes.
+functions read them. Names are percent-encoded bytes. packed.json is SHA-256 sums
+of the members of the packed shards, which all hold the same.
 """
 
 import gzip
+import hashlib
 import io
 import json
+import struct
 import tarfile
 from pathlib import Path
 from urllib.parse import quote_from_bytes
 
+import lz4.frame
+import zstandard
 from webdataset.tariterators import group_by_keys, tar_file_expander
 
 HERE = Path(__file__).parent
@@ -85,6 +90,39 @@ def read(name: str) -> list[dict]:
     return out
 
 
+def seekable(frames: list[tuple[bytes, int]]) -> bytes:
+    """Zstandard's seekable format, 0.1.0: frames, and a table of them in a frame to be skipped."""
+    table = b"".join(struct.pack("<II", len(f), n) for f, n in frames)
+    table += struct.pack("<IBI", len(frames), 0, 0x8F92EAB1)
+    return b"".join(f for f, _ in frames) + struct.pack("<II", 0x184D2A5E, len(table)) + table
+
+
+def packed() -> None:
+    members = []
+    page = b"".join(b"%d %d|" % (i, i * i) for i in range(300))
+    for i in range(24):
+        members.append((f"{i:04d}.txt", (b"sample %d " % i + page) * 25))
+        members.append((f"{i:04d}.json", json.dumps({"i": i}).encode()))
+        members.append((f"{i:04d}.pyd", b"no pickle"))
+    write("large.tar", members, tarfile.PAX_FORMAT)
+    large = (HERE / "large.tar").read_bytes()
+    (HERE / "large.tar").unlink()
+    parts = [large[i : i + 300_000] for i in range(0, len(large), 300_000)]
+    zstd = zstandard.ZstdCompressor(level=12, write_checksum=True)
+    lz = {"compression_level": 9, "content_checksum": True}
+    for name, data in {
+        "large.tar.gz": gzip.compress(large, mtime=0),
+        "members.tgz": b"".join(gzip.compress(p, mtime=0) for p in parts),
+        "large.tar.zst": zstd.compress(large),
+        "frames.tar.zst": seekable([(zstd.compress(p), len(p)) for p in parts]),
+        "large.tar.lz4": lz4.frame.compress(large, block_linked=True, store_size=False, **lz),
+        "alone.tar.lz4": lz4.frame.compress(large, block_linked=False, block_checksum=True, **lz),
+    }.items():
+        (HERE / name).write_bytes(data)
+    sums = {path: hashlib.sha256(data).hexdigest() for path, data in members}
+    (HERE / "packed.json").write_text(json.dumps(sums, indent=1) + "\n")
+
+
 def main() -> None:
     gnu, pax, ustar = tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT
     write("plain-ustar.tar", plain(), ustar)
@@ -97,7 +135,7 @@ def main() -> None:
     write("no-text-gnu.tar", [("\udcff\udc80.jpg", b"1"), ("\udcff\udc80.cls", b"2"), ("\udcff.jpg", b"3")], gnu, errors="surrogateescape")
     golden = {p.name: read(p.name) for p in sorted(HERE.glob("*.tar"))}
     (HERE / "webdataset.json").write_text(json.dumps(golden, indent=1) + "\n")
-    (HERE / "plain.tar.gz").write_bytes(gzip.compress((HERE / "plain-ustar.tar").read_bytes(), mtime=0))
+    packed()
 
 
 if __name__ == "__main__":
