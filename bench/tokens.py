@@ -1,0 +1,104 @@
+"""Random windows of tokens, 16 x 2,048, uint16 -> int64: python -m bench.tokens.
+
+x and y are torch tensors; a file of 200 MB, made here, in the page cache. What counts is CPU time over all processes, a
+batch: peers take turns, the order moves by one each round, and a ratio is the median of the rounds' ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench import meter, rig
+
+TOKENS = 16 * 2048  # a batch
+PEERS: dict[str, tuple[str, ...]] = {
+    "stoker": ("windows_stoker",),
+    "nanoGPT get_batch": ("windows_nanogpt",),
+    "DataLoader, 0 workers": ("windows_torch", "--workers", "0"),
+    "DataLoader, 2 workers": ("windows_torch", "--workers", "2"),
+}
+LIMITS = {"nanoGPT get_batch": 2.5, "DataLoader, 0 workers": 1.2, "DataLoader, 2 workers": 15.0}
+SLOW = 8  # by so much fewer batches where workers send them one by one
+
+
+def make(path: Path) -> None:
+    """The file of tokens, by a Python that has numpy."""
+    done = rig.run([rig.python_of(".venv"), "-c", _MAKE, str(path)], rig.first_cpus(2), "make")
+    assert done.marks
+
+
+_MAKE = "import sys; from bench import windows; windows.write(sys.argv[1]); windows.emit('made')"
+
+
+def measure(name: str, data: Path, batches: int, retries: int) -> dict[str, Any]:
+    module, *extra = PEERS[name]
+    batches //= SLOW if name == "DataLoader, 2 workers" else 1
+    command = [rig.python_of(".venv"), "-m", f"bench.peers.{module}", *extra, "--data", data, "--batches", str(batches)]
+    one = rig.quietest(command, rig.first_cpus(2), module, retries)
+    start, plain, stop = (one.marks[mark] for mark in ("start", "plain", "stop"))
+    return {
+        "peer": name,
+        "cpu_us": 1e6 * (plain["cpu"] - start["cpu"]) / batches,
+        "read_us": 1e6 * (stop["cpu"] - plain["cpu"]) / batches,
+        "wall_us": 1e6 * (plain["wall"] - start["wall"]) / batches,
+        "batches": batches,
+        "pss": one.memory["pss"],
+        "disturbed": one.disturbed,
+        "left_behind": one.left_behind,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.tokens", description=__doc__)
+    parser.add_argument("--out", type=Path, default=rig.ROOT / "bench" / "results" / "tokens.json")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--batches", type=int, default=8000)
+    parser.add_argument("--retries", type=int, default=2, help="of a run in which others used the processors")
+    args = parser.parse_args()
+    meter.become_subreaper()
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in PEERS}
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "train.bin"
+        make(data)
+        for number in range(args.repeats):
+            names = list(PEERS)
+            for name in names[number % len(names) :] + names[: number % len(names)]:
+                one = measure(name, data, args.batches, args.retries)
+                runs[name].append(one)
+                rig.say(
+                    f"round {number + 1}  {name:22} {one['cpu_us']:7.1f} us CPU a batch, {one['read_us']:7.1f} when it "
+                    f"is read  others {100 * one['disturbed']:.1f} %"
+                )
+    rows, gates = [], []
+    for name, own in runs.items():
+        pairs = list(zip(runs["stoker"], own, strict=True))
+        ratio, read = (rig.middle(b[key] / a[key] for a, b in pairs) for key in ("cpu_us", "read_us"))
+        cost, reading, wall, pss = (
+            rig.middle(one[key] for one in own) for key in ("cpu_us", "read_us", "wall_us", "pss")
+        )
+        figures = [f"{cost:.1f}", f"{TOKENS / cost:.0f}", f"{wall:.1f}", f"{reading:.1f}", f"{pss:.0f}"]
+        rows.append([name, *figures, f"{ratio:.2f}", f"{read:.2f}"])
+        if name in LIMITS:
+            gates.append(rig.Gate(f"tokens per CPU-second over {name}", ratio, LIMITS[name], "high", "x"))
+    head = ["peer", "CPU us", "M tok/CPU-s", "wall us", "CPU us, read", "PSS MiB", "x", "x, read"]
+    print(rig.table(head, rows))
+    print("\nfigures to reach:")
+    for gate in gates:
+        print(gate.line())
+    rig.save(
+        args.out,
+        {
+            "question": "random windows of tokens, 16 x 2,048, uint16 -> int64, CPU of all processes",
+            "machine": rig.machine(rig.first_cpus(2)),
+            "runs": runs,
+            "gates": [gate.as_dict() for gate in gates],
+        },
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
