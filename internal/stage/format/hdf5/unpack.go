@@ -32,7 +32,9 @@ func (u *unpacker) unpack(filters []tree.Filter, mask int32, raw []byte, n int64
 		case tree.Fletcher:
 			raw, err = fletcher(raw)
 		case tree.Shuffle:
-			raw, own = unshuffle(raw, int(f.Values[0])), true
+			if f.Values[0] > 1 {
+				raw, own = unshuffle(raw, int(f.Values[0])), true
+			}
 		case tree.Deflate:
 			raw, err = u.inflate(raw, sizes[i])
 			own = true

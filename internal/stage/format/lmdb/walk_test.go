@@ -7,13 +7,13 @@ import (
 	"io"
 	"iter"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
 type bytesSource struct{ data []byte }
@@ -35,12 +35,9 @@ func (m bytesSource) List(context.Context, string) iter.Seq2[source.Info, error]
 // says where, or in samples that lie within the file and can be parsed or say why
 // not.
 func FuzzWalk(f *testing.F) {
-	paths, err := filepath.Glob("../../../../testdata/lmdb/*.mdb.gz")
-	if err != nil || len(paths) == 0 {
-		f.Fatal(err, paths)
-	}
-	for _, p := range paths {
-		raw, err := os.ReadFile(p)
+	var files [][]byte
+	for _, name := range []string{"small", "mixed", "named", "only", "beside", "integer", "reverse", "datum_raw", "datum_float", "dupsort"} {
+		raw, err := os.ReadFile("../../../../testdata/lmdb/" + name + ".mdb.gz")
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -52,11 +49,11 @@ func FuzzWalk(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		if len(data) < 1<<15 { // a longer one is mutated slowly
-			f.Add(data)
-		}
+		files = append(files, data)
+		f.Add(uint8(len(files)-1), []byte("\x10\x10\x00\x01\x00"))
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Fuzz(func(t *testing.T, which uint8, harm []byte) {
+		data := stagetest.Harmed(files[int(which)%len(files)], harm)
 		src := bytesSource{data}
 		d, err := Open(t.Context(), src, []string{"s3://x"}, Options{Store: &index.Store{}})
 		if err != nil {

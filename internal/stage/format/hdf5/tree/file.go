@@ -104,9 +104,11 @@ func (f *File) superblock(at int64) error {
 		c.skip(16)
 	}
 	f.root = c.u64()
-	if version >= 2 && !c.short {
-		if err := f.sum(b[:c.at+4], at); err != nil {
-			return err
+	if version >= 2 {
+		if c.skip(4); !c.short {
+			if err := f.sum(b[:c.at], at); err != nil {
+				return err
+			}
 		}
 	}
 	switch {
