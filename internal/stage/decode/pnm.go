@@ -118,6 +118,9 @@ func (d *Decoder) pnm(b []byte, gray bool) (canvas, error) {
 	if int64(len(data)) < need {
 		return canvas{}, malformed(KindPNM, "%d bytes of samples where %d x %d pixels take at least %d", len(data), p.w, p.h, need)
 	}
+	if p.maxval == 255 && (p.magic == '6' && !gray || p.magic == '5' && gray) {
+		return canvas{pix: data[:need:need], w: p.w, h: p.h, c: p.samples()}, nil // as it lies
+	}
 	c := d.canvas(p.w, p.h, gray)
 	if p.plain() {
 		return c, d.pnmPlain(p, c, data)

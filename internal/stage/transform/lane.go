@@ -82,8 +82,13 @@ func (p *Program) Begin(l *Lane, encoded []byte, key rng.Key) (mem.Shape, error)
 
 // beginImage gives the number of dimensions.
 func (p *Program) beginImage(l *Lane, encoded []byte, key rng.Key) (int, *errs.Error) {
-	l.jpeg = decode.Sniff(encoded) == decode.KindJPEG
-	if l.jpeg {
+	l.jpeg = p.stored == (size{}) && decode.Sniff(encoded) == decode.KindJPEG
+	if p.stored != (size{}) {
+		if want := p.stored.w * p.stored.h * p.channels(); len(encoded) != want {
+			return 0, errs.New(errs.Damaged, "a picture of %d bytes, not %d", len(encoded), want)
+		}
+		l.picture = p.stored
+	} else if l.jpeg {
 		h, err := kernel.ReadHeader(encoded)
 		if err != nil {
 			return 0, failed("the picture can not be read", err)
@@ -96,11 +101,7 @@ func (p *Program) beginImage(l *Lane, encoded []byte, key rng.Key) (int, *errs.E
 		}
 		l.picture = size{h.W, h.H}
 	}
-	c := 3
-	if p.codec == codecGray {
-		c = 1
-	}
-	l.run.reset(l.picture.w, l.picture.h, c)
+	l.run.reset(l.picture.w, l.picture.h, p.channels())
 	l.run.tone = plain()
 	for _, op := range p.ops {
 		if err := op.resolve(&l.run, key); err != nil {
@@ -109,6 +110,14 @@ func (p *Program) beginImage(l *Lane, encoded []byte, key rng.Key) (int, *errs.E
 	}
 	l.dims = p.dims(l.run.w, l.run.h, l.run.c)
 	return 3, nil
+}
+
+// channels is how many a decoded picture has.
+func (p *Program) channels() int {
+	if p.codec == codecGray {
+		return 1
+	}
+	return 3
 }
 
 func (p *Program) readNumber(l *Lane, encoded []byte) *errs.Error {
@@ -183,9 +192,12 @@ func (p *Program) Finish(l *Lane, dst []byte) error {
 func (p *Program) finishImage(l *Lane, dst []byte) *errs.Error {
 	gray := p.codec == codecGray
 	l.job = kernel.Job{Steps: l.run.steps, Out: l.run.tone.output(p.chw), Dst: dst}
-	if l.jpeg {
+	switch {
+	case p.stored != (size{}):
+		l.job.Src = kernel.Pixels{W: p.stored.w, H: p.stored.h, C: p.channels(), Pix: l.encoded}
+	case l.jpeg:
 		l.job.JPEG, l.job.Gray = l.encoded, gray
-	} else {
+	default:
 		pixels, err := l.Decoder.Pixels(l.encoded, gray)
 		if err != nil {
 			return failed("the picture can not be decoded", err)

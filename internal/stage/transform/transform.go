@@ -70,6 +70,7 @@ type Program struct {
 	chw    bool  // floats lie in planes
 	shown  string
 	digest string
+	stored size // of pictures that lie decoded; zero: they are encoded
 
 	array Array // of codecArray
 	step  int   // of codecArray: bytes stored, of a sample or of one step of a ragged one
@@ -141,6 +142,9 @@ func (p *Program) lay(layout string) {
 func (p *Program) fingerprint() string {
 	lies, shown := p.Axes()
 	b := fmt.Appendf(nil, "stoker transform 1\n%s %s %s\n", codecs()[p.codec].name, lies, shown)
+	if p.stored != (size{}) {
+		b = fmt.Appendf(b, "pixels %d %d\n", p.stored.w, p.stored.h)
+	}
 	for _, op := range p.ops {
 		b = append(op.canon(b), '\n')
 	}
