@@ -44,9 +44,8 @@ func (d *Dataset) valid() bool {
 		d.chunkPage[0] != 0, d.chunkPage[chunks] != int64(pages), d.label >= len(d.columns), d.label >= 0 && int64(len(d.class)) != samples:
 		return false
 	}
-	for _, c := range d.columns {
-		if c.physical < 0 || c.physical > physFixed || c.dtype > mem.Float16 || c.width < 0 || c.width > 1<<24 || c.def < 0 || c.def > 255 ||
-			c.rep < 0 || c.rep > 1 && c.why == "" || c.fixed < 0 || c.rep == 1 && c.dtype == mem.Object && c.why == "" {
+	for i := range d.columns {
+		if !d.columns[i].valid() {
 			return false
 		}
 	}
@@ -62,6 +61,29 @@ func (d *Dataset) valid() bool {
 		}
 	}
 	return true
+}
+
+// valid says whether the numbers of a column fit each other.
+func (c *column) valid() bool {
+	widths := [...]int{physBool: 0, physInt32: 4, physInt64: 8, physInt96: 12, physFloat: 4, physDouble: 8, physBytes: 0, physFixed: c.width}
+	if c.physical < 0 || c.physical >= len(widths) || c.width != widths[c.physical] || c.width < 0 || c.width > 1<<24 || c.dtype > mem.Float16 ||
+		c.def < 0 || c.def > 255 || c.rep < 0 || c.fixed < 0 || c.listDef < 0 || c.listDef > c.def {
+		return false
+	}
+	object := c.dtype == mem.Object
+	switch {
+	case c.why != "":
+		return true
+	case c.rep > 1 || c.rep == 1 && (object || c.listDef < 1) || c.physical == physFixed && c.width < 1:
+		return false
+	case c.physical == physBool:
+		return c.dtype == mem.Bool
+	case c.physical == physBytes:
+		return object
+	case c.physical == physFixed:
+		return object || c.dtype == mem.Float16 && c.width == 2
+	}
+	return !object && c.dtype.Size() <= c.width
 }
 
 func (d *Dataset) validChunk(g, c int, size int64) bool {

@@ -1,0 +1,60 @@
+package parquet
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// An index whose numbers lead out of its columns, or out of its files, is not
+// used, whoever wrote it.
+func TestForgedIndex(t *testing.T) {
+	src := source.NewFile()
+	defer src.Close()
+	path, err := filepath.Abs("testdata/huggingface.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Open(context.Background(), src, []string{path}, Options{Store: &index.Store{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if !open(d.x).valid() {
+		t.Fatal("the index as it was built is not valid")
+	}
+	set := func(v *[]int64, i int, to int64) { *v = slices.Clone(*v); (*v)[i] = to }
+	for name, forge := range map[string]func(d *Dataset){
+		"groups":         func(d *Dataset) { set(&d.groupFirst, 1, 99) },
+		"groups back":    func(d *Dataset) { set(&d.groupFirst, 1, -1) },
+		"file":           func(d *Dataset) { d.groupFile = []int32{0, 7, 0} },
+		"pages":          func(d *Dataset) { set(&d.chunkPage, 2, 1<<40) },
+		"no page":        func(d *Dataset) { set(&d.chunkPage, 1, 0) },
+		"page offset":    func(d *Dataset) { set(&d.pageOff, 0, 1<<40) },
+		"page length":    func(d *Dataset) { set(&d.pageLen, 0, 1<<62) },
+		"page of none":   func(d *Dataset) { set(&d.pageLen, 0, 0) },
+		"page rows":      func(d *Dataset) { set(&d.pageRow, 0, 1) },
+		"page rows back": func(d *Dataset) { set(&d.pageRow, len(d.pageRow)-1, -1) },
+		"dictionary":     func(d *Dataset) { set(&d.dictOff, 0, -4) },
+		"fewer flags":    func(d *Dataset) { d.pageFlags = d.pageFlags[1:] },
+		"fewer codecs":   func(d *Dataset) { d.chunkCodec = nil },
+		"label":          func(d *Dataset) { d.label = 99 },
+		"classes":        func(d *Dataset) { d.class = d.class[1:] },
+		"no columns":     func(d *Dataset) { d.columns = nil },
+		"physical":       func(d *Dataset) { d.columns[0].physical = 99 },
+		"width":          func(d *Dataset) { d.columns[2].width = 1 },
+		"type":           func(d *Dataset) { d.columns[0].dtype = 1 },
+		"level":          func(d *Dataset) { d.columns[3].listDef = 0 },
+		"lists in lists": func(d *Dataset) { d.columns[3].rep = 2 },
+	} {
+		forged := open(d.x)
+		forge(forged)
+		if forged.valid() {
+			t.Errorf("forged %s are used", name)
+		}
+	}
+}
