@@ -115,8 +115,8 @@ def check_numpy(pack, rows, root):
     if not np:
         return
     dst = pack("--output", "npy", "--decode", "--resize", "40", "--crop", "32", "--shard-size", "20KB")
-    images = [np.load(p, mmap_mode="r") for p in sorted(dst.glob("*.image.npy"))]
-    labels = np.concatenate([np.load(p, mmap_mode="r") for p in sorted(dst.glob("*.label.npy"))])
+    images = [np.load(p, mmap_mode="r") for p in sorted(dst.glob("image-*.npy"))]
+    labels = np.concatenate([np.load(p, mmap_mode="r") for p in sorted(dst.glob("label-*.npy"))])
     assert len(images) > 1 and all(i.dtype == np.uint8 and i.shape[1:] == (32, 32, 3) for i in images)
     assert labels.tolist() == [label for _, _, label in rows] and labels.dtype == np.int64
     assert all((i[0].mean() > 1) for i in images)

@@ -248,18 +248,3 @@ func (d *dst) clear(m *Manifest, p *plan) error {
 	}
 	return nil
 }
-
-// strangers refuses a destination that holds files called like shards without
-// saying what they are.
-func (d *dst) strangers(o *Options) error {
-	found, _ := filepath.Glob(filepath.Join(escapeGlob(d.dir), escapeGlob(o.Name)+"-[0-9][0-9][0-9][0-9][0-9][0-9].*"))
-	if len(found) == 0 {
-		return nil
-	}
-	return errs.New(errs.Config, "the destination holds %s, and no manifest that says what it is", filepath.Base(found[0])).At(file(d.dir)).
-		Try("give another folder, or another --name")
-}
-
-func escapeGlob(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(s)
-}

@@ -88,7 +88,7 @@ func (o *Options) settle() error {
 		o.Output = OutputTar
 	}
 	if o.Name == "" {
-		o.Name = "shard"
+		o.Name = defaultName
 	}
 	if o.ShardSize == 0 {
 		o.ShardSize = DefaultShardSize
@@ -160,6 +160,29 @@ func (o *Options) settle() error {
 		return errs.New(errs.Config, "%s", strings.Join(problems, "; ")).Try("see `stoker pack --help`")
 	}
 	return nil
+}
+
+// defaultName is what shards are called.
+const defaultName = "shard"
+
+// names are those of the files of shard s: "shard-000007.tar"; of a field
+// "image-000007.npy", or "train.image-000007.npy" where shards are called train.
+func (p *packer) names(s int) (names []string) {
+	for _, f := range p.output.Files() {
+		name := p.Options.Name
+		switch {
+		case f.Field != "" && name == defaultName:
+			name = f.Field
+		case f.Field != "":
+			name += "." + f.Field
+		}
+		name = fmt.Sprintf("%s-%06d%s", name, s, f.End)
+		if p.comp != nil && !f.Plain {
+			name += p.comp.End
+		}
+		names = append(names, strings.ReplaceAll(name, "/", "_"))
+	}
+	return names
 }
 
 // vocabulary settles how wide tokens are, and gives a model's file a name that is

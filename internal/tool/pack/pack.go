@@ -171,8 +171,6 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 		other = compare(m.identity, ours)
 	case old != nil:
 		other = compare(old.identity, ours)
-	default:
-		other = d.strangers(&p.Options)
 	}
 	if p.Overwrite {
 		if err := d.clear(m, old); err != nil {
@@ -181,11 +179,7 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 		m, old, other = nil, nil, nil
 	}
 	if other != nil {
-		e := errs.From(other).At(file(d.dir))
-		if e.Hint == "" {
-			e = e.Try("give another folder, or replace what is there with --overwrite")
-		}
-		return nil, e
+		return nil, errs.From(other).At(file(d.dir)).Try("give another folder, or replace what is there with --overwrite")
 	}
 	if m != nil {
 		whole, err := d.reopen(m)
@@ -201,6 +195,9 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 		if err := p.lay(ctx); err != nil {
 			return nil, err
 		}
+		if err := p.strangers(d); err != nil {
+			return nil, err
+		}
 		if err := d.keep(&p.plan); err != nil {
 			return nil, err
 		}
@@ -213,6 +210,20 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 	}
 	d.plan = &p.plan
 	return nil, nil
+}
+
+// strangers refuses a destination that holds files called like shards without
+// saying what they are.
+func (p *packer) strangers(d *dst) error {
+	for s := range p.plan.shards() {
+		for _, name := range p.names(s) {
+			if _, err := os.Lstat(d.in(name)); err == nil {
+				return errs.New(errs.Config, "the destination holds %s, and no manifest that says what it is", name).At(file(d.dir)).
+					Try("give another folder, or another --name")
+			}
+		}
+	}
+	return nil
 }
 
 // keep writes the plan. Tasks that begin together make the same one, and the last

@@ -127,7 +127,7 @@ func (w *workshop) shard(ctx context.Context, s, side int) error {
 	}
 	defer unlock()
 	first, end := w.plan.span(s)
-	out, err := shard.NewWriter(w.dst.place, w.dst.name(s), w.output.Files(), end-first, w.comp)
+	out, err := shard.NewWriter(w.dst.place, w.names(s), w.output.Files(), end-first, w.comp)
 	if err != nil {
 		return err
 	}

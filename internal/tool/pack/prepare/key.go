@@ -16,7 +16,7 @@ func (p *Program) key(dst []byte, s *format.Sample, name []byte, n int64) []byte
 	switch {
 	case p.opt.Keys == "number" || len(name) == 0:
 		dst = fmt.Appendf(dst, "%09d", s.ID)
-	case p.format == "tar":
+	case p.format == "tar", p.format == "tfrecord" && isKey(name):
 		dst = append(dst, name...)
 	default:
 		if ext := path.Ext(string(name)); slices.Contains(known(), strings.ToLower(strings.TrimPrefix(ext, "."))) {
@@ -28,6 +28,13 @@ func (p *Program) key(dst []byte, s *format.Sample, name []byte, n int64) []byte
 		dst = fmt.Appendf(dst, "-%d", n)
 	}
 	return dst
+}
+
+// isKey says that a name can stand before the first dot of a member's name as it
+// is.
+func isKey(name []byte) bool {
+	rest := bytes.ReplaceAll(name, []byte{'%'}, nil)
+	return len(name) > 0 && bytes.Equal(escape(nil, rest), rest)
 }
 
 // escape appends a name so that it can stand before the first dot of a member's

@@ -154,7 +154,7 @@ func (p *Program) Run(l *Lane, s *format.Sample, n int64) (*shard.Sample, error)
 	l.out.Key = p.key(l.out.Key[:0], s, name, n)
 	for i := range s.Fields {
 		f := &s.Fields[i]
-		if strings.HasPrefix(f.Name, "__") {
+		if strings.HasPrefix(f.Name, "__") || p.beside(f.Name, s) {
 			continue
 		}
 		if p.tokens != nil {
@@ -185,11 +185,17 @@ func at(err error, field string) error {
 // name is the sample's own, or nil.
 func (p *Program) name(s *format.Sample) []byte {
 	for i := range s.Fields {
-		if s.Fields[i].Name == keyField {
-			return s.Fields[i].Data
+		if f := &s.Fields[i]; f.Name == keyField || p.format == "tfrecord" && f.Name == "key" && !f.IsInt {
+			return f.Data
 		}
 	}
 	return nil
+}
+
+// beside says that a field of a TFRecord is none of the Example's own: the record
+// as a whole, beside what it holds, and the key, which becomes the sample's.
+func (p *Program) beside(name string, s *format.Sample) bool {
+	return p.format == "tfrecord" && p.opt.Fields == nil && (name == "key" || name == "data" && len(s.Fields) > 1)
 }
 
 // field is one field of the result.

@@ -36,7 +36,7 @@ func NewNpy(like *Sample) (*Npy, error) {
 func (n *Npy) Files() []File {
 	var out []File
 	for _, f := range n.fields {
-		out = append(out, File{End: "." + f.Name + ".npy", Plain: true, Head: func(samples int64) []byte {
+		out = append(out, File{Field: f.Name, End: ".npy", Plain: true, Head: func(samples int64) []byte {
 			return npyHeader(f.DType, append(mem.Shape{int(samples)}, f.Shape...))
 		}})
 	}

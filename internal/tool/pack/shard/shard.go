@@ -51,7 +51,9 @@ type Output interface {
 
 // File is one file of every shard of an Output.
 type File struct {
-	End string // of its name, behind that of the shard: ".tar"
+	End string // of its name: ".tar"
+	// Field stands in its name instead of the usual name of shards; "": none does.
+	Field string
 	// Plain says that it is never compressed.
 	Plain bool
 	// Head is what stands before the first sample; nil: nothing.

@@ -137,10 +137,9 @@ func TestNpy(t *testing.T) {
 			t.Errorf("%q", data)
 		}
 	}
-	ends := []string{".a.npy", ".b.npy", ".c.npy"}
 	for i, f := range o.Files() {
-		if f.End != ends[i] {
-			t.Error(f.End)
+		if f.End != ".npy" || f.Field != []string{"a", "b", "c"}[i] {
+			t.Errorf("%+v", f)
 		}
 	}
 	other := &shard.Sample{Fields: []shard.Field{array("a", mem.Uint8, make([]byte, 9), 3, 3), s.Fields[1], s.Fields[2]}}

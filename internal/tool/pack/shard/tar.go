@@ -76,7 +76,7 @@ func member1(f *Field) string {
 		return name + "." + f.Ext
 	}
 	switch _, whole := f.Int(); {
-	case whole && (name == "label" || name == "cls" || name == "class"):
+	case whole && (name == "label" || name == "labels" || name == "cls" || name == "class"):
 		return "cls"
 	case whole && strings.HasSuffix(name, ".cls"):
 		return name

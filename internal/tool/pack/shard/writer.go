@@ -64,14 +64,14 @@ type file struct {
 // that much to reach one sample.
 const frameLen = 1 << 20
 
-// NewWriter begins a shard of so many samples, called name; comp may be nil.
-func NewWriter(at Place, name string, kinds []File, samples int64, comp *Compressor) (*Writer, error) {
+// NewWriter begins a shard of so many samples; names are those of its files, one
+// for each of kinds. comp may be nil.
+func NewWriter(at Place, names []string, kinds []File, samples int64, comp *Compressor) (*Writer, error) {
 	w := &Writer{place: at, samples: samples}
-	for _, kind := range kinds {
-		f := &file{kind: kind, name: name + kind.End, sum: sha256.New()}
-		if !kind.Plain && comp != nil {
+	for i, kind := range kinds {
+		f := &file{kind: kind, name: names[i], sum: sha256.New()}
+		if !kind.Plain {
 			f.comp = comp
-			f.name += comp.End
 		}
 		f.temp = filepath.Join(at.Temp, f.name+".tmp")
 		var err error
