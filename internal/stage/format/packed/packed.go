@@ -126,7 +126,8 @@ func NewReader(ctx context.Context, src source.Source, obj source.Info, kind Kin
 	default:
 		panic("packed: a file that is not packed")
 	}
-	r.pack, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false))
+	r.pack, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
+		zstd.WithWindowSize(64<<10), zstd.WithLowerEncoderMem(true))
 	return r
 }
 

@@ -88,7 +88,8 @@ func (w *Window) Left(off, n int64) (int64, error) {
 }
 
 func (w *Window) plain(off int64, n int) ([]byte, error) {
-	n = int(max(min(int64(n), w.obj.Size-off), 0))
+	off = min(off, w.obj.Size)
+	n = int(min(int64(n), w.obj.Size-off))
 	end := w.off + int64(len(w.buf))
 	if off >= w.off && off+int64(n) <= end {
 		return w.buf[off-w.off:][:n], nil
