@@ -78,7 +78,6 @@ func readAll(data []byte, opt hdf5.Options) (samples int64, err error) {
 var (
 	imageDims  = words(8, 24, 4, 5, 3)           // plain: dimensions of images
 	imageSize  = words(8, 24*4*5*3)              // plain: bytes of images, behind their address
-	gridDims   = words(8, 37, 7, 6)              // filters
 	chunkDims  = words(4, 5, 4, 4, 4)            // filters: chunks of float32, behind the address of their index
 	bigChunk   = words(4, 1<<12, 1<<12, 1<<4, 4) // 1 GiB
 	hugeChunk  = words(4, 1<<16, 1<<15, 1, 4)
