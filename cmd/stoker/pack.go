@@ -18,11 +18,11 @@ import (
 
 type packCmd struct {
 	Path      []string `arg:"" help:"The dataset, as for inspect, and last the folder to pack into; with --finish that folder alone."`
-	Format    string   `help:"Of the dataset: folder or tar; found out if left out." placeholder:"NAME"`
+	Format    string   `help:"Of the dataset; found out if left out." placeholder:"NAME"`
 	Output    string   `help:"tar (WebDataset), tfrecord, npy or tokens (tar; tokens with --tokenize)." placeholder:"KIND"`
 	Name      string   `help:"Shards are called NAME-000000.tar and so on." default:"shard" placeholder:"NAME"`
 	ShardSize string   `help:"Bytes a shard, about." default:"1GiB" placeholder:"SIZE"`
-	Compress  string   `help:"none, zstd or gzip." default:"none" placeholder:"HOW"`
+	Compress  string   `help:"none, zstd, gzip or lz4." default:"none" placeholder:"HOW"`
 	Shuffle   bool     `help:"Pack in random order."`
 	Seed      uint64   `help:"Of --shuffle and --augment." placeholder:"N"`
 	Fields    []string `help:"Keep only these fields of the dataset." placeholder:"NAME"`

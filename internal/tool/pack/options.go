@@ -107,7 +107,7 @@ func (o *Options) settle() error {
 	if o.Compress != "" && (o.Output == OutputNpy || o.Output == OutputTokens) {
 		add("%s is read in place, and is not compressed", o.Output)
 	}
-	if o.Output == OutputTFRecord && o.Compress == "zstd" {
+	if o.Output == OutputTFRecord && o.Compress != "" && o.Compress != "gzip" {
 		add("TFRecord is compressed with gzip or not at all")
 	}
 	if strings.ContainsAny(o.Name, "/\x00") || strings.HasPrefix(o.Name, ".") {

@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
 	"golang.org/x/sys/unix"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -128,6 +129,8 @@ func members(t testing.TB, dir, end string) (all []member, perShard []int) {
 			z, err := zstd.NewReader(f)
 			must(t, err)
 			in = z
+		case ".lz4":
+			in = lz4.NewReader(f)
 		case ".gz":
 			in, err = gzip.NewReader(f)
 			must(t, err)
@@ -154,7 +157,7 @@ func members(t testing.TB, dir, end string) (all []member, perShard []int) {
 // number of its class.
 func TestFolderToTar(t *testing.T) {
 	src := folder(t, 60, 3000)
-	for _, compress := range []string{"", "zstd", "gzip"} {
+	for _, compress := range []string{"", "zstd", "gzip", "lz4"} {
 		dst := t.TempDir() + "/new/packed"
 		r := run(t, config(src, dst, pack.Options{ShardSize: 20_000, Compress: compress}))
 		var want []member
@@ -168,7 +171,7 @@ func TestFolderToTar(t *testing.T) {
 				want = append(want, member{key + ".jpg", string(b)}, member{key + ".cls", strconv.Itoa(class)})
 			}
 		}
-		got, each := members(t, dst, map[string]string{"zstd": ".zst", "gzip": ".gz"}[compress])
+		got, each := members(t, dst, map[string]string{"zstd": ".zst", "gzip": ".gz", "lz4": ".lz4"}[compress])
 		if !slices.Equal(got, want) {
 			t.Errorf("%d members, not the %d of the folder", len(got), len(want))
 		}

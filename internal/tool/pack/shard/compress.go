@@ -5,6 +5,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
@@ -18,7 +19,7 @@ type Compressor struct {
 }
 
 // Compressions are the names that NewCompressor knows.
-func Compressions() []string { return []string{"none", "zstd", "gzip"} }
+func Compressions() []string { return []string{"none", "zstd", "gzip", "lz4"} }
 
 // NewCompressor is that of a name; nil for "none" and "".
 func NewCompressor(name string) (*Compressor, error) {
@@ -42,6 +43,19 @@ func NewCompressor(name string) (*Compressor, error) {
 			err := z.Close()
 			return b.Bytes(), err
 		}}, nil
+	case "lz4":
+		return &Compressor{".lz4", func(dst, src []byte) ([]byte, error) {
+			b := bytes.NewBuffer(dst)
+			z := lz4.NewWriter(b)
+			if err := z.Apply(lz4.ConcurrencyOption(1), lz4.SizeOption(uint64(len(src)))); err != nil {
+				return nil, err
+			}
+			if _, err := z.Write(src); err != nil {
+				return nil, err
+			}
+			err := z.Close()
+			return b.Bytes(), err
+		}}, nil
 	}
-	return nil, errs.New(errs.Config, "there is no compression %q", name).Try("there are none, zstd and gzip")
+	return nil, errs.New(errs.Config, "there is no compression %q", name).Try("there are none, zstd, gzip and lz4")
 }
