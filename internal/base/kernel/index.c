@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-enum { MOST_TRIES = 32 };
+enum { MOST_TRIES = 32, KEEP = 32 << 20 };
 
 // code_for makes the codes for restarts every interval MCUs, 0: none, and
 // returns about how many bytes the scan takes by them.
@@ -78,6 +78,11 @@ static void rewrite(stk_lane *l, const uint8_t *jpeg, size_t n, stk_rewrite *r) 
   }
   stk_index *x = l->index;
   x->l = l;
+  if (x->cap > KEEP) {  // what the call before returned is the caller's no longer
+    free(x->out);
+    x->out = NULL;
+    x->cap = 0;
+  }
   stk_jpeg_open(l, jpeg, n);
   struct jpeg_decompress_struct *c = &l->jpeg->c;
   if (c->arith_code) stk_fail(l, STK_UNSUPPORTED, "an arithmetic-coded JPEG");

@@ -8,54 +8,91 @@
 
 #include "huff.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
+#ifdef __x86_64__
+#include <immintrin.h>
 #endif
 
-// Fill bytes, 0xff before a marker, belong to it.
-static int plain(const uint8_t *p) { return p[0] != 0xff || p[1] == 0 || p[1] == 0xff; }
+// What ends the search: restart markers, and with them, in the same sixteen, the
+// markers of start, end and scan. Their second bytes are 0xd0 to 0xdf. Others,
+// which only damage puts there, are left to whoever reads their segment.
+static int ends(const uint8_t *p) { return p[0] == 0xff && (p[1] & 0xf0) == 0xd0; }
 
-// next_marker is the first 0xff at p or behind that begins a marker, or end - 1.
-static INLINE const uint8_t *next_marker(const uint8_t *p, const uint8_t *end) {
-#ifdef __SSE2__
-  const __m128i ff = _mm_set1_epi8(-1), zero = _mm_setzero_si128();
-  for (; end - p > 64; p += 64) {
-    __m128i any = zero, m[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-      const __m128i v = _mm_loadu_si128((const __m128i *)(p + 16 * i));
-      const __m128i w = _mm_loadu_si128((const __m128i *)(p + 16 * i + 1));
-      m[i] = _mm_andnot_si128(_mm_or_si128(_mm_cmpeq_epi8(w, zero), _mm_cmpeq_epi8(w, ff)), _mm_cmpeq_epi8(v, ff));
-      any = _mm_or_si128(any, m[i]);
-    }
-    if (!_mm_movemask_epi8(any)) continue;
-    uint64_t where = 0;
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) where |= (uint64_t)(unsigned)_mm_movemask_epi8(m[i]) << 16 * i;
-    return p + __builtin_ctzll(where);
+typedef struct {
+  const uint8_t *data;
+  uint32_t *seg;
+  int64_t n, found;  // segments looked for, and found
+  int over;          // one restart marker too many, or the end
+} search;
+
+// meet takes the marker at p.
+static INLINE void meet(search *s, const uint8_t *p) {
+  const int k = p[1] - JPEG_RST0;
+  if (p[1] == JPEG_EOI) s->over = 1;
+  if (k > 7) return;
+  if (s->found == s->n) {
+    s->found = -1;
+    s->over = 1;
+  } else if (k == ((s->found - 1) & 7)) {
+    s->seg[s->found++] = (uint32_t)(p + 2 - s->data);
   }
-#endif
-  while (p < end - 1 && plain(p)) p++;
-  return p;
 }
+
+static void look(search *s, const uint8_t *p, const uint8_t *end) {
+  for (; p < end - 1 && !s->over; p++)
+    if (ends(p)) meet(s, p);
+}
+
+#ifdef __x86_64__
+// 64 places at a time: a bit for each that ends the search.
+static INLINE uint64_t ends_sse2(const uint8_t *p) {
+  const __m128i ff = _mm_set1_epi8(-1), d0 = _mm_set1_epi8((char)0xd0), f0 = _mm_set1_epi8((char)0xf0);
+  uint64_t where = 0;
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) {
+    const __m128i a = _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)(p + 16 * i)), ff);
+    const __m128i b = _mm_cmpeq_epi8(_mm_and_si128(_mm_loadu_si128((const __m128i *)(p + 16 * i + 1)), f0), d0);
+    where |= (uint64_t)(unsigned)_mm_movemask_epi8(_mm_and_si128(a, b)) << 16 * i;
+  }
+  return where;
+}
+
+__attribute__((target("avx2"))) static inline uint64_t ends_avx2(const uint8_t *p) {
+  const __m256i ff = _mm256_set1_epi8(-1), d0 = _mm256_set1_epi8((char)0xd0), f0 = _mm256_set1_epi8((char)0xf0);
+  uint64_t where = 0;
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; i++) {
+    const __m256i a = _mm256_cmpeq_epi8(_mm256_loadu_si256((const __m256i *)(p + 32 * i)), ff);
+    const __m256i b = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_loadu_si256((const __m256i *)(p + 32 * i + 1)), f0), d0);
+    where |= (uint64_t)(uint32_t)_mm256_movemask_epi8(_mm256_and_si256(a, b)) << 32 * i;
+  }
+  return where;
+}
+
+#define LOOK_WIDE(ENDS)                                                                 \
+  for (; end - p > 64 && !s->over; p += 64)                                             \
+    for (uint64_t w = ENDS(p); w && !s->over; w &= w - 1) meet(s, p + __builtin_ctzll(w)); \
+  look(s, p, end)
+
+static void look_sse2(search *s, const uint8_t *p, const uint8_t *end) { LOOK_WIDE(ends_sse2); }
+
+__attribute__((target("avx2,bmi"))) static void look_avx2(search *s, const uint8_t *p, const uint8_t *end) { LOOK_WIDE(ends_avx2); }
+#endif
 
 // stk_segments finds the segments of a scan of so many MCUs. Unless there are
 // as many as the interval says, and their markers count as they should, it
-// finds none, and the scan is read in order, which tells what is wrong. Other
-// markers, which only damage puts there, are left to whoever reads their segment.
+// finds none, and the scan is read in order, which tells what is wrong.
 void stk_segments(struct stk_huff *h, int64_t mcus) {
-  const int64_t n = (mcus + h->restart - 1) / h->restart;
-  if (n < 2 || h->in_end - h->data < 2 || h->in_end - h->data > UINT32_MAX) return;
-  uint32_t *seg = stk_grow(h->l, &h->segs, (size_t)n * sizeof *seg);
-  seg[0] = 0;
-  int64_t found = 1;
-  for (const uint8_t *p = h->data;; p += 2) {
-    p = next_marker(p, h->in_end);
-    if (p >= h->in_end - 1 || p[1] == JPEG_EOI) break;
-    const int k = p[1] - JPEG_RST0;
-    if (k < 0 || k > 7) continue;
-    if (found == n) return;  // one too many
-    if (k == ((found - 1) & 7)) seg[found++] = (uint32_t)(p + 2 - h->data);
-  }
-  if (found == n) h->seg = seg;
+  search s = {.data = h->data, .n = (mcus + h->restart - 1) / h->restart, .found = 1};
+  if (s.n < 2 || h->in_end - h->data < 2 || h->in_end - h->data > UINT32_MAX) return;
+  s.seg = stk_grow(h->l, &h->segs, (size_t)s.n * sizeof *s.seg);
+  s.seg[0] = 0;
+#ifdef __x86_64__
+  if (h->l->level > 0 && __builtin_cpu_supports("bmi"))
+    look_avx2(&s, h->data, h->in_end);
+  else
+    look_sse2(&s, h->data, h->in_end);
+#else
+  look(&s, h->data, h->in_end);
+#endif
+  if (s.found == s.n) h->seg = s.seg;
 }

@@ -7,7 +7,7 @@
 enum { MOST_TOKENS = 4 << 20, MOST_DC = 2047, MOST_AC = 15 };  // of AC: bits
 
 // Bytes that the coefficients of a picture of several scans may take.
-enum { MOST_COEFFICIENTS = 192 << 20 };
+enum { MOST_COEFFICIENTS = 96 << 20 };
 
 // build_pairs makes an ac_table into one for tokens. An end of block is symbol
 // 0, whatever run stood in it.
