@@ -190,7 +190,16 @@ func (c *collection) blocks(size int64) (sizes []int64) {
 // files may share of its metadata, and few enough to shuffle well.
 const runSamples = 1024
 
+// runner is a dataset whose stored files hold runs of samples that lie side by
+// side, such as Parquet's row groups.
+type runner interface {
+	Runs() []int64
+}
+
 func (p *part) blocks(size int64) (sizes []int64) {
+	if ds, ok := p.ds.(runner); ok && size == 0 {
+		return ds.Runs()
+	}
 	if size == 0 && p.ds != nil && p.n > int64(p.ds.Index().Files()) {
 		return p.shards()
 	}

@@ -168,7 +168,7 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 	}
 	b.Meta.Fields = []string{Image}
 	l.write(b, root, sizes)
-	if err := t.write(b, opt, Image, Key); err != nil {
+	if err := t.write(b, opt, paths, Image, Key); err != nil {
 		return err
 	}
 	b.Meta.Fields = append(b.Meta.Fields, Key)
@@ -238,7 +238,7 @@ func (t *table) without(what, example string) error {
 // write adds the columns of the table as fields, and the labels. taken are names
 // that columns may not have: such a column is left out, as the one with the paths
 // where it is called image.
-func (t *table) write(b *index.Builder, opt Options, taken ...string) error {
+func (t *table) write(b *index.Builder, opt Options, paths int, taken ...string) error {
 	label := -1
 	if opt.Label != None {
 		var err error
@@ -256,7 +256,7 @@ func (t *table) write(b *index.Builder, opt Options, taken ...string) error {
 	}
 	var names index.Texts
 	var types []int32
-	at := -1
+	at, from := -1, -1
 	for i, c := range t.cols {
 		if slices.Contains(taken, c.name) {
 			continue
@@ -265,6 +265,9 @@ func (t *table) write(b *index.Builder, opt Options, taken ...string) error {
 		if i == label && ids != nil {
 			at, dtype = len(types), mem.Object
 		}
+		if i == paths {
+			from = len(types)
+		}
 		names.AppendString(c.name)
 		c.write(len(types), dtype, b)
 		types = append(types, int32(dtype))
@@ -272,6 +275,7 @@ func (t *table) write(b *index.Builder, opt Options, taken ...string) error {
 	}
 	b.Strings(columnName, &names, index.Identity)
 	b.Int32s(columnType, types, index.Identity)
+	b.Int32s(pathOf, []int32{int32(from)}, index.Aside)
 	writeLabels(b, at, ids, classes)
 	return nil
 }
@@ -299,7 +303,7 @@ func buildTable(ctx context.Context, src source.Source, paths []string, opt Opti
 	}
 	b.Meta.Samples = int64(t.rows)
 	format.Describe(b, objs)
-	return t.write(b, opt)
+	return t.write(b, opt, -1)
 }
 
 // join puts the rows of another table, which has the same columns, behind t's.

@@ -82,6 +82,7 @@ type Dataset struct {
 	file  []int32 // of each sample; nil: a table
 	class []int64 // nil: no label
 	label int     // the column whose values the classes are; -1: none
+	path  int     // the column whose values the paths are; -1: none
 	cols  []column
 }
 
@@ -151,11 +152,7 @@ func OpenTable(ctx context.Context, src source.Source, tables []string, opt Opti
 		return nil, errs.New(errs.Config, "the list of tables is empty").Try("give a CSV, JSONL or Parquet file")
 	}
 	if parquet.Sniff(tables[0], nil) {
-		label := opt.Label
-		if label == None {
-			label = ""
-		}
-		return parquet.Open(ctx, src, tables, parquet.Options{Label: label, Store: opt.Store, Progress: opt.Progress})
+		return parquet.Open(ctx, src, tables, parquet.Options{Label: opt.Label, Store: opt.Store, Progress: opt.Progress})
 	}
 	paths, err := format.Absolute(tables)
 	if err != nil {
@@ -232,6 +229,23 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 		return format.Type{}, true
 	}
 	return format.Type{DType: d.cols[what].dtype, Shape: mem.Shape{}}, true
+}
+
+// Decode is how a field is taken where nobody says it: "none" for what some rows
+// lack, and for the path beside the file.
+func (d *Dataset) Decode(field string) string {
+	what := d.resolve(field)
+	switch {
+	case what == isLabel:
+		return "int"
+	case what == isKey:
+		return "text"
+	case what == isMissing || what >= 0 && (what == d.path || d.cols[what].nulls != nil):
+		return "none"
+	case what >= 0 && d.cols[what].dtype == mem.Object:
+		return "text"
+	}
+	return ""
 }
 
 // Size is the bytes of a field of sample id as Parse will give them, without any

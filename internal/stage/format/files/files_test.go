@@ -153,7 +153,7 @@ func TestManifests(t *testing.T) {
 {"path": "dog/2.jpg", "label": "dog", "score": null, "split": 2, "ok": true}
 {"path": "eel/3.jpg", "label": "eel", "score": 75e-2, "split": 3, "ok": false}
 `)
-	parquet, err := os.ReadFile("testdata/manifest.parquet")
+	parquet, err := os.ReadFile("../../../../testdata/files/manifest.parquet")
 	must(t, err)
 	s.put(t, "m.parquet", string(parquet))
 	for _, name := range []string{"m.csv", "m.tsv", "m.jsonl", "m.parquet"} {
@@ -176,6 +176,11 @@ func TestManifests(t *testing.T) {
 			}
 			if got := d.Index().Int32s(index.SampleClass); !slices.Equal(got, []int32{1, 0, 1, 2}) {
 				t.Errorf("classes of the samples: %v", got)
+			}
+			for field, want := range map[string]string{"image": "", "path": "none", "label": "int", "score": "none", "split": "", "nothing": "none"} {
+				if got := d.Decode(field); got != want {
+					t.Errorf("%q is taken as %q", field, got)
+				}
 			}
 			stagetest.Dataset(t, d, s.src)
 			if name == "m.csv" {
@@ -244,7 +249,7 @@ func TestTable(t *testing.T) {
 	if got := ds.Index().Meta().Fields; !slices.Equal(got, []string{"x", "y", "label"}) {
 		t.Errorf("fields %q", got)
 	}
-	raw, err := os.ReadFile("testdata/manifest.parquet")
+	raw, err := os.ReadFile("../../../../testdata/files/manifest.parquet")
 	must(t, err)
 	ds, err = files.OpenTable(ctx, s.src, []string{s.put(t, "t.parquet", string(raw))}, files.Options{Store: s.store, Label: "label"})
 	must(t, err)

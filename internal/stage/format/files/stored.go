@@ -17,6 +17,7 @@ const (
 	sampleFile    = "sample.file"    // int32: file of each sample; a table has none
 	labelOf       = "label.of"       // int32: one row, the column that the labels come from; -1: none
 	labelValue    = "label.value"    // int64: the class of each sample; no rows: no label
+	pathOf        = "path.of"        // int32: one row, the column that the paths come from; -1: none, or it is no field
 	columnName    = "column.name"    // strings
 	columnType    = "column.type"    // int32: mem.DType of each column
 	manifestStamp = "manifest.stamp" // int64: size and time of the manifest
@@ -50,11 +51,14 @@ func number(v *int64) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), 8
 // open sees an index as a dataset.
 func open(x *index.Index) *Dataset {
 	d := &Dataset{
-		x: x, label: -1, sizes: x.Int64s(index.FileSize), keys: x.Strings(index.FileName),
+		x: x, label: -1, path: -1, sizes: x.Int64s(index.FileSize), keys: x.Strings(index.FileName),
 		file: x.Int32s(sampleFile), class: x.Int64s(labelValue),
 	}
 	if at := x.Int32s(labelOf); len(at) == 1 {
 		d.label = int(at[0])
+	}
+	if at := x.Int32s(pathOf); len(at) == 1 {
+		d.path = int(at[0])
 	}
 	names, types := x.Strings(columnName), x.Int32s(columnType)
 	if names.Len() != len(types) {

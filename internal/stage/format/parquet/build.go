@@ -18,6 +18,7 @@ const (
 	columnName = "column.name" // strings
 	columnPath = "column.path" // strings: parts joined by zeros
 	columnWhy  = "column.why"  // strings: why it can not be read; "": it can
+	columnNull = "column.null" // int64: nulls, as the writer counted them; 0 where it did not, and for lists
 	columnSpec = "column.spec" // int32: columnInts a column, see spec
 	labelOf    = "label.of"    // int32: one row, the column whose values are the classes; -1: none
 	labelValue = "label.value" // int64: class of every sample; no rows: no classes
@@ -39,10 +40,13 @@ const (
 	flagPlain = 2 // it needs no dictionary
 )
 
-const columnInts = 7
+const columnInts = 9
 
 func (c *column) spec() []int32 {
-	return []int32{int32(c.physical), int32(c.width), int32(c.dtype), int32(c.def), int32(c.rep), int32(c.listDef), int32(c.fixed)}
+	flag := map[bool]int32{true: 1}
+	return []int32{
+		int32(c.physical), int32(c.width), int32(c.dtype), int32(c.def), int32(c.rep), int32(c.listDef), int32(c.fixed), flag[c.text], flag[c.side],
+	}
 }
 
 // pageRef is where a page lies and which rows begin in it.
@@ -54,6 +58,7 @@ type pageRef struct {
 // chunkRef is where the pages of one column of one row group lie.
 type chunkRef struct {
 	codec         int32
+	nulls         int64
 	dict, dictLen int64
 	pages         []pageRef
 }
@@ -148,12 +153,14 @@ func merge(objs []source.Info, parts []*part, b *index.Builder) error {
 		names, paths, whys                              index.Texts
 		samples                                         int64
 	)
+	nulls := make([]int64, len(parts[0].columns))
 	for i, p := range parts {
 		for g, chunks := range p.chunks {
 			first, files = append(first, samples), append(files, int32(i))
 			samples += p.rows[g]
-			for _, c := range chunks {
+			for k, c := range chunks {
 				pages, codecs = append(pages, int64(len(offs))), append(codecs, c.codec)
+				nulls[k] += c.nulls
 				dicts, dictLens = append(dicts, c.dict), append(dictLens, c.dictLen)
 				for _, pg := range c.pages {
 					offs, lens, rows, flags = append(offs, pg.off), append(lens, pg.n), append(rows, pg.row), append(flags, pg.flags)
@@ -180,6 +187,7 @@ func merge(objs []source.Info, parts []*part, b *index.Builder) error {
 	b.Int32s(columnSpec, spec, index.Identity)
 	b.Strings(columnPath, &paths, index.Aside)
 	b.Strings(columnWhy, &whys, index.Aside)
+	b.Int64s(columnNull, nulls, index.Aside)
 	b.Int64s(groupFirst, first, index.Identity)
 	b.Int32s(groupFile, files, index.Identity)
 	b.Int64s(chunkPage, pages, index.Aside)

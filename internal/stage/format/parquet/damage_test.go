@@ -165,7 +165,7 @@ func TestDamaged(t *testing.T) {
 // A file that is cut anywhere is found out when it is opened.
 func TestCutAnywhere(t *testing.T) {
 	for _, name := range []string{"huggingface.parquet", "old-time.parquet"} {
-		data, err := os.ReadFile(filepath.Join("testdata", name))
+		data, err := os.ReadFile(filepath.Join("../../../../testdata/parquet", name))
 		must(t, err)
 		for n := range data {
 			if _, err := walk(data[:n]); errs.CodeOf(err) != errs.Damaged {
@@ -178,7 +178,7 @@ func TestCutAnywhere(t *testing.T) {
 // A page with a checksum tells any bit that is wrong in it, with its place, when a
 // row of it is read; the rows of other pages are not touched.
 func TestFlippedBits(t *testing.T) {
-	data, err := os.ReadFile("testdata/rows-crc.parquet")
+	data, err := os.ReadFile("../../../../testdata/parquet/rows-crc.parquet")
 	must(t, err)
 	d, src := open(t, parquet.Options{}, "rows-crc.parquet")
 	var s format.Sample
@@ -208,7 +208,7 @@ func TestFlippedBits(t *testing.T) {
 // fewer rows.
 func TestAnyBit(t *testing.T) {
 	for _, name := range []string{"huggingface-plain.parquet", "old-time.parquet", "lists.parquet"} {
-		data, err := os.ReadFile(filepath.Join("testdata", name))
+		data, err := os.ReadFile(filepath.Join("../../../../testdata/parquet", name))
 		must(t, err)
 		want, err := walk(data)
 		must(t, err)
@@ -237,7 +237,7 @@ func FuzzFooter(f *testing.F) {
 		f.Add(data[:foot], data[foot:len(data)-8])
 	}
 	for _, name := range []string{"huggingface.parquet", "old-time.parquet"} {
-		data, err := os.ReadFile(filepath.Join("testdata", name))
+		data, err := os.ReadFile(filepath.Join("../../../../testdata/parquet", name))
 		must(f, err)
 		add(data)
 	}

@@ -35,6 +35,7 @@ type node struct {
 type chunk struct {
 	codec      int64
 	values     int64
+	nulls      int64 // as its statistics have it
 	packed     int64 // bytes of all its pages with their headers
 	data, dict int64 // offsets; dict 0: not said
 	at, length int64 // of its offset index; length 0: none
@@ -323,6 +324,14 @@ func (t *thrift) chunkMeta(c *chunk, col *column) error {
 		switch {
 		case id == 3 && typ == thriftList:
 			t.list(3, thriftBinary, func() { parts = append(parts, string(t.bytes())) })
+		case id == 12 && typ == thriftStruct:
+			t.fields(4, func(id int64, typ byte) bool {
+				if id != 3 || !isInt(typ) {
+					return false
+				}
+				c.nulls = t.int()
+				return true
+			})
 		case !isInt(typ):
 			return false
 		case id == 1:

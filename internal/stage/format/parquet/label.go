@@ -25,6 +25,9 @@ type classes struct {
 // the one column that is described as such; nothing where that leaves rows
 // without a class, which nobody asked for.
 func (p *part) label(ctx context.Context, src source.Source, want string) error {
+	if want == None {
+		return nil
+	}
 	asked := want != ""
 	if !asked {
 		for _, c := range p.columns {

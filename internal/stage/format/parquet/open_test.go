@@ -143,7 +143,7 @@ func TestLabels(t *testing.T) {
 func TestStale(t *testing.T) {
 	store := index.Store{Dir: t.TempDir()}
 	put := func(dir, from string) string {
-		data, err := os.ReadFile(filepath.Join("testdata", from))
+		data, err := os.ReadFile(filepath.Join("../../../../testdata/parquet", from))
 		must(t, err)
 		path := filepath.Join(dir, "x.parquet")
 		must(t, os.WriteFile(path, data, 0o600))

@@ -32,12 +32,15 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
+// None is the Label of a dataset without classes.
+const None = "none"
+
 // Options of Parquet files.
 type Options struct {
 	// Label is the field that numbers the samples' classes: a column of integers
 	// from 0 on, or of texts, whose sorted values are the classes. "": what
 	// HuggingFace's description of the file calls a ClassLabel, if it is one
-	// column; else there are no classes.
+	// column; else there are no classes. None: no classes in any case.
 	Label string
 	// Cache is the bytes of unpacked pages that are kept; 0: 256 MiB.
 	Cache int64
@@ -79,6 +82,7 @@ type Dataset struct {
 	pageRow    []int64
 	pageFlags  []int32
 	class      []int64
+	nulls      []int64
 }
 
 var (
@@ -161,6 +165,21 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 		return format.Type{DType: col.dtype, Shape: mem.Shape{col.fixed}}, true
 	}
 	return format.Type{DType: col.dtype, Shape: mem.Shape{}, Ragged: true}, true
+}
+
+// Decode is how a field is taken where nobody says it: "none" for what some rows
+// lack, what can not be read, and the path beside an encoded picture.
+func (d *Dataset) Decode(field string) string {
+	c := d.resolve(field)
+	switch {
+	case c < 0 || d.columns[c].why != "" || d.columns[c].side || d.nulls[c] > 0 && c != d.label:
+		return "none"
+	case c == d.label:
+		return "int"
+	case d.columns[c].text:
+		return "text"
+	}
+	return ""
 }
 
 // resolve is the first alternative of a wanted field that there is: the number of

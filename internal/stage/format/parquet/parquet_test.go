@@ -44,7 +44,7 @@ func try(t testing.TB, opt parquet.Options, names ...string) (*parquet.Dataset, 
 	t.Cleanup(func() { _ = src.Close() })
 	for i, n := range names {
 		if !filepath.IsAbs(n) {
-			names[i] = filepath.Join("testdata", n)
+			names[i] = filepath.Join("../../../../testdata/parquet", n)
 		}
 	}
 	if opt.Store == nil {
@@ -60,7 +60,7 @@ func try(t testing.TB, opt parquet.Options, names ...string) (*parquet.Dataset, 
 // rows is what a JSON file of testdata holds.
 func rows(t testing.TB, name string) (out []map[string]any) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name))
+	b, err := os.ReadFile(filepath.Join("../../../../testdata/parquet", name))
 	must(t, err)
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
@@ -192,7 +192,7 @@ func readAll(t *testing.T, d *parquet.Dataset, src source.Source, want []map[str
 // What pyarrow wrote, in every codec, version of pages, encoding and layout.
 func TestRowsOfPyarrow(t *testing.T) {
 	want := rows(t, "rows.json")
-	files, err := filepath.Glob("testdata/rows-*.parquet")
+	files, err := filepath.Glob("../../../../testdata/parquet/rows-*.parquet")
 	must(t, err)
 	if len(files) < 12 {
 		t.Fatalf("only %d files", len(files))
@@ -235,6 +235,12 @@ func TestHuggingFace(t *testing.T) {
 		t.Errorf("the label is %+v", f)
 	}
 
+	for name, want := range map[string]string{"image": "", "image.path": "none", "label": "int", "embedding": "", "nothing": "none"} {
+		if got := d.Decode(name); got != want {
+			t.Errorf("%q is taken as %q", name, got)
+		}
+	}
+
 	// Uncompressed, the picture is given out as it lies in the file.
 	d, src = open(t, parquet.Options{}, "huggingface-plain.parquet")
 	readAll(t, d, src, want)
@@ -244,6 +250,16 @@ func TestHuggingFace(t *testing.T) {
 	}
 	if d.Index().Int32s(index.SampleClass) != nil {
 		t.Error("there are classes, and nothing says so")
+	}
+	d, _ = open(t, parquet.Options{Label: parquet.None}, "huggingface.parquet")
+	if d.Index().Int32s(index.SampleClass) != nil {
+		t.Error("there are classes, and nobody wants them")
+	}
+	d, _ = open(t, parquet.Options{}, "rows-whole.parquet")
+	for name, want := range map[string]string{"text": "text", "blob": "", "note": "none", "maybe": "none", "i64": "", "box.name": "text", "vec": ""} {
+		if got := d.Decode(name); got != want {
+			t.Errorf("%q is taken as %q", name, got)
+		}
 	}
 }
 

@@ -92,6 +92,9 @@ func (s *scanner) chunk(col *column, c *chunk, rows int64) (chunkRef, error) {
 	end := start + c.packed
 	s.spans = append(s.spans, span{start, end})
 	ref := chunkRef{codec: int32(c.codec)}
+	if col.rep == 0 && c.nulls > 0 && c.nulls <= rows {
+		ref.nulls = c.nulls
+	}
 	if col.why != "" {
 		return ref, nil // nobody will read it
 	}

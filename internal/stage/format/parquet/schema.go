@@ -24,6 +24,7 @@ const (
 
 // Logical types (fields of the union LogicalType) and the older converted types.
 const (
+	logicalString  = 1
 	logicalMap     = 2
 	logicalList    = 3
 	logicalDecimal = 5
@@ -31,6 +32,7 @@ const (
 	logicalFloat16 = 15
 	logicalVariant = 16
 
+	convertedUTF8     = 0
 	convertedMap      = 1
 	convertedMapOf    = 2
 	convertedList     = 3
@@ -50,6 +52,8 @@ type column struct {
 	def, rep int // highest levels
 	listDef  int // definition level from which on a list has an item; rep == 1
 	fixed    int // items of each list; 0: they differ
+	text     bool
+	side     bool // the path beside an encoded picture
 	why      string
 }
 
@@ -134,6 +138,7 @@ func (w *walker) group(n node, depth int, up column, names []string) error {
 		if encoded && child.name == "bytes" {
 			under = names
 		}
+		c.side = encoded && child.name == "path"
 		if err := w.any(child, depth, c, under); err != nil {
 			return err
 		}
@@ -190,6 +195,7 @@ func (w *walker) leaf(n node, c column, names []string) error {
 		return fmt.Errorf("element %q of its schema makes no sense", n.name)
 	}
 	c.name, c.physical = strings.Join(names, "."), int(n.physical)
+	c.text = n.physical == physBytes && (n.logical == logicalString || n.logical == 0 && n.converted == convertedUTF8)
 	decimal := n.logical == logicalDecimal || n.converted == convertedDecimal
 	switch n.physical {
 	case physBool:

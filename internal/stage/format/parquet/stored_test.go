@@ -15,7 +15,7 @@ import (
 func TestForgedIndex(t *testing.T) {
 	src := source.NewFile()
 	defer src.Close()
-	path, err := filepath.Abs("testdata/huggingface.parquet")
+	path, err := filepath.Abs("../../../../testdata/parquet/huggingface.parquet")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-"""Writes the files that the tests of this package read, with pyarrow.
+"""Writes the files that the tests of internal/stage/format/parquet read, with pyarrow.
 
     python make.py
 
