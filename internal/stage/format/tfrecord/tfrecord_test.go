@@ -146,9 +146,9 @@ type golden struct {
 	Features []map[string][2]json.RawMessage
 }
 
-// What TensorFlow reads from what TensorFlow wrote; see testdata/make.py.
+// What TensorFlow reads from what TensorFlow wrote; see testdata/tfrecord/make.py.
 func TestLikeTensorFlow(t *testing.T) {
-	text, err := os.ReadFile("testdata/tensorflow.json")
+	text, err := os.ReadFile("../../../../testdata/tfrecord/tensorflow.json")
 	must(t, err)
 	var files map[string]golden
 	must(t, json.Unmarshal(text, &files))
@@ -158,7 +158,7 @@ func TestLikeTensorFlow(t *testing.T) {
 	src := local(t)
 	for name, want := range files {
 		t.Run(name, func(t *testing.T) {
-			path := "testdata/" + name
+			path := "../../../../testdata/tfrecord/" + name
 			head, err := os.ReadFile(path)
 			must(t, err)
 			if !tfrecord.Sniff(name, head[:min(len(head), 16)]) {
@@ -211,7 +211,7 @@ func compareFeature(t *testing.T, d *tfrecord.Dataset, at, name string, f [2]jso
 }
 
 func TestTypes(t *testing.T) {
-	d := open(t, local(t), "testdata/pictures.tfrecord")
+	d := open(t, local(t), "../../../../testdata/tfrecord/pictures.tfrecord")
 	defer d.Close()
 	fields := []string{"image/bbox", "image/class/label", "image/encoded", "nothing", "parts", "text", "tokens", "weights"}
 	if diff := cmp.Diff(fields, d.Index().Meta().Fields); diff != "" {
@@ -240,13 +240,13 @@ func TestTypes(t *testing.T) {
 
 func TestSuite(t *testing.T) {
 	src := local(t)
-	d := open(t, src, "testdata/pictures-00000-of-00002", "testdata/pictures.tfrecord.gz", "testdata/pictures-00001-of-00002")
+	d := open(t, src, "../../../../testdata/tfrecord/pictures-00000-of-00002", "../../../../testdata/tfrecord/pictures.tfrecord.gz", "../../../../testdata/tfrecord/pictures-00001-of-00002")
 	defer d.Close()
 	stagetest.Dataset(t, d, src)
 	if d.Index().Len() != 5+12+4 {
 		t.Errorf("%d samples", d.Index().Len())
 	}
-	plain := open(t, src, "testdata/pictures-00000-of-00002", "testdata/pictures.tfrecord", "testdata/pictures-00001-of-00002")
+	plain := open(t, src, "../../../../testdata/tfrecord/pictures-00000-of-00002", "../../../../testdata/tfrecord/pictures.tfrecord", "../../../../testdata/tfrecord/pictures-00001-of-00002")
 	defer plain.Close()
 	if diff := cmp.Diff(all(t, plain, src), all(t, d, src)); diff != "" {
 		t.Error(diff)
@@ -254,14 +254,14 @@ func TestSuite(t *testing.T) {
 	stagetest.NoHeap(t, plain, src, []string{"image/encoded;jpg", "image/class/label", "image/bbox", "tokens", "data"})
 	stagetest.NoHeap(t, plain, src, []string{"data"})
 	stagetest.NoHeap(t, plain, src, nil)
-	x := open(t, src, "testdata/raw.tfrec")
+	x := open(t, src, "../../../../testdata/tfrecord/raw.tfrec")
 	defer x.Close()
 	stagetest.NoHeap(t, x, src, nil)
 }
 
 func TestFieldsTeach(t *testing.T) {
 	src := local(t)
-	path, _ := filepath.Abs("testdata/pictures.tfrecord")
+	path, _ := filepath.Abs("../../../../testdata/tfrecord/pictures.tfrecord")
 	d := open(t, src, path)
 	defer d.Close()
 	must(t, d.Check([]string{"image/encoded", "png;text", "data", "__data__"}))
