@@ -41,6 +41,10 @@ type part struct {
 	programs []*transform.Program  // one a field
 	wanted   []string              // stored names, each once
 	value    []int                 // of each field: number of its stored name in wanted
+	// Where there is a cache: of every program of a picture what comes in front of
+	// it (nil for others), and of every program what comes behind it.
+	before, after []*transform.Program
+
 	npy      map[string]*npyHeader // of stored names that are decoded as npy
 }
 

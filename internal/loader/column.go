@@ -28,6 +28,9 @@ func (d *part) stored(from string) (format.Type, bool) {
 // column compiles one field: what is done to every sample, and where it goes.
 func (l *Loader) column(d *part, f *Field) (*transform.Program, batch.Field, error) {
 	stored, array := d.stored(f.From)
+	if array && pictured(f, stored) {
+		return pixelsColumn(f, stored.Shape)
+	}
 	if f.Decode == "" {
 		f.Decode = "bytes"
 		if array {
@@ -51,6 +54,13 @@ func (l *Loader) column(d *part, f *Field) (*transform.Program, batch.Field, err
 			return nil, batch.Field{}, err
 		}
 		a.From, a.Shape, array = h.dtype, h.shape, true
+		if len(f.Transform) > 0 && pictured(f, format.Type{DType: h.dtype, Shape: h.shape}) {
+			if d.npy == nil {
+				d.npy = map[string]*npyHeader{}
+			}
+			d.npy[f.From] = h
+			return pixelsColumn(f, h.shape)
+		}
 		if f.Batch == "padded" || f.Batch == "ragged" {
 			if len(a.Shape) == 0 {
 				return nil, batch.Field{}, scalars(f.Batch)
@@ -86,6 +96,34 @@ func (l *Loader) column(d *part, f *Field) (*transform.Program, batch.Field, err
 		return arrayColumn(f, a)
 	}
 	return valueColumn(f)
+}
+
+// pictured says whether an array is a picture, and is treated as one: decoded
+// bytes, HWC, that are asked for as rgb or gray or with transforms.
+func pictured(f *Field, t format.Type) bool {
+	if t.DType != mem.Uint8 || t.Ragged || len(t.Shape) != 3 || t.Shape[2] != 1 && t.Shape[2] != 3 {
+		return false
+	}
+	switch f.Decode {
+	case "rgb":
+		return t.Shape[2] == 3
+	case "gray":
+		return t.Shape[2] == 1
+	}
+	return len(f.Transform) > 0 || f.Layout != ""
+}
+
+// pixelsColumn is the column of pictures that lie decoded.
+func pixelsColumn(f *Field, stored mem.Shape) (*transform.Program, batch.Field, error) {
+	if f.Batch != "" || !f.View.IsZero() || f.DType != "" {
+		return nil, batch.Field{}, errs.New(errs.Config, "batch, view and dtype are for arrays, and this field holds pictures").Try("leave them out, or leave out transforms, layout and decode")
+	}
+	prog, err := transform.CompilePixels(stored, f.Transform, f.Layout)
+	if err != nil {
+		return nil, batch.Field{}, err
+	}
+	shape, fixed := prog.Shape()
+	return prog, batch.Field{Name: f.Name, DType: prog.DType(), Shape: shape, Loose: !fixed}, nil
 }
 
 // valueColumn is the column of a field that is decoded.

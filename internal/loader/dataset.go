@@ -157,7 +157,7 @@ func (l *Loader) Notes() (notes []string) {
 			notes = append(notes, p.ds.Index().Note())
 		}
 	}
-	return notes
+	return append(notes, l.cacheNotes()...)
 }
 
 // fileName is a path as JSON: a byte that is no UTF-8 becomes the lone surrogate

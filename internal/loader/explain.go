@@ -87,7 +87,7 @@ func (l *Loader) explainRow(row *ExplainedRow, lane *transform.Lane, p *Pass) er
 		}
 		choices, err := prog.Explain(lane, f.Data, p.order.Key(row.Place).With(uint64(i)))
 		if err != nil {
-			return l.place(err, &s, i, part)
+			return l.place(err, &s, part.value[i], i, part)
 		}
 		if len(choices) > 0 {
 			if row.Choices == nil {

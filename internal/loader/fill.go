@@ -37,6 +37,10 @@ func (l *Loader) submit(ob *openBatch) {
 
 // locate fills in where a task's sample lies.
 func (l *Loader) locate(t *task) {
+	if l.cache != nil && l.cache.has(t.req.Sample) {
+		t.req.Extents = t.req.Extents[:0]
+		return
+	}
 	t.req.Extents = l.data.extents(t.req.Sample, t.req.Extents[:0])
 }
 
@@ -60,21 +64,48 @@ func (l *Loader) fill(lane *transform.Lane, s *format.Sample, t *task) error {
 		return errs.New(errs.Damaged, "the engine died twice while it worked on this sample").
 			Try("look at the file; please report it, with the file if you may")
 	}
-	if err := part.ds.Parse(local, part.wanted, t.req.Raw, s); err != nil {
+	programs, value, err := l.parse(lane, part, local, s, t)
+	if err != nil {
 		return err
 	}
-	for i, prog := range part.programs {
+	for i, prog := range programs {
 		if l.fields[i].Of > 0 {
 			continue // another field's memory
 		}
-		if err := l.fillValue(lane, prog, i, part, &s.Fields[part.value[i]], t); err != nil {
-			return l.place(err, s, i, part)
+		at := i
+		if value != nil {
+			at = value[i]
+		}
+		if err := l.fillValue(lane, prog, i, part, &s.Fields[at], t); err != nil {
+			return l.place(err, s, at, i, part)
 		}
 	}
 	if l.spec.Batch.Pack > 0 {
 		l.fillRun(t)
 	}
 	return nil
+}
+
+// parse gives the fields of a sample, from the cache or from what was read, the
+// programs that they are for, and which field each of them takes; nil: in their
+// order.
+func (l *Loader) parse(lane *transform.Lane, part *part, local int64, s *format.Sample, t *task) ([]*transform.Program, []int, error) {
+	if l.cache != nil {
+		if data, ok := l.cache.get(t.req.Sample); ok {
+			l.kept(part, data, s)
+			return part.after, nil, nil
+		}
+	}
+	if err := part.ds.Parse(local, part.wanted, t.req.Raw, s); err != nil {
+		return nil, nil, err
+	}
+	if l.cache != nil && l.cache.open() {
+		if data := l.keep(lane, part, t.req.Sample, s); data != nil {
+			l.kept(part, data, s)
+			return part.after, nil, nil
+		}
+	}
+	return part.programs, part.value, nil
 }
 
 // fillValue decodes one field into its row.
@@ -197,9 +228,9 @@ func (l *Loader) fillField(lane *transform.Lane, prog *transform.Program, i int,
 }
 
 // place adds to a codec's error where its bytes stand.
-func (l *Loader) place(err error, s *format.Sample, i int, part *part) error {
+func (l *Loader) place(err error, s *format.Sample, at, i int, part *part) error {
 	e := *errs.From(err)
-	f := &s.Fields[part.value[i]]
+	f := &s.Fields[at]
 	e.Where.Field = part.fields[i].Name
 	if f.File >= 0 {
 		path := string(part.ds.Index().AppendPath(f.File, nil))

@@ -56,6 +56,7 @@ type Loader struct {
 	slots      slots
 	lanes      int
 	prefetch   int
+	cache      *cache        // nil: nothing is kept
 	deadly     map[int64]int // samples in work when an engine died -> times
 	stats      stats.Stream
 	samples    atomic.Int64
@@ -106,6 +107,9 @@ func Open(ctx context.Context, shared *Shared, spec Spec, opt Options) (*Loader,
 	}
 	l.spec = spec
 	err = l.compile(p)
+	if err == nil {
+		err = l.newCache()
+	}
 	if err == nil {
 		err = l.newPlan()
 	}
@@ -337,7 +341,7 @@ func (l *Loader) Close() {
 	quiet := l.inflight == 0
 	s.mu.Unlock()
 	if quiet {
-		l.data.Close()
+		l.closeData()
 		return
 	}
 	go l.closeWhenQuiet() // a read may hang: nobody waits for it
@@ -350,7 +354,15 @@ func (l *Loader) closeWhenQuiet() {
 		s.changed.Wait()
 	}
 	s.mu.Unlock()
+	l.closeData()
+}
+
+// closeData closes what samples are read from; none is in work.
+func (l *Loader) closeData() {
 	l.data.Close()
+	if l.cache != nil {
+		l.cache.close()
+	}
 }
 
 // Len is the number of samples.
@@ -417,6 +429,6 @@ func (l *Loader) Stats() stats.Snapshot {
 		}
 	}
 	out.Slots, out.Leased, out.Memory, out.Lanes = l.slots.count, l.slots.leased, l.slots.bytes, l.lanes
-	out.Samples = l.samples.Load()
+	out.Samples, out.Cache = l.samples.Load(), l.cache.snapshot()
 	return out
 }

@@ -21,6 +21,7 @@ type Spec struct {
 	Fields  []Field   `json:"fields,omitempty"` // in the order of delivery; none: the format's own
 	Order   Order     `json:"order,omitzero"`
 	Batch   BatchSpec `json:"batch,omitzero"`
+	Cache   Cache     `json:"cache,omitzero"`
 	Deliver Deliver   `json:"deliver,omitzero"`
 	Workers int       `json:"workers,omitempty"` // lanes; 0: all that this process may use
 	OnBad   OnBad     `json:"on_bad,omitzero"`
@@ -351,6 +352,7 @@ func (s Spec) check() (p problems) {
 	oneOf("shuffle", string(s.Order.Shuffle), shuffles...)
 	oneOf("tail", string(s.Order.Tail), string(order.Pad), string(order.Fill), string(order.Drop))
 	oneOf("on_bad", s.OnBad.Policy, Fail, Skip, Replace)
+	oneOf("cache.after", s.Cache.After, "", afterSettled, afterDecode)
 	if s.Dataset.Mixed == nil {
 		s.Dataset.check(&p, oneOf)
 		if s.Dataset.Weight != 0 || s.Dataset.Shuffle != "" || s.Dataset.Fields != nil {

@@ -49,6 +49,15 @@ type Snapshot struct {
 	Memory  int64         `json:"memory"`  // bytes of batch memory
 	Lanes   int           `json:"lanes"`   // lanes this stream may use
 	Samples int64         `json:"samples"` // samples delivered
+	Cache   *Cache        `json:"cache,omitempty"`
+}
+
+// Cache is what a cache of samples holds.
+type Cache struct {
+	Samples int64 `json:"samples"`
+	Bytes   int64 `json:"bytes"`
+	Limit   int64 `json:"limit"` // bytes
+	Full    bool  `json:"full"`  // it takes no more samples
 }
 
 func (s *Stage) snapshot() StageSnapshot {

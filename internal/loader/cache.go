@@ -1,0 +1,277 @@
+package loader
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/rng"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+)
+
+// Cache keeps in memory what comes out the same in every epoch: the fields of
+// samples, their pictures decoded and worked on up to the first random step. What
+// is delivered is the same with and without it.
+type Cache struct {
+	// Memory bounds it; 0: a quarter of what is left.
+	Memory Bytes `json:"memory,omitempty"`
+	// After is where it stands: random (""), in front of the first random step, or
+	// decode, right behind decoding.
+	After string `json:"after,omitempty"`
+}
+
+// IsZero says that nothing is kept.
+func (c Cache) IsZero() bool { return c == Cache{} }
+
+// Where a cache can stand.
+const (
+	afterSettled = "random"
+	afterDecode  = "decode"
+)
+
+// cache is the kept samples of one loader. What is kept stays until the loader
+// is closed: an epoch takes every sample once, so that of all rules which samples
+// to keep, letting none go again is the best one; the least recently used would
+// be the next to come. Safe for concurrent use.
+//
+// Its memory is not Go's: a heap of that size would be doubled before the
+// collector runs.
+type cache struct {
+	limit int64
+
+	mu     sync.RWMutex
+	places map[int64]place // by sample id
+	chunks [][]byte
+	used   int // of the last chunk
+	bytes  int64
+	full   bool
+	hits   int64
+}
+
+// place is where a kept sample lies; no pointers, for the collector's sake.
+type place struct {
+	chunk    int32
+	off, len int32
+}
+
+// chunkBytes is what memory is taken by; a larger sample gets a chunk of its own.
+const chunkBytes = 32 << 20
+
+// overhead is the memory of a kept sample besides its bytes.
+const overhead = 64
+
+// get is the kept bytes of a sample, valid until close.
+func (c *cache) get(sample int64) ([]byte, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	p, ok := c.places[sample]
+	if !ok {
+		return nil, false
+	}
+	return c.chunks[p.chunk][p.off : p.off+p.len : p.off+p.len], true
+}
+
+func (c *cache) has(sample int64) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	_, ok := c.places[sample]
+	return ok
+}
+
+// open says whether there may be room for another sample.
+func (c *cache) open() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return !c.full
+}
+
+// put keeps a sample if there is room.
+func (c *cache) put(sample int64, data []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, there := c.places[sample]; there || c.full {
+		return
+	}
+	n := len(data)
+	if n > 1<<30 {
+		return // 31 bits hold a place
+	}
+	if c.bytes+int64(n)+overhead > c.limit {
+		c.full = true
+		return
+	}
+	if len(c.chunks) == 0 || c.used+n > len(c.chunks[len(c.chunks)-1]) {
+		size := max(n, int(min(chunkBytes, c.limit)))
+		if mem.Available() < 2*int64(size) {
+			c.full = true // the rest of the machine needs it more
+			return
+		}
+		chunk, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		if err != nil {
+			c.full = true
+			return
+		}
+		c.chunks, c.used = append(c.chunks, chunk), 0
+	}
+	last := len(c.chunks) - 1
+	copy(c.chunks[last][c.used:], data)
+	c.places[sample] = place{int32(last), int32(c.used), int32(n)}
+	c.used += n
+	c.bytes += int64(n) + overhead
+}
+
+// close gives the memory back; no sample may be in use.
+func (c *cache) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, chunk := range c.chunks {
+		_ = unix.Munmap(chunk)
+	}
+	c.chunks, c.places, c.full = nil, nil, true
+}
+
+// snapshot is what the cache holds.
+func (c *cache) snapshot() *stats.Cache {
+	if c == nil {
+		return nil
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return &stats.Cache{Samples: int64(len(c.places)), Bytes: c.bytes, Limit: c.limit, Full: c.full}
+}
+
+// newCache makes the cache of the Spec, if it has one, and cuts the programs of
+// pictures where it stands.
+func (l *Loader) newCache() error {
+	if l.spec.Cache.IsZero() {
+		return nil
+	}
+	limit, left := int64(l.spec.Cache.Memory), mem.Available()
+	if limit == 0 {
+		limit = left / 4
+	}
+	if limit > left {
+		return errs.New(errs.Memory, "the cache may take %.0f MiB, and this machine or its cgroup has %.0f MiB left", mib(limit), mib(left)).
+			Try("lower cache.memory; what does not fit is decoded anew in every epoch")
+	}
+	for _, part := range l.data.parts {
+		part.before = make([]*transform.Program, len(part.programs))
+		part.after = slices.Clone(part.programs)
+		for i, prog := range part.programs {
+			if before, after, ok := prog.Split(l.spec.Cache.After == afterDecode); ok {
+				part.before[i], part.after[i] = before, after
+			}
+		}
+	}
+	l.cache = &cache{limit: limit, places: map[int64]place{}}
+	return nil
+}
+
+// keep makes what is kept of a sample that was parsed, and returns it; nil where
+// it can not be made, which the sample's own decoding will tell of better: it may
+// not need the part of a picture that is damaged.
+func (l *Loader) keep(lane *transform.Lane, part *part, sample int64, s *format.Sample) []byte {
+	var out []byte
+	for i := range part.programs {
+		if l.fields[i].Of > 0 {
+			continue
+		}
+		f := &s.Fields[part.value[i]]
+		before := part.before[i]
+		switch {
+		case f.IsInt:
+			out = append(out, 1)
+			out = binary.LittleEndian.AppendUint64(out, uint64(f.Int))
+			continue
+		case before == nil:
+			out = append(out, 0)
+			out = binary.LittleEndian.AppendUint64(out, uint64(len(f.Data)))
+			out = append(out, f.Data...)
+			continue
+		}
+		shape, err := before.Begin(lane, f.Data, rng.Key(0))
+		if err != nil {
+			return nil
+		}
+		n := shape.Elems()
+		head := transform.AppendHeader(nil, shape)
+		out = append(out, 0)
+		out = binary.LittleEndian.AppendUint64(out, uint64(len(head)+n))
+		out = append(out, head...)
+		at := len(out)
+		out = append(out, make([]byte, n)...)
+		if before.Finish(lane, out[at:]) != nil {
+			return nil
+		}
+	}
+	l.cache.put(sample, out)
+	return out
+}
+
+// kept makes the fields of a kept sample, one a program, in s.
+func (l *Loader) kept(part *part, data []byte, s *format.Sample) {
+	s.Fields = s.Fields[:0]
+	for i := range part.programs {
+		f := format.Field{Name: part.fields[i].From, File: -1}
+		if l.fields[i].Of == 0 {
+			n := binary.LittleEndian.Uint64(data[1:])
+			if f.IsInt = data[0] == 1; f.IsInt {
+				f.Int, data = int64(n), data[9:]
+			} else {
+				f.Data, data = data[9:9+n:9+n], data[9+n:]
+			}
+		}
+		s.Fields = append(s.Fields, f)
+	}
+}
+
+// cacheNotes are lines on steps whose order wastes what a cache could save.
+func (l *Loader) cacheNotes() (notes []string) {
+	if l.cache == nil {
+		return nil
+	}
+	for _, part := range l.data.parts {
+		for i, f := range part.fields {
+			if i >= len(part.before) || part.before[i] == nil {
+				continue
+			}
+			if first, later := wasted(f.Transform); later != "" {
+				notes = append(notes, fmt.Sprintf("field %q: %s stands behind %s, and is done anew in every epoch: in front of it, the result is the same and the cache keeps it", f.Name, later, first))
+			}
+			if part.before[i].Steps() == 0 && l.spec.Cache.After != afterDecode {
+				notes = append(notes, fmt.Sprintf("field %q: its first step is random, so that the cache keeps whole pictures: a Resize in front of it makes them small", f.Name))
+			}
+		}
+	}
+	return notes
+}
+
+// wasted is a step that is the same every time and stands behind a random one
+// with which it could change places: a flip or a change of colour.
+func wasted(ops []transform.Op) (first, later string) {
+	for _, op := range ops {
+		switch op.Name {
+		case "RandomHorizontalFlip", "RandomVerticalFlip", "RandomGrayscale":
+			if first == "" {
+				first = op.Name
+			}
+		case "Resize":
+			if first != "" {
+				return first, op.Name
+			}
+		default:
+			if strings.HasPrefix(op.Name, "Random") {
+				return "", "" // what comes behind depends on it
+			}
+		}
+	}
+	return "", ""
+}
