@@ -36,6 +36,13 @@ KINDS = {
     "dali": Kind(".venv-bench/dali", "dali"),
     "dali-plain": Kind(".venv-bench/dali", "dali", extra=("--plain",)),
     "tf.data": Kind(".venv-bench/tf", "tfdata"),
+    "webdataset": Kind(".venv-bench/shards", "webdataset", tries=(1, 2, 3)),
+    "streaming": Kind(".venv-bench/shards", "mosaic", tries=(1, 2, 3)),
+    "litdata": Kind(".venv-bench/shards", "litdata", tries=(1, 2, 3)),
+    "spdl": Kind(".venv-bench/spdl", "spdl"),
+    "ffcv": Kind(".venv-bench/ffcv", "ffcv"),
+    "ffcv-512": Kind(".venv-bench/ffcv", "ffcv", extra=("--form", "512")),
+    "ffcv-raw256": Kind(".venv-bench/ffcv", "ffcv", extra=("--form", "raw256")),
     BOUND: Kind("", "kernel"),
 }
 USUAL = {

@@ -16,6 +16,14 @@ FOLDER = Path(__file__).resolve().parent.parent / ".venv-bench"
 PACKAGES = {
     "tf": ("tensorflow-cpu==2.21.0", "numpy==2.4.6"),
     "dali": ("nvidia-dali-cuda130==2.4.0", "numpy==2.4.6"),
+    "shards": (
+        *("webdataset==1.0.2", "mosaicml-streaming==0.13.0", "litdata==0.2.76"),
+        *("torch==2.15.0", "torchvision==0.29.2"),
+    ),
+    # Debian's libavdevice59 and libavfilter8, or another FFmpeg from 4 to 9, must be there.
+    "spdl": ("spdl==0.8.0", "numpy==2.4.6"),
+    # It is compiled here: Debian's libopencv-dev, libturbojpeg0-dev, pkg-config and g++ must be there.
+    "ffcv": ("ffcv==1.0.2", "torch==2.15.0", "torchvision==0.29.2", "numpy==2.4.6", "pillow"),
 }
 # Each says its version on its last line, and has run one operator without a GPU.
 PROOFS = {
@@ -30,6 +38,9 @@ p = pipe(); p.build()
 assert (np.asarray(p.run()[0].as_tensor()) == 7).all()
 print(dali.__version__)
 """,
+    "shards": "import webdataset, streaming, litdata, torchvision; print(webdataset.__version__)",
+    "spdl": "import spdl.io; spdl.io.demux_image; import importlib.metadata as m; print(m.version('spdl'))",
+    "ffcv": "import ffcv.writer, ffcv.loader, importlib.metadata as m; print(m.version('ffcv'))",
 }
 
 

@@ -24,11 +24,20 @@ def load(path: str) -> torch.Tensor:
     return decode_jpeg(read_file(path), mode=ImageReadMode.RGB)
 
 
-def open_peer(options: Options) -> Peer:
-    steps: list[Any] = [v2.RandomResizedCrop(SIZE, antialias=True), v2.RandomHorizontalFlip()]
+def tuned(encoded: bytes) -> torch.Tensor:
+    """The same of a file that somebody else has read."""
+    return decode_jpeg(torch.frombuffer(bytearray(encoded), dtype=torch.uint8), mode=ImageReadMode.RGB)
+
+
+def steps(options: Options) -> v2.Compose:
+    out: list[Any] = [v2.RandomResizedCrop(SIZE, antialias=True), v2.RandomHorizontalFlip()]
     if options.floats:
-        steps += [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
-    return from_dataset(ImageFolder(options.data, transform=v2.Compose(steps), loader=load), options)
+        out += [v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
+    return v2.Compose(out)
+
+
+def open_peer(options: Options) -> Peer:
+    return from_dataset(ImageFolder(options.data, transform=steps(options), loader=load), options)
 
 
 def from_dataset(dataset: ImageFolder, options: Options) -> Peer:
