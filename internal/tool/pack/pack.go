@@ -114,6 +114,15 @@ func (p *packer) openSource(ctx context.Context, src source.Source) (end func(),
 	}
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 64))
 	l, err := loader.Open(ctx, shared, loader.Spec{Dataset: p.Dataset, Workers: 1}, loader.Options{Progress: p.Indexing})
+	if err != nil && errs.CodeOf(err) == errs.Config && p.Options.Output == OutputTokens && p.Dataset.Window == (loader.Window{}) {
+		// Of token files, what is packed into others are the documents.
+		d := p.Dataset
+		d.Window.Documents = true
+		var again error
+		if l, again = loader.Open(ctx, shared, loader.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: p.Indexing}); again == nil {
+			err = nil
+		}
+	}
 	if err != nil {
 		shared.Close()
 		return nil, err

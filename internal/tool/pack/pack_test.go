@@ -29,6 +29,9 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/rng"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/tokens"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 )
@@ -494,8 +497,27 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s: %v of %d bytes", name, got, width)
 		}
 	}
+	dst := t.TempDir()
+	run(t, config(src, dst, pack.Options{Options: prepare.Options{Tokenize: "gpt2"}}))
+	ds, err := tokens.Open(context.Background(), source.NewFile(), []string{dst + "/shard-000000.bin"}, tokens.Options{Documents: true})
+	must(t, err)
+	defer ds.Close()
+	r := format.NewReader(ds, source.NewFile())
+	var s format.Sample
+	for id, want := range []string{"\x88\x3c\xe3\x03\x50\xc4", "\x50\xc4", "\x88\x3c\x50\xc4"} {
+		if err := r.Read(context.Background(), int64(id), nil, &s); err != nil || string(s.Fields[0].Data) != want {
+			t.Errorf("document %d is %q: %v", id, s.Fields[0].Data, err)
+		}
+	}
+	again := t.TempDir()
+	run(t, config(dst, again, pack.Options{Output: pack.OutputTokens}))
+	for _, end := range []string{"bin", "idx"} {
+		if tree(t, dst)["shard-000000."+end] != tree(t, again)["shard-000000."+end] {
+			t.Errorf("the .%s is another when it is packed again", end)
+		}
+	}
 	put(t, src+"/c.txt", []byte("\xff"))
-	_, err := pack.Run(context.Background(), config(src, t.TempDir(), pack.Options{Options: prepare.Options{Tokenize: "gpt2"}}))
+	_, err = pack.Run(context.Background(), config(src, t.TempDir(), pack.Options{Options: prepare.Options{Tokenize: "gpt2"}}))
 	if e := errs.From(err); err == nil || e.Code != errs.Damaged || e.Where.File != src+"/c.txt" {
 		t.Errorf("%v", err)
 	}

@@ -90,35 +90,3 @@ func TestErrorsTeach(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// A model that is cut or altered is an error or works: it never panics.
-func FuzzModel(f *testing.F) {
-	b, err := os.ReadFile(testdata + "unigram.model")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b[:2000], "text with <sep>")
-	f.Add(b, "ﬁ Ａ")
-	f.Fuzz(func(t *testing.T, model []byte, text string) {
-		path := t.TempDir() + "/x.model"
-		if err := os.WriteFile(path, model, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		k, err := token.Open(path)
-		if err != nil {
-			if errs.CodeOf(err) != errs.Damaged {
-				t.Fatal(err)
-			}
-			return
-		}
-		ids, err := k.Document([]byte(text), nil)
-		if err != nil && errs.CodeOf(err) != errs.Damaged {
-			t.Fatal(err)
-		}
-		for _, id := range ids {
-			if int(id) >= k.Size {
-				t.Fatalf("token %d of %d", id, k.Size)
-			}
-		}
-	})
-}
