@@ -3,6 +3,7 @@ package stats
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -43,12 +44,23 @@ func (w *Work) Now() (stage, loader uint32, sample, since int64) {
 
 // Monotonic is CLOCK_MONOTONIC in nanoseconds: the clock that two processes of
 // one machine share.
-func Monotonic() int64 {
+func Monotonic() int64 { return tie.at + int64(time.Since(tie.began)) }
+
+// tie is one moment by that clock and by Go's, which runs with it and is read
+// without a system call.
+var tie = newTie()
+
+type moment struct {
+	began time.Time
+	at    int64
+}
+
+func newTie() moment {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0
+		return moment{began: time.Now()}
 	}
-	return ts.Nano()
+	return moment{time.Now(), ts.Nano()}
 }
 
 // Board is the entries of all workers. Take and Give are safe for concurrent

@@ -33,8 +33,10 @@ func (t *descriptors) get(name string) *descriptor {
 	d := t.byName[name]
 	if d != nil {
 		d.uses++
-		t.unlink(d)
-		t.front(d)
+		if t.newest != d {
+			t.unlink(d)
+			t.front(d)
+		}
 	}
 	return d
 }

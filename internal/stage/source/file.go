@@ -69,8 +69,9 @@ func (f *File) ReadAt(ctx context.Context, obj Info, p []byte, off int64) error 
 func (f *File) readKept(obj Info, p []byte, off int64) error {
 	if d := f.open.get(obj.Name); d != nil {
 		err := pread(d.fd, obj, p, off)
-		if !unlinked(d.fd) {
-			if c := check(d.fd, obj); c != nil {
+		var st unix.Stat_t
+		if fstat(d.fd, &st) == nil && st.Nlink > 0 {
+			if c := compare(&st, obj); c != nil {
 				err = c
 			}
 			f.open.put(d, err != nil)
@@ -129,23 +130,22 @@ func fstat(fd int, st *unix.Stat_t) error {
 	}
 }
 
-func unlinked(fd int) bool {
-	var st unix.Stat_t
-	return fstat(fd, &st) != nil || st.Nlink == 0
-}
-
 // check holds an open file against what the caller believes it to be.
 func check(fd int, obj Info) error {
 	var st unix.Stat_t
 	if err := fstat(fd, &st); err != nil {
 		return failed(obj.Name, -1, err)
 	}
+	return compare(&st, obj)
+}
+
+func compare(st *unix.Stat_t, obj Info) error {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return failed(obj.Name, -1, notRegular(st.Mode))
 	case st.Size != obj.Size:
 		return changed(obj, "it has %d bytes, the index says %d", st.Size, obj.Size)
-	case obj.MTime != 0 && mtime(&st) != obj.MTime:
+	case obj.MTime != 0 && mtime(st) != obj.MTime:
 		return changed(obj, "it was written to since it was indexed")
 	}
 	return nil
