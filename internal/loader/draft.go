@@ -71,7 +71,7 @@ func (l *Loader) newBatch(p *Pass, slot *batch.Slot) *openBatch {
 	}
 	*ob = openBatch{
 		pass: p, step: p.draft.step, rows: rows, slot: slot, layout: l.layout,
-		tasks: ob.tasks[:rows], good: ob.good[:rows], loose: ob.loose, ready: ob.ready[:0],
+		tasks: ob.tasks[:rows], good: ob.good[:rows], loose: ob.loose, ready: ob.ready[:0], bunches: ob.bunches[:0],
 	}
 	for i := range ob.loose {
 		if l.fields[i].Loose {

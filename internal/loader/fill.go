@@ -25,6 +25,10 @@ const wordReplace = 1<<63 + 1
 
 // submit sends a batch's samples to fetch, in order.
 func (l *Loader) submit(ob *openBatch) {
+	if l.small {
+		l.submitBunches(ob)
+		return
+	}
 	reqs := make([]*fetch.Request, 0, ob.rows)
 	for i := range ob.tasks {
 		if t := &ob.tasks[i]; t.sample >= 0 {
@@ -344,6 +348,13 @@ func (l *Loader) finish(t *task, err error) {
 		s.mu.Unlock()
 		return
 	}
+	l.finishBatch(ob)
+}
+
+// finishBatch closes a batch whose tasks are all done. Shared.mu is held, and let
+// go.
+func (l *Loader) finishBatch(ob *openBatch) {
+	s := l.shared
 	ob.closing = true
 	s.mu.Unlock()
 	begin := time.Now()

@@ -59,6 +59,9 @@ type Loader struct {
 	cache      *cache        // nil: nothing is kept
 	deadly     map[int64]int // samples in work when an engine died -> times
 	stats      stats.Stream
+	small      bool // samples are read and filled in bunches
+	pace       pace
+	hands      sync.Pool // *hand
 	samples    atomic.Int64
 
 	epochMu sync.Mutex
@@ -180,6 +183,8 @@ func mib(n int64) float64 { return float64(n) / (1 << 20) }
 func (l *Loader) start() {
 	s := l.shared
 	l.lanes = l.spec.Workers
+	l.small = l.direct()
+	l.hands.New = func() any { return new(hand) }
 	s.mu.Lock()
 	s.lastID++
 	l.id = s.lastID

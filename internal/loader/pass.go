@@ -58,19 +58,20 @@ type Pass struct {
 
 // openBatch is a batch on its way.
 type openBatch struct {
-	pass   *Pass
-	step   int64 // of the slice
-	rows   int
-	slot   *batch.Slot
-	layout *batch.Layout
-	tasks  []task
-	ready  []*task       // fetched, not taken; guarded by Shared.mu
-	left   int           // tasks not finished
-	loose  []batch.Loose // one a field
-	bad    []Bad         // guarded by Shared.mu
-	sum    order.Sum     // of its receipt
-	real   int64         // samples in sum
-	good   []bool        // rows that hold their sample; one writer each
+	pass    *Pass
+	step    int64 // of the slice
+	rows    int
+	slot    *batch.Slot
+	layout  *batch.Layout
+	tasks   []task
+	bunches []bunch       // of tasks, where the samples are small
+	ready   []*task       // fetched, not taken; guarded by Shared.mu
+	left    int           // tasks not finished
+	loose   []batch.Loose // one a field
+	bad     []Bad         // guarded by Shared.mu
+	sum     order.Sum     // of its receipt
+	real    int64         // samples in sum
+	good    []bool        // rows that hold their sample; one writer each
 
 	closing bool // a lane is closing it; only that lane may touch its slot
 	done    bool
@@ -90,7 +91,8 @@ type task struct {
 	length  int64 // packed: tokens of the run
 	at      int64 // packed: where the run begins, in tokens of the batch
 	key     rng.Key
-	attempt int // replacements so far
+	attempt int  // replacements so far
+	apart   bool // in no bunch
 }
 
 // Bad is one sample that was not delivered as the order says: once an epoch, also
@@ -133,6 +135,9 @@ func (p *Pass) Steps() int64 { return p.slice.Steps() }
 // never stalls.
 func (p *Pass) Next(ctx context.Context, deadline time.Duration) (*Batch, error) {
 	s := p.l.shared
+	if b, err, ready := p.nextReady(ctx); ready {
+		return b, err
+	}
 	begin := time.Now()
 	wake := func() { s.mu.Lock(); s.changed.Broadcast(); s.mu.Unlock() }
 	defer context.AfterFunc(ctx, wake)()
@@ -173,6 +178,21 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (*Batch, error)
 		}
 		s.changed.Wait()
 	}
+}
+
+// nextReady is Next where the batch is there already: without what waiting takes.
+func (p *Pass) nextReady(ctx context.Context) (b *Batch, err error, ready bool) { //nolint:revive // the error is b's
+	s := p.l.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil || len(p.open) == 0 || !p.open[0].done {
+		return nil, nil, false
+	}
+	s.clock++
+	p.asked, p.resting = s.clock, false
+	p.l.stats.Wait.Add(0, 1, 0)
+	b, err = p.hand()
+	return b, err, true
 }
 
 // Moved is when a sample of this loader was last finished.

@@ -75,6 +75,7 @@ type chunk struct {
 	last   int64 // sample of the last extent
 	held   int64 // bytes of the budget
 	first  int   // the first request that needs it
+	direct Direct
 	buf    *mem.Buffer
 	uses   []use
 	refs   atomic.Int32
@@ -146,6 +147,78 @@ func New(src source.Source, files Index, ready func(*Request), opt Options) *Fet
 	return f
 }
 
+// Direct is samples so small that a reader does all that is to be done with them:
+// to hand them on would cost more than they do.
+type Direct interface {
+	// Run is called once, by a reader, or by Close before anything was read.
+	Run(h *Hand)
+}
+
+// Hand is what a reader lends to a Direct while it runs.
+type Hand struct {
+	work *stats.Work
+	f    *Fetcher // nil: closed
+	buf  []byte
+	raw  [][]byte
+	path []byte
+	name int // file of path; -1: none
+}
+
+// At notes which sample is at which stage (of package wire; 0: none).
+func (h *Hand) At(stage uint32, sample int64) {
+	switch {
+	case h.work == nil:
+	case stage == 0:
+		h.work.End()
+	default:
+		h.work.Begin(stage, h.f.opt.Loader, sample)
+	}
+}
+
+// Read reads the extents of one sample: all of them, or an error. What it gives is
+// valid until Run returns.
+func (h *Hand) Read(extents []format.Extent) ([][]byte, error) {
+	if h.f == nil {
+		return nil, ErrStopped
+	}
+	begin := len(h.raw)
+	for _, e := range extents {
+		at := len(h.buf)
+		if int64(cap(h.buf)-at) < e.Len { // what was given before stays where it is
+			h.buf, at = make([]byte, 0, max(2*int64(cap(h.buf)), e.Len, 64<<10)), 0
+		}
+		h.buf = h.buf[:int64(at)+e.Len]
+		p := h.buf[at:]
+		if h.name != e.File {
+			h.path, h.name = h.f.files.AppendPath(e.File, h.path[:0]), e.File
+		}
+		size, mtime := h.f.files.Stamp(e.File)
+		obj := source.Info{Name: unsafe.String(unsafe.SliceData(h.path), len(h.path)), Size: size, MTime: mtime}
+		if err := h.f.src.ReadAt(context.Background(), obj, p, e.Off); err != nil {
+			return nil, err
+		}
+		h.raw = append(h.raw, p[:len(p):len(p)])
+	}
+	return h.raw[begin:], nil
+}
+
+// Do queues work behind what was submitted before it.
+func (f *Fetcher) Do(d Direct) {
+	f.mu.Lock()
+	closed := f.closed
+	if !closed {
+		c := f.spare.Get().(*chunk)
+		c.direct = d
+		f.queue = append(f.queue, c)
+	}
+	f.mu.Unlock()
+	if closed {
+		d.Run(&Hand{})
+		return
+	}
+	f.wake.Signal()
+}
+
 // Close ends the readers and answers what they had not begun with ErrStopped.
 // It does not wait for a reader that hangs.
 func (f *Fetcher) Close() {
@@ -156,6 +229,10 @@ func (f *Fetcher) Close() {
 	f.mu.Unlock()
 	f.wake.Broadcast()
 	for _, c := range left {
+		if c.direct != nil {
+			c.direct.Run(&Hand{})
+			continue
+		}
 		f.arrived(c, ErrStopped)
 	}
 }
@@ -294,7 +371,15 @@ func (f *Fetcher) read() {
 	work := f.opt.Board.Take()
 	defer f.opt.Board.Give(work)
 	var path []byte
+	hand := Hand{work: work, f: f, name: -1}
 	for c := f.next(); c != nil; c = f.next() {
+		if d := c.direct; d != nil {
+			c.direct = nil
+			f.spare.Put(c)
+			hand.buf, hand.raw = hand.buf[:0], hand.raw[:0]
+			d.Run(&hand)
+			continue
+		}
 		work.Begin(wire.StageRead, f.opt.Loader, c.uses[0].req.Sample)
 		begin := time.Now()
 		c.buf = f.opt.Pool.Get(int(c.length))

@@ -20,6 +20,7 @@ package npy
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
@@ -134,6 +135,12 @@ func (d *Dataset) Index() *index.Index { return d.x }
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }
+
+// Plain says that Parse does no more than point into what was read: no array is
+// compressed.
+func (d *Dataset) Plain() bool {
+	return !slices.ContainsFunc(d.packed, func(n int64) bool { return n >= 0 })
+}
 
 // Type is format.Typed's.
 func (d *Dataset) Type(field string) (format.Type, bool) {

@@ -221,6 +221,9 @@ func (d *Dataset) Index() *index.Index { return d.x }
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }
 
+// Plain says that Parse does no more than point into what was read.
+func (d *Dataset) Plain() bool { return true }
+
 // Type is format.Typed's.
 func (d *Dataset) Type(field string) (format.Type, bool) {
 	if !named(field) {

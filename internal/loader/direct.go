@@ -1,0 +1,183 @@
+package loader
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/stage/fetch"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+)
+
+// Samples of a few kilobytes that need no decoding are filled in by the reader
+// that reads them, several at a time: to hand each to a lane would cost several
+// times what it costs to read and convert it. What fails goes the way of all
+// others, by itself, so that errors and the policy for bad samples are the same.
+
+const (
+	// directBytes is the longest sample that goes this way.
+	directBytes = 64 << 10
+	// bunchBytes is what one bunch reads before it fills: it stays in the cache.
+	bunchBytes = 64 << 10
+	// bunchTime is what the reads of one bunch may take: where they are slow, several
+	// readers shall share a batch.
+	bunchTime = 200 * time.Microsecond
+)
+
+// plain is a dataset whose Parse does no more than point into what was read.
+type plain interface{ Plain() bool }
+
+// direct says whether all samples of the loader may go this way.
+func (l *Loader) direct() bool {
+	for _, p := range l.data.parts {
+		ds, ok := p.ds.(plain)
+		if !ok || !ds.Plain() || p.n == 0 {
+			return false
+		}
+		for _, prog := range p.programs {
+			if prog.Kind() == "image" {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// bunch is tasks of one batch that a reader does.
+type bunch struct {
+	l     *Loader
+	batch *openBatch
+	tasks []task
+}
+
+// pace is what one read takes, ns, as far as it is known.
+type pace struct{ ns atomic.Int64 }
+
+func (p *pace) add(d time.Duration) { p.ns.Store(p.ns.Load() + (int64(d)-p.ns.Load())/8) }
+
+// rows is how many reads fit into a bunch.
+func (p *pace) rows() int { return max(1, int(int64(bunchTime)/max(p.ns.Load(), 1))) }
+
+// submitBunches sends a batch's samples to the readers in bunches; long ones go the usual
+// way.
+func (l *Loader) submitBunches(ob *openBatch) {
+	most := l.pace.rows()
+	ob.bunches = ob.bunches[:0]
+	var long []*fetch.Request
+	begin, bytes := 0, int64(0)
+	for i := range ob.tasks {
+		t := &ob.tasks[i]
+		if t.apart = t.sample < 0; t.apart {
+			continue
+		}
+		l.locate(t)
+		n := int64(0)
+		for _, e := range t.req.Extents {
+			n += e.Len
+		}
+		if n > directBytes {
+			t.apart = true
+			long = append(long, &t.req)
+			continue
+		}
+		if bytes+n > bunchBytes || i-begin >= most {
+			ob.bunches = append(ob.bunches, bunch{l, ob, ob.tasks[begin:i]})
+			begin, bytes = i, 0
+		}
+		bytes += n
+	}
+	ob.bunches = append(ob.bunches, bunch{l, ob, ob.tasks[begin:]})
+	for i := range ob.bunches {
+		l.fetch.Do(&ob.bunches[i])
+	}
+	if long != nil {
+		l.fetch.Submit(long, false, ob.gone.Load)
+	}
+}
+
+// hand is what a reader fills with.
+type hand struct {
+	lane   transform.Lane // for all but pictures
+	sample format.Sample
+	failed []*task
+}
+
+// Run reads and fills the tasks of a bunch, and sends those that fail the usual way.
+// Once finishBunch has counted the last of them the batch, and r with it, may be
+// another's.
+func (r *bunch) Run(h *fetch.Hand) {
+	l, ob := r.l, r.batch
+	own := l.hands.Get().(*hand)
+	defer l.hands.Put(own)
+	own.failed = own.failed[:0]
+	begin := time.Now()
+	count, bytes := r.read(h)
+	took := time.Since(begin)
+	for i := range r.tasks {
+		t := &r.tasks[i]
+		if t.apart || ob.gone.Load() {
+			continue
+		}
+		h.At(wire.StageDecode, t.req.Sample)
+		if err := l.fill(&own.lane, &own.sample, t); err != nil {
+			own.failed = append(own.failed, t)
+		}
+	}
+	h.At(0, 0)
+	if count > 0 {
+		l.pace.add(took / time.Duration(count))
+		l.stats.Read.Add(took, int64(count), bytes)
+		l.stats.Decode.Add(time.Since(begin)-took, int64(count), 0)
+	}
+	l.finishBunch(ob, r.tasks, own.failed)
+}
+
+// read reads what the tasks want.
+func (r *bunch) read(h *fetch.Hand) (count int, bytes int64) {
+	for i := range r.tasks {
+		t := &r.tasks[i]
+		if t.apart || r.batch.gone.Load() {
+			continue
+		}
+		h.At(wire.StageRead, t.req.Sample)
+		raw, err := h.Read(t.req.Extents)
+		t.req.Raw, t.req.Err = append(t.req.Raw[:0], raw...), err
+		for _, p := range raw {
+			bytes += int64(len(p))
+		}
+		count++
+	}
+	return count, bytes
+}
+
+// finishBunch counts the tasks of a bunch, and begins those anew that failed. A batch
+// that was given up has tasks that were not done; else all were.
+func (l *Loader) finishBunch(ob *openBatch, tasks []task, failed []*task) {
+	s := l.shared
+	s.mu.Lock()
+	gone := ob.gone.Load()
+	l.moved = time.Now()
+	for i := range tasks {
+		t := &tasks[i]
+		if t.apart || !gone && slices.Contains(failed, t) {
+			continue
+		}
+		if ob.left--; !gone {
+			l.stamp(t)
+		}
+	}
+	if gone || ob.left > 0 {
+		ob.settle()
+		s.mu.Unlock()
+		if gone {
+			return
+		}
+		for _, t := range failed {
+			l.fetch.Submit([]*fetch.Request{&t.req}, true, ob.gone.Load)
+		}
+		return
+	}
+	l.finishBatch(ob)
+}
