@@ -11,10 +11,10 @@
 //
 // # Why not a library for reading
 //
-// Those there are believe what a file claims: a list of 2^31 items, a run of 2^31
+// parquet-go believes what a file claims: a list of 2^31 items, a run of 2^31
 // values is allocated before its bytes are looked at, and running out of memory
-// can not be caught at the edge as a panic can. They also need every footer
-// whenever a dataset is opened, and hold readers, not places; here the index has
+// can not be caught at the edge as a panic can. It also needs every footer
+// whenever a dataset is opened, and holds readers, not places; here the index has
 // the place of every page, and a page is decoded from its bytes alone. Tests hold
 // this reader against pyarrow and parquet-go.
 package parquet
