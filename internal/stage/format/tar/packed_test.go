@@ -121,7 +121,7 @@ func TestPackedDamage(t *testing.T) {
 		return out
 	}
 	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
-	bomb := gzipped(t, make([]byte, 128<<20))
+	bomb := gzipped(t, make([]byte, 70<<20))
 	s := newShelf(t)
 	for _, c := range []struct {
 		name string
