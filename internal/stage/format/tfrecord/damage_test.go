@@ -103,7 +103,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// Every cut within a record and every wrong bit of a length is found; a cut between
+// Every cut within a record and, of every byte, two or three wrong bits; a cut between
 // two records is what the format can not tell.
 func TestEveryCutAndBit(t *testing.T) {
 	raw := framed([]byte("twenty bytes of data"), []byte("abc"), nil)
