@@ -159,3 +159,52 @@ func TestIndexBeside(t *testing.T) {
 		t.Errorf("the index of a folder travels: %d", no.status)
 	}
 }
+
+// What stoker pack has written is held against its manifest.
+func TestVerifyOfAPacking(t *testing.T) {
+	root, dst := folder(t, 30), filepath.Join(t.TempDir(), "packed")
+	if got := command(t, "pack", root, dst, "--shard-size", "2MB"); got.status != 0 {
+		t.Fatal(got.err)
+	}
+	if r := verified(t, 0, dst); r.Checked != 90 || r.Compared != 90 || r.Manifest == "" {
+		t.Fatalf("%d of %d samples were compared", r.Compared, r.Checked)
+	}
+	shards, err := filepath.Glob(filepath.Join(dst, "*.tar"))
+	if err != nil || len(shards) < 3 {
+		t.Fatal(shards, err)
+	}
+	harm := func(change func(raw []byte) []byte, check func()) {
+		t.Helper()
+		raw, err := os.ReadFile(shards[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, shards[1], change(bytes.Clone(raw)))
+		check()
+		write(t, shards[1], raw)
+	}
+	harm(func(raw []byte) []byte { raw[600] ^= 1; return raw }, func() { // within the first picture
+		r := verified(t, 3, dst)
+		if len(r.Shards) != 1 || r.Shards[0].Where.Shard != shards[1] || r.Damaged != 1 || r.Damage[0].Where.Shard+r.Damage[0].Where.File != shards[1] {
+			t.Errorf("%+v %+v", r.Shards, r.Damage)
+		}
+		if r := verified(t, 0, dst, "--quick"); r.Checked != 0 {
+			t.Errorf("--quick read %d samples", r.Checked)
+		}
+	})
+	harm(func(raw []byte) []byte { return raw[:len(raw)-1024] }, func() {
+		if r := verified(t, 3, dst, "--quick"); len(r.Shards) != 1 || !strings.Contains(r.Shards[0].What, "bytes") {
+			t.Errorf("%+v", r.Shards)
+		}
+	})
+	if err := os.Remove(shards[2]); err != nil {
+		t.Fatal(err)
+	}
+	if r := verified(t, 3, dst, "--quick"); len(r.Shards) != 1 || !strings.Contains(r.Shards[0].What, "missing") {
+		t.Errorf("%+v", r.Shards)
+	}
+	if again := command(t, "pack", root, dst, "--shard-size", "2MB"); again.status != 0 {
+		t.Fatal(again.err)
+	}
+	verified(t, 0, dst)
+}

@@ -85,7 +85,11 @@ func npy(v []int64) []byte {
 
 // Err is the error that a command ends with when there is damage, or nil.
 func (r *Report) Err() error {
-	if r.Damaged == 0 {
+	switch {
+	case len(r.Shards) > 0:
+		return errs.New(errs.Damaged, "%d files are not as the manifest says, and %d of the %d samples that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
+			Try("remove the damaged shards and run `stoker pack` again as before: it makes those alone")
+	case r.Damaged == 0:
 		return nil
 	}
 	return errs.New(errs.Damaged, "%d of the %d samples that were checked are damaged", r.Damaged, r.Checked).
@@ -96,6 +100,9 @@ func (r *Report) Err() error {
 func (r *Report) WriteText(w io.Writer) error {
 	what := fmt.Sprintf("%s, %s in %s, %s", r.Format, show.Count(r.Samples, "sample", "samples"), show.Count(r.Files, "file", "files"), show.Size(r.Bytes))
 	fmt.Fprintf(w, "%s\n", what)
+	if r.Manifest != "" {
+		fmt.Fprintf(w, "  files compared with %s\n", r.Manifest)
+	}
 	switch {
 	case r.Checked == 0:
 		fmt.Fprintln(w, "  counts, sizes and structure agree; no sample was read")
@@ -103,23 +110,36 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(w, "  %s of %s read and decoded\n", show.Number(float64(r.Checked)), show.Count(r.Samples, "sample", "samples"))
 	}
 	switch {
+	case r.Manifest != "" && r.Compared > 0:
+		fmt.Fprintf(w, "  %s of samples compared\n", show.Count(r.Compared, "digest", "digests"))
+	case r.Manifest != "":
 	case r.Digests != "" && r.Checked > 0:
 		fmt.Fprintf(w, "  %s compared with %s\n", show.Count(r.Compared, "digest", "digests"), r.Digests)
 	case r.Checked > 0:
 		fmt.Fprintln(w, "  no digests to compare with: `stoker index --digests` writes them down")
 	}
-	if r.Damaged == 0 {
+	list := func(all []*wire.Error) {
+		for _, e := range all {
+			fmt.Fprintf(w, "  %s: %s", e.Where, e.What)
+			if e.Cause != "" {
+				fmt.Fprintf(w, ": %s", e.Cause)
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	if len(r.Shards) > 0 {
+		fmt.Fprintf(w, "%s not as it was written:\n", show.Count(int64(len(r.Shards)), "file is", "files are"))
+		list(r.Shards)
+	}
+	if r.Damaged == 0 && len(r.Shards) == 0 {
 		_, err := fmt.Fprintln(w, "no damage found")
 		return err
 	}
-	fmt.Fprintf(w, "%s damaged:\n", show.Count(r.Damaged, "sample is", "samples are"))
-	for _, e := range r.Damage {
-		fmt.Fprintf(w, "  %s: %s", e.Where, e.What)
-		if e.Cause != "" {
-			fmt.Fprintf(w, ": %s", e.Cause)
-		}
-		fmt.Fprintln(w)
+	if r.Damaged == 0 {
+		return nil
 	}
+	fmt.Fprintf(w, "%s damaged:\n", show.Count(r.Damaged, "sample is", "samples are"))
+	list(r.Damage)
 	if more := r.Damaged - int64(len(r.Damage)); more > 0 {
 		fmt.Fprintf(w, "  and %s more\n", show.Number(float64(more)))
 	}

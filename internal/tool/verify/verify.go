@@ -21,10 +21,13 @@ import (
 	"sync/atomic"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
+	"github.com/stoker-data/stoker/internal/tool/pack"
 )
 
 // Config is one verification.
@@ -42,17 +45,54 @@ type Report struct {
 	*inspect.Report
 	Digests  string `json:"digests,omitempty"` // the file that samples were compared with
 	Compared int64  `json:"compared"`          // samples whose digest was compared
+	// Of what stoker pack has written: its manifest, and the shards that are not as
+	// it says.
+	Manifest string        `json:"manifest,omitempty"`
+	Shards   []*wire.Error `json:"shards,omitempty"`
 }
 
 // Run verifies a dataset. Damage of samples is in the report; an error is what
 // kept it from being verified, such as a shard that is cut off.
 func Run(ctx context.Context, c Config) (*Report, error) {
+	p, err := openPacked(c.Dataset)
+	if err != nil {
+		return nil, err
+	}
 	r := &Report{}
+	if p != nil {
+		src := source.NewFile()
+		defer src.Close()
+		p.src = src
+		r.Manifest = filepath.Join(p.dir, pack.ManifestName)
+		wrong, err := p.files(ctx, !c.Quick && c.Share == 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range wrong {
+			r.Shards = append(r.Shards, wire.FromError(e))
+		}
+	}
 	sums := &digests{}
 	conf := inspect.Config{
 		Dataset: c.Dataset, Check: -1, Indexing: c.Indexing, Progress: c.Progress,
-		Opened: func(ds format.Dataset) error { return sums.open(ds.Index()) },
-		Also:   sums.compare,
+		Opened: func(ds format.Dataset) error {
+			if p == nil {
+				return sums.open(ds.Index())
+			}
+			if n := ds.Index().Len(); n != p.manifest.Samples && len(r.Shards) == 0 {
+				return errs.New(errs.Damaged, "the shards have %d samples, and the manifest counts %d", n, p.manifest.Samples).
+					At(errs.Where{File: r.Manifest, Offset: -1, Sample: -1}).Try("remove shards that are not of this packing")
+			}
+			p.ds = ds
+			return sums.open(ds.Index())
+		},
+		Also: func(id int64, s *format.Sample) error {
+			if p != nil && p.compares() && len(r.Shards) < len(p.manifest.Shards) && p.ds.Index().Len() == p.manifest.Samples {
+				sums.compared.Add(1)
+				return p.sample(id)
+			}
+			return sums.compare(id, s)
+		},
 	}
 	switch {
 	case c.Quick:
@@ -62,8 +102,13 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		conf.All = true
 	}
 	report, err := inspect.Run(ctx, conf)
-	if err != nil {
+	if err != nil && (len(r.Shards) == 0 || ctx.Err() != nil) {
 		return nil, err
+	}
+	if err != nil { // the shards say more
+		report = &inspect.Report{Path: c.Dataset.Path, Format: p.manifest.Options.Output, Samples: p.manifest.Samples, Bytes: p.manifest.Bytes}
+		report.Damage = append(report.Damage, wire.FromError(errs.From(err)))
+		report.Damaged = 1
 	}
 	r.Report, r.Digests, r.Compared = report, sums.path, sums.compared.Load()
 	return r, nil

@@ -1,0 +1,172 @@
+package verify
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/tool/pack"
+)
+
+// packed is a folder that stoker pack has written, with what its manifest says.
+type packed struct {
+	dir      string
+	manifest pack.Manifest
+	sums     []byte // XXH64 of every sample as it lies in its shard; nil: none
+
+	ds      format.Dataset
+	src     source.Source
+	buffers sync.Pool // *[]byte
+}
+
+// openPacked is the packing that a dataset is; nil: it is none.
+func openPacked(d loader.Dataset) (*packed, error) {
+	if len(d.Path) != 1 {
+		return nil, nil
+	}
+	p := &packed{dir: d.Path[0], buffers: sync.Pool{New: func() any { return new([]byte) }}}
+	path := filepath.Join(p.dir, pack.ManifestName)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil //nolint:nilerr // it has no manifest
+	}
+	var kind struct {
+		Version int `json:"stoker_pack"`
+	}
+	if json.Unmarshal(b, &kind) != nil || kind.Version == 0 {
+		return nil, nil // of somebody else
+	}
+	if err := json.Unmarshal(b, &p.manifest); err != nil {
+		return nil, damagedFile(path, "the manifest can not be read", err)
+	}
+	m := p.manifest
+	if m.Digests.Name == "" {
+		return p, nil
+	}
+	at := filepath.Join(p.dir, filepath.Base(m.Digests.Name))
+	if p.sums, err = os.ReadFile(at); err != nil {
+		return nil, damagedFile(at, "the digests of the samples can not be read", err)
+	}
+	sum := sha256.Sum256(p.sums)
+	if int64(len(p.sums)) != digestBytes*m.Samples || hex.EncodeToString(sum[:]) != m.Digests.SHA256 {
+		return nil, damagedFile(at, "the digests of the samples are not those that were written", nil)
+	}
+	return p, nil
+}
+
+func damagedFile(path, what string, cause error) *errs.Error {
+	return errs.New(errs.Damaged, "%s", what).At(errs.Where{File: path, Offset: -1, Sample: -1}).Because(cause).
+		Try("fetch the file again, or pack the dataset again: shards that are whole are kept")
+}
+
+// files compares the shards with the manifest: that they are there, their sizes,
+// and with deep their SHA-256. What differs is returned, shard by shard.
+func (p *packed) files(ctx context.Context, deep bool) (wrong []*errs.Error, err error) {
+	for _, s := range p.manifest.Shards {
+		for _, f := range s.Files {
+			path := filepath.Join(p.dir, filepath.Base(f.Name))
+			at := errs.Where{Shard: path, Offset: -1, Sample: -1}
+			st, err := os.Stat(path)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				wrong = append(wrong, errs.New(errs.Damaged, "the shard of samples %d to %d is missing", s.First, s.First+s.Samples-1).At(at))
+				continue
+			case err != nil:
+				return nil, errs.New(errs.Unreadable, "a shard can not be looked at").At(at).Because(err)
+			case st.Size() != f.Bytes:
+				at.Offset = min(st.Size(), f.Bytes)
+				wrong = append(wrong, errs.New(errs.Damaged, "the shard has %d bytes, and was written with %d", st.Size(), f.Bytes).At(at))
+				continue
+			case !deep:
+				continue
+			}
+			sum, err := digestOf(ctx, path)
+			if err != nil {
+				return nil, err
+			}
+			if sum != f.SHA256 {
+				wrong = append(wrong, errs.New(errs.Damaged, "the shard's bytes are not those that were written: SHA-256 %.16s..., not %.16s...", sum, f.SHA256).At(at))
+			}
+		}
+	}
+	return wrong, nil
+}
+
+func digestOf(ctx context.Context, path string) (string, error) {
+	f, err := os.Open(path)
+	if err == nil {
+		defer f.Close()
+		h := sha256.New()
+		buf := make([]byte, 1<<20)
+		for {
+			var n int
+			n, err = f.Read(buf)
+			_, _ = h.Write(buf[:n])
+			if errors.Is(err, io.EOF) {
+				return hex.EncodeToString(h.Sum(nil)), nil
+			}
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				break
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	return "", errs.New(errs.Unreadable, "a shard can not be read").At(errs.Where{Shard: path, Offset: -1, Sample: -1}).Because(err)
+}
+
+// blockBytes is what members of a tar archive are padded to.
+const blockBytes = 512
+
+// compares says whether samples can be compared with the manifest one by one:
+// in plain tar shards, where each is a run of blocks. In other shards every
+// sample has checksums of its format.
+func (p *packed) compares() bool {
+	return p.sums != nil && p.manifest.Options.Output == "tar" && p.manifest.Options.Compress == ""
+}
+
+// sample compares the stored bytes of one sample with its digest.
+func (p *packed) sample(id int64) error {
+	extents := p.ds.Extents(id, nil, nil)
+	if len(extents) == 0 {
+		return nil
+	}
+	first, last := extents[0], extents[len(extents)-1]
+	n := (last.Off + last.Len - first.Off + blockBytes - 1) / blockBytes * blockBytes
+	buf := p.buffers.Get().(*[]byte)
+	defer p.buffers.Put(buf)
+	if int64(cap(*buf)) < n {
+		*buf = make([]byte, n)
+	}
+	b := (*buf)[:n]
+	x := p.ds.Index()
+	size, mtime := x.Stamp(first.File)
+	obj := source.Info{Name: string(x.AppendPath(first.File, nil)), Size: size, MTime: mtime}
+	if err := p.src.ReadAt(context.Background(), obj, b, first.Off); err != nil {
+		return err
+	}
+	if got, want := xxhash.Sum64(b), binary.LittleEndian.Uint64(p.sums[digestBytes*id:]); got != want {
+		e := errs.New(errs.Damaged, "its bytes are not those that were packed: XXH64 %016x, not %016x", got, want)
+		e.Where.Offset = first.Off
+		return e
+	}
+	return nil
+}
