@@ -20,7 +20,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order soak fuzz wheel clean
+.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order soak fuzz wheel clean
 
 demo: setup engine
 	@build/stoker demo
@@ -48,7 +48,7 @@ venv: .venv/ready
 	$(VENV)/python -m pip install -q --disable-pip-version-check --no-deps -e python
 	@touch $@
 
-test: setup engine venv check go-test go-race go-nocgo py-test
+test: setup engine venv check go-test go-race go-nocgo go-fuzz py-test
 	@echo "all checks and tests passed"
 
 check: engine venv build/tools/staticcheck
@@ -92,6 +92,10 @@ test-kills:
 
 soak: engine venv
 	cd python && STOKER_SOAK=$${KILLS:-200} ../$(VENV)/python -m pytest -q -k "kill or leak"
+
+# Every parser for ten seconds; `make fuzz` for as long as one likes.
+go-fuzz:
+	bash tools/fuzz.sh 10
 
 fuzz:
 	bash tools/fuzz.sh $${SECONDS_EACH:-60}
