@@ -19,9 +19,10 @@ from stoker import _errors
 from stoker._wire import MAX_FRAME, FrameError, Reader, pack
 
 PUBLIC = (
-    "Batch BatchSampler ConfigError DataError DataLoader DistributedSampler EngineError ImageFolder Mixture "
-    "RandomSampler ResourceError SequentialSampler SourceError StallError StateError StokerError SubsetRandomSampler "
-    "Synthetic WebDataset WeightedRandomSampler __version__ transforms verify_receipts"
+    "Batch BatchSampler BetonDataset ConfigError DataError DataLoader DistributedSampler EngineError Field HDF5Dataset "
+    "ImageFolder LMDBDataset MDSDataset Mixture NpyDataset ParquetDataset Ragged RandomSampler ResourceError "
+    "SequentialSampler SourceError StallError StateError StokerError SubsetRandomSampler Synthetic TFRecordDataset "
+    "Table TokenDataset WebDataset WeightedRandomSampler __version__ files transforms verify_receipts"
 )
 
 

@@ -15,12 +15,16 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from . import _client
 from ._compile import to_ops
 from ._datasets import Dataset, _path, absolute
-from ._errors import Problems, whole
+from ._errors import Problems, StokerError, whole
 from ._spec import Recipe
 
 _BATCHES = ("dense", "padded", "ragged")
+
+# What says how a field is delivered; where none is said, the format decides.
+_SAID = {"decode", "transform", "dtype", "batch", "view"}
 
 
 class Field:
@@ -102,6 +106,7 @@ class Stored(Dataset):
 
     _as_tuple = False
     _format = ""
+    _known: list[dict[str, Any]] | None = None
 
     def __init__(self, path: Any, fields: Sequence[str | Field] | None = None, **keys: Any) -> None:
         problems = Problems(type(self).__name__)
@@ -111,11 +116,41 @@ class Stored(Dataset):
         self._keys = {key: value for key, value in keys.items() if value is not None}
         self._remote().info()
 
+    def _where(self) -> dict[str, Any]:
+        """The dataset of the Spec."""
+        return {"path": self.path, "format": self._format, **self._keys}
+
     def _recipe(self) -> Recipe:
-        dataset: dict[str, Any] = {"path": self.path, **self._keys}
-        if self._format:
-            dataset["format"] = self._format
-        return Recipe(dataset, copy.deepcopy(self._given), as_dict=not self._as_tuple)
+        return Recipe(self._where(), copy.deepcopy(self._given), as_dict=not self._as_tuple)
+
+    def _fields(self) -> list[dict[str, Any]] | None:
+        """The fields as they were given; of those of which only the name was, what the format says of them."""
+        if self._known is None and self._given is not None:
+            own = self._own() if any(not _SAID & field.keys() for field in self._given) else {}
+            self._known = [
+                {**field, "decode": own[stored]}
+                if not _SAID & field.keys() and (stored := field.get("from", field["name"])) in own
+                else field
+                for field in self._given
+            ]
+        return copy.deepcopy(self._known)
+
+    def _own(self) -> dict[str, str]:
+        """How the format decodes those of its fields that are bytes to it."""
+        words = {"image": "rgb", "text": "text", "json": "json"}
+        own = {field.name: words[field.kind] for field in self._probe(None) if field.kind in words}
+        return {"__key__": "text", "__url__": "text", **own}
+
+    def _probe(self, fields: list[dict[str, Any]] | None) -> list[_client.Field]:
+        """What the engine says of fields; nothing, where it can not deliver them."""
+        spec: dict[str, Any] = {"dataset": self._where(), "batch": {"size": 1}, "deliver": {"prefetch": 1}}
+        probe = _client.Remote({**spec, "workers": 1, **({"fields": fields} if fields else {})}, keeps=False)
+        try:
+            return probe.info().fields
+        except StokerError:  # of fields that are not asked for, or it will be said again
+            return []
+        finally:
+            probe.close()
 
     @property
     def fields(self) -> list[str]:
@@ -141,6 +176,7 @@ class Stored(Dataset):
         problems = Problems(type(self).__name__)
         if fields is not None:
             other._given = _fields(fields, problems)
+            other._known = None
         problems.raise_any()
         other._as_tuple = as_tuple
         other._remote().info()
@@ -185,12 +221,20 @@ class NpyDataset(Stored):
     of files; samples are tuples in that order. A field may be several files, one behind the other: a list, or a
     pattern. One ``.npz`` has its arrays as fields, and ``NpyDataset("data.npz", fields=["x", "y"])`` chooses. Nothing
     is loaded: rows are read where they lie. Fortran order, objects and structures are errors that say what to do.
+
+    unpacked  memory for what was decompressed of a compressed ``.npz`` ("1GiB", or bytes); None: the engine's choice
     """
 
     _as_tuple = True
     _format = "npy"
 
-    def __init__(self, *path: Any, fields: Sequence[str | Field] | None = None, **named: Any) -> None:
+    def __init__(
+        self,
+        *path: Any,
+        fields: Sequence[str | Field] | None = None,
+        unpacked: str | int | None = None,
+        **named: Any,
+    ) -> None:
         problems = Problems("NpyDataset")
         if bool(path) == bool(named):
             problems.add(f"{len(path)} paths and {len(named)} named ones", "give either, and one at least")
@@ -202,7 +246,19 @@ class NpyDataset(Stored):
             columns = [{"name": name, "path": paths(one, problems, name)} for name, one in named.items()]
         problems.raise_any()
         first = path[0] if path else next(iter(named.values()))
-        super().__init__(first, fields, columns=columns)
+        super().__init__(first, fields, columns=columns, unpacked=unpacked)
+
+    def _where(self) -> dict[str, Any]:
+        where = super()._where()
+        if "columns" in where:  # each has files of its own
+            del where["path"]
+        return where
+
+    def __repr__(self) -> str:
+        columns = self._keys.get("columns")
+        if columns is None:
+            return super().__repr__()
+        return "NpyDataset(" + ", ".join(f"{column['name']}={column['path']!r}" for column in columns) + ")"
 
 
 def _stem(path: Any) -> str:
@@ -213,25 +269,28 @@ def _stem(path: Any) -> str:
 class HDF5Dataset(Stored):
     """Datasets of HDF5 files with one first axis; row i of each is a field of sample i.
 
-    columns  the paths of datasets within the file ("train/images"); None: all whose first axis has the most common
-             length. ``stoker inspect FILE`` lists what there is.
+    columns   the paths of datasets within the file ("train/images"); None: all whose first axis has the most common
+              length. ``stoker inspect FILE`` lists what there is.
+    group     the group that they lie in; columns are then paths below it
+    unpacked  memory for what was decompressed ("1GiB", or bytes); None: the engine's choice
 
     The chunks are read beside the HDF5 library, by any number of lanes: there is no handle to share, to pickle or to
-    open again after a fork.
+    open again after a fork. Several files are one behind the other.
     """
 
     _format = "hdf5"
 
     def __init__(
-        self, path: Any, columns: Sequence[str] | None = None, fields: Sequence[str | Field] | None = None
+        self,
+        path: Any,
+        columns: str | Sequence[str] | None = None,
+        fields: Sequence[str | Field] | None = None,
+        *,
+        group: str | None = None,
+        unpacked: str | int | None = None,
     ) -> None:
-        super().__init__(path, fields, columns=_columns(columns))
-
-
-def _columns(columns: Sequence[str] | None) -> list[dict[str, str]] | None:
-    if columns is None:
-        return None
-    return [{"name": name} for name in ([columns] if isinstance(columns, str) else columns)]
+        names = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
+        super().__init__(path, fields, columns=names, group=group, unpacked=unpacked)
 
 
 class LMDBDataset(Stored):
@@ -268,29 +327,59 @@ class TFRecordDataset(Stored):
 class ParquetDataset(Stored):
     """Rows of Parquet files; columns are fields, and only those that are wanted are read.
 
+    columns   the names of the wanted columns; the same as fields
+    label     a column of whole numbers from 0 on, or of texts, whose values are the classes; None: what Hugging Face's
+              datasets wrote down as such
+    unpacked  memory for what was decompressed ("1GiB", or bytes); None: the engine's choice
+
     A column of images as Hugging Face's datasets write them (a struct of bytes and path) is an image; lists are
-    ragged arrays.
+    ragged arrays; fields of a struct are called ``box.x``. A column of text or bytes that is null in some rows is left
+    out unless it is named.
     """
 
     _format = "parquet"
 
     def __init__(
-        self, path: Any, fields: Sequence[str | Field] | None = None, *, columns: Sequence[str] | None = None
+        self,
+        path: Any,
+        fields: Sequence[str | Field] | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        label: str | None = None,
+        unpacked: str | int | None = None,
     ) -> None:
-        super().__init__(path, fields if fields is not None else columns)
+        problems = Problems("ParquetDataset")
+        if fields is not None and columns is not None:
+            problems.add("fields and columns both name what is wanted", "give one of them")
+        problems.raise_any()
+        super().__init__(path, fields if fields is not None else columns, label=label, unpacked=unpacked)
 
 
 class MDSDataset(Stored):
-    """Shards of MosaicML Streaming: the folder with ``index.json``."""
+    """Shards of MosaicML Streaming: the folder with ``index.json``.
+
+    unpacked  memory for shards that were decompressed ("1GiB", or bytes); None: the engine's choice
+    """
 
     _format = "mds"
 
+    def __init__(
+        self, path: Any, fields: Sequence[str | Field] | None = None, *, unpacked: str | int | None = None
+    ) -> None:
+        super().__init__(path, fields, unpacked=unpacked)
+
 
 class BetonDataset(Stored):
-    """A file of FFCV; samples are tuples of its fields. Pictures may be raw or JPEG."""
+    """A file of FFCV; samples are tuples of its fields. Pictures may be raw or JPEG.
+
+    pictures  raw pictures of one size are pictures too, for transforms; None: they are arrays (height, width, 3)
+    """
 
     _as_tuple = True
     _format = "beton"
+
+    def __init__(self, path: Any, fields: Sequence[str | Field] | None = None, *, pictures: bool | None = None) -> None:
+        super().__init__(path, fields, pictures=pictures)
 
 
 class TokenDataset(Stored):
@@ -298,14 +387,14 @@ class TokenDataset(Stored):
 
     length     tokens of a window; samples are ``(x, y)``, y one token further than x: views of one buffer
     stride     tokens from one window to the next; None: length, so that windows do not overlap
+    random     so many windows instead that begin anywhere, drawn by ``seed``, as nanoGPT draws its batches; the same
+               ones in every epoch. stride=1 with shuffle has every start once in an epoch
     documents  samples are whole documents instead: ``(tokens,)``, ragged
-    dtype      of a flat file: "uint16" (None), "uint32" or "int32"
-    eos        the token that ends a document in a flat file, for ``documents``
+    dtype      of a flat file: "uint16", "uint32", "int32", ...; None: what the file says, else uint16
+    eos, bos   the token that ends, or begins, a document in a flat file, for ``documents``
     next       False: samples are ``(tokens,)`` without the shifted y
     out        what tokens become; "int64" is what embeddings take, None leaves them as they are stored
     fields     instead of all that: fields of your own over the stored field "tokens"
-
-    Windows that start anywhere, as nanoGPT draws them, are ``stride=1`` with shuffle: every start comes once an epoch.
     """
 
     _as_tuple = True
@@ -317,11 +406,14 @@ class TokenDataset(Stored):
         length: int | None = None,
         *,
         stride: int | None = None,
+        random: int | None = None,
+        seed: int | None = None,
         documents: bool = False,
-        dtype: str | None = None,
+        dtype: Any = None,
         eos: int | None = None,
+        bos: int | None = None,
         next: bool = True,  # the stored word
-        out: str | None = "int64",
+        out: Any = "int64",
         fields: Sequence[str | Field] | None = None,
     ) -> None:
         problems = Problems("TokenDataset")
@@ -329,38 +421,40 @@ class TokenDataset(Stored):
             problems.add(
                 f"length={length!r} and documents={documents!r}", "give a length of windows, or documents=True"
             )
-        for key, given in (("length", length), ("stride", stride)):
+        for key, given in (("length", length), ("stride", stride), ("random", random)):
             if given is not None and (not whole(given) or given < 1):
-                problems.add(f"{key} is {given!r}", "give a number of tokens")
-        if documents and stride is not None:
-            problems.add("stride with documents", "documents are delivered whole")
+                problems.add(f"{key} is {given!r}", f"give a number of {'windows' if key == 'random' else 'tokens'}")
+        if documents and (stride is not None or random is not None):
+            problems.add("stride and random with documents", "documents are delivered whole: leave them out")
+        if stride is not None and random is not None:
+            problems.add("stride and random both say where windows begin", "give one of them")
+        if seed is not None and (random is None or not whole(seed) or not 0 <= seed < 1 << 64):
+            problems.add(f"seed is {seed!r}", "give an integer from 0 to 2**64 - 1, together with random=")
         problems.raise_any()
-        window: dict[str, Any] = {"length": length, "stride": stride, "eos": eos}
+        window: dict[str, Any] = {"length": length, "stride": stride, "random": random, "seed": seed}
+        window.update(eos=eos, bos=bos, documents=documents or None, next=next and not documents or None)
         window = {key: value for key, value in window.items() if value is not None}
-        if documents:
-            window["documents"] = True
-        elif next:
-            window["next"] = True
         if fields is None:
             views = [("x", (None, -1)), ("y", (1, None))] if next and not documents else [("tokens", None)]
             fields = [Field(name, source="tokens", dtype=out, view=view) for name, view in views]
-        super().__init__(path, fields, window=window, dtype=dtype)
+        super().__init__(path, fields, window=window, dtype=_dtype(dtype))
 
 
 class Table(Stored):
-    """A table of samples: CSV, JSONL or Parquet with a column of paths, one of labels, and any others.
+    """A table of samples: CSV, TSV, JSONL or Parquet with a column of paths, one of labels, and any others.
 
     manifest  the table
     path      the column of paths, relative to ``root``; None: there are no files, the columns are all there is
-    label     the column of labels: whole numbers, or names of classes, which are numbered in their sorted order
-    root      the folder that paths are relative to; None: that of the table
-    transform transforms of the images; samples are then ``(image, label)``
+    label     the column of labels: whole numbers from 0 on, or names of classes, which are numbered in sorted order
+              ("none": none is; left out without ``path``: one that is called label or class)
+    root      the folder that paths are relative to and may not leave; None: that of the table
+    transform transforms of the images
 
-    Samples are tuples of the file and the label, and dicts of all columns after ``select``.
+    With ``path``, samples are ``(image, label)``, or ``(image,)`` without a label; without it, tuples of the columns.
+    ``table.select("image", "score")`` are dicts of any columns.
     """
 
     _as_tuple = True
-    _format = "table"
 
     def __init__(
         self,
@@ -372,16 +466,42 @@ class Table(Stored):
         transform: Any = None,
         fields: Sequence[str | Field] | None = None,
     ) -> None:
-        if root is not None:
-            root = absolute(os.fsdecode(root))
-        fields = _images(fields, transform, path is not None, label is not None)
-        super().__init__(manifest, fields, root=root, path_column=path, label=label)
+        problems = Problems("Table")
+        for key, given in (("root", root), ("transform", transform)):
+            if given is not None and path is None:
+                problems.add(
+                    f"{key} is for files, and no column of paths is given", "give path='...', the column's name"
+                )
+        problems.raise_any()
+        if path is None:
+            self._format = "table"
+            super().__init__(manifest, fields, label=label)
+            return
+        self._format = "files"
+        root = None if root is None else absolute(_path(root, "root", problems))
+        if not isinstance(manifest, (str, bytes, os.PathLike)):
+            problems.add(f"manifest is {manifest!r}", "give the path of one table")
+        problems.raise_any()
+        fields = _images(fields, transform, label is not None)
+        super().__init__(manifest, fields, path_column=path, label=label or "none", root=root)
+
+    def _where(self) -> dict[str, Any]:
+        where = super()._where()
+        if self._format == "files":
+            where["manifest"] = where.pop("path")
+        return where
+
+    def _own(self) -> dict[str, str]:
+        # Columns that some rows lack are not the format's own; all that are no numbers are text.
+        own = super()._own()
+        names = {field.get("from", field["name"]) for field in self._given or [] if not _SAID & field.keys()}
+        more = self._probe([{"name": name} for name in sorted(names - own.keys())]) if names - own.keys() else []
+        return {**own, **{field.name: "text" for field in more if field.kind == "bytes"}}
 
 
-def _images(
-    fields: Sequence[str | Field] | None, transform: Any, pictures: bool, labels: bool
-) -> Sequence[str | Field] | None:
-    if fields is not None or not pictures:
+def _images(fields: Sequence[str | Field] | None, transform: Any, labels: bool) -> Sequence[str | Field]:
+    """The fields of files; as they were given, if they were."""
+    if fields is not None:
         return fields
     found = [Field("image", decode="rgb", transform=transform)]
     return [*found, Field("label")] if labels else found
@@ -412,4 +532,4 @@ class files(Stored):
         if labels not in (None, "folder"):
             problems.add(f"labels is {labels!r}", "it can be 'folder' or None; stoker.Table reads labels from a table")
         problems.raise_any()
-        super().__init__(pattern, _images(fields, transform, True, labels is not None), label=labels)
+        super().__init__(pattern, _images(fields, transform, labels is not None), label=labels or "none")
