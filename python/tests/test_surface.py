@@ -58,7 +58,7 @@ def test_dataloader_has_torchs_signature() -> None:
     assert added == set(
         "seed rank world_size tail on_bad max_bad max_bad_rate device output layout prefetch memory "
         "global_batch_size block window streams weights balanced replacement num_samples "
-        "lengths bucket tokens pack long length_window".split()
+        "lengths bucket tokens pack long length_window cache".split()
     )
     assert all(ours[name].kind == inspect.Parameter.KEYWORD_ONLY and ours[name].default is None for name in added)
 

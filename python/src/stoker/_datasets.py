@@ -8,16 +8,20 @@ Dataset       what all share: len(), [i], and a small loader in the engine that 
 
 from __future__ import annotations
 
+import copy
 import operator
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _client
 from ._batch import JaxKind, Kind, Maker, NumpyKind, TorchKind
+from ._cache import read_cache
 from ._compile import to_ops
 from ._errors import Problems, whole
 from ._spec import Recipe, default_output
+
+Data = TypeVar("Data", bound="Dataset")
 
 # torchvision's list of extensions.
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
@@ -35,6 +39,7 @@ class Dataset:
 
     _peek: _client.Remote | None = None  # the small loader; not a need of the engine's
     _maker: Maker | None = None
+    _cached: dict[str, Any] | None = None  # what cache() said, as the Spec has it
 
     def _recipe(self) -> Recipe:
         raise NotImplementedError
@@ -56,6 +61,21 @@ class Dataset:
                 spec["fields"] = fields
             self._peek = _client.Remote(spec, keeps=False)
         return self._peek
+
+    def cache(self: Data, memory: str | int | None = None, after: str | None = None) -> Data:
+        """The same dataset; loaders over it keep in memory what is the same in every epoch.
+
+        memory  "8GiB", or a number of bytes; None: a quarter of what the machine has left
+        after   "random" (None): decoded, and worked on up to the first random transform; "decode": only decoded
+
+        It is DataLoader's ``cache=``, and does not change a batch.
+        """
+        problems = Problems(f"{type(self).__name__}.cache")
+        cached = read_cache({"memory": memory, "after": after}, problems)
+        problems.raise_any()
+        other = copy.copy(self)
+        other.__dict__ = {**self.__getstate__(), "_cached": cached}
+        return other
 
     def __len__(self) -> int:
         """Number of samples."""

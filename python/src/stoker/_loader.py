@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from . import _client, _notice, _ranks
@@ -71,6 +72,10 @@ class DataLoader:
     layout            of images, "nchw" (default) or "nhwc"
     prefetch          batches made ahead; left out: 4
     memory            limit for batches: "2GiB", a number of bytes, or "auto", a quarter of what the machine has left
+    cache             memory for samples that are the same in every epoch, decoded and worked on up to the first random
+                      transform: "8GiB", a number of bytes, or True, a quarter of what the machine has left; or
+                      {"memory": "8GiB", "after": "decode"}, to keep them only decoded. What does not fit is made anew
+                      in every epoch; no batch changes by it. ``stats()["cache"]`` tells what is kept
 
     Raises ConfigError at once for all that is wrong with the keywords, in one message; then ConfigError, DataError,
     SourceError and ResourceError for what is wrong with the dataset, its transforms or the memory for batches. While
@@ -126,12 +131,13 @@ class DataLoader:
         layout: str | None = None,
         prefetch: int | None = None,
         memory: str | int | None = None,
+        cache: Any = None,
     ) -> None:
         keywords = {key: value for key, value in locals().items() if key not in ("self", "dataset")}
         problems = Problems("DataLoader")
         recipe = None
         if isinstance(dataset, Dataset):
-            recipe = dataset._recipe()
+            recipe = replace(dataset._recipe(), cache=dataset._cached)
         else:
             problems.add(*_stranger(dataset))
         self._settings = read(keywords, recipe, problems)
@@ -535,7 +541,8 @@ class DataLoader:
         self.close()
 
     def stats(self) -> dict[str, Any]:
-        """The engine's numbers about this loader, at this moment: samples delivered, seconds and bytes by stage."""
+        """The engine's numbers about this loader, at this moment: samples delivered, seconds and bytes by stage, and
+        with ``cache`` what it holds: samples, bytes, limit, and whether it is full."""
         return self._opened().stats()
 
     def __getstate__(self) -> dict[str, Any]:

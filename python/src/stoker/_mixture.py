@@ -111,6 +111,8 @@ def _member(i: int, dataset: Any, problems: Problems) -> None:
     if not isinstance(dataset, Dataset):
         problems.add(f"dataset {i} is a {type(dataset).__name__}", "give datasets of this package")
         return
+    if dataset._cached is not None:
+        problems.add(f"dataset {i} has a cache of its own", "cache the mixture: Mixture([...]).cache()")
     try:
         recipe = dataset._recipe()
     except ConfigError as error:

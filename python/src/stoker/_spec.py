@@ -18,6 +18,7 @@ from typing import Any
 from . import _notice
 from . import _orders as orders
 from . import _ranks as ranks
+from ._cache import read_cache
 from ._errors import Problems, whole
 from ._orders import Ordering
 
@@ -56,6 +57,7 @@ class Recipe:
     epoch_items: int | None = None  # with_epoch: items of an epoch, a rank
     epoch_in_batches: bool = False  # and whether those items are batches
     mix: dict[str, Any] | None = None  # of the Spec: how the datasets of a list are mixed
+    cache: dict[str, Any] | None = None  # of the Spec: what the dataset's .cache() said
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Settings:
     prefetch: int | None
     prefetch_factor: int | None
     memory: str | int | None
+    cache: dict[str, Any] | None  # of the Spec
     on_bad: str | None
     max_bad: int | None
     max_bad_rate: float | None
@@ -130,6 +133,9 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
     pin = _pin(k, output)
     _device(k["device"], problems)
     memory = _memory(k["memory"], problems)
+    cache = read_cache(k["cache"], problems)
+    if cache is not None and recipe.cache is not None and cache != recipe.cache:
+        problems.add("cache and the dataset's .cache() differ", "give one of them")
     _one_of("layout", k["layout"], LAYOUTS, problems)
     timeout = k["timeout"]
     if not _number(timeout) or timeout < 0:
@@ -150,6 +156,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
         prefetch=prefetch,
         prefetch_factor=k["prefetch_factor"],
         memory=memory,
+        cache=cache or recipe.cache,
         on_bad=on_bad,
         max_bad=k["max_bad"],
         max_bad_rate=k["max_bad_rate"],
@@ -198,6 +205,7 @@ def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]]
     built["deliver"] = _said(
         prefetch=settings.prefetch, prefetch_factor=settings.prefetch_factor, memory=settings.memory
     )
+    built["cache"] = settings.cache
     built["workers"] = settings.workers
     built["on_bad"] = _said(
         policy=settings.on_bad, max_bad=settings.max_bad or None, max_bad_rate=settings.max_bad_rate or None

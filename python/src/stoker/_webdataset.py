@@ -55,7 +55,7 @@ class WebDataset(Dataset):
     what follows the dot names a field.
 
     ``urls`` is a path, with ``{000..099}`` braces, wildcards or ``::`` between several, or a list of paths. Calls on
-    it return a new dataset: ``shuffle decode to_tuple map_tuple map_dict rename batched with_epoch with_length``.
+    it return a new dataset: ``shuffle decode to_tuple map_tuple map_dict rename batched with_epoch with_length cache``.
 
     Without ``to_tuple`` samples are dicts of all fields, with ``__key__`` and ``__url__``. Without ``decode`` fields
     are bytes. ``decode(words)`` makes of images what WebDataset makes of them:
@@ -236,6 +236,27 @@ class WebDataset(Dataset):
             problems.add("collation_fn is a Python function", _LATER + "leave it out: arrays are stacked")
         problems.raise_any()
         return self._with(_batch=batchsize, _drop=not partial)
+
+    def cache(self, memory: str | int | None = None, after: str | None = None) -> WebDataset:
+        """Keeps samples in memory, decoded and worked on up to the first random transform (``after="decode"``: right
+        behind decoding), up to ``memory`` ("8GiB", bytes; None: a quarter of what is left).
+
+        It makes no difference where in the chain it is called: order, batches and random transforms are never kept.
+        """
+        new = super().cache(memory, after)
+        new.__dict__.update(_known=None, _loader=None)
+        for call, there in (("shuffle", self._shuffle), ("batched", self._batch is not None)):
+            if there:
+                _notice.say(
+                    f".cache() behind .{call}() keeps samples, as in front of it: it changes nothing to call it there"
+                )
+        late = {str(op["op"]) for ops in self._ops.values() for op in ops if op["op"].startswith("Random")}
+        if late and after != "decode":
+            names = ", ".join(sorted(late))
+            _notice.say(
+                f".cache() behind {names} keeps what comes before: random transforms are done anew in every epoch"
+            )
+        return new
 
     def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> WebDataset:
         """Epochs of ``nsamples`` items on every rank (batches, after ``batched``), cut from an endless stream of whole
