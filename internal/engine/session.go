@@ -170,6 +170,7 @@ func (s *session) begin(m *wire.Message) ([]deliver.Envelope, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.Bundle(m.Bundle)
 	s.mu.Lock()
 	s.last++
 	id := s.last
@@ -215,6 +216,12 @@ func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 		Type: wire.TypeBatch, Pass: m.Pass, Epoch: b.Epoch, Step: b.Step, Position: b.Position,
 		Slot: int64(b.Slot.ID), Rows: b.Rows, Data: b.Columns,
 		Sum: b.Sum.String(), Real: b.Real,
+	}
+	if b.Counts != nil {
+		answer.Type, answer.Sum, answer.Real = wire.TypeBatches, "", 0
+	}
+	for _, c := range b.Counts {
+		answer.Parts = append(answer.Parts, wire.Part{Position: c.After, Sum: c.Sum.String(), Real: c.Real})
 	}
 	for _, bad := range b.Bad {
 		answer.Bad = append(answer.Bad, wire.BadPlace{Place: bad.Place, Sample: bad.Sample, Put: bad.Put, Error: wire.FromError(bad.Err)})

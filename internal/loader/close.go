@@ -69,19 +69,23 @@ func (l *Loader) pack(ob *openBatch, i int, col *wire.Column, at int64) (int64, 
 	return (end + 63) / 64 * 64, nil
 }
 
-// count sums up what the batch adds to a receipt: once every sample that stands
-// at a place of the epoch, as the order says or in another's stead.
+// count sums up what each step of the batch adds to a receipt: once every sample
+// that stands at a place of the epoch, as the order says or in another's stead.
 func (l *Loader) count(ob *openBatch) {
+	for i := range ob.steps {
+		ob.counts = append(ob.counts, Count{After: ob.pass.slice.After(ob.step + int64(i))})
+	}
+	each := max(ob.rows/ob.steps, 1)
 	for i := range ob.tasks {
-		t := &ob.tasks[i]
+		t, c := &ob.tasks[i], &ob.counts[i/each]
 		if t.sample < 0 {
 			l.blank(ob, t, -1)
 			continue
 		}
 		stands := ob.good[i] && (t.attempt == 0 || l.spec.OnBad.Policy == Replace)
 		if stands && t.from == 0 && ob.pass.order.Real(t.place) {
-			ob.sum.Add(t.place, t.req.Sample)
-			ob.real++
+			c.Sum.Add(t.place, t.req.Sample)
+			c.Real++
 		}
 	}
 }

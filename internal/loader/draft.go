@@ -5,19 +5,32 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// draft is what the order says of one step of one rank: the runs of its batch,
-// in the order of rows. Outside packs a run is a sample.
+// draft is what the order says of one step of one rank, or of several that are
+// made together: the runs of its batch, in the order of rows. Outside packs a run
+// is a sample.
 type draft struct {
 	step   int64
+	steps  int
 	pieces []order.Piece // nil: not made; the unused end of a packed row has Sample -1
 	rows   int
 }
 
-// prepare makes the draft of a step. Some orders sort thousands of lengths for
-// it: no lock is held.
-func (p *Pass) prepare(step int64) {
+// prepare makes the draft of a step, and of up to most in all that have as many
+// rows. Some orders sort thousands of lengths for it: no lock is held.
+func (p *Pass) prepare(step int64, most int) {
 	d := &p.draft
-	d.step, d.pieces = step, d.pieces[:0]
+	d.step, d.steps, d.pieces = step, 0, d.pieces[:0]
+	for d.steps < most && step < p.slice.Steps() && p.slice.Rows(step) == p.slice.Rows(d.step) {
+		p.drawStep(step)
+		d.steps++
+		step++
+	}
+	d.rows = len(d.pieces)
+}
+
+// drawStep adds the runs of one step to the draft.
+func (p *Pass) drawStep(step int64) {
+	d := &p.draft
 	for i := range p.slice.Rows(step) {
 		begin := len(d.pieces)
 		d.pieces = p.order.Item(p.slice.Place(step, i), d.pieces)
@@ -32,16 +45,24 @@ func (p *Pass) prepare(step int64) {
 			d.pieces = append(d.pieces, order.Piece{Place: -1, Sample: -1, Len: left})
 		}
 	}
-	d.rows = len(d.pieces)
 }
 
-// grow makes room for batches of at least so many rows. Slots that are too small
-// are no longer used. Shared.mu is held.
+// grow makes room for batches of at least so many rows, and some more. Shared.mu is
+// held.
 func (l *Loader) grow(rows int) error {
 	if rows <= l.layout.Rows {
 		return nil
 	}
-	layout := batch.NewLayout(l.fields, rows+rows/4)
+	return l.reserve(rows + rows/4)
+}
+
+// reserve makes room for batches of so many rows. Slots that are too small are no
+// longer used. Shared.mu is held.
+func (l *Loader) reserve(rows int) error {
+	if rows <= l.layout.Rows {
+		return nil
+	}
+	layout := batch.NewLayout(l.fields, rows)
 	if layout.Bytes() > l.slotBytes {
 		if err := l.fits(layout.Bytes(), l.slots.limit); err != nil {
 			return err
@@ -70,8 +91,8 @@ func (l *Loader) newBatch(p *Pass, slot *batch.Slot) *openBatch {
 		ob.tasks, ob.good = make([]task, rows), make([]bool, rows)
 	}
 	*ob = openBatch{
-		pass: p, step: p.draft.step, rows: rows, slot: slot, layout: l.layout,
-		tasks: ob.tasks[:rows], good: ob.good[:rows], loose: ob.loose, ready: ob.ready[:0], bunches: ob.bunches[:0],
+		pass: p, step: p.draft.step, steps: p.draft.steps, rows: rows, slot: slot, layout: l.layout,
+		tasks: ob.tasks[:rows], good: ob.good[:rows], loose: ob.loose, ready: ob.ready[:0], bunches: ob.bunches[:0], counts: ob.counts[:0],
 	}
 	for i := range ob.loose {
 		if l.fields[i].Loose {

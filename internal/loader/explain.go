@@ -47,7 +47,7 @@ func (l *Loader) Explain(epoch, position int64) (*Explanation, error) {
 		return nil, errs.New(errs.Config, "no step begins at position %d of epoch %d, which has %d", position, epoch, e.Len())
 	}
 	p := &Pass{l: l, epoch: epoch, order: e, slice: slice}
-	p.prepare(0)
+	p.prepare(0, 1)
 	out := &Explanation{Epoch: epoch, Position: position, Rank: l.spec.Rank, World: l.spec.World}
 	lane := transform.NewLane()
 	defer lane.Close()

@@ -326,6 +326,9 @@ func (l *Loader) finish(t *task, err error) {
 	if len(s.loaders) > 1 {
 		s.work.Broadcast()
 	}
+	if bad != nil {
+		ob.pass.single()
+	}
 	if bad != nil && !ob.gone.Load() && l.onBad(t, bad, may) {
 		s.mu.Unlock()
 		l.locate(t)

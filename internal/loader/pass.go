@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -45,6 +44,7 @@ type Pass struct {
 	open      []*openBatch // in order; the first is the next to be handed out
 	nextStep  int64        // of the slice: the next to open
 	delivered int64        // of the slice: steps handed out
+	bundles   bundles      // how many steps are made together
 	waiting   int          // consumers in Next
 	heldSince time.Time    // when Next first found every slot leased
 	ahead     bool         // begun before it was asked for
@@ -56,11 +56,13 @@ type Pass struct {
 	asked     int64 // when Next was last called: Shared.clock
 }
 
-// openBatch is a batch on its way.
+// openBatch is a batch on its way, or a bundle of them: the rows of several steps,
+// one step behind the other.
 type openBatch struct {
 	pass    *Pass
-	step    int64 // of the slice
-	rows    int
+	step    int64 // of the slice, the first
+	steps   int   // all have the same number of rows
+	rows    int   // of all steps
 	slot    *batch.Slot
 	layout  *batch.Layout
 	tasks   []task
@@ -69,8 +71,7 @@ type openBatch struct {
 	left    int           // tasks not finished
 	loose   []batch.Loose // one a field
 	bad     []Bad         // guarded by Shared.mu
-	sum     order.Sum     // of its receipt
-	real    int64         // samples in sum
+	counts  []Count       // of its receipt, a step each
 	good    []bool        // rows that hold their sample; one writer each
 
 	closing bool // a lane is closing it; only that lane may touch its slot
@@ -104,22 +105,30 @@ type Bad struct {
 	Err    error
 }
 
-// Batch is one batch as it is handed out. Release gives its slot back; nothing
-// of it may be read afterwards.
+// Batch is one batch as it is handed out, or a bundle of consecutive ones, where
+// the consumer asked for them. Release gives its slot back; nothing of it may be
+// read afterwards.
 type Batch struct {
 	Epoch    int64
 	Step     int64
-	Position int64 // places of the epoch that all ranks have been given after it
-	Rows     int
+	Position int64 // places of the epoch that all ranks have been given after it, of a bundle after its last step
+	Rows     int   // of each step; those of a bundle lie one step behind the other in every column
 	Slot     *batch.Slot
 	Columns  []wire.Column
-	Bad      []Bad
-	// Sum and Real are what the batch adds to a receipt: the hashes of the samples
-	// that stand at places of the epoch, and their number.
-	Sum  order.Sum
-	Real int64
+	Bad      []Bad // of a bundle none
+	Count          // of a bundle, that of its first step
+	// Counts is what each step of a bundle adds to a receipt, and where it ends; nil: one step.
+	Counts []Count
 
 	l *Loader
+}
+
+// Count is what one step adds to a receipt: the sum of the hashes of the samples
+// that stand at places of the epoch, and their number; After is the step's Position.
+type Count struct {
+	Sum   order.Sum
+	Real  int64
+	After int64
 }
 
 // Release gives the slot back for the next batch.
@@ -141,7 +150,7 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (*Batch, error)
 	begin := time.Now()
 	wake := func() { s.mu.Lock(); s.changed.Broadcast(); s.mu.Unlock() }
 	defer context.AfterFunc(ctx, wake)()
-	alarm := time.AfterFunc(cmp.Or(deadline, time.Hour), wake)
+	alarm := time.AfterFunc(time.Hour, wake)
 	defer alarm.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,13 +178,15 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (*Batch, error)
 		if p.nextStep >= p.slice.Steps() && len(p.open) == 0 {
 			return nil, io.EOF
 		}
+		wait := p.patience(begin)
 		if deadline > 0 {
 			still := time.Since(laterOf(begin, p.l.moved))
 			if still >= deadline {
 				return nil, p.stalled(still)
 			}
-			alarm.Reset(deadline - still)
+			wait = min(wait, deadline-still)
 		}
+		alarm.Reset(wait)
 		s.changed.Wait()
 	}
 }
@@ -222,14 +233,18 @@ func (p *Pass) hand() (*Batch, error) {
 		p.l.slots.put(ob.slot)
 		return nil, err
 	}
-	p.delivered++
+	p.delivered += int64(ob.steps)
 	p.l.slots.leased++
 	p.l.samples.Add(int64(ob.rows))
 	defer func() { p.l.spare = append(p.l.spare, ob) }()
-	return &Batch{
-		Epoch: p.epoch, Step: p.from + ob.step, Position: p.slice.After(ob.step), Rows: ob.rows,
-		Slot: ob.slot, Columns: ob.columns, Bad: ob.bad, Sum: ob.sum, Real: ob.real, l: p.l,
-	}, nil
+	out := &Batch{
+		Epoch: p.epoch, Step: p.from + ob.step, Position: p.slice.After(ob.step + int64(ob.steps) - 1), Rows: ob.rows / ob.steps,
+		Slot: ob.slot, Columns: ob.columns, Bad: ob.bad, Count: ob.counts[0], l: p.l,
+	}
+	if ob.steps > 1 {
+		out.Counts = slices.Clone(ob.counts)
+	}
+	return out, nil
 }
 
 // judge is the error of a batch, its own or that of too many bad samples. They
@@ -245,7 +260,7 @@ func (p *Pass) judge(ob *openBatch) error {
 	p.seen += int64(ob.rows)
 	seen := p.seen
 	tooMany := on.MaxBad > 0 && p.bad > on.MaxBad
-	enough := seen >= 100 || ob.step == p.slice.Steps()-1
+	enough := seen >= 100 || p.delivered+int64(ob.steps) == p.slice.Steps()
 	tooOften := on.MaxBadRate > 0 && enough && float64(p.bad) > on.MaxBadRate*float64(seen)
 	if len(ob.bad) > 0 {
 		p.lastBad = errs.From(ob.bad[len(ob.bad)-1].Err)
@@ -290,8 +305,10 @@ func (p *Pass) giveUp(from int) {
 		ob.ready = nil
 		ob.settle()
 	}
+	if from < len(p.open) {
+		p.nextStep = p.open[from].step
+	}
 	p.open = slices.Delete(p.open, from, len(p.open))
-	p.nextStep = p.delivered + int64(from)
 	p.l.budget.Wake()
 }
 
@@ -315,10 +332,10 @@ func (p *Pass) plan() {
 				return
 			}
 		case !p.resting && p.mayOpen():
-			if p.draft.step != p.nextStep || p.draft.pieces == nil {
-				step := p.nextStep
+			if p.draft.step != p.nextStep || p.draft.pieces == nil || p.draft.steps > p.together() {
+				step, most := p.nextStep, p.together()
 				s.mu.Unlock()
-				p.prepare(step)
+				p.prepare(step, most)
 				s.mu.Lock()
 				continue
 			}
@@ -336,7 +353,7 @@ func (p *Pass) plan() {
 			}
 			switch { // the lock was let go while memory was made
 			case slot == nil:
-			case p.cancelled || p.resting || p.failed != nil || p.draft.step != p.nextStep || int64(len(slot.Mem)) < l.layout.Bytes():
+			case p.cancelled || p.resting || p.failed != nil || p.draft.step != p.nextStep || p.draft.steps > p.together() || int64(len(slot.Mem)) < l.layout.Bytes():
 				l.slots.put(slot)
 				continue
 			default:
@@ -352,6 +369,9 @@ func (p *Pass) plan() {
 // consumer waits for always has.
 func (p *Pass) mayOpen() bool {
 	room := p.l.prefetch
+	if p.together() > 1 {
+		room = min(room, bundlesOpen)
+	}
 	if p.ahead && p.l.current != nil {
 		room -= len(p.l.current.open)
 	}
@@ -363,7 +383,7 @@ func (p *Pass) mayOpen() bool {
 func (p *Pass) begin(slot *batch.Slot) {
 	l := p.l
 	ob := l.newBatch(p, slot)
-	p.nextStep++
+	p.nextStep += int64(ob.steps)
 	l.inflight++
 	p.open = append(p.open, ob)
 	l.shared.mu.Unlock()

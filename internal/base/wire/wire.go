@@ -23,7 +23,7 @@
 //	pass    {epoch, ...}   ->
 //	                       <-       passed
 //	next    {pass}         ->
-//	                       <-       progress* slot* (+ memfd) batch | end
+//	                       <-       progress* slot* (+ memfd) batch | batches | end
 //	table   {columns}      ->
 //	                       <-       table   (+ memfd)
 //	stats   {loader}       ->
@@ -61,6 +61,7 @@ const (
 	TypeNext     = "next"
 	TypeSlot     = "slot"
 	TypeBatch    = "batch"
+	TypeBatches  = "batches"
 	TypeEnd      = "end"
 	TypeCancel   = "cancel"
 	TypeClose    = "close"
@@ -111,6 +112,7 @@ type Message struct {
 	Step     int64 `json:"step"`              // batch: its number in the pass
 	Timeout  int64 `json:"timeout,omitempty"` // next: milliseconds until a stall is an error; 0: never
 	List     *List `json:"list,omitempty"`    // pass: the order, where the client decides it
+	Bundle   int   `json:"bundle,omitempty"`  // pass: batches that one answer may hold; 0: one
 
 	// ask (client: a question about the order, see Ask), told (engine)
 	Ask    *Ask            `json:"ask,omitempty"`
@@ -124,6 +126,11 @@ type Message struct {
 	Bad   []BadPlace `json:"bad,omitempty"`   // batch: samples skipped or replaced
 	Sum   string     `json:"sum,omitempty"`   // batch: what it adds to a receipt, 32 hexadecimal digits
 	Real  int64      `json:"real,omitempty"`  // batch: samples in sum
+
+	// batches (engine): a batch message for several steps from Step on, each of Rows
+	// rows, which lie one step behind the other in every column; Position is the last
+	// one's, and no sample is bad
+	Parts []Part `json:"parts,omitempty"` // one a step
 
 	// table (client: which columns of the dataset; engine: a memfd with them as JSON)
 	Columns []string `json:"columns,omitempty"`
@@ -160,6 +167,13 @@ type Column struct {
 	Strides []int64 `json:"strides,omitempty"` // dense: bytes from row to row, and along each axis of Shape; absent: C order without gaps
 	Rows    int     `json:"rows,omitempty"`    // dense: how many, where they are not those of the batch
 	Data    int64   `json:"at,omitempty"`      // object and ragged columns
+}
+
+// Part is what a batch message says of one step of several.
+type Part struct {
+	Position int64  `json:"position"`
+	Sum      string `json:"sum"`
+	Real     int64  `json:"real"`
 }
 
 // List is a part of an order that the client decided: ids from a place of the
