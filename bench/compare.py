@@ -43,6 +43,9 @@ KINDS = {
     "ffcv": Kind(".venv-bench/ffcv", "ffcv"),
     "ffcv-512": Kind(".venv-bench/ffcv", "ffcv", extra=("--form", "512")),
     "ffcv-raw256": Kind(".venv-bench/ffcv", "ffcv", extra=("--form", "raw256")),
+    "stoker-index": Kind(".venv", "stoker_packed", extra=("--form", "index")),
+    "stoker-512": Kind(".venv", "stoker_packed", extra=("--form", "512")),
+    "stoker-decoded256": Kind(".venv", "stoker_packed", extra=("--form", "decoded256")),
     BOUND: Kind("", "kernel"),
 }
 USUAL = {
