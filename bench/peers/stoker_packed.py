@@ -1,7 +1,7 @@
 """stoker over what `stoker pack` made of the same pictures, in place.
 
---form index: --jpeg index, the same pixels; 512: --resize 512 --quality 90; decoded256: --decode --resize 256 --crop 256
-into .npy files. Shards are repeated by hard links, as the pictures are.
+--form index: --jpeg index, the same pixels; 512: --resize 512 --quality 90; decoded256: --decode --resize 256
+--crop 256 into .npy files. Shards are repeated by hard links, as the pictures are.
 """
 
 from __future__ import annotations

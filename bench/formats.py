@@ -1,0 +1,243 @@
+"""Formats in place and packed, against the tools that they come from: python -m bench.formats --data FOLDER.
+
+Several questions, one after the other: pictures (packed by stoker, against stoker untouched, tf.data, Streaming,
+WebDataset and FFCV), records (TFRecord, HDF5, LMDB), windows of tokens (bench.tokens), packing against jpegtran, and
+opening many shards. Within a question peers take turns, the order moves by one each round, and a ratio is the median of
+the rounds' ratios; it is of samples per CPU-second over all processes, or of samples per second where a figure says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import compare, meter, pictures, rig
+
+# (stoker's row, the peer's row, samples per CPU-second of the first over the second)
+PICTURES = (
+    ("stoker-index", "stoker", 1.2),
+    ("stoker-index", "tf.data", 1.35),
+    ("stoker-index", "streaming", 2.1),
+    ("stoker-index", "webdataset", 2.1),
+    ("stoker-512", "ffcv-512", 1.3),
+    ("stoker-decoded256", "ffcv-raw256", 1.3),
+)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A format of bench.stored: whose environment writes it, who reads it, and what must be reached. measure: "cpu" or
+    "wall"."""
+
+    venv: str
+    peer: str
+    command: tuple[str, ...]
+    measure: str
+    limit: float
+
+
+STORED = {
+    "tfrecord": Stored(".venv-bench/tf", "tf.data", ("stored_tf",), "cpu", 1.0),
+    "hdf5": Stored(".venv-bench/shards", "DataLoader over h5py", ("stored_torch", "--format", "hdf5"), "wall", 2.0),
+    "lmdb": Stored(".venv-bench/shards", "DataLoader over lmdb", ("stored_torch", "--format", "lmdb"), "wall", 3.0),
+}
+PACK_RATE, PACK_MIB = 0.9, 256.0
+SHARDS, SHARD_SAMPLES, OPEN_S = 1000, 1000, 0.3
+
+
+class Formats:
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.cpus = rig.first_cpus(2)
+        self.gates: list[rig.Gate] = []
+        self.rows: list[list[str]] = []
+        self.document: dict[str, Any] = {
+            "question": "formats in place and packed, against the tools they come from",
+            "machine": rig.machine(self.cpus),
+            "settings": {k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items()},
+        }
+
+    def pictures(self) -> None:
+        names = list(dict.fromkeys(name for ours, peer, _ in PICTURES for name in (ours, peer)))
+        options = argparse.Namespace(
+            **{"data": self.args.data, "samples": self.args.samples, "batch": 64, "peers": ",".join(names)},
+            **{"rows": "uint8", "repeats": self.args.repeats, "retries": self.args.retries, "cpus": ""},
+            **{"no_crops": True, "out": self.args.out.with_suffix(".pictures")},
+        )
+        comparison = compare.Comparison(options)
+        found = comparison.run()
+        options.out.unlink()
+        self.document["pictures"] = {"rows": [row.__dict__ for row in found], "runs": comparison.log}
+        for ours, peer, limit in PICTURES:
+            for own in (row for row in found if row.peer == ours and row.per_cpu):
+                theirs = [row for row in found if row.peer == peer and row.per_cpu]
+                if theirs:
+                    ratio = min(compare.ratio(own.per_cpu, row.per_cpu) for row in theirs)
+                    self.gates.append(
+                        rig.Gate(f"pictures, {ours} over {peer}, per CPU-second", ratio, limit, "high", "x")
+                    )
+        for row in found:
+            if row.per_cpu:
+                self.add("pictures", row.name, row.per_cpu, row.per_wall)
+
+    def add(self, question: str, name: str, per_cpu: Sequence[float], per_wall: Sequence[float]) -> None:
+        spread = f"{min(per_cpu):.0f}-{max(per_cpu):.0f}"
+        self.rows.append([question, name, f"{rig.middle(per_cpu):.0f}", spread, f"{rig.middle(per_wall):.0f}"])
+
+    def turns(self, question: str, commands: dict[str, list[str | Path]]) -> dict[str, list[dict[str, Any]]]:
+        """Runs each command once a round; what each measured, a value a round."""
+        runs: dict[str, list[dict[str, Any]]] = {name: [] for name in commands}
+        for number in range(self.args.repeats):
+            names = list(commands)
+            turn = number % len(names)
+            for name in names[turn:] + names[:turn]:
+                one = rig.quietest(commands[name], self.cpus, question, self.args.retries)
+                begin, end = one.marks["start"], one.marks["stop"]
+                found = {
+                    **{"per_cpu": end["samples"] / (end["cpu"] - begin["cpu"]), "marks": one.marks},
+                    **{"per_wall": end["samples"] / (end["wall"] - begin["wall"]), "pss": one.memory["pss"]},
+                    **{"disturbed": one.disturbed, "left_behind": one.left_behind},
+                }
+                runs[name].append(found)
+                rig.say(
+                    f"round {number + 1}  {question:9} {name:22} {found['per_cpu']:8.0f}/CPU-s"
+                    f" {found['per_wall']:8.0f}/s  others {100 * one.disturbed:.0f} %"
+                )
+        self.document[question] = runs
+        for name, own in runs.items():
+            self.add(question, name, *([one[key] for one in own] for key in ("per_cpu", "per_wall")))
+        return runs
+
+    def stored(self, name: str) -> None:
+        one = STORED[name]
+        writer, tree = rig.python_of(one.venv), self.tree()
+        rig.run([writer, "-m", "bench.stored", name, "--data", tree.root], self.cpus, "make")
+        folder = tree.root.parent / name
+        subprocess.run(
+            ["find", str(folder), "-type", "f", "-exec", "cat", "{}", "+"], stdout=subprocess.DEVNULL, check=True
+        )
+        tail = ["--data", folder, "--batches", str(self.args.batches)]
+        runs = self.turns(
+            name,
+            {
+                "stoker": [rig.python_of(".venv"), "-m", "bench.peers.stored_stoker", "--format", name, *tail],
+                one.peer: [writer, "-m", f"bench.peers.{one.command[0]}", *one.command[1:], *tail],
+            },
+        )
+        self.judge(name, runs, "stoker", one.peer, one.measure, one.limit)
+
+    def judge(self, question: str, runs: dict[str, Any], ours: str, peer: str, measure: str, limit: float) -> None:
+        ratio = compare.ratio(*([one[f"per_{measure}"] for one in runs[name]] for name in (ours, peer)))
+        unit = "per CPU-second" if measure == "cpu" else "per second"
+        self.gates.append(rig.Gate(f"{question}, {ours} over {peer}, {unit}", ratio, limit, "high", "x"))
+
+    def tree(self) -> pictures.Tree:
+        return pictures.build(self.args.data, self.args.samples, 64)
+
+    def tokens(self) -> None:
+        """bench.tokens, whose table stands on its own."""
+        out = self.args.out.with_suffix(".tokens")
+        command = [sys.executable, "-m", "bench.tokens", "--out", out, "--repeats", str(self.args.repeats)]
+        subprocess.run([*command, "--retries", str(self.args.retries)], cwd=rig.ROOT, check=True)
+        self.document["tokens"] = json.loads(out.read_text())
+        out.unlink()
+        for gate in self.document["tokens"]["gates"]:
+            gate.pop("reached")
+            self.gates.append(rig.Gate(**gate))
+
+    def pack(self) -> None:
+        command = [rig.python_of(".venv"), "-m", "bench.peers.transcode", "--data", self.tree().root]
+        runs = self.turns("pack", {"stoker pack": command, "jpegtran": [*command, "--jpegtran"]})
+        self.judge("pack --jpeg index", runs, "stoker pack", "jpegtran", "cpu", PACK_RATE)
+        marks = [one["marks"]["stop"] for one in runs["stoker pack"]]
+        peak = max(mark["peak_mib"] for mark in marks)
+        self.gates.append(rig.Gate("pack --jpeg index, peak memory", peak, PACK_MIB, "low", " MiB"))
+        growth = 100 * (marks[0]["written"] / marks[0]["bytes"] - 1)
+        rig.say(f"packed bytes, tar and labels among them: {growth:+.2f} %")
+
+    def shards(self) -> None:
+        folder = _shards()
+        command = [rig.python_of(".venv"), "-m", "bench.peers.open_shards", "--data", folder]
+        runs = []
+        for number in range(2 * self.args.repeats + 1):
+            mark = rig.run(command, self.cpus, "open-shards").marks["stop"]
+            if mark["samples"] != SHARDS * SHARD_SAMPLES:
+                raise SystemExit(f"{mark['samples']} samples in {SHARDS} shards of {SHARD_SAMPLES}")
+            # The first builds the index, or finds it stale.
+            if number > 0:
+                runs.append(mark)
+            rig.say(f"opening {SHARDS} shards: {mark['seconds']:.3f} s, {mark['cpu_seconds']:.3f} s of CPU")
+        self.document["shards"] = runs
+        seconds = rig.middle(mark["seconds"] for mark in runs)
+        self.gates.append(rig.Gate(f"opening {SHARDS} indexed shards of {SHARD_SAMPLES}", seconds, OPEN_S, "low", " s"))
+
+
+def _shards() -> Path:
+    """Written once: one shard of small samples, under a thousand names."""
+    folder = pictures.cache_dir() / f"shards-{SHARDS}-{SHARD_SAMPLES}"
+    if (folder / "complete").exists():
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    with tarfile.open(folder / "000000.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+        for number in range(SHARD_SAMPLES):
+            for extension, body in (("txt", b"a sample\n"), ("cls", b"%d" % (number % 10))):
+                info = tarfile.TarInfo(f"{number:06d}.{extension}")
+                info.size = len(body)
+                tar.addfile(info, io.BytesIO(body))
+    for number in range(1, SHARDS):
+        os.link(folder / "000000.tar", folder / f"{number:06d}.tar")
+    (folder / "complete").touch()
+    return folder
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.formats", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="a folder of JPEGs, with or without class folders")
+    parser.add_argument("--out", type=Path, default=rig.ROOT / "bench" / "results" / "formats.json")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--samples", type=int, default=20000, help="pictures a run (default 20000)")
+    parser.add_argument("--batches", type=int, default=600, help="of 64 records a run (default 600)")
+    parser.add_argument("--retries", type=int, default=2, help="of a run in which others used the processors")
+    parser.add_argument(
+        "--only", default="", help="some of the questions, of: pictures,tfrecord,hdf5,lmdb,tokens,pack,shards"
+    )
+    args = parser.parse_args()
+    meter.become_subreaper()
+    formats = Formats(args)
+    questions: dict[str, Callable[[], None]] = {"pictures": formats.pictures}
+    questions.update({name: lambda name=name: formats.stored(name) for name in STORED})  # type: ignore[misc]
+    questions.update(tokens=formats.tokens, pack=formats.pack, shards=formats.shards)
+    chosen = args.only.split(",") if args.only else list(questions)
+    if unknown := [name for name in chosen if name not in questions]:
+        parser.error(f"{', '.join(unknown)}: not known; the questions are {', '.join(questions)}")
+    for name in chosen:
+        try:
+            questions[name]()
+        except rig.PeerError as e:
+            rig.say(f"{name}: not measured: {e}")
+            formats.document.setdefault("not measured", {})[name] = str(e)
+        formats.document["gates"] = [gate.as_dict() for gate in formats.gates]
+        rig.save(args.out, formats.document)
+    print(rig.table(["question", "peer", "per CPU-s", "range", "per s"], formats.rows))
+    print("\nfigures to reach:")
+    for gate in formats.gates:
+        print(gate.line())
+    for name in formats.document.get("not measured", {}):
+        print(f"  note     {name}: not measured")
+    print(f"\nraw runs: {args.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
