@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -160,6 +161,25 @@ func (b *bar) packed(done, total, bytes int64) {
 	spent := time.Since(b.begin).Seconds()
 	b.set(done, total, show.Number(float64(done))+" of "+show.Number(float64(total))+" samples at "+
 		show.Number(float64(done)/spent)+"/s, "+show.Size(int64(float64(bytes)/spent))+"/s")
+}
+
+// lines tells progress as machines read it, a line of JSON ten times a second at
+// most and one at the end; not at all unless on. It is safe for concurrent use.
+func (c *console) lines(on bool) func(done, total, bytes int64) {
+	var mu sync.Mutex
+	var told time.Time
+	enc := json.NewEncoder(c.err)
+	return func(done, total, bytes int64) {
+		if !on {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); done >= total || now.Sub(told) >= 100*time.Millisecond {
+			told = now
+			_ = enc.Encode(map[string]any{"progress": map[string]int64{"done": done, "total": total, "bytes": bytes}})
+		}
+	}
 }
 
 // end takes the bar off the terminal.

@@ -47,6 +47,8 @@ type packCmd struct {
 	Finish    bool   `help:"Check that all parts are there, and write the manifest."`
 	Overwrite bool   `help:"Replace another packing that is there."`
 	JSON      bool   `help:"Write JSON."`
+	Dataset   string `hidden:"" help:"The dataset as a Spec has it, as JSON, instead of its paths."`
+	Progress  bool   `hidden:"" help:"Write progress for machines on standard error: a line of JSON now and then."`
 }
 
 func (packCmd) Help() string {
@@ -89,7 +91,9 @@ func (p packCmd) Run(con *console) error {
 		}
 		return p.estimate(con, e)
 	}
+	machines := con.lines(p.Progress)
 	c.Progress = func(done, total, bytes int64) {
+		machines(done, total, bytes)
 		if shown == nil {
 			end()
 			shown = con.progress("packing")
@@ -107,12 +111,21 @@ func (p packCmd) Run(con *console) error {
 
 // config is the flags as a Config.
 func (p packCmd) config() (c pack.Config, err error) {
+	if p.Dataset != "" {
+		p.Path = append([]string{""}, p.Path...)
+	}
 	if len(p.Path) < 2 {
 		return c, errs.New(errs.Config, "a dataset and a folder to pack it into are needed").Try("stoker pack data/train packed")
 	}
 	last := len(p.Path) - 1
 	c.Dataset = loader.Dataset{Path: p.Path[:last], Format: p.Format}
 	c.Dst, c.Jobs, c.Overwrite = p.Path[last], p.Jobs, p.Overwrite
+	if p.Dataset != "" {
+		c.Dataset = loader.Dataset{}
+		if err := json.Unmarshal([]byte(p.Dataset), &c.Dataset); err != nil {
+			return c, errs.New(errs.Config, "--dataset is no dataset of a Spec").Because(err)
+		}
+	}
 	if p.Task != "" {
 		if c.Task, c.Tasks, err = task(p.Task); err != nil {
 			return c, err

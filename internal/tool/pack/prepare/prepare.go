@@ -55,6 +55,7 @@ type Program struct {
 	picture *transform.Program // nil: pictures stay as they are
 	tokens  *token.Tokenizer   // nil: text stays as it is
 	numbers bool               // the output wants whole numbers as such, not as text
+	named   bool               // samples have the field keyField
 }
 
 // New compiles options for a dataset. numbers says that whole numbers stored as
@@ -62,6 +63,7 @@ type Program struct {
 func New(ds format.Dataset, opt Options, numbers bool) (*Program, error) {
 	p := &Program{opt: opt, format: ds.Index().Meta().Format, numbers: numbers, texts: map[string]bool{}}
 	p.typed, _ = ds.(format.Typed)
+	p.named = slices.Contains([]string{"folder", "tar", "files", "lmdb"}, p.format) || slices.Contains(ds.Index().Meta().Fields, keyField)
 	if opt.Tokenize != "" {
 		if err := p.openTokens(ds.Index().Meta().Fields); err != nil {
 			return nil, err
@@ -82,8 +84,8 @@ func (p *Program) Wants() []string {
 	if p.opt.Fields == nil {
 		return nil
 	}
-	if p.tokens != nil || p.format == "lines" {
-		return p.opt.Fields // has no names, or needs none
+	if p.tokens != nil || !p.named {
+		return p.opt.Fields // needs no names, or has none
 	}
 	return append(slices.Clone(p.opt.Fields), keyField)
 }
