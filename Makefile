@@ -81,10 +81,11 @@ py-test: engine venv
 	cd python && ../$(VENV)/python -m pytest -q
 
 # What stoker writes, read by the tools that it is written for; TOOLS is a Python
-# that has them (webdataset, tensorflow, numpy).
+# that has them (webdataset, tensorflow, numpy, and pytest and pillow for the tests).
 TOOLS ?= $(VENV)/python
 test-tools: engine
 	$(TOOLS) testdata/pack/check.py build/stoker
+	PYTHONPATH=python/src $(TOOLS) -m pytest -q -c python/pyproject.toml python/tests/test_shards.py -k webdataset
 
 # Fifty processes killed while they pack.
 test-kills:

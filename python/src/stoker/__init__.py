@@ -37,6 +37,7 @@ from ._formats import (
 )
 from ._loader import DataLoader
 from ._mixture import Mixture
+from ._pack import pack
 from ._receipt import verify_receipts
 from ._samplers import (
     BatchSampler,
@@ -46,6 +47,7 @@ from ._samplers import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from ._shards import ShardWriter
 from ._version import VERSION as __version__
 from ._webdataset import WebDataset
 
@@ -70,6 +72,7 @@ __all__ = [
     "RandomSampler",
     "ResourceError",
     "SequentialSampler",
+    "ShardWriter",
     "SourceError",
     "StallError",
     "StateError",
@@ -83,6 +86,7 @@ __all__ = [
     "WeightedRandomSampler",
     "__version__",
     "files",
+    "pack",
     "transforms",
     "verify_receipts",
 ]

@@ -1,0 +1,223 @@
+"""stoker.pack: the command of that name, run by the engine's file beside this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from . import _notice
+from ._compile import to_ops
+from ._datasets import Dataset, _path, absolute
+from ._errors import EngineError, Problems, from_wire, whole
+from ._process import find, status_words
+
+END_SECONDS = 3.0  # that it may take to stop after Ctrl-C; finished shards are whole whenever it ends
+
+Told = Callable[[int, int, int], Any]
+
+
+def pack(
+    src: Any,
+    dst: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    output: str | None = None,
+    name: str | None = None,
+    shard_size: str | int | None = None,
+    compress: str | None = None,
+    shuffle: bool = False,
+    seed: int | None = None,
+    fields: str | Sequence[str] | None = None,
+    keys: str | None = None,
+    jpeg: str | None = None,
+    progressive: str | None = None,
+    resize: int | None = None,
+    crop: int | None = None,
+    quality: int | None = None,
+    decode: bool = False,
+    augment: int | None = None,
+    transform: Any = None,
+    tokenize: str | None = None,
+    text_field: str | None = None,
+    token_type: str | None = None,
+    jobs: int | None = None,
+    task: str | tuple[int, int] | None = None,
+    dry_run: bool = False,
+    finish: bool = False,
+    overwrite: bool = False,
+    progress: Told | None = None,
+) -> dict[str, Any]:
+    """Writes a dataset anew as shards, in the folder ``dst``: the command ``stoker pack``, whose flags these are.
+
+    src         a path, a pattern, a list of them, or a dataset of this package, whose samples are packed as they are
+                stored: transforms and shuffles of its own are not applied
+    format      of a path; left out: found out
+    output      "tar" (WebDataset's, left out), "tfrecord", "npy", "tokens"
+    name        shards are called name-000000.tar and so on ("shard")
+    shard_size  "1GiB" (left out), or bytes
+    compress    "none", "zstd", "gzip", "lz4"
+    shuffle, seed   pack in random order
+    fields      only these; keys="number" calls samples by their numbers
+    jpeg        "index": rewrites JPEGs without loss, so that crops are decoded alone; progressive says what becomes of
+                progressive ones: "refuse", "convert" or "keep"
+    resize, crop, quality, decode   make pictures smaller, cut their middle out, write them anew, keep them as arrays
+    augment, transform   so many varied copies of every sample, varied by these transforms
+    tokenize, text_field, token_type   text becomes tokens: "gpt2", "cl100k_base", "o200k_base", or a model's file
+    jobs        samples worked on at once; left out: one a core
+    task        (i, n) or "i/n" makes the i-th part of n alone; finish=True, with src None, joins the parts
+    dry_run     writes nothing, and returns what it would come to
+    overwrite   replaces another packing that is there
+    progress    called with (samples done, samples in all, bytes written), ten times a second at most
+
+    Returns the manifest, which is also in ``dst/manifest.json``; with ``task`` {"shards", "made"}; with ``dry_run`` the
+    estimate: samples, bytes, shards, seconds.
+
+    Stopped by Ctrl-C, an error or a power cut, it goes on behind the finished shards when it is called again, and ends
+    with the same bytes. Raises ConfigError, DataError, SourceError, and ResourceError when the disk is full.
+    """
+    said = dict(locals())
+    for key in ("src", "dst", "progress"):
+        del said[key]
+    problems = Problems("pack")
+    if progress is not None and not callable(progress):
+        problems.add(f"progress is a {type(progress).__name__}", "give a function of (done, total, bytes)")
+    to = _path(dst, "dst", problems)
+    paths = _source(src, said, problems)
+    flags = _flags(said, problems)
+    if not to:
+        problems.add("dst is empty", "give the folder to pack into")
+    problems.raise_any()
+    command = [find(), "pack", "--json", "--progress", *flags, "--", *paths, absolute(to)]
+    report = _run(command, progress)
+    manifest = report.get("manifest")
+    return report if manifest is None else dict(manifest)
+
+
+def _source(src: Any, said: dict[str, Any], problems: Problems) -> list[str]:
+    """The paths of the command; fills in format and fields of a dataset."""
+    if said["finish"]:
+        if src is not None:
+            problems.add("finish=True joins what is in dst, and src is given too", "pass None as src")
+        return []
+    if isinstance(src, Dataset):
+        return _of_dataset(src, said, problems)
+    if isinstance(src, (str, bytes, os.PathLike)):
+        return [absolute(_path(src, "src", problems))]
+    if isinstance(src, Sequence) and src:
+        return [absolute(_path(one, f"src[{i}]", problems)) for i, one in enumerate(src)]
+    problems.add(f"src is {src!r:.80}", "give a path, a list of paths, or a dataset of stoker's")
+    return []
+
+
+def _of_dataset(src: Dataset, said: dict[str, Any], problems: Problems) -> list[str]:
+    where = src._recipe().dataset
+    if not isinstance(where, Mapping) or where.get("format") == "synthetic":
+        problems.add(f"a {type(src).__name__} can not be packed", "pack the datasets that it is made of")
+        return []
+    if said["format"] not in (None, where["format"]):
+        problems.add(f"format is {said['format']!r}, and the dataset is {where['format']}", "leave format out")
+    said["format"] = None
+    said["dataset"] = json.dumps(where)
+    given = src._fields() or []
+    if given and where["format"] != "folder" and said["fields"] is None:
+        stored = [name for field in given for name in field.get("from", field["name"]).split(";")]
+        said["fields"] = [name for name in dict.fromkeys(stored) if not name.startswith("__")]
+    if any(field.get("transform") for field in given):
+        _notice.say("pack: samples are packed as they are stored, without the dataset's transforms")
+    return []
+
+
+def _flags(said: Mapping[str, Any], problems: Problems) -> list[str]:
+    found = []
+    for key, value in said.items():
+        flag = "--" + key.replace("_", "-")
+        if isinstance(value, bool):
+            if key not in ("shuffle", "decode", "dry_run", "finish", "overwrite"):
+                problems.add(f"{key} is {value!r}", "give what the docstring says")
+            elif value:
+                found.append(flag)
+        elif value is None:
+            continue
+        elif key == "fields":
+            names = [value] if isinstance(value, str) else list(value)
+            found += [f"{flag}={name}" for name in names]
+        elif key == "transform":
+            ops = value if isinstance(value, str) else json.dumps(to_ops(value, "pack(transform=...)"))
+            found.append(f"{flag}={ops}")
+        elif key == "task" and not isinstance(value, str):
+            found.append(f"{flag}={'/'.join(map(str, value))}")
+        elif isinstance(value, str) or whole(value):
+            found.append(f"{flag}={value}")
+        else:
+            problems.add(f"{key} is {value!r}", "give text or a whole number")
+    return found
+
+
+def _run(command: list[str], progress: Told | None) -> dict[str, Any]:
+    """Runs the command, and returns what it says; its errors are raised. It ends with this call, whatever happens."""
+    bar = _notice.Progress()
+    error: Mapping[str, Any] | None = None
+    words: list[str] = []
+    with tempfile.TemporaryFile() as out:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, start_new_session=True
+        )
+        try:
+            assert child.stderr is not None
+            for line in child.stderr:
+                told = _line(line)
+                if "progress" in told:
+                    at = told["progress"]
+                    bar.show(at["done"], at["total"], "packing")
+                    if progress is not None:
+                        progress(at["done"], at["total"], at["bytes"])
+                elif "error" in told:
+                    error = told["error"]
+                else:
+                    words.append(line.decode(errors="replace").rstrip())
+            status = child.wait()
+        except BaseException:
+            _end(child)
+            raise
+        finally:
+            bar.close()
+            assert child.stderr is not None
+            child.stderr.close()
+        if error is not None:
+            raise from_wire(error)
+        if status == 128 + signal.SIGINT:
+            raise KeyboardInterrupt
+        if status != 0:
+            raise EngineError(
+                f"pack ended early, by {status_words(status)}",
+                code="died",
+                cause="\n".join(words[-20:]) or None,
+                hint="call it again: it goes on behind the shards that are finished",
+            )
+        out.seek(0)
+        report: dict[str, Any] = json.load(out)
+        return report
+
+
+def _line(line: bytes) -> dict[str, Any]:
+    with suppress(ValueError):
+        told = json.loads(line)
+        if isinstance(told, dict):
+            return told
+    return {}
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Ends the child as Ctrl-C does, or at last for good."""
+    child.send_signal(signal.SIGINT)
+    try:
+        child.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
