@@ -537,6 +537,25 @@ func TestArraysThatCanNotBe(t *testing.T) {
 	}
 }
 
+// Files in rows of bytes of any number, as HDF5 keeps them, are decoded if asked to be.
+func TestFilesInRowsOfBytes(t *testing.T) {
+	fields := fieldsOf(t, `[{"name": "picture", "from": "encoded", "decode": "rgb"}, {"name": "images"}]`)
+	l := open(t, ground(t), arraySpec(fields, "../../testdata/guides/photos.h5"))
+	got := arrays(t, l)
+	if len(got) != 12 {
+		t.Fatalf("%d samples", len(got))
+	}
+	for id, sample := range got {
+		apart := 0
+		for i, v := range sample["images"] {
+			apart += max(int(v)-int(sample["picture"][i]), int(sample["picture"][i])-int(v))
+		}
+		if len(sample["picture"]) != 32*40*3 || apart > 8*len(sample["images"]) {
+			t.Errorf("sample %d: %d bytes, %d from the picture that was encoded", id, len(sample["picture"]), apart)
+		}
+	}
+}
+
 // A value that does not fit into the type that was asked for is an error of its
 // sample.
 func TestValuesThatDoNotFit(t *testing.T) {

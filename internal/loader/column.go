@@ -84,7 +84,9 @@ func (l *Loader) column(d *part, f *Field) (*transform.Program, batch.Field, err
 	case "bytes":
 		array = false
 	default:
-		if array {
+		if stored.DType == mem.Uint8 && stored.Ragged && len(stored.Shape) == 0 {
+			array = false // bytes of any number: files, as HDF5 keeps them
+		} else if array {
 			return nil, batch.Field{}, errs.New(errs.Config, "it is stored as an array of %s, which needs no decoding as %s", stored.DType, f.Decode).Try("leave decode out")
 		}
 	}

@@ -456,6 +456,18 @@ func TestOneName(t *testing.T) {
 	}
 }
 
+// Some fields of a format whose samples have no names: they are called by number.
+func TestFieldsWithoutNames(t *testing.T) {
+	dst := t.TempDir()
+	c := config("../../../testdata/guides/photos.h5", dst, pack.Options{})
+	c.Options.Fields = []string{"encoded", "labels"}
+	run(t, c)
+	got, _ := members(t, dst, "")
+	if len(got) != 24 || !strings.HasPrefix(got[0].name, "000000000.") || !strings.HasPrefix(got[23].name, "000000011.") {
+		t.Errorf("%d members", len(got))
+	}
+}
+
 // A file that is gone is an error with its place, and the shards before it stay.
 func TestBadSample(t *testing.T) {
 	src, dst := folder(t, 300, 900), t.TempDir()
