@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -33,22 +34,61 @@ func Beside(ctx context.Context, src source.Source, key index.Key) index.Beside 
 	return index.Beside{
 		Path: index.BesidePath(root, key.Format, key.Options, names),
 		Stamp: func(x *index.Index) (string, []int64, bool) {
-			objs, prints, err := Fingerprints(ctx, src, key.Paths)
-			if err != nil || x.Files() != len(objs) {
+			if x.Files() != len(names) {
 				return "", nil, false
 			}
-			want := x.Int64s(index.FilePrint)
-			mtimes := make([]int64, len(objs))
-			for i, obj := range objs {
-				size, _ := x.Stamp(i)
-				if string(x.Name(i)) != names[i] || size != obj.Size || want[i] != prints[i] {
+			for i, name := range names {
+				if string(x.Name(i)) != name {
 					return "", nil, false
 				}
-				mtimes[i] = obj.MTime
 			}
-			return root, mtimes, true
+			mtimes, ok := unchanged(ctx, src, key.Paths, x)
+			return root, mtimes, ok
 		},
 	}
+}
+
+// BesideIn is Beside for a dataset that is given as its folder, the only path of
+// the key: the names of its files are those that the index has.
+func BesideIn(ctx context.Context, src source.Source, key index.Key) index.Beside {
+	root := path.Clean(key.Paths[0])
+	if strings.Contains(root, "://") {
+		return index.Beside{}
+	}
+	return index.Beside{
+		Path: index.BesidePath(root, key.Format, key.Options, nil),
+		Stamp: func(x *index.Index) (string, []int64, bool) {
+			paths := make([]string, x.Files())
+			for i := range paths {
+				name := string(x.Name(i))
+				if !filepath.IsLocal(name) {
+					return "", nil, false
+				}
+				paths[i] = root + "/" + name
+			}
+			mtimes, ok := unchanged(ctx, src, paths, x)
+			return root, mtimes, ok
+		},
+	}
+}
+
+// unchanged is the times of files whose sizes and fingerprints are those of an
+// index beside them; false: some are not.
+func unchanged(ctx context.Context, src source.Source, paths []string, x *index.Index) ([]int64, bool) {
+	objs, prints, err := Fingerprints(ctx, src, paths)
+	if err != nil {
+		return nil, false
+	}
+	want := x.Int64s(index.FilePrint)
+	mtimes := make([]int64, len(objs))
+	for i, obj := range objs {
+		size, _ := x.Stamp(i)
+		if size != obj.Size || want[i] != prints[i] {
+			return nil, false
+		}
+		mtimes[i] = obj.MTime
+	}
+	return mtimes, true
 }
 
 // relative is the deepest folder that holds all files, and their names below it.
@@ -119,8 +159,11 @@ func BesidePath(x *index.Index) string {
 		paths[i] = string(x.AppendPath(i, nil))
 	}
 	root, names := relative(paths)
-	if x.Meta().Format == "folder" {
+	switch x.Meta().Format {
+	case "folder":
 		root = path.Dir(x.Meta().Root) // in a folder of classes it would be a class
+	case "mds":
+		root, names = path.Clean(x.Meta().Root), nil // as BesideIn looks for it
 	}
 	return index.BesidePath(root, x.Meta().Format, x.Meta().Options, names)
 }

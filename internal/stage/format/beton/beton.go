@@ -19,6 +19,7 @@ package beton
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -55,6 +56,7 @@ type Dataset struct {
 	head   []int64 // of the pictures among them: mode, width and height
 	heads  int
 	value  []byte // of the numbers, 8 bytes each, sample by sample
+	page   int64  // bytes
 	values int
 	asPNM  bool
 }
@@ -79,12 +81,14 @@ func Open(ctx context.Context, src source.Source, path string, opt Options) (*Da
 	if opt.Store != nil {
 		store = *opt.Store
 	}
+	key := index.Key{Format: "beton", Paths: paths}
 	x, err := store.Load(ctx, index.Plan{
-		Key:   index.Key{Format: "beton", Paths: paths},
+		Key:   key,
 		Fresh: func(x *index.Index) bool { return valid(x) && format.Fresh(ctx, src, paths, x) },
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return build(ctx, src, paths[0], b, opt.Progress)
 		},
+		Beside:   format.Beside(ctx, src, key),
 		Progress: opt.Progress,
 	})
 	if err != nil {
@@ -103,6 +107,7 @@ func open(x *index.Index) (*Dataset, error) {
 	d := &Dataset{
 		x: x, path: string(x.AppendPath(0, nil)), n: x.Len(),
 		off: x.Int64s(placeOff), size: x.Int64s(placeSize), head: x.Int64s(pictureHead), value: x.Bytes(numberValue),
+		page: x.Int64s(pageSize)[0],
 	}
 	if err := json.Unmarshal(x.Bytes(columnText), &d.cols); err != nil {
 		return nil, errs.New(errs.Bug, "the columns in the index can not be read").Because(err)
@@ -113,6 +118,35 @@ func open(x *index.Index) (*Dataset, error) {
 
 // Index is format.Dataset's.
 func (d *Dataset) Index() *index.Index { return d.x }
+
+// Plain says that Parse does no more than point into what was read: no raw picture
+// becomes PNM.
+func (d *Dataset) Plain() bool {
+	return !slices.ContainsFunc(d.cols, func(c column) bool { return c.Kind == image && (!c.Fixed || d.asPNM) })
+}
+
+// Runs is the number of samples in each run of them whose first values lie in one
+// page; nil: all values are numbers, which lie in the index.
+func (d *Dataset) Runs() (sizes []int64) {
+	if d.places == 0 {
+		return nil
+	}
+	last := int64(-1)
+	for id := range d.n {
+		page := last
+		for at := id * int64(d.places); at < (id+1)*int64(d.places); at++ {
+			if d.size[at] > 0 {
+				page = d.off[at] / d.page
+				break
+			}
+		}
+		if page != last || sizes == nil {
+			sizes, last = append(sizes, 0), page
+		}
+		sizes[len(sizes)-1]++
+	}
+	return sizes
+}
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }

@@ -22,6 +22,7 @@ const (
 	placeSize   = "place.size"   // int64: bytes
 	pictureHead = "picture.head" // int64: mode | width << 8 | height << 24
 	numberValue = "number.value" // bytes: 8 of every number, as they lie in the file
+	pageSize    = "page"         // int64, one row: bytes
 	columnText  = "column"       // bytes: []column as JSON
 )
 
@@ -83,6 +84,7 @@ func build(ctx context.Context, src source.Source, path string, b *index.Builder
 	b.Int64s(placeSize, f.size, index.Identity)
 	b.Int64s(pictureHead, f.heads, index.Identity)
 	b.Bytes(numberValue, f.value, index.Identity)
+	b.Int64s(pageSize, []int64{f.page}, index.Aside)
 	b.Bytes(columnText, text, index.Identity)
 	return nil
 }
@@ -294,6 +296,9 @@ func valid(x *index.Index) bool {
 			c.DType > mem.Float16 || c.Fixed && len(c.Shape) != 3 {
 			return false
 		}
+	}
+	if page := x.Int64s(pageSize); len(page) != 1 || page[0] < 1 {
+		return false
 	}
 	off, size, n := x.Int64s(placeOff), x.Int64s(placeSize), x.Len()
 	if int64(len(off)) != n*int64(places) || len(size) != len(off) || int64(len(x.Int64s(pictureHead))) != n*int64(heads) ||

@@ -158,12 +158,14 @@ func OpenTable(ctx context.Context, src source.Source, tables []string, opt Opti
 	if err != nil {
 		return nil, err
 	}
+	key := index.Key{Format: "table", Options: opt.text("table"), Paths: paths}
 	return load(ctx, opt, index.Plan{
-		Key:   index.Key{Format: "table", Options: opt.text("table"), Paths: paths},
+		Key:   key,
 		Fresh: func(x *index.Index) bool { return open(x).valid() && format.Fresh(ctx, src, paths, x) },
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return buildTable(ctx, src, paths, opt, b)
 		},
+		Beside:   format.Beside(ctx, src, key),
 		Progress: opt.Progress,
 	})
 }

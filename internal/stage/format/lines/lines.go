@@ -73,12 +73,14 @@ func Open(ctx context.Context, src source.Source, paths []string, opt Options) (
 	if opt.Store != nil {
 		store = *opt.Store
 	}
+	key := index.Key{Format: "lines", Paths: paths}
 	x, err := store.Load(ctx, index.Plan{
-		Key:   index.Key{Format: "lines", Paths: paths},
+		Key:   key,
 		Fresh: func(x *index.Index) bool { return valid(x) && format.Fresh(ctx, src, paths, x) },
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return build(ctx, src, paths, b, opt.Progress)
 		},
+		Beside:   format.Beside(ctx, src, key),
 		Progress: opt.Progress,
 	})
 	if err != nil {

@@ -104,12 +104,14 @@ func Open(ctx context.Context, src source.Source, root string, opt Options) (*Da
 	if opt.Store != nil {
 		store = *opt.Store
 	}
+	key := index.Key{Format: "mds", Paths: []string{root}}
 	x, err := store.Load(ctx, index.Plan{
-		Key:   index.Key{Format: "mds", Paths: []string{root}},
+		Key:   key,
 		Fresh: func(x *index.Index) bool { return valid(x) && fresh(ctx, src, root, x) },
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return build(ctx, src, root, b, opt.Progress)
 		},
+		Beside:   format.BesideIn(ctx, src, key),
 		Progress: opt.Progress,
 	})
 	if err != nil {

@@ -1,0 +1,106 @@
+package loader
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// moved is a dataset whose files were copied from one folder into a new one, and
+// got new times.
+func (d Dataset) moved(t *testing.T, from string) (_ Dataset, to string) {
+	t.Helper()
+	to = t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-time.Hour)
+	err := filepath.WalkDir(to, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chtimes(path, old, old)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := func(paths Paths) (out Paths) {
+		for _, p := range paths {
+			abs, err := filepath.Abs(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, strings.Replace(abs, from, to, 1))
+		}
+		return out
+	}
+	d.Path = place(d.Path)
+	var columns []Column
+	for _, c := range d.Columns {
+		c.Path = place(c.Path)
+		columns = append(columns, c)
+	}
+	d.Columns = columns
+	return d, to
+}
+
+// openCounted opens a dataset where no index of it is kept.
+func openCounted(t *testing.T, d Dataset) (p *part, reads int64) {
+	t.Helper()
+	t.Setenv("STOKER_CACHE", t.TempDir())
+	file := source.NewFile()
+	t.Cleanup(func() { _ = file.Close() })
+	var n atomic.Int64
+	p, err := openPart(context.Background(), readCount{file, &n}, d, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.ds.Index().Close() })
+	return p, n.Load()
+}
+
+// An index beside the data travels with a copy of them, which is opened with no
+// more than the reads of fingerprints, whatever the format.
+func TestIndexesTravel(t *testing.T) {
+	for name, d := range stores(t) {
+		if strings.HasPrefix(name, "files") { // who lists files has to look at each of them anyway
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			first, _ := openCounted(t, d)
+			x := first.ds.Index()
+			var paths []string
+			for i := range x.Files() {
+				paths = append(paths, string(x.AppendPath(i, nil)))
+			}
+			here, from := d.moved(t, format.Folder(paths)) // not beside the fixtures
+			there, _ := openCounted(t, here)
+			file := source.NewFile()
+			defer file.Close()
+			at, err := format.WriteBeside(context.Background(), file, there.ds.Index())
+			if err != nil || !strings.HasPrefix(at, from) {
+				t.Fatal(at, err)
+			}
+			away, to := here.moved(t, from)
+			copied, reads := openCounted(t, away)
+			x = copied.ds.Index()
+			if reads > 3*int64(x.Files()) {
+				t.Errorf("%d reads of %d files: it was indexed again", reads, x.Files())
+			}
+			if copied.digest != first.digest || copied.n != first.n || !strings.HasPrefix(string(x.AppendPath(0, nil)), to) {
+				t.Errorf("%d samples, digest %s, in %s: another dataset than that of %s", copied.n, copied.digest, x.AppendPath(0, nil), first.digest)
+			}
+			var s format.Sample
+			if err := format.NewReader(copied.ds, file).Read(context.Background(), copied.n-1, nil, &s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
