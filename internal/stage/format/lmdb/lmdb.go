@@ -150,6 +150,10 @@ func open(x *index.Index) *Dataset {
 	return d
 }
 
+// Plain says that Parse does no more than point into what was read: values are no
+// lists of floats, which are copied.
+func (d *Dataset) Plain() bool { return d.kind != datumFloats }
+
 // Index is format.Dataset's.
 func (d *Dataset) Index() *index.Index { return d.x }
 

@@ -33,6 +33,24 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 	return format.Type{}, false
 }
 
+// Decode is how a field is taken where nobody says it, by the encoding that
+// index.json gives its column: "none" for what can not be read; "": as it looks.
+func (d *Dataset) Decode(field string) string {
+	k := d.resolve(field)
+	if k < 0 || d.cols[k].Kind == refused {
+		return "none"
+	}
+	switch d.cols[k].Encoding {
+	case "str", "str_int", "str_float", "str_decimal":
+		return "text"
+	case "json":
+		return "json"
+	case "jpeg", "png", "pil":
+		return "rgb"
+	}
+	return ""
+}
+
 // span is where sample id lies in its shard once that is unpacked.
 func (d *Dataset) span(id int64) (begin, end int64) {
 	at := id + int64(d.shard[id]) - 1

@@ -151,6 +151,10 @@ func (d *Dataset) Notes() (notes []string) {
 	return nil
 }
 
+// Plain says that Parse does no more than point into what was read: no shard is
+// packed.
+func (d *Dataset) Plain() bool { return d.packed == nil }
+
 // unpacked is the bytes of a shard.
 func (d *Dataset) unpacked(shard int) int64 {
 	if d.packed != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
@@ -198,7 +199,24 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 func (d *Dataset) fixed(f *feature) bool { return f.in == d.all && f.least == f.most }
 
 // Type is format.Typed's.
-func (d *Dataset) Type(field string) (format.Type, bool) {
+//
+// Alternatives that hold different things are encoded bytes: which of them a sample
+// has is seen when it is read.
+func (d *Dataset) Type(field string) (t format.Type, ok bool) {
+	for alt := range strings.SplitSeq(field, ";") {
+		one, known := d.typeOf(alt)
+		switch {
+		case !known:
+		case !ok:
+			t, ok = one, true
+		case one.DType != t.DType || one.Ragged != t.Ragged || !slices.Equal(one.Shape, t.Shape):
+			return format.Type{DType: mem.Object}, true
+		}
+	}
+	return t, ok
+}
+
+func (d *Dataset) typeOf(field string) (format.Type, bool) {
 	f := d.find([]byte(field))
 	switch {
 	case f == nil:

@@ -140,6 +140,10 @@ func open(x *index.Index) *Dataset {
 	return d
 }
 
+// Plain says that Parse does little more than point into what was read: no file is
+// packed. Checksums, and numbers made of varints, cost less than a lane would.
+func (d *Dataset) Plain() bool { return d.packed == nil }
+
 // Index is format.Dataset's.
 func (d *Dataset) Index() *index.Index { return d.x }
 
