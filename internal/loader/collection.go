@@ -36,16 +36,17 @@ type part struct {
 	files     int   // number of its first stored file
 	digest    string
 	format    string
+	notes     []string // of fields that are left out
 
 	fields   []Field
-	programs []*transform.Program  // one a field
-	wanted   []string              // stored names, each once
-	value    []int                 // of each field: number of its stored name in wanted
+	programs []*transform.Program // one a field
+	wanted   []string             // stored names, each once
+	value    []int                // of each field: number of its stored name in wanted
 	// Where there is a cache: of every program of a picture what comes in front of
 	// it (nil for others), and of every program what comes behind it.
 	before, after []*transform.Program
 
-	npy      map[string]*npyHeader // of stored names that are decoded as npy
+	npy map[string]*npyHeader // of stored names that are decoded as npy
 }
 
 // openCollection opens what the Spec names.
@@ -195,14 +196,16 @@ func (c *collection) blocks(size int64) (sizes []int64) {
 const runSamples = 1024
 
 // runner is a dataset whose stored files hold runs of samples that lie side by
-// side, such as Parquet's row groups.
+// side, such as Parquet's row groups or the pages of FFCV; nil: it has none.
 type runner interface {
 	Runs() []int64
 }
 
 func (p *part) blocks(size int64) (sizes []int64) {
 	if ds, ok := p.ds.(runner); ok && size == 0 {
-		return ds.Runs()
+		if sizes = ds.Runs(); sizes != nil {
+			return sizes
+		}
 	}
 	if size == 0 && p.ds != nil && p.n > int64(p.ds.Index().Files()) {
 		return p.shards()

@@ -32,6 +32,10 @@ func (l *Loader) column(d *part, f *Field) (*transform.Program, batch.Field, err
 		return pixelsColumn(f, stored.Shape)
 	}
 	if f.Decode == "" {
+		if why := d.refused(f.From); why != "" {
+			return nil, batch.Field{}, errs.New(errs.Config, "%s", why).
+				Try("leave the field out, write it as .npy or .json, or take its bytes with decode \"bytes\"")
+		}
 		f.Decode = "bytes"
 		if array {
 			f.Decode = "array"

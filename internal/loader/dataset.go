@@ -12,6 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/folder"
+	"github.com/stoker-data/stoker/internal/stage/format/tar"
 )
 
 // checker is a dataset that can say, before anything is read, that no sample
@@ -19,6 +20,9 @@ import (
 type checker interface {
 	Check(fields []string) error
 }
+
+// noted is a dataset that has something to say of how it is stored.
+type noted interface{ Notes() []string }
 
 // local refuses what lies elsewhere: other sources are not built.
 func local(paths []string) error {
@@ -84,6 +88,10 @@ func (l *Loader) defaultFields(d *part) []Field {
 			continue
 		}
 		f := Field{Name: name}
+		if why := d.refused(name); why != "" {
+			d.notes = append(d.notes, "field "+why+"; it is left out, and decode \"bytes\" gives it as it lies")
+			continue
+		}
 		ds, knows := d.ds.(decoder)
 		if _, array := d.stored(name); !array || knows && ds.Decode(name) == "none" {
 			f.Decode = l.guess(d, name)
@@ -94,6 +102,20 @@ func (l *Loader) defaultFields(d *part) []Field {
 		out = append(out, f)
 	}
 	return out
+}
+
+// refused says why a stored field is not taken unless it is asked for as bytes; "":
+// it is.
+func (d *part) refused(from string) string {
+	if d.format != "tar" {
+		return ""
+	}
+	for name := range strings.SplitSeq(from, ";") {
+		if why := tar.Refused(name); why != "" {
+			return why
+		}
+	}
+	return ""
 }
 
 // guess is how a field of encoded bytes is decoded where nobody says it.
@@ -153,9 +175,16 @@ func (l *Loader) letGo() {
 // Notes are lines that the user should see once.
 func (l *Loader) Notes() (notes []string) {
 	for _, p := range l.data.parts {
-		if p.ds != nil && p.ds.Index().Note() != "" {
-			notes = append(notes, p.ds.Index().Note())
+		if p.ds == nil {
+			continue
 		}
+		if note := p.ds.Index().Note(); note != "" {
+			notes = append(notes, note)
+		}
+		if ds, ok := p.ds.(noted); ok {
+			notes = append(notes, ds.Notes()...)
+		}
+		notes = append(notes, p.notes...)
 	}
 	return append(notes, l.cacheNotes()...)
 }

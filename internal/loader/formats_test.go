@@ -56,9 +56,14 @@ func stores(t testing.TB) map[string]Dataset {
 		t.Fatal(err)
 	}
 	eos := int64(7)
+	text := filepath.Join(t.TempDir(), "text.jsonl")
+	if err := os.WriteFile(text, []byte("{\"a\": 1}\n\n{\"a\": 22, \"b\": \"x\"}\n{}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	all := map[string]Dataset{
 		"npy folder":       {Path: Paths{dir}},
 		"npy columns":      {Format: "npy", Columns: []Column{{Name: "a", Path: Paths{dir + "/x.npy"}}, {Name: "b", Path: Paths{dir + "/y.npy"}}}},
+		"lines":            {Path: Paths{text}, Format: "lines"},
 		"mds":              {Path: Paths{formatDir + "/mds/testdata/everything"}},
 		"mds zstd":         {Path: Paths{formatDir + "/mds/testdata/zstd"}},
 		"parquet kinds":    {Path: Paths{"../../testdata/parquet/kinds.parquet"}},

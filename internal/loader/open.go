@@ -14,6 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format/files"
 	"github.com/stoker-data/stoker/internal/stage/format/folder"
 	"github.com/stoker-data/stoker/internal/stage/format/hdf5"
+	"github.com/stoker-data/stoker/internal/stage/format/lines"
 	"github.com/stoker-data/stoker/internal/stage/format/lmdb"
 	"github.com/stoker-data/stoker/internal/stage/format/mds"
 	"github.com/stoker-data/stoker/internal/stage/format/npy"
@@ -52,7 +53,7 @@ func openers() []opener {
 		{name: "folder", root: true, open: func(ctx context.Context, o opening) (format.Dataset, error) {
 			return folder.Open(ctx, o.src, o.paths[0], folder.Options{Extensions: o.d.Extensions, AllowEmpty: o.d.AllowEmpty, Progress: o.progress})
 		}},
-		{name: "tar", sniff: func(name string, _ []byte) bool { return hasSuffix(name, tarSuffixes()...) }, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+		{name: "tar", sniff: tar.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
 			return tar.Open(ctx, o.src, o.paths, tar.Options{Progress: o.progress})
 		}},
 		{name: "tfrecord", sniff: tfrecord.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
@@ -83,12 +84,11 @@ func openers() []opener {
 		{name: "table", sniff: files.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
 			return files.OpenTable(ctx, o.src, o.paths, files.Options{Label: o.d.Label, Progress: o.progress})
 		}},
+		{name: "lines", open: func(ctx context.Context, o opening) (format.Dataset, error) {
+			return lines.Open(ctx, o.src, o.paths, lines.Options{Progress: o.progress})
+		}},
 		{name: "tokens", sniff: tokens.Sniff, open: openTokens}, // the last: any .bin may be one of tokens
 	}
-}
-
-func tarSuffixes() []string {
-	return []string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.lz4"}
 }
 
 // openFiles opens files that are a sample each: those of a list, or those that a

@@ -22,3 +22,19 @@ func TestBlocksOfParquet(t *testing.T) {
 		t.Errorf("blocks of %v where 30 are asked for", got)
 	}
 }
+
+// A page of an FFCV file is a block; where all is numbers there are no pages.
+func TestBlocksOfBeton(t *testing.T) {
+	t.Setenv("STOKER_CACHE", t.TempDir())
+	for name, want := range map[string][]int64{"raw": {9}, "numbers": {5}, "jpg": {3, 3, 3}} {
+		path := unzipped(t, formatDir+"/beton/testdata/"+name+".beton.gz", name+".beton")
+		c, err := openCollection(context.Background(), Dataset{Path: Paths{path}}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if got := c.blocks(0); !slices.Equal(got, want) {
+			t.Errorf("%s: blocks of %v", name, got)
+		}
+	}
+}
