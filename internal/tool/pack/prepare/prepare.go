@@ -51,7 +51,6 @@ type Program struct {
 	opt     Options
 	format  string
 	typed   format.Typed // nil: all fields are encoded
-	named   bool         // samples have keyField; known where fields are chosen
 	texts   map[string]bool
 	picture *transform.Program // nil: pictures stay as they are
 	tokens  *token.Tokenizer   // nil: text stays as it is
@@ -70,11 +69,12 @@ func New(ds format.Dataset, opt Options, numbers bool) (*Program, error) {
 			return nil, err
 		}
 	}
-	if c, ok := ds.(interface{ Check(fields []string) error }); ok && p.opt.Fields != nil {
-		if err := c.Check(p.opt.Fields); err != nil {
-			return nil, err
+	if p.opt.Fields != nil {
+		if c, ok := ds.(interface{ Check(fields []string) error }); ok {
+			if err := c.Check(p.opt.Fields); err != nil {
+				return nil, err
+			}
 		}
-		p.named = c.Check([]string{keyField}) == nil
 	}
 	return p, p.compilePictures()
 }
