@@ -53,7 +53,6 @@ type cache struct {
 	used   int // of the last chunk
 	bytes  int64
 	full   bool
-	hits   int64
 }
 
 // place is where a kept sample lies; no pointers, for the collector's sake.
