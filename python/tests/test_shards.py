@@ -65,6 +65,17 @@ def test_stoker_reads_what_was_written(tmp_path: Path) -> None:
         assert "__note__" not in found
 
 
+def test_arrays_come_back_as_batches(tmp_path: Path) -> None:
+    written(tmp_path, maxcount=10)
+    data = stoker.WebDataset(str(tmp_path / "train-{000000..000002}.tar")).decode().to_tuple("npy", "cls")
+    with stoker.DataLoader(data, 10, shuffle=True, output="numpy") as loader:
+        for arrays, labels in loader:
+            assert arrays.dtype == np.float32
+            first = arrays[:, 0, 0].astype(int)
+            assert (arrays == np.arange(6).reshape(2, 3) + first[:, None, None]).all()
+            assert (first % 5 == labels).all()
+
+
 def test_the_real_webdataset_reads_what_was_written(tmp_path: Path) -> None:
     webdataset = pytest.importorskip("webdataset")
     written(tmp_path, maxcount=10, compress=True)

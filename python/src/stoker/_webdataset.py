@@ -42,9 +42,10 @@ _CODECS = {
     **dict.fromkeys("cls cls2 index inx id".split(), "int"),
     **dict.fromkeys("txt text transcript".split(), "text"),
     **dict.fromkeys("json jsn".split(), "json"),
+    "npy": "npy",
 }
 _PICKLES = frozenset("pyd pickle pkl pth pt".split())
-_UNBUILT = frozenset("npy npz ten tb tenbin mp msg cbor".split())
+_UNBUILT = frozenset("npz ten tb tenbin mp msg cbor".split())
 _KEYS = ("__key__", "__url__")
 
 _LATER = "Python code on the way of samples needs Python workers, which come in a later release; "
@@ -66,8 +67,9 @@ class WebDataset(Dataset):
         "l8", "l", "torchl8", "torchl"   grey, (height, width)
         "pill"                grey as uint8 (1, height, width)
 
-    and of the rest: cls, cls2, index, inx, id an integer; txt, text, transcript a str; json, jsn what it holds; other
-    fields stay bytes. Pickles are refused: to read one is to run it.
+    and of the rest: cls, cls2, index, inx, id an integer; txt, text, transcript a str; json, jsn what it holds; npy an
+    array, of one shape and dtype in all samples; other fields stay bytes. Pickles are refused: to read one is to run
+    it.
 
     Samples are split over ranks one by one, so that shards need not divide; the order is stoker's. These arguments
     keep their meaning: ``handler`` (by name: reraise_exception, warn_and_continue, ignore_and_continue, which stand
