@@ -1,7 +1,8 @@
 """Batches as users see them, and how they are made from a slot.
 
 Large fields are views of the slot: they keep it leased. Small ones (below OWNED_BYTES a batch: labels, ids) are
-copies, so that keeping every label does not keep every image; where all are small the slot goes back at once.
+copies, so that keeping every label does not keep every image; where all are small the slot goes back at once. Small
+batches that come several in a slot are cut apart in _bundle.py.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from ._bundle import BYTES, Bundle, Holds, Plan, groups, layout, total
 from ._client import Field
 from ._errors import ConfigError, StokerError, from_wire
 from ._wire import Message
@@ -116,6 +118,10 @@ class Kind:
         """A copy."""
         raise NotImplementedError
 
+    def split(self, array: Any, rows: int, parts: int) -> Sequence[Any]:
+        """So many views of so many rows each."""
+        return [array[part * rows : (part + 1) * rows] for part in range(parts)]
+
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         raise NotImplementedError
 
@@ -138,7 +144,7 @@ class NumpyKind(Kind):
 
     def view(self, root: Any, dtype: str, shape: Sequence[int], offset: int) -> Any:
         kind = self._np.dtype(dtype)
-        count = _count(shape)
+        count = total(shape)
         if not count:
             return self._np.empty(shape, kind)
         return self._np.frombuffer(root, kind, count, offset).reshape(shape)
@@ -203,7 +209,7 @@ class TorchKind(Kind):
         if kind is None:
             hint = 'pass output="numpy", or give the field another dtype'
             raise ConfigError(f"torch {self._torch.__version__} has no {dtype}", hint=hint)
-        count = _count(shape)
+        count = total(shape)
         if not count:
             return self._torch.empty(tuple(shape), dtype=kind)
         return self._torch.frombuffer(root, dtype=kind, count=count, offset=offset).view(tuple(shape))
@@ -217,6 +223,10 @@ class TorchKind(Kind):
         ctypes.memmove(fresh.data_ptr(), array.data_ptr(), array.nbytes)
         return fresh
 
+    def split(self, array: Any, rows: int, parts: int) -> Sequence[Any]:
+        found: Sequence[Any] = array.split(rows)
+        return found
+
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.permute(tuple(axes))
 
@@ -228,28 +238,6 @@ class TorchKind(Kind):
     def finish(self, array: Any) -> Any:
         return array.pin_memory() if self._pin else array
 
-
-def _count(shape: Sequence[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
-
-
-_BYTES = {
-    "uint8": 1,
-    "int8": 1,
-    "bool": 1,
-    "uint16": 2,
-    "int16": 2,
-    "float16": 2,
-    "uint32": 4,
-    "int32": 4,
-    "float32": 4,
-    "uint64": 8,
-    "int64": 8,
-    "float64": 8,
-}
 
 _POSITIONS = Field(POSITION_IDS, "number", "int32", "", "")
 
@@ -275,8 +263,13 @@ class Maker:
         self._as_dict = as_dict
         self._single = single
         self._squeeze = squeeze
+        self._plan: Plan | None = None
+        self._holds = Holds()
 
     def make(self, message: Message, root: Any) -> Batch | DictBatch:
+        """A batch; of a message that holds several, a Bundle of them."""
+        if message["type"] == "batches":
+            return cast(Batch, self._bundle(message, root))
         rows = message["rows"]
         columns = {column["name"]: column for column in message["data"]}
         shared = self._shared(columns, rows, root)
@@ -303,6 +296,22 @@ class Maker:
         ]
         return batch
 
+    def _bundle(self, message: Message, root: Any) -> Bundle:
+        plan = self._plan
+        if plan is None or not plan.fits(message):
+            self._plan = plan = Plan(self._kind, self._fields, {IDS: "int64", VALID: "bool"}, message)
+        return Bundle(plan, self._holds, message, root, self._step)
+
+    def _step(self, values: list[Any], epoch: int, step: int) -> Batch | DictBatch:
+        """One batch of a bundle: its fields, ids and valid."""
+        valid, ids = values.pop(), values.pop()
+        if self._single:
+            values = [self._one(field, value) for field, value in zip(self._fields.values(), values, strict=True)]
+        batch: Batch | DictBatch
+        batch = DictBatch(zip(self._fields, values, strict=True)) if self._as_dict else Batch(values)
+        batch.ids, batch.valid, batch.epoch, batch.step, batch.bad = ids, valid, epoch, step, []
+        return batch
+
     def _fact(self, column: Mapping[str, Any], dtype: str, rows: int, root: Any) -> Any:
         return self._kind.own(self._kind.view(root, dtype, (rows,), column["off"]))
 
@@ -313,7 +322,7 @@ class Maker:
             return self._ragged(field, column, rows, root)
         shape = (column.get("rows") or rows, *(column.get("shape") or ()))
         array = self._kind.view(root, field.dtype, shape, column["off"])
-        if _count(shape) * _BYTES[field.dtype] < OWNED_BYTES:
+        if total(shape) * BYTES[field.dtype] < OWNED_BYTES:
             array = self._kind.own(array)
         if field.axes == "hwc" and field.view == "chw":
             array = self._kind.permute(array, (0, 3, 1, 2))
@@ -325,7 +334,7 @@ class Maker:
         offsets = self._kind.own(self._kind.view(root, "int64", (rows + 1,), column["off"]))
         shape = (int(offsets[-1]), *(column.get("shape") or ()))
         values = self._kind.view(root, field.dtype, shape, column["at"])
-        if _count(shape) * _BYTES[field.dtype] < OWNED_BYTES:
+        if total(shape) * BYTES[field.dtype] < OWNED_BYTES:
             values = self._kind.own(values)
         return Ragged(self._kind.finish(values), self._kind.finish(offsets))
 
@@ -335,38 +344,15 @@ class Maker:
         What several of them show is one array, so that each is a view of it.
         """
         found: dict[str, Any] = {}
-        parts = [(column["off"], name) for name, column in columns.items() if "strides" in column]
-        group: list[str] = []
-        for off, name in sorted(parts):
-            first, steps = columns[group[0] if group else name], columns[name]["strides"]
-            if first["strides"] != steps or off - first["off"] >= steps[0]:
-                found.update(self._views(group, columns, rows, root))
-                group = []
-            group.append(name)
-        found.update(self._views(group, columns, rows, root))
+        for group in groups(columns):
+            dtype = self._fields[group[0]].dtype
+            begin, elements, shown = layout([columns[name] for name in group], rows, BYTES[dtype])
+            base = self._kind.view(root, dtype, (elements,), begin)
+            if elements * BYTES[dtype] < OWNED_BYTES:
+                base = self._kind.own(base)
+            for name, how in zip(group, shown, strict=True):
+                found[name] = self._kind.finish(self._kind.strided(base, *how))
         return found
-
-    def _views(
-        self, group: list[str], columns: Mapping[str, Mapping[str, Any]], rows: int, root: Any
-    ) -> dict[str, Any]:
-        if not group:
-            return {}
-        begin, dtype = columns[group[0]]["off"], self._fields[group[0]].dtype
-        size = _BYTES[dtype]
-        shown = {}
-        count = 0
-        for name in group:
-            column = columns[name]
-            shape, strides = (rows, *column["shape"]), [step // size for step in column["strides"]]
-            first = (column["off"] - begin) // size
-            shown[name] = shape, strides, first
-            if _count(shape):
-                last = sum((length - 1) * step for length, step in zip(shape, strides, strict=True))
-                count = max(count, first + last + 1)
-        base = self._kind.view(root, dtype, (count,), begin)
-        if count * size < OWNED_BYTES:
-            base = self._kind.own(base)
-        return {name: self._kind.finish(self._kind.strided(base, *how)) for name, how in shown.items()}
 
     def _one(self, field: Field, value: Any) -> Any:
         """What torch gives for one sample: numbers are Python's."""

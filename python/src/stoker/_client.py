@@ -20,7 +20,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from . import _notice
 from ._errors import ConfigError, DataError, EngineError
@@ -29,6 +29,7 @@ from ._wire import Message
 
 MAX_RESTARTS = 3
 WINDOW_SECONDS = 3600.0
+BUNDLE = 16  # small batches that one message may hold
 QUIET_SECONDS = 60.0  # that the engine may work on a request without a word
 
 T = TypeVar("T")
@@ -360,8 +361,8 @@ class Walk:
     """A pass over ``remote`` from ``position`` of ``epoch`` on; begins in the engine at once.
 
     ``position`` and ``step`` tell where it stands: after the last batch that ``next`` built, or before the first.
-    ``told`` is the message of that batch. ``order`` gives the list of ids that is left from a position on, where the
-    client decides the order.
+    ``told`` is what the engine says of that batch. ``order`` gives the list of ids that is left from a position on,
+    where the client decides the order. ``bundle``: one message may hold several batches.
     """
 
     def __init__(
@@ -371,6 +372,7 @@ class Walk:
         position: int,
         step: int = 0,
         order: Callable[[int], dict[str, Any]] | None = None,
+        bundle: bool = False,
     ) -> None:
         self._remote = remote
         self._closings = remote.closings
@@ -381,6 +383,8 @@ class Walk:
         self.step = step
         self.told: Message = {}
         self._order = order
+        self._bundled = bundle
+        self._bundle: Any = None  # batches that arrived together and were not given yet
         _locked.add(self)
         weakref.finalize(self, _cancel, self._at).atexit = False
         self._remote.call(self._begin)
@@ -388,28 +392,47 @@ class Walk:
     def next(self, build: Callable[[Message, Any], T]) -> T | None:
         """build(message of the next batch, root of its slot); None at the end.
 
-        Whatever interrupts it, the next call gives this batch.
+        Of a message that holds several it makes a ``Bundle`` of them. Whatever interrupts it, the next call gives this
+        batch.
         """
         with self._lock:
             if self._closings != self._remote.closings:
+                self._bundle = None
                 raise ConfigError("the loader of this iterator was closed", hint="begin a new pass with iter(loader)")
             try:
+                if self._bundle is not None:
+                    return cast(T, self._take())
                 found = self._remote.call(self._ask)
                 if found is None:
                     self._at.engine = None
                     return None
                 message, root = found
                 built = build(message, root)
+                if message["type"] == "batches":
+                    self._bundle = built
+                    del root, built
+                    return cast(T, self._take())
                 self.position, self.step, self.told = message["position"], message["step"] + 1, message
                 return built
             except BaseException:
                 self.cancel()  # the engine has moved on, or may have: it begins again at the last batch that arrived
                 raise
 
+    def _take(self) -> Any:
+        """The next batch of the bundle."""
+        bundle = self._bundle
+        built, told = bundle.take()
+        if bundle.spent:
+            self._bundle = None
+        self.position, self.step, self.told = told["position"], self.step + 1, told
+        return built
+
     def _begin(self, engine: Engine, loader: int) -> int:
         if self._at.engine is not engine:
             begin = {"type": "pass", "loader": loader, "epoch": self.epoch, "position": self.position}
             begin["step"] = self.step
+            if self._bundled:
+                begin["bundle"] = BUNDLE
             if self._order is not None:
                 begin["list"] = self._order(self.position)
             answer, _ = engine.request(begin, max(QUIET_SECONDS, self._remote.timeout))
@@ -426,6 +449,7 @@ class Walk:
 
     def cancel(self) -> None:
         """Ends it in the engine; ``next`` begins it again where it stands."""
+        self._bundle = None
         _cancel(self._at)
 
     def after_fork(self) -> None:

@@ -65,7 +65,7 @@ class Passage(Iterator[Any]):
         at = self._progress
         if at.feed is None:
             step = -(-at.position // self._loader._stride)
-            return _client.Walk(self._remote, at.epoch, at.position, step)
+            return _client.Walk(self._remote, at.epoch, at.position, step, bundle=True)
         self._to(at.position, at.position)
         if self._piece is not None:
             return self._over(self._piece, at.position)
@@ -74,7 +74,7 @@ class Passage(Iterator[Any]):
 
     def _over(self, piece: Piece, position: int) -> _client.Walk:
         step = -(-position // self._loader._stride)
-        return _client.Walk(self._remote, self._progress.epoch, position, step, piece.left)
+        return _client.Walk(self._remote, self._progress.epoch, position, step, piece.left, bundle=True)
 
     def _to(self, begin: int, end: int) -> None:
         """Takes the piece that holds item ``end``; items from ``begin`` on count as handed out."""
@@ -112,7 +112,7 @@ class Passage(Iterator[Any]):
                 self._ended = True
                 self._walk.cancel()
             else:  # the dataset's epoch ended within the pass
-                self._walk = _client.Walk(self._remote, self._walk.epoch + 1, 0)
+                self._walk = _client.Walk(self._remote, self._walk.epoch + 1, 0, bundle=True)
                 self._loader._part(self._progress, self._walk.epoch, 0)
         raise StopIteration
 

@@ -327,7 +327,7 @@ class Engine:
         for fd in descriptors:
             os.close(fd)
         match message["type"]:
-            case "batch":
+            case "batch" | "batches":
                 self.slots.release(message["slot"])
             case "passed":
                 self.post({"type": "cancel", "pass": message["pass"]})
