@@ -114,6 +114,10 @@ class Kind:
         """A view of a flat array; strides and offset are counted in its elements."""
         raise NotImplementedError
 
+    def shown(self, bases: Sequence[Any], shape: Sequence[int], strides: Sequence[int], offset: int) -> list[Any]:
+        """``strided`` of each."""
+        return [self.strided(base, shape, strides, offset) for base in bases]
+
     def own(self, array: Any) -> Any:
         """A copy."""
         raise NotImplementedError
@@ -212,10 +216,15 @@ class TorchKind(Kind):
         count = total(shape)
         if not count:
             return self._torch.empty(tuple(shape), dtype=kind)
-        return self._torch.frombuffer(root, dtype=kind, count=count, offset=offset).view(tuple(shape))
+        flat = self._torch.frombuffer(root, dtype=kind, count=count, offset=offset)
+        return flat if len(shape) == 1 else flat.view(tuple(shape))
 
     def strided(self, base: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
         return base.as_strided(tuple(shape), tuple(strides), offset)
+
+    def shown(self, bases: Sequence[Any], shape: Sequence[int], strides: Sequence[int], offset: int) -> list[Any]:
+        shape, strides = tuple(shape), tuple(strides)
+        return [base.as_strided(shape, strides, offset) for base in bases]
 
     def own(self, array: Any) -> Any:
         # Not clone(): it may run OpenMP, which hangs in a forked child of a process that has used it.
@@ -300,17 +309,18 @@ class Maker:
         plan = self._plan
         if plan is None or not plan.fits(message):
             self._plan = plan = Plan(self._kind, self._fields, {IDS: "int64", VALID: "bool"}, message)
-        return Bundle(plan, self._holds, message, root, self._step)
-
-    def _step(self, values: list[Any], epoch: int, step: int) -> Batch | DictBatch:
-        """One batch of a bundle: its fields, ids and valid."""
-        valid, ids = values.pop(), values.pop()
-        if self._single:
-            values = [self._one(field, value) for field, value in zip(self._fields.values(), values, strict=True)]
-        batch: Batch | DictBatch
-        batch = DictBatch(zip(self._fields, values, strict=True)) if self._as_dict else Batch(values)
-        batch.ids, batch.valid, batch.epoch, batch.step, batch.bad = ids, valid, epoch, step, []
-        return batch
+        epoch, step, parts = message["epoch"], message["step"], message["parts"]
+        batches: list[Batch | DictBatch] = []
+        for values in plan.cut(root, len(parts), self._holds.many(root)):
+            shown: Sequence[Any] = values[:-2]
+            if self._single:
+                shown = [self._one(field, value) for field, value in zip(self._fields.values(), shown, strict=True)]
+            batch = DictBatch(zip(self._fields, shown, strict=True)) if self._as_dict else Batch(shown)
+            batch.ids, batch.valid = values[-2:]
+            batch.epoch, batch.step, batch.bad = epoch, step, []
+            step += 1
+            batches.append(batch)
+        return Bundle(batches, parts)
 
     def _fact(self, column: Mapping[str, Any], dtype: str, rows: int, root: Any) -> Any:
         return self._kind.own(self._kind.view(root, dtype, (rows,), column["off"]))

@@ -11,7 +11,7 @@ grows by what is kept and the slots stay with the engine.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ._client import Field
@@ -22,7 +22,8 @@ SMALL_BYTES = 4096
 # Bundles whose slots are held, from which on batches are copies: the loop has a batch of one, and takes the next.
 HELD = 4
 
-Put = Callable[[list[Any], Any, int, bool], None]
+# All steps of a column, or of columns that are views of the same rows: what to put into the batches, by place.
+Cut = Callable[[Any, int, bool], Iterable[tuple[int, Sequence[Any]]]]
 
 
 class Plan:
@@ -35,14 +36,13 @@ class Plan:
         self.rows: int = message["rows"]
         self.columns: list[dict[str, Any]] = message["data"]
         self._kind = kind
-        self._small: list[tuple[int, str, tuple[int, ...], int]] = []  # place, dtype, shape of a row, offset
-        self._large: list[Put] = []
+        self._cuts: list[Cut] = []
         columns = {column["name"]: column for column in self.columns}
         dtypes = {**{name: field.dtype for name, field in fields.items()}, **facts}
         places = {name: at for at, name in enumerate(dtypes)}
-        self.values = len(places)
+        self._width = len(places)
         for group in groups(columns):
-            self._add_views([(places[name], columns[name]) for name in group], dtypes[group[0]])
+            self._add_views([places[name] for name in group], [columns[name] for name in group], dtypes[group[0]])
         for name, dtype in dtypes.items():
             column = columns[name]
             if "strides" not in column:
@@ -52,51 +52,45 @@ class Plan:
         return bool(self.rows == message["rows"] and self.columns == message["data"])
 
     def _add(self, place: int, dtype: str, shape: tuple[int, ...], off: int) -> None:
-        kind, whole = self._kind, (self.rows, *shape)
+        kind, rows, whole = self._kind, self.rows, (self.rows, *shape)
         size = total(whole) * BYTES[dtype]
-        if size < SMALL_BYTES:
-            self._small.append((place, dtype, shape, off))
-            return
 
-        def put(values: list[Any], root: Any, step: int, own: bool) -> None:
-            array = kind.view(root, dtype, whole, off + step * size)
-            values[place] = kind.finish(kind.own(array) if own else array)
+        def small(root: Any, steps: int, own: bool) -> list[tuple[int, Sequence[Any]]]:
+            array = kind.own(kind.view(root, dtype, (steps * rows, *shape), off))
+            return [(place, [kind.finish(piece) for piece in kind.split(array, rows, steps)])]
 
-        self._large.append(put)
+        def large(root: Any, steps: int, own: bool) -> list[tuple[int, Sequence[Any]]]:
+            arrays = [kind.view(root, dtype, whole, off + step * size) for step in range(steps)]
+            if own:
+                arrays = [kind.own(array) for array in arrays]
+            return [(place, [kind.finish(array) for array in arrays])]
 
-    def _add_views(self, group: Sequence[tuple[int, Mapping[str, Any]]], dtype: str) -> None:
+        self._cuts.append(small if size < SMALL_BYTES else large)
+
+    def _add_views(self, places: Sequence[int], group: Sequence[Mapping[str, Any]], dtype: str) -> None:
         """Fields that show parts of the same rows: views of one array a step."""
         kind = self._kind
-        begin, elements, shown = layout([column for _, column in group], self.rows, BYTES[dtype])
-        places = [place for place, _ in group]
-        size = self.rows * group[0][1]["strides"][0]
+        begin, elements, shown = layout(group, self.rows, BYTES[dtype])
+        size = self.rows * group[0]["strides"][0]
 
-        def put(values: list[Any], root: Any, step: int, own: bool) -> None:
-            base = kind.view(root, dtype, (elements,), begin + step * size)
+        def cut(root: Any, steps: int, own: bool) -> list[tuple[int, Sequence[Any]]]:
+            bases = [kind.view(root, dtype, (elements,), begin + step * size) for step in range(steps)]
             if own:
-                base = kind.own(base)
-            for place, (shape, strides, first) in zip(places, shown, strict=True):
-                values[place] = kind.finish(kind.strided(base, shape, strides, first))
+                bases = [kind.own(base) for base in bases]
+            return [
+                (place, [kind.finish(array) for array in kind.shown(bases, *how)])
+                for place, how in zip(places, shown, strict=True)
+            ]
 
-        self._large.append(put)
+        self._cuts.append(cut)
 
-    def small(self, root: Any, steps: int) -> list[tuple[int, Sequence[Any]]]:
-        """The small columns of all steps: the place of each among the values, and its arrays."""
-        kind = self._kind
-        found: list[tuple[int, Sequence[Any]]] = []
-        for place, dtype, shape, off in self._small:
-            array = kind.own(kind.view(root, dtype, (steps * self.rows, *shape), off))
-            found.append((place, [kind.finish(piece) for piece in kind.split(array, self.rows, steps)]))
-        return found
-
-    def step(self, root: Any, small: list[tuple[int, Sequence[Any]]], step: int, own: bool) -> list[Any]:
-        """What one step holds: fields, then facts."""
-        values: list[Any] = [None] * self.values
-        for place, arrays in small:
-            values[place] = arrays[step]
-        for put in self._large:
-            put(values, root, step, own)
-        return values
+    def cut(self, root: Any, steps: int, own: bool) -> list[tuple[Any, ...]]:
+        """What each step holds: fields, then facts."""
+        columns: list[Sequence[Any]] = [()] * self._width
+        for cut in self._cuts:
+            for place, arrays in cut(root, steps, own):
+                columns[place] = arrays
+        return list(zip(*columns, strict=True))
 
 
 class Holds:
@@ -115,36 +109,16 @@ class Holds:
 
 
 class Bundle:
-    """The batches of a message, as ``build(values, epoch, step)`` makes them."""
+    """The batches of one message that were not given yet, and what it says of each."""
 
-    def __init__(
-        self, plan: Plan, holds: Holds, message: Message, root: Any, build: Callable[[list[Any], int, int], Any]
-    ) -> None:
-        self._build = build
-        self._message = message
-        self._parts: list[Message] = message["parts"]
-        self._next = 0
-        self._small = plan.small(root, len(self._parts))
-        self._plan = plan
-        self._root: Any = root
-        self._copies: Iterator[list[Any]] | None = None
-        if holds.many(root):
-            self._copies = iter([plan.step(root, self._small, step, True) for step in range(len(self._parts))])
-            self._root = None
+    def __init__(self, batches: list[Any], parts: list[Message]) -> None:
+        self._left = list(zip(batches, parts, strict=True))
+        self._left.reverse()
+        self.take: Callable[[], tuple[Any, Message]] = self._left.pop
 
     @property
     def spent(self) -> bool:
-        return self._next == len(self._parts)
-
-    def take(self) -> tuple[Any, Message]:
-        """The next batch, and what the message says of it."""
-        step = self._next
-        values = (
-            next(self._copies) if self._copies is not None else self._plan.step(self._root, self._small, step, False)
-        )
-        built = self._build(values, self._message["epoch"], self._message["step"] + step)
-        self._next += 1
-        return built, self._parts[step]
+        return not self._left
 
 
 def groups(columns: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:

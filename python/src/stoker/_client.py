@@ -400,32 +400,25 @@ class Walk:
                 self._bundle = None
                 raise ConfigError("the loader of this iterator was closed", hint="begin a new pass with iter(loader)")
             try:
-                if self._bundle is not None:
-                    return cast(T, self._take())
-                found = self._remote.call(self._ask)
-                if found is None:
-                    self._at.engine = None
-                    return None
-                message, root = found
-                built = build(message, root)
-                if message["type"] == "batches":
-                    self._bundle = built
-                    del root, built
-                    return cast(T, self._take())
-                self.position, self.step, self.told = message["position"], message["step"] + 1, message
-                return built
+                bundle = self._bundle
+                if bundle is None:
+                    found = self._remote.call(self._ask)
+                    if found is None:
+                        self._at.engine = None
+                        return None
+                    told, root = found
+                    built: Any = build(told, root)
+                    if told["type"] == "batches":
+                        self._bundle = bundle = built
+                if bundle is not None:
+                    built, told = bundle.take()
+                    if bundle.spent:
+                        self._bundle = None
+                self.position, self.step, self.told = told["position"], self.step + 1, told
+                return cast(T, built)
             except BaseException:
                 self.cancel()  # the engine has moved on, or may have: it begins again at the last batch that arrived
                 raise
-
-    def _take(self) -> Any:
-        """The next batch of the bundle."""
-        bundle = self._bundle
-        built, told = bundle.take()
-        if bundle.spent:
-            self._bundle = None
-        self.position, self.step, self.told = told["position"], self.step + 1, told
-        return built
 
     def _begin(self, engine: Engine, loader: int) -> int:
         if self._at.engine is not engine:
