@@ -168,7 +168,7 @@ func TestDamage(t *testing.T) {
 		{"fletcher32", "filters", only("fletcher"), chunkByte(7, 1), errs.Damaged, "its checksum is", 0},
 		{"a chunk that lost bytes", "filters", only("all"), eachLeaf(func(p []byte) { p[24] -= 5 }), errs.Damaged, "a chunk can not be unpacked", 0},
 		{"a mask that skips gzip", "filters", only("gzip"), eachLeaf(func(p []byte) { p[28] = 1 }), errs.Damaged, "and should have 320", -1},
-		{"a bomb", "filters", only("gzip"), putEach(chunkDims, words(4, 5, 1, 1, 4)), errs.Damaged, "there is more in it than a chunk has", 0},
+		{"a bomb", "filters", only("gzip"), putEach(chunkDims, words(4, 5, 1, 1, 4)), errs.Damaged, "there is more in it than", 0},
 		{"a collection of values", "types", only("jpegs"), flipEach("GCOL", 1), errs.Damaged, "no collection of values begins here", -1},
 		{"length of a collection", "types", only("jpegs"), putEach("GCOL\x01\x00\x00\x00", "GCOL\x01\x00\x00\x00"+words(8, 1<<40)), errs.Damaged, "no collection of values begins here", -1},
 		{"length of a value", "types", only("jpegs"), putAfterEach("GCOL\x01\x00\x00\x00", 24, words(8, 1<<30)), errs.Damaged, "and its collection ends", -1},

@@ -5,17 +5,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 
-	"github.com/klauspost/compress/zlib"
-
 	"github.com/stoker-data/stoker/internal/stage/format/hdf5/tree"
+	"github.com/stoker-data/stoker/internal/stage/format/packed"
 )
 
 // unpacker undoes filters; safe for concurrent use.
 type unpacker struct {
-	inflaters sync.Pool // io.ReadCloser that is a zlib.Resetter: 40 KiB of tables each
+	inflaters sync.Pool // *packed.Inflater
 }
 
 // unpack undoes the filters of a chunk, the last one first, but for those of the
@@ -57,35 +55,15 @@ func (u *unpacker) unpack(filters []tree.Filter, mask int32, raw []byte, n int64
 	return raw, nil
 }
 
-var errMore = errors.New("there is more in it than a chunk has")
-
 // inflate takes zlib's format apart, whose checksum is held against what came
 // out.
 func (u *unpacker) inflate(raw []byte, n int64) ([]byte, error) {
-	src := bytes.NewReader(raw)
-	r, _ := u.inflaters.Get().(io.ReadCloser)
-	var err error
-	if r == nil {
-		r, err = zlib.NewReader(src)
-	} else {
-		err = r.(zlib.Resetter).Reset(src, nil)
+	z, _ := u.inflaters.Get().(*packed.Inflater)
+	if z == nil {
+		z = new(packed.Inflater)
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer u.inflaters.Put(r)
-	out := make([]byte, n)
-	if _, err := io.ReadFull(r, out); err != nil {
-		return nil, err
-	}
-	var one [1]byte
-	switch k, err := r.Read(one[:]); {
-	case k > 0:
-		return nil, errMore
-	case err != nil && err != io.EOF:
-		return nil, err
-	}
-	return out, nil
+	defer u.inflaters.Put(z)
+	return z.Zlib(raw, n)
 }
 
 var errLZF = errors.New("what LZF compressed is damaged")
