@@ -20,7 +20,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order soak fuzz wheel clean
+.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats soak fuzz wheel clean
 
 demo: setup engine
 	@build/stoker demo
@@ -125,6 +125,11 @@ bench-order: engine venv
 bench-index: engine venv
 	@test -n "$(DATA)" || { echo "usage: make bench-index DATA=folder-of-jpegs"; exit 2; }
 	$(VENV)/python -m bench.index --data "$(DATA)" --out build/bench-index.json
+
+# Needs jpegtran (Debian's libjpeg-turbo-progs), and for FFCV what bench/setup.py says.
+bench-formats: engine venv bench-venvs
+	@test -n "$(DATA)" || { echo "usage: make bench-formats DATA=folder-of-jpegs"; exit 2; }
+	$(VENV)/python -m bench.formats --data "$(DATA)" --out build/bench-formats.json
 
 clean:
 	rm -rf build dist .venv .venv-bench python/src/stoker/_engine

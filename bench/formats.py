@@ -59,15 +59,27 @@ class Formats:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.cpus = rig.first_cpus(2)
-        self.gates: list[rig.Gate] = []
+        self.gates: list[rig.Gate] = []  # of the question that is being asked
         self.rows: list[list[str]] = []
-        self.document: dict[str, Any] = {
-            "question": "formats in place and packed, against the tools they come from",
-            "machine": rig.machine(self.cpus),
-            "settings": {k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items()},
-        }
+        self.document: dict[str, Any] = {"question": "formats in place and packed, against the tools they come from"}
+        if args.only and args.out.exists():
+            self.document = json.loads(args.out.read_text())
 
-    def pictures(self) -> None:
+    def ask(self, question: str, measure: Callable[[], Any]) -> None:
+        """Answers to other questions that are in the file stay what they are."""
+        self.gates = []
+        settings = {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.args).items()}
+        answer: dict[str, Any] = {"machine": rig.machine(self.cpus), "settings": settings}
+        try:
+            answer["runs"] = measure()
+        except rig.PeerError as e:
+            rig.say(f"{question}: not measured: {e}")
+            answer["not measured"] = str(e)
+        answer["gates"] = [gate.as_dict() for gate in self.gates]
+        self.document[question] = answer
+        rig.save(self.args.out, self.document)
+
+    def photographs(self) -> Any:
         names = list(dict.fromkeys(name for ours, peer, _ in PICTURES for name in (ours, peer)))
         options = argparse.Namespace(
             **{"data": self.args.data, "samples": self.args.samples, "batch": 64, "peers": ",".join(names)},
@@ -77,7 +89,6 @@ class Formats:
         comparison = compare.Comparison(options)
         found = comparison.run()
         options.out.unlink()
-        self.document["pictures"] = {"rows": [row.__dict__ for row in found], "runs": comparison.log}
         for ours, peer, limit in PICTURES:
             for own in (row for row in found if row.peer == ours and row.per_cpu):
                 theirs = [row for row in found if row.peer == peer and row.per_cpu]
@@ -89,6 +100,7 @@ class Formats:
         for row in found:
             if row.per_cpu:
                 self.add("pictures", row.name, row.per_cpu, row.per_wall)
+        return {"rows": [row.__dict__ for row in found], "all": comparison.log}
 
     def add(self, question: str, name: str, per_cpu: Sequence[float], per_wall: Sequence[float]) -> None:
         spread = f"{min(per_cpu):.0f}-{max(per_cpu):.0f}"
@@ -113,12 +125,11 @@ class Formats:
                     f"round {number + 1}  {question:9} {name:22} {found['per_cpu']:8.0f}/CPU-s"
                     f" {found['per_wall']:8.0f}/s  others {100 * one.disturbed:.0f} %"
                 )
-        self.document[question] = runs
         for name, own in runs.items():
             self.add(question, name, *([one[key] for one in own] for key in ("per_cpu", "per_wall")))
         return runs
 
-    def stored(self, name: str) -> None:
+    def stored(self, name: str) -> Any:
         one = STORED[name]
         writer, tree = rig.python_of(one.venv), self.tree()
         rig.run([writer, "-m", "bench.stored", name, "--data", tree.root], self.cpus, "make")
@@ -135,6 +146,7 @@ class Formats:
             },
         )
         self.judge(name, runs, "stoker", one.peer, one.measure, one.limit)
+        return runs
 
     def judge(self, question: str, runs: dict[str, Any], ours: str, peer: str, measure: str, limit: float) -> None:
         ratio = compare.ratio(*([one[f"per_{measure}"] for one in runs[name]] for name in (ours, peer)))
@@ -144,18 +156,18 @@ class Formats:
     def tree(self) -> pictures.Tree:
         return pictures.build(self.args.data, self.args.samples, 64)
 
-    def tokens(self) -> None:
+    def tokens(self) -> Any:
         """bench.tokens, whose table stands on its own."""
         out = self.args.out.with_suffix(".tokens")
         command = [sys.executable, "-m", "bench.tokens", "--out", out, "--repeats", str(self.args.repeats)]
         subprocess.run([*command, "--retries", str(self.args.retries)], cwd=rig.ROOT, check=True)
-        self.document["tokens"] = json.loads(out.read_text())
+        found = json.loads(out.read_text())
         out.unlink()
-        for gate in self.document["tokens"]["gates"]:
-            gate.pop("reached")
-            self.gates.append(rig.Gate(**gate))
+        for gate in found["gates"]:
+            self.gates.append(rig.Gate(**{key: value for key, value in gate.items() if key != "reached"}))
+        return found["runs"]
 
-    def pack(self) -> None:
+    def pack(self) -> Any:
         command = [rig.python_of(".venv"), "-m", "bench.peers.transcode", "--data", self.tree().root]
         runs = self.turns("pack", {"stoker pack": command, "jpegtran": [*command, "--jpegtran"]})
         self.judge("pack --jpeg index", runs, "stoker pack", "jpegtran", "cpu", PACK_RATE)
@@ -164,8 +176,9 @@ class Formats:
         self.gates.append(rig.Gate("pack --jpeg index, peak memory", peak, PACK_MIB, "low", " MiB"))
         growth = 100 * (marks[0]["written"] / marks[0]["bytes"] - 1)
         rig.say(f"packed bytes, tar and labels among them: {growth:+.2f} %")
+        return runs
 
-    def shards(self) -> None:
+    def shards(self) -> Any:
         folder = _shards()
         command = [rig.python_of(".venv"), "-m", "bench.peers.open_shards", "--data", folder]
         runs = []
@@ -177,9 +190,9 @@ class Formats:
             if number > 0:
                 runs.append(mark)
             rig.say(f"opening {SHARDS} shards: {mark['seconds']:.3f} s, {mark['cpu_seconds']:.3f} s of CPU")
-        self.document["shards"] = runs
         seconds = rig.middle(mark["seconds"] for mark in runs)
         self.gates.append(rig.Gate(f"opening {SHARDS} indexed shards of {SHARD_SAMPLES}", seconds, OPEN_S, "low", " s"))
+        return runs
 
 
 def _shards() -> Path:
@@ -210,31 +223,27 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=600, help="of 64 records a run (default 600)")
     parser.add_argument("--retries", type=int, default=2, help="of a run in which others used the processors")
     parser.add_argument(
-        "--only", default="", help="some of the questions, of: pictures,tfrecord,hdf5,lmdb,tokens,pack,shards"
+        "--only", default="", help="these questions anew, of: pictures,tfrecord,hdf5,lmdb,tokens,pack,shards"
     )
     args = parser.parse_args()
     meter.become_subreaper()
     formats = Formats(args)
-    questions: dict[str, Callable[[], None]] = {"pictures": formats.pictures}
+    questions: dict[str, Callable[[], Any]] = {"pictures": formats.photographs}
     questions.update({name: lambda name=name: formats.stored(name) for name in STORED})  # type: ignore[misc]
     questions.update(tokens=formats.tokens, pack=formats.pack, shards=formats.shards)
     chosen = args.only.split(",") if args.only else list(questions)
     if unknown := [name for name in chosen if name not in questions]:
         parser.error(f"{', '.join(unknown)}: not known; the questions are {', '.join(questions)}")
     for name in chosen:
-        try:
-            questions[name]()
-        except rig.PeerError as e:
-            rig.say(f"{name}: not measured: {e}")
-            formats.document.setdefault("not measured", {})[name] = str(e)
-        formats.document["gates"] = [gate.as_dict() for gate in formats.gates]
-        rig.save(args.out, formats.document)
+        formats.ask(name, questions[name])
     print(rig.table(["question", "peer", "per CPU-s", "range", "per s"], formats.rows))
     print("\nfigures to reach:")
-    for gate in formats.gates:
-        print(gate.line())
-    for name in formats.document.get("not measured", {}):
-        print(f"  note     {name}: not measured")
+    for name in questions:
+        answer = formats.document.get(name, {"not measured": ""})
+        for gate in answer.get("gates", ()):
+            print(rig.Gate(**{key: value for key, value in gate.items() if key != "reached"}).line())
+        if "not measured" in answer:
+            print(f"  note     {name}: not measured")
     print(f"\nraw runs: {args.out}")
     return 0
 

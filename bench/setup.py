@@ -17,7 +17,7 @@ PACKAGES = {
     "tf": ("tensorflow-cpu==2.21.0", "numpy==2.4.6"),
     "dali": ("nvidia-dali-cuda130==2.4.0", "numpy==2.4.6"),
     "shards": (
-        *("webdataset==1.0.2", "mosaicml-streaming==0.13.0", "litdata==0.2.76"),
+        *("webdataset==1.0.2", "mosaicml-streaming==0.13.0", "litdata==0.2.76", "h5py==3.14.0", "lmdb==3.0.0"),
         *("torch==2.15.0", "torchvision==0.29.2"),
     ),
     # Debian's libavdevice59 and libavfilter8, or another FFmpeg from 4 to 9, must be there.
@@ -38,7 +38,7 @@ p = pipe(); p.build()
 assert (np.asarray(p.run()[0].as_tensor()) == 7).all()
 print(dali.__version__)
 """,
-    "shards": "import webdataset, streaming, litdata, torchvision; print(webdataset.__version__)",
+    "shards": "import webdataset, streaming, litdata, h5py, lmdb, torchvision; print(webdataset.__version__)",
     "spdl": "import spdl.io; spdl.io.demux_image; import importlib.metadata as m; print(m.version('spdl'))",
     "ffcv": "import ffcv.writer, ffcv.loader, importlib.metadata as m; print(m.version('ffcv'))",
 }
