@@ -208,3 +208,23 @@ func TestVerifyOfAPacking(t *testing.T) {
 	}
 	verified(t, 0, dst)
 }
+
+// A file that was written anew within its folder is told of once; the next
+// command sees the folder as it is.
+func TestAFileWrittenAnewIsIndexedAnew(t *testing.T) {
+	root := folder(t, 3)
+	if got := command(t, "verify", root); got.status != 0 {
+		t.Fatal(got.err)
+	}
+	other, err := os.ReadFile(filepath.Join(root, "rocket", "00.jpg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(root, "coffee", "01.jpg"), other)
+	if r := verified(t, 3, root); r.Damaged != 1 || !strings.Contains(r.Damage[0].What, "indexed") {
+		t.Errorf("%+v", r.Damage)
+	}
+	if r := verified(t, 0, root); r.Checked != 9 {
+		t.Errorf("%d samples were checked", r.Checked)
+	}
+}

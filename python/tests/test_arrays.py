@@ -131,3 +131,12 @@ def test_what_can_not_be_delivered_is_said_at_once(tmp_path: Path) -> None:
     np.save(objects, np.array([{}, {}], dtype=object), allow_pickle=True)
     with pytest.raises(stoker.DataError, match="pickle"):
         stoker.NpyDataset(objects)
+
+
+def test_mixtures_of_arrays(tmp_path: Path) -> None:
+    a, b = np.arange(30).reshape(10, 3), np.arange(30, 60).reshape(10, 3)
+    mixture = stoker.Mixture(
+        [stoker.NpyDataset(x=saved(tmp_path / "a.npy", a)), stoker.NpyDataset(x=saved(tmp_path / "b.npy", b))]
+    )
+    got = np.concatenate([batch[0] for batch in batches(mixture, 4)])
+    assert sorted(got[:, 0].tolist()) == [*range(0, 60, 3)]

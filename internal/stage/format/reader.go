@@ -29,9 +29,14 @@ type Reader struct {
 func NewReader(ds Dataset, src source.Source) *Reader { return &Reader{ds: ds, src: src} }
 
 // Read reads the wanted fields of a sample (nil: all of them). They are views,
-// valid until the next Read. An error says where the sample lies.
+// valid until the next Read. An error says where the sample lies. Where the file
+// is no longer the one that was indexed, the index is given up, so that the next
+// Open makes a new one.
 func (r *Reader) Read(ctx context.Context, id int64, fields []string, s *Sample) error {
 	if err := r.fetch(ctx, id, fields); err != nil {
+		if errs.CodeOf(err) == errs.Changed {
+			_ = r.ds.Index().Invalidate()
+		}
 		return Place(r.ds, err, id, nil)
 	}
 	if err := r.ds.Parse(id, fields, r.raw, s); err != nil {

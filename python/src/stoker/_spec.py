@@ -189,7 +189,9 @@ def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]]
     rank, world = settings.ranks
     built: dict[str, Any] = {"dataset": recipe.dataset, "mix": recipe.mix}
     if recipe.mix is not None:
-        built["dataset"] = [{**d, "fields": _laid_out(d["fields"], settings.layout)} for d in recipe.dataset]
+        built["dataset"] = [
+            {**d, "fields": _laid_out(d["fields"], settings.layout)} if "fields" in d else d for d in recipe.dataset
+        ]
     if fields is not None:
         built["fields"] = _laid_out(fields, settings.layout)
     ordering = settings.ordering
