@@ -10,7 +10,7 @@ import (
 )
 
 // Inflater unpacks zlib streams (RFC 1950) that are in memory whole, and whose
-// length is known. It has 14 KiB of tables, is to be used again, and not by two at
+// length is known. It has 11 KiB of tables, is to be used again, and not by two at
 // a time. The zero value is ready.
 type Inflater struct{ z inflate }
 
