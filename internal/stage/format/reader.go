@@ -93,6 +93,7 @@ func Place(ds Dataset, err error, id int64, f *Field) error {
 	}
 	e := *errs.From(err)
 	e.Where.Sample = id
+	e.Where.Field = strings.Clone(e.Where.Field) // names are views of an index that may be closed before the error is told
 	if errors.Is(err, fs.ErrPermission) {
 		e.Code = errs.Forbidden
 	}

@@ -3,7 +3,6 @@ package pack
 import (
 	"context"
 	"math/bits"
-	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
@@ -151,10 +150,10 @@ func (p *packer) measure(ctx context.Context, w weights, ids []int64) (out probe
 		}
 		if i == 0 {
 			if p.output, p.comp, err = p.Options.output(made); err != nil {
-				return out, err
+				return out, p.read.place(err, id)
 			}
+			parts = make([][]byte, len(p.output.Files()))
 		}
-		parts = slices.Grow(parts[:0], 4)[:len(p.output.Files())]
 		for j := range parts {
 			parts[j] = parts[j][:0]
 		}

@@ -404,6 +404,20 @@ func TestLostShard(t *testing.T) {
 	same(t, want, tree(t, dst), "after the digests were lost")
 }
 
+// tarOf is an archive as Go's archive/tar writes it.
+func tarOf(t testing.TB, all ...member) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, m := range all {
+		must(t, w.WriteHeader(&tar.Header{Name: m.name, Size: int64(len(m.body)), Mode: 0o600}))
+		_, err := w.Write([]byte(m.body))
+		must(t, err)
+	}
+	must(t, w.Close())
+	return b.Bytes()
+}
+
 // From tar to tar nothing changes but where samples lie.
 func TestTarToTar(t *testing.T) {
 	var b bytes.Buffer

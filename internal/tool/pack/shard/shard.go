@@ -9,6 +9,7 @@ package shard
 
 import (
 	"io"
+	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
@@ -63,7 +64,8 @@ type File struct {
 	Tail func(w io.Writer, body io.ReaderAt, size, samples int64) error
 }
 
-// misfit is the error of a sample that an output can not hold.
+// misfit is the error of a sample that an output can not hold. It outlives the
+// sample, whose names are views.
 func misfit(field, format string, a ...any) *errs.Error {
-	return errs.New(errs.Config, format, a...).At(errs.Where{Field: field, Offset: -1, Sample: -1})
+	return errs.New(errs.Config, format, a...).At(errs.Where{Field: strings.Clone(field), Offset: -1, Sample: -1})
 }

@@ -175,6 +175,23 @@ func TestTFRecord(t *testing.T) {
 	}
 }
 
+// What a sample holds is only read: it may be a page of a mapped file, or belong
+// to the next sample too.
+func TestEncodeOnlyReads(t *testing.T) {
+	memory := []byte("0123456789abcdef")
+	s := &shard.Sample{Key: []byte("k"), Fields: []shard.Field{
+		{Name: "path", Data: memory[:5], Ext: "txt"},
+		number("n", 70000),
+		array("u", mem.Uint8, memory[4:8], 2, 2), array("f", mem.Float64, memory[8:], 1), number("m", 1),
+	}}
+	for _, o := range []shard.Output{shard.TFRecord{}, shard.Tar{}} {
+		encode(t, o, s)
+		if string(memory) != "0123456789abcdef" {
+			t.Fatalf("%T wrote into its sample: %q", o, memory)
+		}
+	}
+}
+
 // An independent reading of Megatron's index.
 func TestTokens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -59,18 +59,22 @@ const (
 )
 
 func example(dst []byte, s *Sample) []byte {
-	var features, list []byte
+	// room is for lists made here only: those of bytes are views of the sample,
+	// and may lie in memory that can not be written to.
+	var features, room []byte
 	for i := range s.Fields {
 		f := &s.Fields[i]
-		kind := bytesList
-		kind, list = values(f, list[:0])
+		kind, list := values(f, room[:0])
+		if kind != bytesList {
+			room = list
+		}
 		features = feature(features, f.Name, kind, list)
 		if f.DType != mem.Object && (len(f.Shape) > 1 || len(f.Shape) == 1 && kind == bytesList) {
-			list = list[:0]
+			room = room[:0]
 			for _, n := range f.Shape {
-				list = binary.AppendUvarint(list, uint64(n))
+				room = binary.AppendUvarint(room, uint64(n))
 			}
-			features = feature(features, f.Name+"/shape", int64List, list)
+			features = feature(features, f.Name+"/shape", int64List, room)
 		}
 	}
 	if !slices.ContainsFunc(s.Fields, func(f Field) bool { return f.Name == "key" }) {
@@ -97,8 +101,8 @@ func message(dst []byte, number int, p []byte) []byte {
 	return append(dst, p...)
 }
 
-// values is the list of a field: the one value of a bytes list, or packed
-// numbers.
+// values is the list of a field: the one value of a bytes list, which is the
+// field's own memory, or packed numbers, appended to dst.
 func values(f *Field, dst []byte) (kind int, list []byte) {
 	size := f.DType.Size()
 	switch f.DType {
