@@ -23,6 +23,7 @@ type checker struct {
 	src      *source.File
 	all      bool // decode
 	also     func(id int64, s *format.Sample) error
+	kinds    map[string]string // of fields, where not their names tell
 	programs map[string]*transform.Program
 	workers  sync.Pool // *worker
 
@@ -50,7 +51,7 @@ type found struct {
 
 // check reads the samples and fills in the report.
 func (r *Report) check(ctx context.Context, c Config, ds format.Dataset, ids []int64) error {
-	k := &checker{ds: ds, src: source.NewFile(), all: c.All || c.Decode, also: c.Also, fields: map[string]*tally{}}
+	k := &checker{ds: ds, src: source.NewFile(), all: c.All || c.Decode, also: c.Also, kinds: r.kinds(), fields: map[string]*tally{}}
 	defer k.src.Close()
 	if err := k.compile(); err != nil {
 		return err
@@ -214,7 +215,26 @@ func (k *checker) kind(f *format.Field) string {
 			return "array"
 		}
 	}
+	if k.kinds != nil {
+		return cmp.Or(k.kinds[f.Name], "bytes")
+	}
 	return kindOf(f)
+}
+
+// kinds is what a loader takes fields for, in formats whose columns may be called
+// anything: an id there is no number, and an image may be raw.
+func (r *Report) kinds() map[string]string {
+	switch r.Format {
+	case "folder", "tar", "files", "lines":
+		return nil
+	}
+	out := map[string]string{}
+	for _, f := range r.delivered {
+		if f.Kind != "array" {
+			out[f.Name] = f.Kind
+		}
+	}
+	return out
 }
 
 // array checks that an array has the bytes that its type needs.

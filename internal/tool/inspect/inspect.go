@@ -13,6 +13,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
@@ -94,12 +95,20 @@ type Report struct {
 	// Broken are the ids of all damaged samples, rising.
 	Broken []int64 `json:"-"`
 
-	Notes  []string `json:"notes,omitempty"`
-	Python string   `json:"python"` // lines to paste
+	Objects []Object `json:"objects,omitempty"` // of an HDF5 file
+	Notes   []string `json:"notes,omitempty"`
+	Python  string   `json:"python"` // lines to paste
+
+	stored    []string     // names of what the samples have
+	delivered []wire.Field // what a loader makes of them unasked
 }
 
 // maxDamage bounds the damage that is told in full.
 const maxDamage = 1000
+
+// maxNumbered is how many classes without names are counted: numbers above are no
+// classes, but ids.
+const maxNumbered = 1 << 16
 
 // Run inspects a dataset. What is damaged in it is in the report; an error is
 // what kept it from being inspected.
@@ -120,6 +129,9 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		}
 	}
 	r := fromIndex(c, l)
+	if r.Objects, err = objects(ctx, l); err != nil {
+		return nil, err
+	}
 	if err := r.check(ctx, c, l.Dataset(), c.choice(l.Len())); err != nil {
 		return nil, err
 	}
@@ -133,6 +145,10 @@ func fromIndex(c Config, l *loader.Loader) *Report {
 	r := &Report{
 		Path: c.Dataset.Path, Format: l.Format(), Digest: l.Digest(), Samples: l.Len(),
 		Files: int64(x.Files()), Skipped: x.Meta().Skipped, Decoded: c.All || c.Decode, Notes: l.Notes(),
+		stored: x.Meta().Fields, delivered: l.Fields(),
+	}
+	if c.Dataset.Manifest != "" {
+		r.Path = []string{c.Dataset.Manifest}
 	}
 	for f := range x.Files() {
 		size, _ := x.Stamp(f)
@@ -141,7 +157,17 @@ func fromIndex(c Config, l *loader.Loader) *Report {
 	for _, name := range x.Classes() {
 		r.Classes = append(r.Classes, Class{Name: name})
 	}
-	for _, class := range x.Int32s(index.SampleClass) {
+	labels := x.Int32s(index.SampleClass)
+	if len(labels) > 0 && len(r.Classes) == 0 { // numbers without names
+		n := int(slices.Max(labels)) + 1
+		if n > maxNumbered {
+			n, labels = 0, nil
+		}
+		for i := range n {
+			r.Classes = append(r.Classes, Class{Name: strconv.Itoa(i)})
+		}
+	}
+	for _, class := range labels {
 		r.Classes[class].Samples++
 	}
 	return r

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
 )
 
@@ -39,17 +40,17 @@ func TestChoice(t *testing.T) {
 
 func TestPythonLines(t *testing.T) {
 	for _, c := range []struct {
-		paths  []string
-		report Report
-		want   []string
+		dataset loader.Dataset
+		report  Report
+		want    []string
 	}{
 		{
-			[]string{`a "b"\c`},
+			loader.Dataset{Path: loader.Paths{`a "b"\c`}},
 			Report{Format: "folder"},
 			[]string{`stoker.ImageFolder("a \"b\"\\c", transform=T.Compose(`, "shuffle=True", "for images, labels in loader:"},
 		},
 		{
-			[]string{"x.tar", "y.tar"},
+			loader.Dataset{Path: loader.Paths{"x.tar", "y.tar"}},
 			Report{Format: "tar", Checked: 4, Fields: []Field{
 				{Name: "jpg", Kind: "image", Present: 3},
 				{Name: "png", Kind: "image", Present: 1},
@@ -63,12 +64,62 @@ func TestPythonLines(t *testing.T) {
 			},
 		},
 		{
-			[]string{"x.tar"},
+			loader.Dataset{Path: loader.Paths{"x.tar"}},
 			Report{Format: "tar", Checked: 1, Fields: []Field{{Name: "txt", Kind: "text", Present: 1}}},
 			[]string{`stoker.WebDataset("x.tar")`, `.to_tuple("txt")` + "\n", "for texts, in loader:"},
 		},
+		{
+			loader.Dataset{Path: loader.Paths{"images.npy", "label.npy"}},
+			Report{Format: "npy", delivered: []wire.Field{{Name: "images"}, {Name: "label"}}},
+			[]string{`stoker.NpyDataset("images.npy", "label.npy")`, "shuffle=True", "for rest0, labels in loader:"},
+		},
+		{
+			loader.Dataset{Path: loader.Paths{"x-0.npy", "x-1.npy"}},
+			Report{Format: "npy", delivered: []wire.Field{{Name: "x"}}},
+			[]string{`stoker.NpyDataset(x=["x-0.npy", "x-1.npy"])`, "for rest0, in loader:"},
+		},
+		{
+			loader.Dataset{Path: loader.Paths{"a.npz"}, Columns: []loader.Column{{Name: "x"}, {Name: "y", From: "labels"}}},
+			Report{Format: "npy", delivered: []wire.Field{{Name: "x"}, {Name: "y"}}},
+			[]string{`stoker.NpyDataset("a.npz", fields=["x", stoker.Field("y", source="labels")])`},
+		},
+		{
+			loader.Dataset{Path: loader.Paths{"a.h5"}, Group: "train", Columns: []loader.Column{{Name: "images"}}},
+			Report{Format: "hdf5", delivered: []wire.Field{{Name: "images", Kind: "array"}}},
+			[]string{`stoker.HDF5Dataset("a.h5", group="train", columns=["images"])`, "for batch in loader:"},
+		},
+		{
+			loader.Dataset{Path: loader.Paths{"lmdb"}, Database: "train", Values: "datum"},
+			Report{Format: "lmdb", delivered: []wire.Field{{Name: "image", Kind: "image"}, {Name: "label"}}},
+			[]string{`stoker.LMDBDataset("lmdb", database="train", values="datum", fields=[stoker.Field("image", transform=T.Compose(`, `), "label"])`, "import transforms as T"},
+		},
+		{
+			loader.Dataset{Path: loader.Paths{"t.csv"}, Label: "kind"},
+			Report{Format: "table", delivered: []wire.Field{{Name: "label"}, {Name: "score"}}},
+			[]string{`stoker.Table("t.csv", label="kind")`, "for labels, rest1 in loader:"},
+		},
+		{
+			loader.Dataset{Manifest: "t.csv", Root: "pictures"},
+			Report{Format: "files", stored: []string{"image", "label", "filename"}},
+			[]string{`stoker.Table("t.csv", path="filename", label="label", root="pictures", transform=`, "for images, labels in loader:"},
+		},
+		{
+			loader.Dataset{Path: loader.Paths{"*/*.jpg"}, Label: "folder"},
+			Report{Format: "files"},
+			[]string{`stoker.files("*/*.jpg", transform=`, "for images, labels in loader:"},
+		},
+		{
+			loader.Dataset{Path: loader.Paths{"train.bin"}, DType: "uint16", Window: loader.Window{Length: 1024, Stride: 512}},
+			Report{Format: "tokens"},
+			[]string{`stoker.TokenDataset("train.bin", 1024, stride=512, dtype="uint16")`, "for x, y in loader:"},
+		},
+		{
+			loader.Dataset{Path: loader.Paths{"a.jsonl"}},
+			Report{Format: "lines"},
+			[]string{"stoker pack a.jsonl tokens --tokenize gpt2"},
+		},
 	} {
-		got := pythonLines(loader.Dataset{Path: c.paths}, &c.report)
+		got := pythonLines(c.dataset, &c.report)
 		for _, want := range c.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("no %s in\n%s", want, got)

@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
@@ -39,6 +36,9 @@ func (r *Report) WriteText(w io.Writer) error {
 		line("note", "%s", note)
 	}
 	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := r.writeObjects(w); err != nil {
 		return err
 	}
 	if err := r.writeFields(w); err != nil {
@@ -172,81 +172,4 @@ func indent(text string) string {
 		b.WriteString(line)
 	}
 	return b.String()
-}
-
-// pythonLines load the dataset, as a person would write them.
-func pythonLines(d loader.Dataset, r *Report) string {
-	var b strings.Builder
-	b.WriteString("import stoker\nfrom stoker import transforms as T\n\n")
-	const chain = "T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip()])"
-	loop := "images, labels"
-	if r.Format == "folder" {
-		fmt.Fprintf(&b, "train = stoker.ImageFolder(%s, transform=%s)\n", quoted(d.Path[0]), chain)
-	} else {
-		fields, transforms := chainFields(r, chain)
-		loop = strings.Join(fields.vars, ", ")
-		if len(fields.vars) == 1 {
-			loop += ","
-		}
-		fmt.Fprintf(&b, "train = stoker.WebDataset(%s).shuffle(10_000).decode(\"pil\")\n", quotedAll(d.Path))
-		fmt.Fprintf(&b, "train = train.to_tuple(%s)", strings.Join(fields.names, ", "))
-		if len(transforms) > 0 {
-			fmt.Fprintf(&b, ".map_tuple(%s)", strings.Join(transforms, ", "))
-		}
-		b.WriteString("\n")
-	}
-	shuffle := ", shuffle=True"
-	if r.Format != "folder" {
-		shuffle = ""
-	}
-	fmt.Fprintf(&b, "loader = stoker.DataLoader(train, batch_size=64%s)\n", shuffle)
-	fmt.Fprintf(&b, "for %s in loader:\n    ...\n", loop)
-	return b.String()
-}
-
-type tuple struct{ names, vars []string }
-
-// chainFields is the tuple of a WebDataset: its pictures as one field, and what
-// every sample has besides.
-func chainFields(r *Report, chain string) (tuple, []string) {
-	var images []string
-	var t tuple
-	var transforms []string
-	for _, f := range r.Fields {
-		if f.Kind == "image" {
-			images = append(images, f.Name)
-		}
-	}
-	if len(images) > 0 {
-		t = tuple{[]string{quoted(strings.Join(images, ";"))}, []string{"images"}}
-		transforms = []string{chain}
-	}
-	for _, f := range r.Fields {
-		if f.Kind == "image" || f.Present < r.Checked {
-			continue
-		}
-		name := map[string]string{"cls": "labels", "txt": "texts", "json": "infos"}[f.Name]
-		if name == "" {
-			name = "rest" + strconv.Itoa(len(t.vars))
-		}
-		t.names, t.vars = append(t.names, quoted(f.Name)), append(t.vars, name)
-		if len(images) > 0 {
-			transforms = append(transforms, "None")
-		}
-	}
-	return t, transforms
-}
-
-// quoted is a path as Python writes it.
-func quoted(s string) string { return strconv.Quote(s) }
-
-func quotedAll(paths []string) string {
-	if len(paths) == 1 {
-		return quoted(paths[0])
-	}
-	var out []string
-	for _, p := range paths {
-		out = append(out, quoted(filepath.Clean(p)))
-	}
-	return "[" + strings.Join(out, ", ") + "]"
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// pathColumns and labelColumns are the names that are taken where nobody says
+// PathColumns and LabelColumns are the names that are taken where nobody says
 // which column it is.
-func pathColumns() []string {
+func PathColumns() []string {
 	return []string{"path", "file", "filename", "file_name", "filepath", "image", "image_path", "img"}
 }
 
-func labelColumns() []string { return []string{"label", "class"} }
+func LabelColumns() []string { return []string{"label", "class"} }
 
 // buildList indexes files, a sample each.
 func buildList(ctx context.Context, src source.Source, paths []string, opt Options, b *index.Builder) error {
@@ -134,7 +134,7 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 	}); err != nil {
 		return err
 	}
-	paths, err := t.choose(opt.Path, pathColumns(), "paths")
+	paths, err := t.choose(opt.Path, PathColumns(), "paths")
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (t *table) write(b *index.Builder, opt Options, paths int, taken ...string)
 	label := -1
 	if opt.Label != None {
 		var err error
-		if label, err = t.choose(opt.Label, labelColumns(), "labels"); err != nil {
+		if label, err = t.choose(opt.Label, LabelColumns(), "labels"); err != nil {
 			return err
 		}
 	}
