@@ -15,11 +15,9 @@ import (
 // benchCmd's flags are the Spec's keys; nil: not given, so that the Spec's file
 // or the default decides.
 type benchCmd struct {
-	Path []string `arg:"" optional:"" help:"Folder of class folders, or tar shards; braces, globs and several are fine."`
+	Path []string `arg:"" optional:"" help:"Dataset of any format; braces, globs and several are fine."`
 	Spec string   `help:"Spec to load, YAML or JSON; flags win over it." placeholder:"FILE"`
 
-	Format     *string `help:"folder or tar; found out if left out." placeholder:"NAME"`
-	AllowEmpty *bool   `help:"Accept classes without a sample."`
 	BatchSize  *int    `help:"Samples a batch (64)." placeholder:"N"`
 	Workers    *int    `help:"Lanes; 0: all cores this process may use." placeholder:"N"`
 	Shuffle    *string `help:"full or none (full)." placeholder:"HOW"`
@@ -35,6 +33,8 @@ type benchCmd struct {
 	Seconds    float64 `help:"Stop after so many seconds (10, if nothing else is given)." placeholder:"S"`
 	StepMillis float64 `name:"step-ms" help:"Pretend that a training step takes so many milliseconds a batch." placeholder:"MS"`
 	JSON       bool    `help:"Write JSON."`
+
+	Data dataFlags `embed:""`
 }
 
 func (benchCmd) Help() string {
@@ -99,8 +99,6 @@ func (b benchCmd) spec() (stoker.Spec, error) {
 			return s, err
 		}
 	}
-	set(&s.Dataset.Format, b.Format)
-	set(&s.Dataset.AllowEmpty, b.AllowEmpty)
 	set(&s.Batch.Size, b.BatchSize)
 	set(&s.Workers, b.Workers)
 	set((*string)(&s.Order.Shuffle), b.Shuffle)
@@ -111,16 +109,18 @@ func (b benchCmd) spec() (stoker.Spec, error) {
 	if len(b.Path) > 0 {
 		s.Dataset.Path = b.Path
 	}
+	if err := b.Data.set(&s.Dataset); err != nil {
+		return s, err
+	}
 	if b.Memory != nil {
 		if err := s.Deliver.Memory.UnmarshalJSON([]byte(*b.Memory)); err != nil {
 			return s, errs.New(errs.Config, "--memory: %s", err)
 		}
 	}
-	if len(s.Dataset.Path) == 0 && s.Dataset.Format != "synthetic" {
+	if len(s.Dataset.Path) == 0 && s.Dataset.Manifest == "" && s.Dataset.Format != "synthetic" {
 		return s, errs.New(errs.Config, "there is no path to a dataset").Try("stoker bench data/train, or stoker demo, which brings its own")
 	}
 	return s, words(
-		word{"--format", s.Dataset.Format, []string{"", "auto", "folder", "tar", "synthetic"}},
 		word{"--shuffle", string(s.Order.Shuffle), []string{"", string(order.None), string(order.Full)}},
 		word{"--tail", string(s.Order.Tail), []string{"", string(order.Pad), string(order.Fill), string(order.Drop)}},
 		word{"--on-bad", s.OnBad.Policy, []string{"", stoker.Fail, stoker.Skip, stoker.Replace}},

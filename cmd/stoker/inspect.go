@@ -1,17 +1,15 @@
 package main
 
 import (
-	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
 )
 
 type inspectCmd struct {
-	Path       []string `arg:"" help:"Folder of class folders, or tar shards; braces, globs and several are fine."`
-	Format     string   `help:"folder or tar; found out if left out." placeholder:"NAME"`
-	Check      int64    `help:"Read the headers and end marks of so many samples." default:"1000" placeholder:"N"`
-	AllowEmpty bool     `help:"Accept classes without a sample."`
-	All        bool     `help:"Decode every sample."`
-	JSON       bool     `help:"Write JSON."`
+	Path  []string  `arg:"" help:"Dataset of any format; braces, globs and several are fine."`
+	Check int64     `help:"Read the headers and end marks of so many samples." default:"1000" placeholder:"N"`
+	All   bool      `help:"Decode every sample."`
+	JSON  bool      `help:"Write JSON."`
+	Data  dataFlags `embed:""`
 }
 
 func (inspectCmd) Help() string {
@@ -20,12 +18,15 @@ func (inspectCmd) Help() string {
   stoker inspect data/train
   stoker inspect 'shards/train-{000..099}.tar' --all
   stoker inspect data/train --check 0 --json        only what the index knows
+  stoker inspect features.h5 --columns train/images,train/labels
+  stoker inspect train.bin --window 1024 --dtype uint16
 
 The exit status is 3 if a sample is damaged.`
 }
 
 func (i inspectCmd) Run(con *console) error {
-	if err := words(word{"--format", i.Format, []string{"", "auto", "folder", "tar"}}); err != nil {
+	data, err := i.Data.dataset(i.Path...)
+	if err != nil {
 		return err
 	}
 	tell, end := con.indexing()
@@ -39,8 +40,7 @@ func (i inspectCmd) Run(con *console) error {
 		check = -1
 	}
 	report, err := inspect.Run(con.ctx, inspect.Config{
-		Dataset: loader.Dataset{Path: i.Path, Format: i.Format, AllowEmpty: i.AllowEmpty},
-		Check:   check, All: i.All, Indexing: tell,
+		Dataset: data, Check: check, All: i.All, Indexing: tell,
 		Progress: func(done, total int64) {
 			if shown == nil {
 				end()

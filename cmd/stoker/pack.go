@@ -18,7 +18,6 @@ import (
 
 type packCmd struct {
 	Path      []string `arg:"" help:"The dataset, as for inspect, and last the folder to pack into; with --finish that folder alone."`
-	Format    string   `help:"Of the dataset; found out if left out." placeholder:"NAME"`
 	Output    string   `help:"tar (WebDataset), tfrecord, npy or tokens (tar; tokens with --tokenize)." placeholder:"KIND"`
 	Name      string   `help:"Shards are called NAME-000000.tar and so on." default:"shard" placeholder:"NAME"`
 	ShardSize string   `help:"Bytes a shard, about." default:"1GiB" placeholder:"SIZE"`
@@ -47,8 +46,10 @@ type packCmd struct {
 	Finish    bool   `help:"Check that all parts are there, and write the manifest."`
 	Overwrite bool   `help:"Replace another packing that is there."`
 	JSON      bool   `help:"Write JSON."`
-	Dataset   string `hidden:"" help:"The dataset as a Spec has it, as JSON, instead of its paths."`
-	Progress  bool   `hidden:"" help:"Write progress for machines on standard error: a line of JSON now and then."`
+
+	Data     dataFlags `embed:""`
+	Dataset  string    `hidden:"" help:"The dataset as a Spec has it, as JSON, instead of its paths."`
+	Progress bool      `hidden:"" help:"Write progress for machines on standard error: a line of JSON now and then."`
 }
 
 func (packCmd) Help() string {
@@ -118,7 +119,9 @@ func (p packCmd) config() (c pack.Config, err error) {
 		return c, errs.New(errs.Config, "a dataset and a folder to pack it into are needed").Try("stoker pack data/train packed")
 	}
 	last := len(p.Path) - 1
-	c.Dataset = loader.Dataset{Path: p.Path[:last], Format: p.Format}
+	if c.Dataset, err = p.Data.dataset(p.Path[:last]...); err != nil {
+		return c, err
+	}
 	c.Dst, c.Jobs, c.Overwrite = p.Path[last], p.Jobs, p.Overwrite
 	if p.Dataset != "" {
 		c.Dataset = loader.Dataset{}

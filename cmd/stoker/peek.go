@@ -20,12 +20,12 @@ func (c *console) open(d loader.Dataset) (*peek.Dataset, error) {
 }
 
 type lsCmd struct {
-	Path   []string `arg:"" help:"Dataset; braces, globs and several are fine."`
-	Format string   `help:"Its format; found out if left out." placeholder:"NAME"`
-	From   int64    `help:"First sample that is listed." placeholder:"ID"`
-	Limit  int64    `short:"n" help:"Most samples that are listed; 0: all." default:"0" placeholder:"N"`
-	Fields bool     `help:"Read the samples, and list their fields."`
-	JSON   bool     `help:"Write one JSON object a line."`
+	Path   []string  `arg:"" help:"Dataset; braces, globs and several are fine."`
+	From   int64     `help:"First sample that is listed." placeholder:"ID"`
+	Limit  int64     `short:"n" help:"Most samples that are listed; 0: all." default:"0" placeholder:"N"`
+	Fields bool      `help:"Read the samples, and list their fields."`
+	JSON   bool      `help:"Write one JSON object a line."`
+	Data   dataFlags `embed:""`
 }
 
 func (lsCmd) Help() string {
@@ -36,7 +36,11 @@ func (lsCmd) Help() string {
 }
 
 func (l lsCmd) Run(con *console) error {
-	d, err := con.open(loader.Dataset{Path: l.Path, Format: l.Format})
+	data, err := l.Data.dataset(l.Path...)
+	if err != nil {
+		return err
+	}
+	d, err := con.open(data)
 	if err != nil {
 		return err
 	}
@@ -99,10 +103,10 @@ func describe(v peek.Value) string {
 }
 
 type catCmd struct {
-	Path   string `arg:"" help:"Dataset; braces and globs are fine."`
-	Sample string `arg:"" help:"Number of the sample, or its key."`
-	Field  string `help:"Write the stored bytes of this field alone." placeholder:"NAME"`
-	Format string `help:"Format of the dataset; found out if left out." placeholder:"NAME"`
+	Path   string    `arg:"" help:"Dataset; braces and globs are fine."`
+	Sample string    `arg:"" help:"Number of the sample, or its key."`
+	Field  string    `help:"Write the stored bytes of this field alone." placeholder:"NAME"`
+	Data   dataFlags `embed:""`
 }
 
 func (catCmd) Help() string {
@@ -113,7 +117,11 @@ func (catCmd) Help() string {
 }
 
 func (c catCmd) Run(con *console) error {
-	d, err := con.open(loader.Dataset{Path: loader.Paths{c.Path}, Format: c.Format})
+	data, err := c.Data.dataset(c.Path)
+	if err != nil {
+		return err
+	}
+	d, err := con.open(data)
 	if err != nil {
 		return err
 	}

@@ -22,11 +22,11 @@ func writeLine(w *bufio.Writer, v any) error {
 }
 
 type indexCmd struct {
-	Path    []string `arg:"" help:"Dataset; braces, globs and several are fine."`
-	Format  string   `help:"Its format; found out if left out." placeholder:"NAME"`
-	Beside  bool     `help:"Put the index beside the data too, for other machines and copies."`
-	Digests bool     `help:"Read every sample, and write down its digest beside the data, for stoker verify."`
-	JSON    bool     `help:"Write JSON."`
+	Path    []string  `arg:"" help:"Dataset; braces, globs and several are fine."`
+	Beside  bool      `help:"Put the index beside the data too, for other machines and copies."`
+	Digests bool      `help:"Read every sample, and write down its digest beside the data, for stoker verify."`
+	JSON    bool      `help:"Write JSON."`
+	Data    dataFlags `embed:""`
 }
 
 func (indexCmd) Help() string {
@@ -38,7 +38,10 @@ kept in the cache (STOKER_CACHE), where training finds it. Examples:
 }
 
 func (i indexCmd) Run(con *console) error {
-	data := loader.Dataset{Path: i.Path, Format: i.Format}
+	data, err := i.Data.dataset(i.Path...)
+	if err != nil {
+		return err
+	}
 	d, err := con.open(data)
 	if err != nil {
 		return err
@@ -55,9 +58,9 @@ func (i indexCmd) Run(con *console) error {
 		Digests string `json:"digests,omitempty"` // path of the digests
 	}{d.Format(), x.Len(), x.Files(), x.Digest(), x.Path(), "", ""}
 	if i.Beside {
-		if d.Format() == "folder" {
-			return errs.New(errs.Config, "the index of a folder does not travel: listing the folder is all the work there is").
-				Try("leave --beside out; pack the folder into shards where listing takes too long")
+		if f := d.Format(); f == "folder" || f == "files" {
+			return errs.New(errs.Config, "the index of a dataset of single files (%s) does not travel: to look at each of them is all the work there is", f).
+				Try("leave --beside out; pack the files into shards where that takes too long")
 		}
 		if done.Beside, err = format.WriteBeside(con.ctx, d.Source(), x); err != nil {
 			return err
@@ -90,12 +93,12 @@ func (i indexCmd) Run(con *console) error {
 }
 
 type verifyCmd struct {
-	Path       []string `arg:"" help:"Dataset; braces, globs and several are fine."`
-	Format     string   `help:"Its format; found out if left out." placeholder:"NAME"`
-	Quick      bool     `help:"Look at counts, sizes and structure only; read no sample."`
-	Sample     string   `help:"Read so much of it, the same choice every time: 5% or 0.05." placeholder:"SHARE"`
-	Quarantine string   `help:"Copy what is damaged there, with the list of what is sound." placeholder:"DIR"`
-	JSON       bool     `help:"Write JSON."`
+	Path       []string  `arg:"" help:"Dataset; braces, globs and several are fine."`
+	Quick      bool      `help:"Look at counts, sizes and structure only; read no sample."`
+	Sample     string    `help:"Read so much of it, the same choice every time: 5% or 0.05." placeholder:"SHARE"`
+	Quarantine string    `help:"Copy what is damaged there, with the list of what is sound." placeholder:"DIR"`
+	JSON       bool      `help:"Write JSON."`
+	Data       dataFlags `embed:""`
 }
 
 func (verifyCmd) Help() string {
@@ -116,7 +119,10 @@ func (v verifyCmd) Run(con *console) error {
 	if v.Quick && share > 0 {
 		return errs.New(errs.Config, "--quick reads no sample, and --sample %s would", v.Sample).Try("give one of them")
 	}
-	data := loader.Dataset{Path: v.Path, Format: v.Format}
+	data, err := v.Data.dataset(v.Path...)
+	if err != nil {
+		return err
+	}
 	tell, end := con.indexing()
 	var shown *bar
 	report, err := verify.Run(con.ctx, verify.Config{

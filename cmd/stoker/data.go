@@ -1,0 +1,81 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/loader"
+)
+
+// dataFlags are what a dataset is beside its paths: the flags that all verbs which
+// open one have in common, each a key of a Spec's dataset.
+type dataFlags struct {
+	Format     string   `help:"Its format; found out if left out." placeholder:"NAME"`
+	AllowEmpty bool     `help:"Accept classes without a sample."`
+	Columns    []string `help:"Only these arrays or columns (NumPy, HDF5); NEW=STORED calls one by another name." placeholder:"NAME"`
+	Group      string   `help:"The group that the arrays lie in (HDF5)." placeholder:"PATH"`
+	Database   string   `help:"The database of an environment (LMDB)." placeholder:"NAME"`
+	Values     string   `help:"What values are: bytes or datum (LMDB)." placeholder:"KIND"`
+	Label      string   `help:"The column of labels; of files: folder or none." placeholder:"NAME"`
+	Manifest   bool     `help:"PATH is a table that names files, one a row."`
+	PathColumn string   `help:"The column of a manifest that has the paths." placeholder:"NAME"`
+	Root       string   `help:"The folder that a manifest's paths are relative to." placeholder:"DIR"`
+	Pictures   bool     `help:"Raw pictures are pictures, not arrays (FFCV)."`
+	DType      string   `name:"dtype" help:"What numbers are stored (tokens)." placeholder:"NAME"`
+	Window     int64    `help:"A sample is so many tokens." placeholder:"N"`
+	Stride     int64    `help:"Tokens from one window to the next; N if left out." placeholder:"M"`
+	Documents  bool     `help:"A sample is a document (tokens)."`
+	EOS        *int64   `name:"eos" help:"The token that ends a document." placeholder:"TOKEN"`
+	Unpacked   string   `help:"Memory for what was decompressed, such as 1GiB." placeholder:"SIZE"`
+}
+
+// dataset is the flags, and the paths of a command line, as a Spec has them.
+func (f dataFlags) dataset(paths ...string) (d loader.Dataset, err error) {
+	d.Path = paths
+	return d, f.set(&d)
+}
+
+// set writes what the flags say over a dataset.
+func (f dataFlags) set(d *loader.Dataset) error {
+	over(&d.Format, f.Format)
+	over(&d.AllowEmpty, f.AllowEmpty)
+	over(&d.Group, f.Group)
+	over(&d.Database, f.Database)
+	over(&d.Values, f.Values)
+	over(&d.Label, f.Label)
+	over(&d.PathColumn, f.PathColumn)
+	over(&d.Root, f.Root)
+	over(&d.Pictures, f.Pictures)
+	over(&d.DType, f.DType)
+	over(&d.Window.Length, f.Window)
+	over(&d.Window.Stride, f.Stride)
+	over(&d.Window.Documents, f.Documents)
+	over(&d.Window.EOS, f.EOS)
+	if f.Columns != nil {
+		d.Columns = nil
+		for _, c := range f.Columns {
+			name, from, _ := strings.Cut(c, "=")
+			d.Columns = append(d.Columns, loader.Column{Name: name, From: from})
+		}
+	}
+	if f.Manifest || f.PathColumn != "" || f.Root != "" {
+		if len(d.Path) != 1 {
+			return errs.New(errs.Config, "a manifest is one table, and %d paths were given", len(d.Path)).Try("stoker inspect train.csv --manifest")
+		}
+		d.Manifest, d.Path = d.Path[0], nil
+	}
+	if f.Unpacked != "" {
+		if err := d.Unpacked.UnmarshalJSON([]byte(f.Unpacked)); err != nil {
+			return errs.New(errs.Config, "--unpacked: %s", err)
+		}
+	}
+	return nil
+}
+
+// over sets what a flag gives; its zero value is not given.
+func over[T comparable](to *T, given T) {
+	var none T
+	if given != none {
+		*to = given
+	}
+}
