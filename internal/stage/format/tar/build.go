@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -42,11 +41,11 @@ func build(ctx context.Context, src source.Source, paths []string, old *index.In
 	if old != nil && valid(old) {
 		before = open(old)
 	}
-	done := newTally(progress, objs)
+	done := format.NewTally(progress, objs)
 	shards := make([]*shard, len(objs))
 	err = format.Each(ctx, len(objs), func(i int) error {
 		if shards[i] = before.kept(i, objs[i]); shards[i] != nil {
-			done.add(objs[i].Size)
+			done.Add(objs[i].Size)
 			return nil
 		}
 		var err error
@@ -60,42 +59,17 @@ func build(ctx context.Context, src source.Source, paths []string, old *index.In
 }
 
 // settled scans a shard whose time is old enough to be a witness.
-func settled(ctx context.Context, src source.Source, obj source.Info, done *tally) (sh *shard, err error) {
+func settled(ctx context.Context, src source.Source, obj source.Info, done *format.Tally) (sh *shard, err error) {
 	return sh, format.Settled(ctx, src, obj, func() (err error) {
 		last := int64(0)
 		sh, err = scan(ctx, src, obj, func(off int64) {
 			if off-last >= 16<<20 || off == obj.Size {
-				done.add(off - last)
+				done.Add(off - last)
 				last = off
 			}
 		})
 		return err
 	})
-}
-
-// tally adds up what all shards have of progress.
-type tally struct {
-	mu          sync.Mutex
-	tell        index.Progress
-	done, total int64
-}
-
-func newTally(tell index.Progress, objs []source.Info) *tally {
-	t := &tally{tell: tell}
-	for _, o := range objs {
-		t.total += o.Size
-	}
-	return t
-}
-
-func (t *tally) add(n int64) {
-	if t.tell == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.done += n
-	t.tell(t.done, t.total, "bytes")
 }
 
 // unique says whether a key comes again after another one.

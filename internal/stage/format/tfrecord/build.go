@@ -2,7 +2,6 @@ package tfrecord
 
 import (
 	"context"
-	"sync"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -34,18 +33,18 @@ func build(ctx context.Context, src source.Source, paths []string, b *index.Buil
 			break
 		}
 	}
-	done := newTally(progress, objs)
+	done := format.NewTally(progress, objs)
 	shards := make([]*shard, len(objs))
 	err = format.Each(ctx, len(objs), func(i int) error {
 		return format.Settled(ctx, src, objs[i], func() (err error) {
 			last := int64(0)
 			shards[i], err = scan(ctx, src, objs[i], example, func(off int64) {
 				if off-last >= 16<<20 {
-					done.add(off - last)
+					done.Add(off - last)
 					last = off
 				}
 			})
-			done.add(objs[i].Size - last)
+			done.Add(objs[i].Size - last)
 			return err
 		})
 	})
@@ -53,31 +52,6 @@ func build(ctx context.Context, src source.Source, paths []string, b *index.Buil
 		return err
 	}
 	return merge(objs, shards, b)
-}
-
-// tally adds up what all files have of progress.
-type tally struct {
-	mu          sync.Mutex
-	tell        index.Progress
-	done, total int64
-}
-
-func newTally(tell index.Progress, objs []source.Info) *tally {
-	t := &tally{tell: tell}
-	for _, o := range objs {
-		t.total += o.Size
-	}
-	return t
-}
-
-func (t *tally) add(n int64) {
-	if t.tell == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.done += n
-	t.tell(t.done, t.total, "bytes")
 }
 
 func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
