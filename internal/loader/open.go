@@ -3,12 +3,9 @@ package loader
 import (
 	"cmp"
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/beton"
 	"github.com/stoker-data/stoker/internal/stage/format/files"
@@ -41,7 +38,9 @@ type opener struct {
 	// sniff says whether a file, by its name and its first bytes, is of the format;
 	// nil: only its name= in the Spec says so.
 	sniff func(name string, head []byte) bool
-	open  func(ctx context.Context, o opening) (format.Dataset, error)
+	// endings are those of the format's files, where sniff goes by the bytes.
+	endings []string
+	open    func(ctx context.Context, o opening) (format.Dataset, error)
 	// root says that the dataset is one folder, which is handed on as it is; else a
 	// folder stands for the files in it.
 	root bool
@@ -56,12 +55,12 @@ func openers() []opener {
 		{name: "tar", sniff: tar.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
 			return tar.Open(ctx, o.src, o.paths, tar.Options{Progress: o.progress})
 		}},
-		{name: "tfrecord", sniff: tfrecord.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+		{name: "tfrecord", sniff: tfrecord.Sniff, endings: []string{".tfrecord", ".tfrecords", ".tfrec"}, open: func(ctx context.Context, o opening) (format.Dataset, error) {
 			return tfrecord.Open(ctx, o.src, o.paths, tfrecord.Options{Progress: o.progress})
 		}},
-		{name: "npy", sniff: npy.Sniff, open: openNPY},
+		{name: "npy", sniff: npy.Sniff, endings: []string{".npy", ".npz"}, open: openNPY},
 		{name: "npz", open: openNPY},
-		{name: "mds", sniff: mds.Sniff, root: true, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+		{name: "mds", sniff: mds.Sniff, endings: []string{".mds"}, root: true, open: func(ctx context.Context, o opening) (format.Dataset, error) {
 			return mds.Open(ctx, o.src, o.paths[0], mds.Options{Memory: int64(o.d.Unpacked), Progress: o.progress})
 		}},
 		{name: "parquet", sniff: parquet.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
@@ -74,7 +73,7 @@ func openers() []opener {
 			}
 			return hdf5.Open(ctx, o.src, o.paths, opt)
 		}},
-		{name: "beton", sniff: beton.Sniff, root: true, open: func(ctx context.Context, o opening) (format.Dataset, error) {
+		{name: "beton", sniff: beton.Sniff, endings: []string{".beton"}, root: true, open: func(ctx context.Context, o opening) (format.Dataset, error) {
 			return beton.Open(ctx, o.src, o.paths[0], beton.Options{Pictures: o.d.Pictures, Progress: o.progress})
 		}},
 		{name: "lmdb", sniff: lmdb.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
@@ -236,129 +235,4 @@ func (d Dataset) paths() (all []string) {
 		all = append(all, c.Path...)
 	}
 	return all
-}
-
-// sniff decides the format of expanded paths. A folder that holds nothing but
-// files of one format, and no folder, stands for them.
-func sniff(name string, paths []string) (opener, []string, error) {
-	all := openers()
-	if name != "" && name != "auto" {
-		kind := all[slices.IndexFunc(all, func(o opener) bool { return o.name == name })]
-		if kind.root && len(paths) != 1 {
-			return kind, nil, errs.New(errs.Config, "a %s dataset has one root, and %d paths were given", name, len(paths)).
-				Try("give the folder that holds all of it")
-		}
-		if len(paths) == 1 && !kind.root && isDir(paths[0]) {
-			if files, err := filesIn(paths[0], []opener{kind}); err == nil && len(files) > 0 {
-				paths = files[0].paths
-			}
-		}
-		return kind, paths, nil
-	}
-	if len(paths) == 1 && isDir(paths[0]) {
-		return sniffFolder(paths[0], all)
-	}
-	kind, last := opener{}, ""
-	for _, p := range paths {
-		ext := filepath.Ext(p)
-		if kind.name != "" && ext == last && ext != "" {
-			continue // as the one before it
-		}
-		i := slices.IndexFunc(all, func(o opener) bool { return o.is(p) })
-		switch {
-		case i < 0:
-			return kind, nil, errs.New(errs.Config, "the format of %s is not known", p).
-				Try("datasets are folders of images (one folder per class), .tar shards, and files of the formats %s; pass format= where the name does not say", strings.Join(formatNames()[4:len(formatNames())-1], ", "))
-		case kind.name != "" && kind.name != all[i].name:
-			return kind, nil, errs.New(errs.Config, "%s is %s, and %s is %s", paths[0], kind.name, p, all[i].name).
-				Try("one dataset has one format: make a mixture of two, or pass format=")
-		}
-		kind, last = all[i], ext
-	}
-	return kind, paths, nil
-}
-
-func isDir(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.IsDir()
-}
-
-// headBytes is what of a file is looked at to tell its format.
-const headBytes = 4096
-
-// is says whether a stored file is of the format.
-func (o opener) is(path string) bool {
-	if o.sniff == nil {
-		return false
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return o.sniff(path, nil)
-	}
-	defer f.Close()
-	head := make([]byte, headBytes)
-	n, _ := f.ReadAt(head, 0)
-	return o.sniff(path, head[:n])
-}
-
-// found is the files of one format in a folder.
-type found struct {
-	kind  opener
-	paths []string
-}
-
-// filesIn is the files of a folder by format; none if there is a folder in it.
-// Where the first file with some ending is of none, the others are not looked at.
-func filesIn(dir string, kinds []opener) (out []found, err error) {
-	entries, err := os.ReadDir(dir) // in the order of names
-	if err != nil {
-		return nil, err
-	}
-	none := map[string]bool{}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		path := filepath.Join(dir, e.Name())
-		if e.IsDir() || e.Type()&os.ModeSymlink != 0 && isDir(path) {
-			return nil, nil
-		}
-		ending := strings.ToLower(filepath.Ext(path))
-		i := -1
-		if !none[ending] || ending == "" {
-			i = slices.IndexFunc(kinds, func(o opener) bool { return o.is(path) })
-			none[ending] = i < 0
-		}
-		if i < 0 {
-			continue
-		}
-		at := slices.IndexFunc(out, func(f found) bool { return f.kind.name == kinds[i].name })
-		if at < 0 {
-			at = len(out)
-			out = append(out, found{kind: kinds[i]})
-		}
-		out[at].paths = append(out[at].paths, path)
-	}
-	return out, nil
-}
-
-// sniffFolder decides what a folder is.
-func sniffFolder(dir string, all []opener) (opener, []string, error) {
-	shards := slices.DeleteFunc(slices.Clone(all), func(o opener) bool { return o.name == "files" || o.name == "table" })
-	files, err := filesIn(dir, shards)
-	switch {
-	case err != nil || len(files) == 0:
-		return all[0], []string{dir}, nil // whose errors say what a folder should hold
-	case len(files) > 1:
-		var names []string
-		for _, f := range files {
-			names = append(names, filepath.Base(f.paths[0])+" ("+f.kind.name+")")
-		}
-		return opener{}, nil, errs.New(errs.Config, "the format of %s is not clear: it holds %s", dir, strings.Join(names, ", ")).
-			Try("give the files themselves, or pass format=")
-	}
-	if files[0].kind.root {
-		return files[0].kind, []string{dir}, nil
-	}
-	return files[0].kind, files[0].paths, nil
 }

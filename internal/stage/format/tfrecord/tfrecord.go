@@ -93,7 +93,8 @@ func Sniff(name string, head []byte) bool {
 // Open opens files in this order (source.Expand makes the list of what a user
 // wrote), indexing them where no index holds. The size and time of every file are
 // compared at every Open and at every read. Errors: not_found, config,
-// unreadable, damaged, unsupported, empty (no sample in any file), changed.
+// unreadable, damaged (also a file of 0 bytes among others), unsupported, empty (no
+// sample in any file), changed.
 func Open(ctx context.Context, src source.Source, files []string, opt Options) (*Dataset, error) {
 	if len(files) == 0 {
 		return nil, errs.New(errs.Config, "the list of TFRecord files is empty").Try("give at least one, or a pattern such as train-*.tfrecord")

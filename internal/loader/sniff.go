@@ -1,0 +1,207 @@
+package loader
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// sniff decides the format of expanded paths. A folder that holds nothing but
+// files of one format, and no folder, stands for them.
+func sniff(name string, paths []string) (opener, []string, error) {
+	all := openers()
+	if name != "" && name != "auto" {
+		kind := all[slices.IndexFunc(all, func(o opener) bool { return o.name == name })]
+		if kind.root && len(paths) != 1 {
+			return kind, nil, errs.New(errs.Config, "a %s dataset has one root, and %d paths were given", name, len(paths)).
+				Try("give the folder that holds all of it")
+		}
+		if len(paths) == 1 && !kind.root && isDir(paths[0]) {
+			if files, err := filesIn(paths[0], []opener{kind}); err == nil && len(files) > 0 {
+				paths = files[0].paths
+			}
+		}
+		return kind, paths, nil
+	}
+	if len(paths) == 1 && isDir(paths[0]) {
+		return sniffFolder(paths[0], all)
+	}
+	kind, last := opener{}, ""
+	for _, p := range paths {
+		ext := filepath.Ext(p)
+		if kind.name != "" && ext == last && ext != "" {
+			continue // as the one before it
+		}
+		i := kindOf(all, p)
+		if i < 0 {
+			i = kindByName(all, p) // damaged, and its format says where
+		}
+		switch {
+		case i < 0:
+			return kind, nil, errs.New(errs.Config, "the format of %s is not known", p).
+				Try("datasets are folders of images (one folder per class), .tar shards, and files of the formats %s; pass format= where the name does not say", strings.Join(formatNames()[4:len(formatNames())-1], ", "))
+		case kind.name != "" && kind.name != all[i].name:
+			return kind, nil, errs.New(errs.Config, "%s is %s, and %s is %s", paths[0], kind.name, p, all[i].name).
+				Try("one dataset has one format: make a mixture of two, or pass format=")
+		}
+		kind, last = all[i], ext
+	}
+	return kind, paths, nil
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}
+
+// headBytes is what of a file is looked at to tell its format.
+const headBytes = 4096
+
+// is says whether a stored file is of the format.
+func (o opener) is(path string) bool {
+	if o.sniff == nil {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return o.sniff(path, nil)
+	}
+	defer f.Close()
+	head := make([]byte, headBytes)
+	n, _ := f.ReadAt(head, 0)
+	return o.sniff(path, head[:n])
+}
+
+// found is the files of one format in a folder.
+type found struct {
+	kind  opener
+	paths []string
+}
+
+// firstLooks is how many files with one ending are held against the formats before
+// their ending is taken to be of none.
+const firstLooks = 16
+
+// sharded is what tells shards of one dataset apart behind their ending, or where
+// there is none.
+var sharded = regexp.MustCompile(`([-_.]\d+)?-of-\d+$|^\.?\d+$`)
+
+// ending is what files of one kind have in common: the last part of the name, with
+// the one before it where that only says how it is packed. Shards that are only
+// numbered have their name without the numbers.
+func ending(path string) (all, packing string) {
+	base := strings.ToLower(filepath.Base(path))
+	for _, p := range []string{".gz", ".gzip", ".zst", ".zstd", ".lz4"} {
+		if rest, ok := strings.CutSuffix(base, p); ok && rest != "" {
+			base, packing = rest, p
+			break
+		}
+	}
+	ext := filepath.Ext(base)
+	if e := sharded.ReplaceAllString(ext, ""); e != "" {
+		return e + packing, packing
+	}
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, base) + packing, packing
+}
+
+// kindOf is the place among kinds of what a file's bytes and name say; -1: none.
+func kindOf(kinds []opener, path string) int {
+	return slices.IndexFunc(kinds, func(o opener) bool { return o.is(path) })
+}
+
+// kindByName is the place among kinds of what a file's name alone says; -1: none.
+func kindByName(kinds []opener, path string) int {
+	e, packing := ending(path)
+	return slices.IndexFunc(kinds, func(o opener) bool {
+		return slices.Contains(o.endings, strings.TrimSuffix(e, packing)) || o.sniff != nil && o.sniff(path, nil)
+	})
+}
+
+// filesIn is the files of a folder by format; none if there is a folder in it. A
+// file whose first bytes are of no format is of that which most files with its
+// ending are of, or which its ending names: it is damaged, and its format says so.
+func filesIn(dir string, kinds []opener) (out []found, err error) {
+	entries, err := os.ReadDir(dir) // in the order of names
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	of := map[string][]int{} // by ending: into all
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || e.Name() == "lock.mdb" { // LMDB's own, beside data.mdb
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() || e.Type()&os.ModeSymlink != 0 && isDir(path) {
+			return nil, nil
+		}
+		e, _ := ending(path)
+		of[e] = append(of[e], len(all))
+		all = append(all, path)
+	}
+	kind := make([]int, len(all))
+	for _, same := range of {
+		count, most := make([]int, len(kinds)), -1
+		for i, at := range same {
+			if kind[at] = -1; i < firstLooks || most >= 0 {
+				kind[at] = kindOf(kinds, all[at])
+			}
+			if k := kind[at]; k >= 0 {
+				count[k]++
+				if most < 0 || count[k] > count[most] || count[k] == count[most] && k < most {
+					most = k
+				}
+			}
+		}
+		if most < 0 {
+			most = kindByName(kinds, all[same[0]])
+		}
+		for _, at := range same {
+			if kind[at] < 0 {
+				kind[at] = most
+			}
+		}
+	}
+	for i, path := range all {
+		if kind[i] < 0 {
+			continue
+		}
+		at := slices.IndexFunc(out, func(f found) bool { return f.kind.name == kinds[kind[i]].name })
+		if at < 0 {
+			at = len(out)
+			out = append(out, found{kind: kinds[kind[i]]})
+		}
+		out[at].paths = append(out[at].paths, path)
+	}
+	return out, nil
+}
+
+// sniffFolder decides what a folder is.
+func sniffFolder(dir string, all []opener) (opener, []string, error) {
+	shards := slices.DeleteFunc(slices.Clone(all), func(o opener) bool { return o.name == "files" || o.name == "table" })
+	files, err := filesIn(dir, shards)
+	switch {
+	case err != nil || len(files) == 0:
+		return all[0], []string{dir}, nil // whose errors say what a folder should hold
+	case len(files) > 1:
+		var names []string
+		for _, f := range files {
+			names = append(names, filepath.Base(f.paths[0])+" ("+f.kind.name+")")
+		}
+		return opener{}, nil, errs.New(errs.Config, "the format of %s is not clear: it holds %s", dir, strings.Join(names, ", ")).
+			Try("give the files themselves, or pass format=")
+	}
+	if files[0].kind.root {
+		return files[0].kind, []string{dir}, nil
+	}
+	return files[0].kind, files[0].paths, nil
+}

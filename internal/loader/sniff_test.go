@@ -1,0 +1,104 @@
+package loader
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
+)
+
+// wholeFiles is a small file of each format that a folder can hold several of.
+func wholeFiles(t *testing.T) map[string][]byte {
+	out := map[string][]byte{
+		".npy": arrayFile(1, "'"+descrs[mem.Int64]+"'", "(4,)", random(32, 1)),
+	}
+	for ending, path := range map[string]string{
+		".tfrecord":           "../../testdata/tfrecord/pictures.tfrecord",
+		".tfrecord.gz":        "../../testdata/tfrecord/pictures.tfrecord.gz",
+		"-00000-of-00004":     "../../testdata/tfrecord/pictures.tfrecord",
+		"":                    "../../testdata/tfrecord/pictures.tfrecord",
+		".00":                 "../../testdata/tfrecord/pictures.tfrecord",
+		".parquet":            "../../testdata/parquet/kinds.parquet",
+		".h5":                 unzipped(t, "../../testdata/hdf5/plain.h5.gz", "plain.h5"),
+		".tar":                tarIn(t, shards(t, 4, 4)),
+		".mixed-case.PARQUET": "../../testdata/parquet/kinds.parquet",
+	} {
+		body, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[ending] = body
+	}
+	return out
+}
+
+// tarIn is the first shard of a folder or pattern.
+func tarIn(t *testing.T, path string) string {
+	t.Helper()
+	for _, pattern := range []string{path, path + "/*"} {
+		if all, _ := filepath.Glob(strings.NewReplacer("{", "?", "}", "?").Replace(pattern)); len(all) > 0 && !isDir(all[0]) {
+			return all[0]
+		}
+	}
+	t.Fatalf("no shard in %s", path)
+	return ""
+}
+
+// A folder's file that was overwritten at its beginning, or is empty, is damage
+// with its name, wherever it stands; never a smaller dataset, nor another kind of
+// folder.
+func TestBrokenFileOfAFolder(t *testing.T) {
+	s := ground(t)
+	for ending, body := range wholeFiles(t) {
+		overwritten := append(bytes.Repeat([]byte{'?'}, 300), body[min(300, len(body)):]...)[:len(body)]
+		for how, bad := range map[string][]byte{"overwritten": overwritten, "empty": {}} {
+			for at := range 4 {
+				t.Run(fmt.Sprintf("%s/%s/%d", ending, how, at), func(t *testing.T) {
+					dir := t.TempDir()
+					var broken string
+					for i := range 4 {
+						path, data := filepath.Join(dir, fmt.Sprintf("part-%d%s", i, ending)), body
+						if i == at {
+							data, broken = bad, filepath.Base(path)
+						}
+						if err := os.WriteFile(path, data, 0o644); err != nil {
+							t.Fatal(err)
+						}
+					}
+					for _, name := range []string{"README", "notes.txt", "stats.json", "_SUCCESS"} {
+						if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+							t.Fatal(err)
+						}
+					}
+					spec := Spec{Dataset: Dataset{Path: Paths{dir}}, Batch: BatchSpec{Size: 3}}
+					l, err := Open(context.Background(), s, spec, Options{})
+					if err == nil {
+						defer l.Close()
+						t.Fatalf("opened, with %d samples", l.data.n)
+					}
+					if errs.CodeOf(err) != errs.Damaged || !strings.Contains(fmt.Sprintf("%v %+v", err, errs.From(err)), broken) {
+						t.Errorf("%v", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Endings are told apart as they are of kinds of files, not of shards.
+func TestEnding(t *testing.T) {
+	for path, want := range map[string]string{
+		"/a/b.tfrecord": ".tfrecord", "a.TFRecord.gz": ".tfrecord.gz", "a.h5": ".h5", "part-00001": "part-", "README": "readme",
+		"x.tfrecord-00001-of-00010": ".tfrecord", "train-00001-of-00010": "train--of-", "x.0003": "x.", "x.tar.md5": ".md5", "b.gz": "b.gz",
+	} {
+		if got, _ := ending(path); got != want {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+}
