@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/tool/peek"
 	"github.com/stoker-data/stoker/internal/tool/verify"
+	"github.com/stoker-data/stoker/testdata/photos"
 )
 
 // verified runs stoker verify and reads its report.
@@ -207,6 +208,37 @@ func TestVerifyOfAPacking(t *testing.T) {
 		t.Fatal(again.err)
 	}
 	verified(t, 0, dst)
+}
+
+// Whatever samples and fields are called, what was packed is read again, and found
+// to be what was packed.
+func TestVerifyOfOddNames(t *testing.T) {
+	photo, err := photos.Files.ReadFile("coffee.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	for _, name := range []string{"a/\x01\xff.jpg", "a/" + strings.Repeat("k", 240) + ".jpg", "b/日本.jpg", "b/日本 2.jpg", "é/" + strings.Repeat("ü/", 90) + "x.jpg"} {
+		write(t, filepath.Join(root, name), photo)
+	}
+	pictures := "../../testdata/tfrecord/pictures.tfrecord" // image/encoded, image/class/label
+	for _, src := range []string{root, pictures} {
+		dst := filepath.Join(t.TempDir(), "packed")
+		if got := command(t, "pack", src, dst); got.status != 0 {
+			t.Fatal(got.err)
+		}
+		was, now := verified(t, 0, src), verified(t, 0, dst)
+		if now.Samples != was.Samples || now.Compared != was.Samples {
+			t.Errorf("%s: %d samples, and packed %d, of which %d were compared", src, was.Samples, now.Samples, now.Compared)
+		}
+		again := filepath.Join(t.TempDir(), "again")
+		if got := command(t, "pack", dst, again); got.status != 0 {
+			t.Fatal(got.err)
+		}
+		if r := verified(t, 0, again); r.Samples != was.Samples || r.Compared != was.Samples {
+			t.Errorf("packed again: %+v", r)
+		}
+	}
 }
 
 // A file that was written anew within its folder is told of once; the next

@@ -180,7 +180,7 @@ func (p *packer) names(s int) (names []string) {
 		if p.comp != nil && !f.Plain {
 			name += p.comp.End
 		}
-		names = append(names, strings.ReplaceAll(name, "/", "_"))
+		names = append(names, name)
 	}
 	return names
 }

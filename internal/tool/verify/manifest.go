@@ -150,7 +150,15 @@ func (p *packed) sample(id int64) error {
 		return nil
 	}
 	first, last := extents[0], extents[len(extents)-1]
-	n := (last.Off + last.Len - first.Off + blockBytes - 1) / blockBytes * blockBytes
+	// A sample begins where the one before it ends: long names, and those beyond
+	// ASCII, have a header that no extent has.
+	begin := int64(0)
+	if id > 0 {
+		if before := p.ds.Extents(id-1, nil, nil); len(before) > 0 && before[0].File == first.File {
+			begin = wholeBlocks(before[len(before)-1])
+		}
+	}
+	n := max(0, wholeBlocks(last)-begin)
 	buf := p.buffers.Get().(*[]byte)
 	defer p.buffers.Put(buf)
 	if int64(cap(*buf)) < n {
@@ -160,13 +168,18 @@ func (p *packed) sample(id int64) error {
 	x := p.ds.Index()
 	size, mtime := x.Stamp(first.File)
 	obj := source.Info{Name: string(x.AppendPath(first.File, nil)), Size: size, MTime: mtime}
-	if err := p.src.ReadAt(context.Background(), obj, b, first.Off); err != nil {
+	if err := p.src.ReadAt(context.Background(), obj, b, begin); err != nil {
 		return err
 	}
 	if got, want := xxhash.Sum64(b), binary.LittleEndian.Uint64(p.sums[digestBytes*id:]); got != want {
 		e := errs.New(errs.Damaged, "its bytes are not those that were packed: XXH64 %016x, not %016x", got, want)
-		e.Where.Offset = first.Off
+		e.Where.Offset = begin
 		return e
 	}
 	return nil
+}
+
+// wholeBlocks is where an extent ends, filled up to a block.
+func wholeBlocks(e format.Extent) int64 {
+	return (e.Off + e.Len + blockBytes - 1) / blockBytes * blockBytes
 }

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
@@ -16,7 +17,9 @@ func (p *Program) key(dst []byte, s *format.Sample, name []byte, n int64) []byte
 	switch {
 	case p.opt.Keys == "number" || len(name) == 0:
 		dst = fmt.Appendf(dst, "%09d", s.ID)
-	case p.format == "tar", p.format == "tfrecord" && isKey(name):
+	case p.format == "tar":
+		dst = printable(dst, name)
+	case p.format == "tfrecord" && isKey(name):
 		dst = append(dst, name...)
 	default:
 		if ext := path.Ext(string(name)); slices.Contains(known(), strings.ToLower(strings.TrimPrefix(ext, "."))) {
@@ -42,12 +45,17 @@ func isKey(name []byte) bool {
 // becomes a percent sign and two digits. Folders stay folders.
 func escape(dst, name []byte) []byte {
 	last := bytes.LastIndexByte(name, '/') + 1
+	ends := 0 // of the rune that i is in, where that is UTF-8
 	for i, c := range name {
+		if i >= ends {
+			ends = i + runeLen(name[i:])
+		}
 		first := i == 0 || name[i-1] == '/'
 		switch {
 		case c < 0x20, c == 0x7f, c == '%', c == '\\',
-			c == '.' && (i >= last || first),                          // ends the key; "..", hidden
-			c == '/' && (first || i == len(name)-1),                   // an empty part
+			i >= ends,                               // no UTF-8
+			c == '.' && (i >= last || first),        // ends the key; "..", hidden
+			c == '/' && (first || i == len(name)-1), // an empty part
 			c == '_' && i == 0 && bytes.HasPrefix(name, []byte("__")): // WebDataset's own
 			dst = fmt.Appendf(dst, "%%%02X", c)
 		default:
@@ -55,4 +63,28 @@ func escape(dst, name []byte) []byte {
 		}
 	}
 	return dst
+}
+
+// printable appends the key of a tar member, as it is but for what no reader of
+// names can be trusted with: control characters and what is no UTF-8.
+func printable(dst, name []byte) []byte {
+	for len(name) > 0 {
+		n := runeLen(name)
+		if c := name[0]; n == 0 || c < 0x20 || c == 0x7f {
+			dst = fmt.Appendf(dst, "%%%02X", c)
+			name = name[1:]
+			continue
+		}
+		dst = append(dst, name[:n]...)
+		name = name[n:]
+	}
+	return dst
+}
+
+// runeLen is the bytes of the rune that p begins with; 0: it is no UTF-8.
+func runeLen(p []byte) int {
+	if c, n := utf8.DecodeRune(p); c != utf8.RuneError || n > 1 {
+		return n
+	}
+	return 0
 }

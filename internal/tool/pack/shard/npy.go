@@ -24,6 +24,11 @@ func NewNpy(like *Sample) (*Npy, error) {
 			return nil, misfit(f.Name, "field %q holds encoded bytes, and an array has numbers", f.Name).
 				Try("decode pictures with --decode, or choose the fields that are numbers with --fields")
 		}
+		for i := range n.fields {
+			if SafeName(n.fields[i].Name) == SafeName(f.Name) {
+				return nil, twice(&n.fields[i], &f, SafeName(f.Name))
+			}
+		}
 		n.fields = append(n.fields, Field{Name: strings.Clone(f.Name), DType: f.DType, Shape: slices.Clone(f.Shape)})
 	}
 	if len(n.fields) == 0 {
@@ -36,7 +41,7 @@ func NewNpy(like *Sample) (*Npy, error) {
 func (n *Npy) Files() []File {
 	var out []File
 	for _, f := range n.fields {
-		out = append(out, File{Field: f.Name, End: ".npy", Plain: true, Head: func(samples int64) []byte {
+		out = append(out, File{Field: SafeName(f.Name), End: ".npy", Plain: true, Head: func(samples int64) []byte {
 			return npyHeader(f.DType, append(mem.Shape{int(samples)}, f.Shape...))
 		}})
 	}

@@ -67,12 +67,52 @@ func TestMemberNames(t *testing.T) {
 		array("depth", mem.Float32, make([]byte, 8), 2), array("x.npy", mem.Uint8, make([]byte, 2), 2),
 		array("label2", mem.Float64, make([]byte, 8)),
 	}}
-	var got []string
-	for i := range s.Fields {
-		got = append(got, shard.Member(s, i))
+	got, err := shard.Members(s)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if diff := cmp.Diff(strings.Fields("jpg cls jpg.jpg caption.txt left.png json age.npy class.cls depth.npy x.npy label2.npy"), got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Any field's name makes one member of its sample, and two are never one.
+func TestOddMemberNames(t *testing.T) {
+	odd := func(names ...string) (*shard.Sample, string) {
+		s := &shard.Sample{Key: []byte("k")}
+		for _, name := range names {
+			s.Fields = append(s.Fields, shard.Field{Name: name, Ext: "jpg"})
+		}
+		got, err := shard.Members(s)
+		if err != nil {
+			return s, err.Error()
+		}
+		return s, strings.Join(got, " ")
+	}
+	for _, c := range [][]string{
+		{"image_encoded.jpg a_b_c.jpg", "image/encoded", "a/b/c"},
+		{"___x.jpg a.._.jpg", "../x", "a../"},
+		{"_.jpg __0_.jpg ___.jpg", "", "\x00\x1f0\x7f", "\xff\\\xfe"},
+		{"日本.jpg", "日本"},
+		{`the fields "a/b" and "a_b" would both be called "a_b.a_b.jpg" (field "a_b")`, "a/b", "a_b"},
+		{`the fields "A" and "a" would both be called "a.a.jpg" (field "a")`, "A", "a"},
+	} {
+		s, got := odd(c[1:]...)
+		if got != c[0] {
+			t.Errorf("%q: %s, not %s", c[1:], got, c[0])
+		}
+		if !strings.HasPrefix(c[0], "the fields") {
+			r := tar.NewReader(strings.NewReader(encode(t, shard.Tar{}, s)[0]))
+			for _, want := range strings.Fields(c[0]) {
+				if h, err := r.Next(); err != nil || h.Name != "k."+want {
+					t.Errorf("%v, %v; not %s", h, err, want)
+				}
+			}
+		}
+	}
+	two := &shard.Sample{Fields: []shard.Field{number("a/b", 1), number("a_b", 1)}}
+	if _, err := shard.NewNpy(two); err == nil || !strings.Contains(err.Error(), `would both be called "a_b"`) {
+		t.Error(err)
 	}
 }
 

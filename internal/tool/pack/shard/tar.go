@@ -1,10 +1,12 @@
 package shard
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
@@ -29,10 +31,13 @@ func (Tar) Files() []File {
 // Encode is Output's.
 func (Tar) Encode(s *Sample, parts [][]byte) error {
 	var number [24]byte
+	names, err := Members(s)
+	if err != nil {
+		return err
+	}
 	out := parts[0]
 	for i := range s.Fields {
-		f := &s.Fields[i]
-		name := Member(s, i)
+		f, name := &s.Fields[i], names[i]
 		switch {
 		case f.DType == mem.Object:
 			out = member(out, s.Key, name, f.Data)
@@ -50,22 +55,53 @@ func (Tar) Encode(s *Sample, parts [][]byte) error {
 	return nil
 }
 
-// Member is what stands behind the dot of a field's member: "jpg", "cls",
+// Members are what stands behind the dot of the members of a sample: "jpg", "cls",
 // "left.jpg", "depth.npy". A picture that is called image, and what is called as
 // its ending, need no name of their own; where two fields ask for one, the second
 // keeps its name.
-func Member(s *Sample, i int) string {
-	name := member1(&s.Fields[i])
-	for j := range i {
-		if member1(&s.Fields[j]) == name {
-			return strings.ToLower(s.Fields[i].Name) + "." + name
+func Members(s *Sample) (names []string, err error) {
+	names = make([]string, len(s.Fields))
+	for i := range s.Fields {
+		own := member1(&s.Fields[i])
+		names[i] = own
+		for j := range i {
+			if member1(&s.Fields[j]) == own {
+				names[i] = lower(&s.Fields[i]) + "." + own
+				break
+			}
+		}
+		for j := range i {
+			if names[j] == names[i] || lower(&s.Fields[j]) == lower(&s.Fields[i]) {
+				return nil, twice(&s.Fields[j], &s.Fields[i], names[i])
+			}
 		}
 	}
-	return name
+	return names, nil
 }
 
+// twice is the error of two fields that would be told apart no more.
+func twice(a, b *Field, name string) error {
+	return misfit(b.Name, "the fields %q and %q would both be called %q", a.Name, b.Name, name).
+		Try("keep one of them, with --fields")
+}
+
+// SafeName is the name of a field as a part of a file's name: what would be read
+// otherwise there is an underscore.
+func SafeName(name string) string {
+	first := true // only dots so far
+	return strings.Map(func(c rune) rune {
+		if c < 0x20 || c == 0x7f || c == '/' || c == '\\' || c == utf8.RuneError || first && c == '.' {
+			return '_'
+		}
+		first = false
+		return c
+	}, cmp.Or(name, "_"))
+}
+
+func lower(f *Field) string { return strings.ToLower(SafeName(f.Name)) }
+
 func member1(f *Field) string {
-	name := strings.ToLower(f.Name)
+	name := lower(f)
 	if f.DType == mem.Object {
 		switch {
 		case name == f.Ext || strings.HasSuffix(name, "."+f.Ext), f.Ext == "":
