@@ -208,6 +208,13 @@ func openPart(ctx context.Context, src source.Source, d Dataset, opt Options) (*
 	if err != nil {
 		return nil, err
 	}
+	for _, dir := range paths {
+		if isDir(dir) {
+			if err := wholePacking(dir); err != nil {
+				return nil, err
+			}
+		}
+	}
 	kind, paths, err := sniff(d.Format, paths)
 	if err != nil {
 		return nil, err

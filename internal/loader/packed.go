@@ -1,0 +1,128 @@
+package loader
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// packing is what stoker pack's manifest says of the files of its shards. It is
+// read here by itself: a loader knows nothing of how things are packed.
+type packing struct {
+	Version int `json:"stoker_pack"`
+	Shards  []struct {
+		Files []struct {
+			Name  string `json:"name"`
+			Bytes int64  `json:"bytes"`
+		} `json:"files"`
+	} `json:"shards"`
+}
+
+// wholePacking refuses a folder that stoker pack has not finished, or of whose
+// shards some are gone, cut or more than it wrote. Any other folder is none of its
+// business.
+func wholePacking(dir string) error {
+	at := errs.Where{File: filepath.Join(dir, "manifest.json"), Offset: -1, Sample: -1}
+	m, err := readPacking(at.File)
+	if err != nil {
+		return errs.New(errs.Damaged, "the manifest of a packing can not be read").At(at).Because(err).
+			Try("run the `stoker pack` that made it again with --overwrite")
+	}
+	if m == nil {
+		if _, err := os.Stat(filepath.Join(dir, ".pack", "plan.json")); err != nil || exists(at.File) {
+			return nil //nolint:nilerr // nothing is being packed here
+		}
+		return errs.New(errs.Damaged, "packing is not finished: there are shards to come, and no manifest").At(errs.Where{File: dir, Offset: -1, Sample: -1}).
+			Try("run the same `stoker pack` again, which goes on behind what is done; of several tasks, when each is done, `stoker pack %s --finish`", dir)
+	}
+	names, endings := map[string]bool{}, map[string]bool{}
+	var missing, cut, more []string
+	for _, s := range m.Shards {
+		for _, f := range s.Files {
+			name := filepath.Base(f.Name)
+			e, _ := ending(name)
+			names[name], endings[e] = true, true
+			st, err := os.Stat(filepath.Join(dir, name))
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				missing = append(missing, name)
+			case err != nil:
+				return errs.New(errs.Unreadable, "a shard can not be looked at").At(errs.Where{Shard: filepath.Join(dir, name), Offset: -1, Sample: -1}).Because(err)
+			case st.Size() != f.Bytes:
+				cut = append(cut, name)
+			}
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return errs.New(errs.Unreadable, "a folder can not be listed").At(at).Because(err)
+	}
+	for _, e := range entries {
+		if kind, _ := ending(e.Name()); endings[kind] && !names[e.Name()] && !strings.HasPrefix(e.Name(), ".") {
+			more = append(more, e.Name())
+		}
+	}
+	var what []string
+	for _, w := range []struct {
+		which []string
+		is    string
+	}{{missing, "missing: "}, {cut, "not of the size that was written: "}, {more, "not of this packing: "}} {
+		if w.which != nil {
+			what = append(what, w.is+listed(w.which))
+		}
+	}
+	if what == nil {
+		return nil
+	}
+	hint := "run the same `stoker pack` again, which makes only what is gone, or fetch the shards again"
+	if missing == nil && cut == nil {
+		hint = "move elsewhere what is not of this packing, or give the files themselves"
+	}
+	first := slices.Concat(missing, cut, more)[0]
+	return errs.New(errs.Damaged, "the shards are not those that the manifest of the packing counts; %s", strings.Join(what, "; ")).
+		At(errs.Where{Shard: filepath.Join(dir, first), Offset: -1, Sample: -1}).Try("%s", hint)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// listed is the first few of names.
+func listed(names []string) string {
+	const few = 10
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return strings.Join(names[:few], ", ") + " and others"
+}
+
+// readPacking reads a manifest; nil: there is none, or it is of somebody else.
+func readPacking(path string) (*packing, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil //nolint:nilerr // no manifest
+	}
+	defer f.Close()
+	head := make([]byte, headBytes) // which has the key: it is the first one
+	n, err := f.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) || !bytes.Contains(head[:n], []byte(`"stoker_pack"`)) {
+		return nil, nil //nolint:nilerr // of somebody else
+	}
+	m := &packing{}
+	if err := json.NewDecoder(f).Decode(m); err != nil {
+		return nil, err
+	}
+	if m.Version == 0 {
+		return nil, nil
+	}
+	return m, nil
+}

@@ -1,0 +1,84 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// A folder of stoker pack is opened where it is as the manifest says; what is
+// missing, cut or too much, and what is still being packed, is refused by name.
+func TestPackedFolderIsWhole(t *testing.T) {
+	s := ground(t)
+	part := func(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("shard-%06d.tfrecord", i)) }
+	body, err := os.ReadFile("../../testdata/tfrecord/raw.tfrec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := func(n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`{"files": [{"name": "shard-%06d.tfrecord", "bytes": %d}], "first": 0, "samples": 1}`, i, len(body)))
+		}
+		return `{"stoker_pack": 1, "source": {}, "shards": [` + strings.Join(all, ",") + `]}`
+	}
+	write := func(path, text string) error { return os.WriteFile(path, []byte(text), 0o644) }
+	for name, c := range map[string]struct {
+		change func(dir string) error
+		says   string // "": it is opened
+	}{
+		"whole":        {func(string) error { return nil }, ""},
+		"missing":      {func(dir string) error { return os.Remove(part(dir, 2)) }, "missing: shard-000002.tfrecord"},
+		"cut":          {func(dir string) error { return os.Truncate(part(dir, 1), 16) }, "size that was written: shard-000001.tfrecord"},
+		"empty":        {func(dir string) error { return os.Truncate(part(dir, 0), 0) }, "size that was written: shard-000000.tfrecord"},
+		"more":         {func(dir string) error { return os.WriteFile(part(dir, 9), body, 0o644) }, "not of this packing: shard-000009.tfrecord"},
+		"cut manifest": {func(dir string) error { return write(dir+"/manifest.json", manifest(3)[:80]) }, "manifest of a packing can not be read"},
+		"somebody else's manifest": {func(dir string) error {
+			return write(dir+"/manifest.json", `{"shards": [{"files": [{"name": "gone", "bytes": 1}]}]}`)
+		}, ""},
+		"not finished": {func(dir string) error {
+			if err := os.Remove(dir + "/manifest.json"); err != nil {
+				return err
+			}
+			if err := os.Mkdir(dir+"/.pack", 0o755); err != nil {
+				return err
+			}
+			return write(dir+"/.pack/plan.json", "{}")
+		}, "packing is not finished"},
+		"finished, not tidied": {func(dir string) error {
+			if err := os.Mkdir(dir+"/.pack", 0o755); err != nil {
+				return err
+			}
+			return write(dir+"/.pack/plan.json", "{}")
+		}, ""},
+	} {
+		for _, format := range []string{"", "tfrecord"} {
+			t.Run(name+"/"+format, func(t *testing.T) {
+				dir := t.TempDir()
+				for i := range 3 {
+					if err := os.WriteFile(part(dir, i), body, 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := write(dir+"/manifest.json", manifest(3)); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.change(dir); err != nil {
+					t.Fatal(err)
+				}
+				l, err := Open(context.Background(), s, Spec{Dataset: Dataset{Path: Paths{dir}, Format: format}, Batch: BatchSpec{Size: 3}}, Options{})
+				if err == nil {
+					l.Close()
+				}
+				if c.says == "" && err != nil || c.says != "" && (errs.CodeOf(err) != errs.Damaged || !strings.Contains(err.Error(), c.says) || errs.From(err).Hint == "") {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+	}
+}
