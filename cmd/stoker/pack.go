@@ -138,6 +138,9 @@ func (p packCmd) config() (c pack.Config, err error) {
 	if err != nil {
 		return c, errs.New(errs.Config, "--shard-size: %v", err)
 	}
+	if size == 0 && p.ShardSize != "auto" {
+		return c, errs.New(errs.Config, "--shard-size is %s, and no sample fits into that", p.ShardSize).Try("leave it out for 1GiB, or give a size such as 256MiB")
+	}
 	c.Options = pack.Options{
 		Output: p.Output, Name: p.Name, ShardSize: int64(size), Compress: p.Compress, Shuffle: p.Shuffle, Seed: p.Seed, TokenType: p.TokenType,
 		Options: prepare.Options{
@@ -217,6 +220,9 @@ func (p packCmd) tell(con *console, r *pack.Report) error {
 		return con.writeJSON(r)
 	}
 	dst := p.Path[len(p.Path)-1]
+	if r.Note != "" {
+		fmt.Fprintf(con.out, "note: %s\n", r.Note)
+	}
 	if r.Manifest == nil {
 		_, err := fmt.Fprintf(con.out, "part %s: %s made; %s in all\nwhen every part is: stoker pack %s --finish\n", p.Task,
 			show.Count(int64(r.Made), "shard", "shards"), show.Number(float64(r.Shards)), dst)

@@ -117,10 +117,19 @@ func TestPackCommand(t *testing.T) {
 		{"pack " + src + " " + dst + " --task 2/2", "--task is part/parts", 2},
 		{"pack " + src + " " + dst + " --output zip", "no output", 2},
 		{"pack " + src + " " + dst + " --shard-size big", "--shard-size", 2},
+		{"pack " + src + " " + dst + " --shard-size 0", "--shard-size is 0", 2},
+		{"pack " + src + " " + src, "into itself", 2},
 		{"pack " + src + "/nothing " + dst, "there is no", 2},
 	} {
 		if r := command(t, strings.Fields(c.args)...); r.status != c.status || !strings.Contains(r.err, c.what) {
 			t.Errorf("%s: %+v", c.args, r)
+		}
+	}
+	table := filepath.Join(src, "table.csv")
+	write(t, table, []byte("where,n\ncoffee/00.jpg,1\nrocket/01.jpg,2\n"))
+	for args, what := range map[string]string{"": "note: the rows of the table", " --path-column where": "2 samples in 1 shard"} {
+		if r := command(t, strings.Fields("pack "+table+" "+filepath.Join(t.TempDir(), "packed")+args)...); r.status != 0 || !strings.Contains(r.out, what) {
+			t.Errorf("%s: %+v", args, r)
 		}
 	}
 }

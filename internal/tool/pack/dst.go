@@ -181,6 +181,29 @@ func (d *dst) there(s *Shard) bool {
 	return len(s.Files) > 0
 }
 
+// lock keeps other packings out of the destination until unlock: tasks let in
+// tasks. It is of the folder itself, so that a packing that is refused leaves
+// nothing behind; file systems that can not lock one have the locks of shards.
+func (d *dst) lock(task bool) (unlock func(), err error) {
+	if err := os.MkdirAll(d.dir, 0o755); err != nil {
+		return nil, shard.Failed("the destination can not be made", d.dir, err)
+	}
+	f, err := os.Open(d.dir)
+	if err != nil {
+		return nil, shard.Failed("the destination can not be opened", d.dir, err)
+	}
+	how := unix.LOCK_EX
+	if task {
+		how = unix.LOCK_SH
+	}
+	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		_ = f.Close()
+		return nil, errs.New(errs.Config, "another stoker pack is writing to this folder").At(file(d.dir)).
+			Try("wait for it, or give another folder; several that are to work together each get --task i/n")
+	}
+	return func() { _ = f.Close() }, nil
+}
+
 // claim makes shard s this process's own; done: another one has finished it
 // meanwhile. A lock ends with its process, however that ends.
 func (d *dst) claim(s int) (unlock func(), done bool, err error) {

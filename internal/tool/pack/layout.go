@@ -69,6 +69,7 @@ type packer struct {
 	plan    plan
 	order   order.Epoch
 	copies  int64
+	note    string // that the user should know
 }
 
 // identify is what the packing will be called.

@@ -7,9 +7,6 @@ import (
 	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/stats"
-	"github.com/stoker-data/stoker/internal/loader"
-	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format/lines"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
@@ -21,6 +18,7 @@ type Report struct {
 	Shards   int       `json:"shards"`             // of the whole packing
 	Made     int       `json:"made"`               // by this run
 	Manifest *Manifest `json:"manifest,omitempty"` // where all of it is finished
+	Note     string    `json:"note,omitempty"`     // that the user should know
 }
 
 // Run packs, or goes on with a packing that was begun with the same source and
@@ -35,11 +33,16 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	defer end()
 	d := openDst(p.Dst)
 	d.place.Through = c.through
+	unlock, err := d.lock(p.Tasks > 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	complete, err := p.resume(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Shards: p.plan.shards(), Manifest: complete}
+	r := &Report{Shards: p.plan.shards(), Manifest: complete, Note: p.note}
 	if complete != nil {
 		return r, nil
 	}
@@ -69,6 +72,9 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 	if c.Tasks > 0 && c.Overwrite {
 		return nil, nil, errs.New(errs.Config, "tasks do not overwrite: each would remove what the others made").Try("remove the folder before the tasks begin")
 	}
+	if err := apart(c.Dataset.Path, c.Dst); err != nil {
+		return nil, nil, err
+	}
 	p := &packer{Config: c}
 	src := source.NewFile()
 	end, err := p.openSource(ctx, src)
@@ -93,48 +99,6 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 		return nil, nil, err
 	}
 	return p, closeAll, nil
-}
-
-// openSource opens the dataset: text as its lines and files where it is to become
-// tokens, everything else as it is loaded. end may be nil.
-func (p *packer) openSource(ctx context.Context, src source.Source) (end func(), err error) {
-	if p.Options.Tokenize != "" && p.Dataset.Format == "" {
-		paths, err := texts(p.Dataset.Path)
-		if err != nil {
-			return nil, err
-		}
-		if len(paths) > 0 {
-			ds, err := lines.Open(ctx, src, paths, lines.Options{Progress: p.Indexing})
-			if err != nil {
-				return nil, err
-			}
-			p.ds = ds
-			return func() { _ = ds.Close() }, nil
-		}
-	}
-	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 64))
-	l, err := loader.Open(ctx, shared, loader.Spec{Dataset: p.Dataset, Workers: 1}, loader.Options{Progress: p.Indexing})
-	if err != nil && errs.CodeOf(err) == errs.Config && p.Options.Output == OutputTokens && p.Dataset.Window == (loader.Window{}) {
-		// Of token files, what is packed into others are the documents.
-		d := p.Dataset
-		d.Window.Documents = true
-		var again error
-		if l, again = loader.Open(ctx, shared, loader.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: p.Indexing}); again == nil {
-			err = nil
-		}
-	}
-	if err != nil {
-		shared.Close()
-		return nil, err
-	}
-	end = func() {
-		l.Close()
-		shared.Close()
-	}
-	if p.ds = l.Dataset(); p.ds == nil {
-		return end, errs.New(errs.Config, "what is packed is one dataset of stored samples")
-	}
-	return end, nil
 }
 
 // texts is the text files of paths, of folders those at any depth, sorted; none

@@ -1,0 +1,189 @@
+package pack
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/lines"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// openSource opens the dataset: text as its lines and files where it is to become
+// tokens, everything else as it is loaded. end may be nil.
+func (p *packer) openSource(ctx context.Context, src source.Source) (end func(), err error) {
+	if p.Options.Tokenize != "" && p.Dataset.Format == "" {
+		paths, err := texts(p.Dataset.Path)
+		if err != nil {
+			return nil, err
+		}
+		if len(paths) > 0 {
+			ds, err := lines.Open(ctx, src, paths, lines.Options{Progress: p.Indexing})
+			if err != nil {
+				return nil, err
+			}
+			p.ds = ds
+			return func() { _ = ds.Close() }, nil
+		}
+	}
+	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 64))
+	l, err := p.load(ctx, shared, p.Dataset)
+	if err == nil {
+		l, err = p.current(ctx, shared, src, l)
+	}
+	if err != nil {
+		shared.Close()
+		return nil, err
+	}
+	p.ds = l.Dataset()
+	return func() {
+		l.Close()
+		shared.Close()
+	}, nil
+}
+
+// load opens a dataset as it is loaded.
+func (p *packer) load(ctx context.Context, shared *loader.Shared, d loader.Dataset) (*loader.Loader, error) {
+	open := func(d loader.Dataset) (*loader.Loader, error) {
+		return loader.Open(ctx, shared, loader.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: p.Indexing})
+	}
+	l, err := open(d)
+	if err != nil && errs.CodeOf(err) == errs.Config && p.Options.Output == OutputTokens && d.Window == (loader.Window{}) {
+		// Of token files, what is packed into others are the documents.
+		d.Window.Documents = true
+		if again, err := open(d); err == nil {
+			return again, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if l.Dataset() == nil {
+		l.Close()
+		return nil, errs.New(errs.Config, "what is packed is one dataset of stored samples")
+	}
+	return l, nil
+}
+
+// current is what is packed instead of what was opened: the files that a table
+// names, and an index that is of now. l is closed where it is another one.
+func (p *packer) current(ctx context.Context, shared *loader.Shared, src source.Source, l *loader.Loader) (*loader.Loader, error) {
+	d := p.Dataset
+	if table := p.manifest(l.Dataset()); table != "" {
+		kind := l.Format()
+		d = loader.Dataset{Format: "files", Manifest: table, Label: d.Label, Root: d.Root}
+		named, err := p.load(ctx, shared, d)
+		switch {
+		case err == nil:
+			l.Close()
+			l = named
+		case kind == "table":
+			l.Close()
+			return nil, errs.New(errs.CodeOf(err), "the files that the column path names can not be packed").At(file(table)).Because(err).
+				Try("mend the table; or pack its rows themselves, with --format %s", kind)
+		default: // a path among other things is no manifest
+			return l, nil
+		}
+	}
+	same, err := fresh(ctx, src, l.Dataset())
+	if err == nil && !same {
+		err = l.Dataset().Index().Invalidate()
+	}
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	if same {
+		return l, nil
+	}
+	l.Close()
+	return p.load(ctx, shared, d)
+}
+
+// manifest is the path of a table that names the files which are meant; "": what
+// was opened is what is meant.
+func (p *packer) manifest(ds format.Dataset) string {
+	x := ds.Index()
+	kind, fields := x.Meta().Format, x.Meta().Fields
+	if p.Dataset.Format != "" || p.Options.Tokenize != "" || p.Options.Fields != nil || x.Files() != 1 {
+		return ""
+	}
+	switch {
+	case (kind == "table" || kind == "parquet") && slices.Contains(fields, "path"):
+		return string(x.AppendPath(0, nil))
+	case kind == "table":
+		p.note = "the rows of the table are packed as they are; where a column names files, --path-column NAME packs those"
+	}
+	return ""
+}
+
+// fresh says whether single files still are as the index has them. Their folders
+// do not tell: a file that is written anew in its place changes none.
+func fresh(ctx context.Context, src source.Source, ds format.Dataset) (bool, error) {
+	x := ds.Index()
+	if kind := x.Meta().Format; kind != "folder" && kind != "files" {
+		return true, nil // formats of stored files look at each of them
+	}
+	const run = 256 // files looked at by one goroutine in one go
+	err := format.Each(ctx, (x.Files()+run-1)/run, func(i int) error {
+		var path []byte
+		for f := i * run; f < min((i+1)*run, x.Files()); f++ {
+			path = x.AppendPath(f, path[:0])
+			st, err := src.Stat(ctx, string(path))
+			if err != nil {
+				return err
+			}
+			if size, mtime := x.Stamp(f); st.Size != size || mtime != 0 && st.MTime != mtime {
+				return errs.New(errs.Changed, "stale")
+			}
+		}
+		return nil
+	})
+	return err == nil, ctx.Err()
+}
+
+// apart refuses to pack a folder into itself: the shards would be looked for
+// samples by the next run, or lie among what they were made of.
+func apart(paths []string, dst string) error {
+	paths, err := source.Expand(paths)
+	if err != nil {
+		return nil //nolint:nilerr // opening it says so
+	}
+	to := truly(dst)
+	for _, path := range paths {
+		st, err := os.Stat(path)
+		if err != nil || !st.IsDir() {
+			continue
+		}
+		from := truly(path)
+		if rel, err := filepath.Rel(from, to); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+			return errs.New(errs.Config, "the dataset would be packed into itself: %s is to be written to %s", path, dst).At(file(dst)).
+				Try("give a folder beside it, such as %s-packed", filepath.Clean(path))
+		}
+	}
+	return nil
+}
+
+// truly is a path without links and dots, as far as it is there.
+func truly(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	for rest := ""; ; {
+		if there, err := filepath.EvalSymlinks(path); err == nil {
+			return filepath.Join(there, rest)
+		}
+		if path == "/" {
+			return filepath.Join(path, rest)
+		}
+		path, rest = filepath.Dir(path), filepath.Join(filepath.Base(path), rest)
+	}
+}

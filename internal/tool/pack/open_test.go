@@ -1,0 +1,114 @@
+package pack_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/tool/pack"
+)
+
+// A file written anew in its place gives its folder no new time, and is packed as
+// it is now.
+func TestOverwrittenFile(t *testing.T) {
+	src, dst := folder(t, 12, 900), t.TempDir()
+	c := config(src, dst, pack.Options{})
+	run(t, c)
+	names, err := os.ReadDir(src + "/bee")
+	must(t, err)
+	put(t, src+"/bee/"+names[1].Name(), []byte("another picture of another size"))
+	_, err = pack.Run(context.Background(), c)
+	if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, "source.digest") {
+		t.Fatalf("the packing of what was there before: %v", err)
+	}
+	c.Overwrite = true
+	run(t, c)
+	got, _ := members(t, dst, "")
+	if !slices.ContainsFunc(got, func(m member) bool { return m.body == "another picture of another size" }) {
+		t.Error("the new file is not packed")
+	}
+}
+
+// A table that names files stands for them, unless somebody says otherwise.
+func TestManifestIsPackedAsFiles(t *testing.T) {
+	src := t.TempDir()
+	put(t, src+"/pics/1.jpg", []byte("one"))
+	put(t, src+"/pics/2.jpg", []byte("two"))
+	put(t, src+"/m.csv", []byte("path,label\npics/1.jpg,cat\npics/2.jpg,dog\n"))
+	put(t, src+"/rows.csv", []byte("where,n\npics/1.jpg,3\n"))
+	put(t, src+"/lost.csv", []byte("path,n\npics/9.jpg,3\n"))
+	bodies := func(name, kind string) (string, *pack.Report) {
+		c := config(src+"/"+name, t.TempDir(), pack.Options{})
+		c.Dataset.Format = kind
+		r := run(t, c)
+		all, _ := members(t, c.Dst, "")
+		var out []string
+		for _, m := range all {
+			out = append(out, m.name[strings.IndexByte(m.name, '.'):]+"="+m.body)
+		}
+		slices.Sort(out)
+		return strings.Join(out, " "), r
+	}
+	if got, r := bodies("m.csv", ""); got != ".cls=0 .cls=1 .jpg=one .jpg=two .path.txt=pics/1.jpg .path.txt=pics/2.jpg" || r.Note != "" || r.Manifest.Source.Format != "files" {
+		t.Errorf("%s; %+v", got, r)
+	}
+	if got, r := bodies("m.csv", "table"); !strings.Contains(got, "pics/1.jpg") || r.Note != "" {
+		t.Errorf("%s; %+v", got, r)
+	}
+	if got, r := bodies("rows.csv", ""); !strings.Contains(got, "pics/1.jpg") || !strings.Contains(r.Note, "--path-column") {
+		t.Errorf("%s; %+v", got, r)
+	}
+	_, err := pack.Run(context.Background(), config(src+"/lost.csv", t.TempDir(), pack.Options{}))
+	if err == nil || !strings.Contains(err.Error(), "pics/9.jpg") || !strings.Contains(errs.From(err).Hint, "--format table") {
+		t.Error(err)
+	}
+}
+
+func TestIntoItself(t *testing.T) {
+	src := folder(t, 6, 100)
+	before := tree(t, src)
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(src, link))
+	for _, dst := range []string{src, src + "/out/deep", src + "/x/..", link, link + "/new"} {
+		_, err := pack.Run(context.Background(), config(src, dst, pack.Options{}))
+		if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, "into itself") || !strings.Contains(e.Hint, "-packed") {
+			t.Errorf("%s: %v", dst, err)
+		}
+	}
+	same(t, before, tree(t, src), "refused")
+	run(t, config(src, src+"-packed", pack.Options{}))
+	must(t, os.RemoveAll(src+"-packed"))
+}
+
+// Of two packings of one folder the second is told of the first; tasks are let in
+// by tasks.
+func TestTwoAtOnce(t *testing.T) {
+	src, dst := folder(t, 30, 900), t.TempDir()
+	o := pack.Options{ShardSize: 3000}
+	second := func(tasks int) error {
+		c := config(src, dst, o)
+		c.Task, c.Tasks = max(0, tasks-1), tasks
+		_, err := pack.Run(context.Background(), c)
+		return err
+	}
+	for _, tasks := range []int{2, 0} {
+		c := config(src, dst, o)
+		c.Tasks = tasks
+		c.Progress = func(done, _, _ int64) {
+			if done > 0 {
+				return
+			}
+			if e := errs.From(second(0)); e == nil || e.Code != errs.Config || !strings.Contains(e.What, "another stoker pack") {
+				t.Errorf("%d tasks: a whole packing beside: %v", tasks, e)
+			}
+			if err := second(2); (err == nil) != (tasks == 2) {
+				t.Errorf("%d tasks: a task beside: %v", tasks, err)
+			}
+		}
+		run(t, c)
+	}
+}
