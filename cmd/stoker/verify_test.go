@@ -241,6 +241,28 @@ func TestVerifyOfOddNames(t *testing.T) {
 	}
 }
 
+// A raw array is no damaged picture, whatever its field is called.
+func TestVerifyOfRawArrays(t *testing.T) {
+	pictures := filepath.Join(t.TempDir(), "a.tar")
+	shard(t, pictures, 3)
+	for _, src := range []string{pictures, folder(t, 1)} {
+		dst := filepath.Join(t.TempDir(), "packed")
+		if got := command(t, "pack", src, dst, "--decode", "--resize", "40", "--output", "tfrecord"); got.status != 0 {
+			t.Fatal(got.err)
+		}
+		if r := verified(t, 0, dst); r.Checked != 3 {
+			t.Errorf("%d samples were checked", r.Checked)
+		}
+	}
+	kept := filepath.Join(t.TempDir(), "packed") // encoded pictures stay pictures
+	if got := command(t, "pack", pictures, kept, "--output", "tfrecord"); got.status != 0 {
+		t.Fatal(got.err)
+	}
+	if got := command(t, "inspect", kept); !strings.Contains(got.out, "JPEG") {
+		t.Errorf("%s", got.out)
+	}
+}
+
 // A file that was written anew within its folder is told of once; the next
 // command sees the folder as it is.
 func TestAFileWrittenAnewIsIndexedAnew(t *testing.T) {

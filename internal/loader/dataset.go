@@ -2,8 +2,10 @@ package loader
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -125,6 +127,9 @@ func (l *Loader) guess(d *part, name string) string {
 			return how
 		}
 	}
+	if l.raw(d, name) {
+		return "bytes"
+	}
 	switch {
 	case slices.Contains(imageFields, name):
 		return "rgb"
@@ -153,6 +158,32 @@ func (l *Loader) guess(d *part, name string) string {
 		return "rgb"
 	}
 	return "bytes"
+}
+
+// raw says that a feature of bytes is the elements of an array, whatever it is
+// called: its shape stands beside it, as stoker pack writes it, and fits. An
+// encoded picture with its shape beside it has other bytes than its pixels have.
+func (l *Loader) raw(d *part, name string) bool {
+	shape := name + "/shape"
+	if d.format != "tfrecord" || !slices.Contains(d.ds.Index().Meta().Fields, shape) {
+		return false
+	}
+	var s format.Sample
+	err := format.NewReader(d.ds, l.data.src).Read(context.Background(), 0, []string{name, shape}, &s)
+	if err != nil || s.Fields[0].IsInt {
+		return false
+	}
+	have, n := uint64(len(s.Fields[0].Data)), uint64(s.Fields[1].Int)
+	if !s.Fields[1].IsInt {
+		n = 1
+		for p := s.Fields[1].Data; len(p) >= 8; p = p[8:] {
+			hi, lo := bits.Mul64(n, binary.LittleEndian.Uint64(p))
+			if n = lo; hi > 0 {
+				return false
+			}
+		}
+	}
+	return n > 0 && (have == n || have/8 == n && have%8 == 0)
 }
 
 // hold keeps the dataset open until letGo; false: it is closed already.
