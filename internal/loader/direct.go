@@ -61,12 +61,19 @@ func (p *pace) add(d time.Duration) { p.ns.Store(p.ns.Load() + (int64(d)-p.ns.Lo
 func (p *pace) rows() int { return max(1, int(int64(bunchTime)/max(p.ns.Load(), 1))) }
 
 // submitBunches sends a batch's samples to the readers in bunches; long ones go the usual
-// way.
+// way. A bunch has a sample of its own at least: one without would hold nothing that the
+// batch waits for, and run when the batch is another's.
 func (l *Loader) submitBunches(ob *openBatch) {
 	most := l.pace.rows()
 	ob.bunches = ob.bunches[:0]
 	var long []*fetch.Request
-	begin, bytes := 0, int64(0)
+	begin, own, bytes := 0, 0, int64(0)
+	send := func(end int) {
+		if own > 0 {
+			ob.bunches = append(ob.bunches, bunch{l, ob, ob.tasks[begin:end]})
+		}
+		begin, own, bytes = end, 0, 0
+	}
 	for i := range ob.tasks {
 		t := &ob.tasks[i]
 		if t.apart = t.sample < 0; t.apart {
@@ -83,12 +90,11 @@ func (l *Loader) submitBunches(ob *openBatch) {
 			continue
 		}
 		if bytes+n > bunchBytes || i-begin >= most {
-			ob.bunches = append(ob.bunches, bunch{l, ob, ob.tasks[begin:i]})
-			begin, bytes = i, 0
+			send(i)
 		}
-		bytes += n
+		own, bytes = own+1, bytes+n
 	}
-	ob.bunches = append(ob.bunches, bunch{l, ob, ob.tasks[begin:]})
+	send(len(ob.tasks))
 	for i := range ob.bunches {
 		l.fetch.Do(&ob.bunches[i])
 	}
