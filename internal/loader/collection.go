@@ -36,7 +36,8 @@ type part struct {
 	files     int   // number of its first stored file
 	digest    string
 	format    string
-	notes     []string // of fields that are left out
+	notes     []string // for Loader.Notes: of fields that are left out
+	left      string   // those of them that a format leaves out, and why; "": none
 
 	fields   []Field
 	programs []*transform.Program // one a field

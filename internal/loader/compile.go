@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,10 +14,13 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
-// compile turns the fields into programs and a layout.
-func (l *Loader) compile(p problems) error {
+// compile turns the fields into programs and a layout; stored is that of Options.
+func (l *Loader) compile(p problems, stored bool) error {
 	for i, part := range l.data.parts {
 		columns := l.columns(part, &p)
+		if !stored && len(part.fields) == 0 {
+			p.addf("nothing is left to deliver where no fields are named: %s", cmp.Or(part.left, "no stored field is taken unasked"))
+		}
 		if i == 0 {
 			l.fields, l.spec.Fields = columns, part.fields
 		} else if len(p) == 0 {

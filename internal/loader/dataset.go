@@ -77,6 +77,12 @@ type decoder interface {
 	Decode(field string) string
 }
 
+// omitter is a dataset that says why Decode leaves a field out: what follows the
+// field's name; "": it needs no word, such as a path beside the picture it is of.
+type omitter interface {
+	LeftOut(field string) string
+}
+
 // defaultFields are what a dataset delivers when the Spec names nothing: arrays
 // as they are stored, images decoded, classes as numbers, the rest by what the
 // format, the name or the first sample says of it.
@@ -85,6 +91,7 @@ func (l *Loader) defaultFields(d *part) []Field {
 		return []Field{{Name: folder.Image, Decode: "rgb"}, {Name: folder.Label, Decode: "int"}}
 	}
 	var out []Field
+	var left []string
 	for _, name := range d.ds.Index().Meta().Fields {
 		if strings.HasPrefix(name, "__") {
 			continue
@@ -99,9 +106,21 @@ func (l *Loader) defaultFields(d *part) []Field {
 			f.Decode = l.guess(d, name)
 		}
 		if f.Decode == "none" {
+			why := "not every sample has it"
+			if ds, ok := d.ds.(omitter); ok {
+				why = ds.LeftOut(name)
+			}
+			if why != "" {
+				left = append(left, fmt.Sprintf("%q (%s)", name, why))
+			}
 			continue
 		}
 		out = append(out, f)
+	}
+	if left != nil {
+		d.left = fmt.Sprintf("left out of the batches: %s; fields=[...] takes what can be read, and on_bad=\"skip\" passes over samples without it",
+			listed(left))
+		d.notes = append(d.notes, d.left)
 	}
 	return out
 }

@@ -86,6 +86,9 @@ type Options struct {
 	// Deadly are the samples of a dataset that were in work when an engine died,
 	// and how often; may be nil.
 	Deadly func(digest string) map[int64]int
+	// Stored says that what is stored is looked at, and no batch is made: no field
+	// need be left to deliver.
+	Stored bool
 }
 
 // Open opens a loader. Errors name every problem of the Spec at once.
@@ -109,7 +112,7 @@ func Open(ctx context.Context, shared *Shared, spec Spec, opt Options) (*Loader,
 		l.deadly = opt.Deadly(l.data.digest)
 	}
 	l.spec = spec
-	err = l.compile(p)
+	err = l.compile(p, opt.Stored)
 	if err == nil {
 		err = l.newCache()
 	}

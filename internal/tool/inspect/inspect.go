@@ -115,7 +115,7 @@ const maxNumbered = 1 << 16
 func Run(ctx context.Context, c Config) (*Report, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
-	l, err := loader.Open(ctx, shared, loader.Spec{Dataset: c.Dataset, Workers: 1}, loader.Options{Progress: c.Indexing})
+	l, err := loader.Open(ctx, shared, loader.Spec{Dataset: c.Dataset, Workers: 1}, loader.Options{Progress: c.Indexing, Stored: true})
 	if err != nil {
 		return nil, err
 	}

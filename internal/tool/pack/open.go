@@ -52,7 +52,7 @@ func (p *packer) openSource(ctx context.Context, src source.Source) (end func(),
 // load opens a dataset as it is loaded.
 func (p *packer) load(ctx context.Context, shared *loader.Shared, d loader.Dataset) (*loader.Loader, error) {
 	open := func(d loader.Dataset) (*loader.Loader, error) {
-		return loader.Open(ctx, shared, loader.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: p.Indexing})
+		return loader.Open(ctx, shared, loader.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: p.Indexing, Stored: true})
 	}
 	l, err := open(d)
 	if err != nil && errs.CodeOf(err) == errs.Config && p.Options.Output == OutputTokens && d.Window == (loader.Window{}) {

@@ -32,7 +32,7 @@ type Dataset struct {
 // Open opens a dataset. progress, of indexing, may be nil.
 func Open(ctx context.Context, d loader.Dataset, progress index.Progress) (*Dataset, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
-	l, err := loader.Open(ctx, shared, loader.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: progress})
+	l, err := loader.Open(ctx, shared, loader.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: progress, Stored: true})
 	if err == nil && l.Dataset() == nil {
 		l.Close()
 		err = errs.New(errs.Config, "a synthetic dataset has no stored samples")

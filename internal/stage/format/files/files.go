@@ -250,6 +250,14 @@ func (d *Dataset) Decode(field string) string {
 	return ""
 }
 
+// LeftOut says why Decode leaves a field out; "": it needs no word.
+func (d *Dataset) LeftOut(field string) string {
+	if what := d.resolve(field); what >= 0 && what != d.path && d.cols[what].nulls != nil {
+		return "not every row has it"
+	}
+	return ""
+}
+
 // Size is the bytes of a field of sample id as Parse will give them, without any
 // I/O; -1 if the sample has no such field, or has a number there.
 func (d *Dataset) Size(id int64, field string) int64 {

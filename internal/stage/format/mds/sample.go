@@ -2,6 +2,7 @@ package mds
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -31,6 +32,20 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 		return d.cols[c].typ(), true
 	}
 	return format.Type{}, false
+}
+
+// Notes are what a user should know of the columns.
+func (d *Dataset) Notes() []string {
+	var left []string
+	for i := range d.cols {
+		if d.cols[i].Kind == refused {
+			left = append(left, fmt.Sprintf("%q (%s)", d.cols[i].Name, d.cols[i].Encoding))
+		}
+	}
+	if left == nil {
+		return nil
+	}
+	return []string{"left out of the batches, as their encodings are not read: " + strings.Join(left, ", ") + "; write such columns with another encoding, or name what is wanted: fields=[...]"}
 }
 
 // Decode is how a field is taken where nobody says it, by the encoding that

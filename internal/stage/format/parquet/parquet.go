@@ -22,6 +22,7 @@ package parquet
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sort"
 	"strings"
 
@@ -180,6 +181,23 @@ func (d *Dataset) Decode(field string) string {
 		return "text"
 	}
 	return ""
+}
+
+// LeftOut says why Decode leaves a field out; "": it needs no word.
+func (d *Dataset) LeftOut(field string) string {
+	c := d.resolve(field)
+	if c < 0 {
+		return ""
+	}
+	col := &d.columns[c]
+	switch {
+	case col.why != "":
+		what, _, _ := strings.Cut(col.why, "; ")
+		return "it is " + what + ", which is not read"
+	case col.side || c == d.label || d.nulls[c] == 0:
+		return ""
+	}
+	return fmt.Sprintf("null in %d of %d rows", d.nulls[c], d.x.Len())
 }
 
 // resolve is the first alternative of a wanted field that there is: the number of

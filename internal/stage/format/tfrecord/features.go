@@ -2,6 +2,7 @@ package tfrecord
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -248,6 +249,25 @@ func (d *Dataset) Decode(field string) string {
 		return "none"
 	}
 	return ""
+}
+
+// LeftOut says why Decode leaves a field out; "": it needs no word.
+func (d *Dataset) LeftOut(field string) string {
+	f := d.find([]byte(field))
+	switch {
+	case f == nil:
+		return ""
+	case f.kind == mixed:
+		return "its values are of one kind in some samples and of another in others"
+	case d.all < d.x.Len():
+		return fmt.Sprintf("%d of %d samples are no tf.train.Example", d.x.Len()-d.all, d.x.Len())
+	case f.in < d.all:
+		return fmt.Sprintf("%d of %d samples have it", f.in, d.all)
+	}
+	if f.least == f.most {
+		return fmt.Sprintf("it has %d values, and a field of bytes is one", f.most)
+	}
+	return fmt.Sprintf("it has %d to %d values, and a field of bytes is one", f.least, f.most)
 }
 
 // ints puts the numbers of an int64 list into dst, little-endian.

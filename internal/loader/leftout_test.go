@@ -1,0 +1,59 @@
+package loader
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// What a format leaves out of the batches is told, with the reason; what is left
+// out for being beside something else is not.
+func TestLeftOutIsTold(t *testing.T) {
+	s := ground(t)
+	for path, want := range map[string][]string{
+		"../../testdata/parquet/rows-whole.parquet":  {`"maybe" (null in `, `"note" (null in `, "fields=[...]", "on_bad"},
+		"../../testdata/parquet/kinds.parquet":       {`which is not read`, `"map.key_value.key"`},
+		formatDir + "/mds/testdata/refused":          {`encodings are not read`, `(pkl)`},
+		"../../testdata/parquet/huggingface.parquet": nil,
+		"../../testdata/tfrecord/pictures.tfrecord":  {`"parts" (it has 1 to 2 values`},
+	} {
+		l := open(t, s, Spec{Dataset: Dataset{Path: Paths{path}}, Batch: BatchSpec{Size: 3}})
+		notes := strings.Join(l.Notes(), "\n")
+		if n := strings.Count(notes, "left out of the batches"); n != min(len(want), 1) {
+			t.Errorf("%s: told %d times: %s", path, n, notes)
+		}
+		for _, says := range want {
+			if !strings.Contains(notes, says) {
+				t.Errorf("%s: %q is not in %s", path, says, notes)
+			}
+		}
+	}
+}
+
+// Where everything would be left out, a loader of batches is refused and says
+// why; who only looks at what is stored is told.
+func TestNothingLeftToDeliver(t *testing.T) {
+	s := ground(t)
+	path := filepath.Join(t.TempDir(), "t.csv")
+	if err := os.WriteFile(path, []byte("a,b\n1,\n,2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d := Dataset{Path: Paths{path}}
+	_, err := Open(context.Background(), s, Spec{Dataset: d, Batch: BatchSpec{Size: 3}}, Options{})
+	if errs.CodeOf(err) != errs.Config || !strings.Contains(err.Error(), `"a" (not every row has it), "b"`) {
+		t.Errorf("%v", err)
+	}
+	l, err := Open(context.Background(), s, Spec{Dataset: d, Workers: 1}, Options{Stored: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if notes := strings.Join(l.Notes(), "\n"); !strings.Contains(notes, `"a" (not every row has it)`) {
+		t.Errorf("%s", notes)
+	}
+	open(t, s, Spec{Dataset: d, Batch: BatchSpec{Size: 1}, Fields: []Field{{Name: "b"}}, OnBad: OnBad{Policy: Skip}})
+}
