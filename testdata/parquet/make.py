@@ -159,6 +159,7 @@ def kinds():
         "things": pa.array([[{"x": 1, "y": 2.5}, {"x": 2, "y": 3.5}]] * n),
     }
     write("kinds", pa.table(rows), compression="snappy")
+    write("no-rows", pa.table({"x": pa.array([], pa.int64())}))
     write("old-time", pa.table({"id": pa.array([1, 2]), "when": rows["when"][:2]}), use_deprecated_int96_timestamps=True)
 
 

@@ -66,6 +66,7 @@ type chunkRef struct {
 // part is what the index will have of one file.
 type part struct {
 	obj     source.Info
+	no      int // of the file
 	columns []column
 	rows    []int64      // a row group
 	chunks  [][]chunkRef // a row group, then a column
@@ -84,7 +85,7 @@ func build(ctx context.Context, src source.Source, paths []string, opt Options, 
 	err = format.Each(ctx, len(objs), func(i int) error {
 		err := format.Settled(ctx, src, objs[i], func() (err error) {
 			parts[i], err = scan(ctx, src, objs[i])
-			if err == nil {
+			if err == nil && parts[i].samples() > 0 {
 				err = parts[i].label(ctx, src, opt.Label)
 			}
 			return err
@@ -100,12 +101,30 @@ func build(ctx context.Context, src source.Source, paths []string, opt Options, 
 	if err != nil {
 		return err
 	}
-	for _, p := range parts[1:] {
-		if err := p.conform(parts[0]); err != nil {
+	var full []*part // writers leave files without a row, whose columns may have no type
+	for i, p := range parts {
+		if p.no = i; p.samples() > 0 {
+			full = append(full, p)
+		}
+	}
+	if full == nil {
+		return errs.New(errs.Empty, "there is no row in %s", objs[0].Name).At(errs.Where{Shard: objs[0].Name, Offset: -1, Sample: -1}).
+			Try("check what wrote the file: it has columns and no rows")
+	}
+	for _, p := range full[1:] {
+		if err := p.conform(full[0]); err != nil {
 			return err
 		}
 	}
-	return merge(objs, parts, b)
+	return merge(objs, full, b)
+}
+
+// samples is the rows of all row groups.
+func (p *part) samples() (n int64) {
+	for _, rows := range p.rows {
+		n += rows
+	}
+	return n
 }
 
 // conform brings the columns of a file into the order of the first one's.
@@ -145,7 +164,7 @@ func (p *part) conform(first *part) error {
 	return nil
 }
 
-// merge puts the files one behind the other into the index.
+// merge puts the files that have rows one behind the other into the index.
 func merge(objs []source.Info, parts []*part, b *index.Builder) error {
 	var (
 		first, pages, dicts, dictLens, offs, lens, rows []int64
@@ -154,9 +173,9 @@ func merge(objs []source.Info, parts []*part, b *index.Builder) error {
 		samples                                         int64
 	)
 	nulls := make([]int64, len(parts[0].columns))
-	for i, p := range parts {
+	for _, p := range parts {
 		for g, chunks := range p.chunks {
-			first, files = append(first, samples), append(files, int32(i))
+			first, files = append(first, samples), append(files, int32(p.no))
 			samples += p.rows[g]
 			for k, c := range chunks {
 				pages, codecs = append(pages, int64(len(offs))), append(codecs, c.codec)
@@ -167,10 +186,6 @@ func merge(objs []source.Info, parts []*part, b *index.Builder) error {
 				}
 			}
 		}
-	}
-	if samples == 0 {
-		return errs.New(errs.Empty, "there is no row in %s", parts[0].obj.Name).At(errs.Where{Shard: parts[0].obj.Name, Offset: -1, Sample: -1}).
-			Try("check what wrote the file: it has columns and no rows")
 	}
 	first, pages = append(first, samples), append(pages, int64(len(offs)))
 	for i := range parts[0].columns {

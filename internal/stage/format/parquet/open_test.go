@@ -182,3 +182,27 @@ func TestSniff(t *testing.T) {
 		}
 	}
 }
+
+// A file without a row, whatever columns it has, takes nothing from the others;
+// nothing but such files is a dataset of nothing.
+func TestFilesWithoutRows(t *testing.T) {
+	for _, opt := range []parquet.Options{{}, {Label: "text"}} {
+		d, src := open(t, opt, "no-rows.parquet", "rows-whole.parquet", "no-rows.parquet", "rows-none.parquet", "no-rows.parquet")
+		want := rows(t, "rows.json")
+		if d.Index().Len() != int64(2*len(want)) || d.Index().Files() != 5 {
+			t.Fatalf("%d samples in %d files", d.Index().Len(), d.Index().Files())
+		}
+		if opt.Label == "" {
+			readAll(t, d, src, append(want, want...))
+		}
+		var at []format.Extent
+		if at = d.Extents(40, []string{"i64"}, nil); len(at) == 0 || at[0].File != 3 {
+			t.Errorf("sample 40 lies in %v", at)
+		}
+	}
+	for _, names := range [][]string{{"no-rows.parquet"}, {"no-rows.parquet", "no-rows.parquet"}} {
+		if _, _, err := try(t, parquet.Options{}, names...); errs.CodeOf(err) != errs.Empty {
+			t.Errorf("%v", err)
+		}
+	}
+}

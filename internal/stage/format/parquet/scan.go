@@ -84,7 +84,7 @@ func (s *scanner) chunk(col *column, c *chunk, rows int64) (chunkRef, error) {
 		}
 	case c.values < 0 || col.rep == 0 && c.values != rows || col.rep > 0 && c.values < rows:
 		return chunkRef{}, s.damaged(start, "it has %d values for %d rows", c.values, rows)
-	case c.values == 0 && c.packed == 0:
+	case c.values == 0 && (c.packed == 0 || rows == 0): // some write a dictionary of nothing
 		return chunkRef{}, nil
 	case start < 4 || c.packed < 0 || start > s.end || c.packed > s.end-start:
 		return chunkRef{}, s.damaged(max(start, 0), "its %d bytes do not lie in front of the footer", c.packed)
