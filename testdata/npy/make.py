@@ -115,7 +115,7 @@ with open("several.npy", "wb") as f:
     np.save(f, labels)
 golden["several.npy"] = {"paths": ["several.npy"], "code": "damaged", "what": "bytes more"}
 np.savez("scalar.npz", x=images, n=3)
-golden["scalar.npz"] = {"paths": ["scalar.npz"], "code": "unsupported", "what": "one number"}
+good("scalar.npz", ["scalar.npz"], x=images)  # n can not be a field
 np.savez("uneven.npz", x=images, y=labels[1:])
 golden["uneven.npz"] = {"paths": ["uneven.npz"], "code": "config", "what": "7 rows"}
 with zipfile.ZipFile("lzma.npz", "w", zipfile.ZIP_LZMA) as z:

@@ -27,7 +27,11 @@ type holding struct {
 	arrays map[string]array // of a .npz file, those that are wanted
 	names  []string         // of all its arrays, in its order
 	others int64            // members that are no arrays
+	left   []leftOut        // of a .npz file of which every array is wanted
 }
+
+// leftOut is an array that can not be read, beside others that can.
+type leftOut struct{ name, why string }
 
 // arrayName is the array that a member of a .npz holds.
 func arrayName(member string) (string, bool) { return strings.CutSuffix(member, ".npy") }
@@ -52,21 +56,36 @@ func look(ctx context.Context, src source.Source, obj source.Info, names map[str
 		return nil, err
 	}
 	out := &holding{arrays: make(map[string]array)}
+	var refused error
 	for _, m := range members {
 		name, ok := arrayName(m.name)
 		if !ok {
 			out.others++
 			continue
 		}
-		out.names = append(out.names, name)
 		if names != nil && !names[name] {
+			out.names = append(out.names, name)
 			continue
 		}
+		if err := z.readable(m, opt.UnpackedBytes); err != nil {
+			return nil, err
+		}
 		a, err := z.array(m, opt.UnpackedBytes)
+		if names == nil && errs.CodeOf(err) == errs.Unsupported {
+			out.left = append(out.left, leftOut{name, errs.From(err).What})
+			if refused == nil {
+				refused = err
+			}
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
+		out.names = append(out.names, name)
 		out.arrays[name] = a
+	}
+	if len(out.names) == 0 && refused != nil {
+		return nil, refused
 	}
 	return out, nil
 }

@@ -26,12 +26,14 @@ const (
 	partBody   = "part.body"   // int64: of its data, bytes
 	partSize   = "part.size"   // int64: unpacked, bytes
 	partCRC    = "part.crc"    // int64: CRC-32 of what is unpacked
+	leftName   = "left.name"   // strings: arrays that can not be read, and were not asked for by name
+	leftWhy    = "left.why"    // strings: why
 	partMember = "part.member" // strings: name of the member of a .npz; "": the array is the file
 )
 
 // columns are fields and their parts, one behind the other.
 type columns struct {
-	names, member                                         index.Texts
+	names, member, leftNames, leftWhys                    index.Texts
 	dtype, rank, file                                     []int32
 	dims, part, off, start, packed, head, body, size, crc []int64
 
@@ -57,8 +59,16 @@ func merge(fields []Field, files []string, found []*holding, held map[string]int
 		return errs.New(errs.Empty, "the arrays have no row").At(errs.Where{Shard: files[0], Offset: -1, Sample: -1}).Try("look at the program that wrote them")
 	}
 	b.Meta.Samples = c.rows
+	var left []string
 	for _, h := range found {
 		b.Meta.Skipped += h.others
+		for _, l := range h.left {
+			if !slices.Contains(left, l.name) {
+				left = append(left, l.name)
+				c.leftNames.AppendString(l.name)
+				c.leftWhys.AppendString(l.why)
+			}
+		}
 	}
 	if c.unpacked > opt.UnpackedBytes {
 		b.Meta.Note = fmt.Sprintf("the compressed arrays have %d bytes and %d are kept, so that in random order whole arrays are unpacked again and again; numpy.savez, which does not compress, or packing makes it fast", c.unpacked, opt.UnpackedBytes)
@@ -168,6 +178,8 @@ func (c *columns) add(a array, file int32, start int64) {
 // not what the data is.
 func (c *columns) write(b *index.Builder) {
 	b.Strings(fieldName, &c.names, index.Identity)
+	b.Strings(leftName, &c.leftNames, index.Aside)
+	b.Strings(leftWhy, &c.leftWhys, index.Aside)
 	b.Int32s(fieldDType, c.dtype, index.Identity)
 	b.Int32s(fieldRank, c.rank, index.Identity)
 	b.Int64s(fieldDims, c.dims, index.Identity)

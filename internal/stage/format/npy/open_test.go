@@ -2,8 +2,11 @@ package npy_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +17,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/npy"
 	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
@@ -257,5 +261,34 @@ func TestSniff(t *testing.T) {
 		if npy.Sniff(c.name, c.head) != c.want {
 			t.Errorf("%s", c.name)
 		}
+	}
+}
+
+// An array that can not be read does not keep the others of its archive from being
+// fields; it is told, and who asks for it by name is refused.
+func TestUnreadableArrayBesideOthers(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.npz")
+	x, text := array("|u1", []int{3}, []byte("abc")), array("<U1", []int{3}, make([]byte, 12))
+	must(t, os.WriteFile(path, archive(t, member{name: "text", data: text}, member{name: "x", data: x}, member{name: "n", data: array("|u1", []int{}, []byte("a"))}), 0o600))
+	src := source.NewFile()
+	defer src.Close()
+	d, err := npy.Open(context.Background(), src, []string{path}, npy.Options{Store: &index.Store{}})
+	must(t, err)
+	defer d.Close()
+	if fields := d.Index().Meta().Fields; len(fields) != 1 || fields[0] != "x" || d.Index().Len() != 3 {
+		t.Errorf("%v of %d", fields, d.Index().Len())
+	}
+	if notes := strings.Join(d.Notes(), "\n"); !strings.Contains(notes, `"text" (`) || !strings.Contains(notes, `"n" (`) {
+		t.Errorf("%s", notes)
+	}
+	if err := d.Check([]string{"x"}); err != nil {
+		t.Error(err)
+	}
+	if err := d.Check([]string{"text"}); errs.CodeOf(err) != errs.Unsupported {
+		t.Error(err)
+	}
+	if _, err := npy.Open(context.Background(), src, nil, npy.Options{Store: &index.Store{}, Fields: []npy.Field{{Name: "text", Paths: []string{path}}}}); errs.CodeOf(err) != errs.Unsupported {
+		t.Error(err)
 	}
 }

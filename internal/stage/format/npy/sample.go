@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -151,10 +152,39 @@ func (d *Dataset) missing(id int64, field string) error {
 func (d *Dataset) Check(fields []string) error {
 	for _, f := range fields {
 		if d.resolve(f) < 0 {
+			if why := d.leftOut(f); why != "" {
+				return errs.New(errs.Unsupported, "the array %q can not be read: %s", f, why).
+					At(errs.Where{Shard: string(d.x.AppendPath(int(d.file[0]), nil)), Field: f, Offset: -1, Sample: -1}).
+					Try("leave it out, or save it as an array of numbers with a row for every sample")
+			}
 			e := errs.From(d.missing(-1, f))
 			e.Code = errs.Config
 			return e
 		}
 	}
 	return nil
+}
+
+// leftOut is why an array is no field; "": there is no such array.
+func (d *Dataset) leftOut(name string) string {
+	names, whys := d.x.Strings(leftName), d.x.Strings(leftWhy)
+	for i := range min(names.Len(), whys.Len()) {
+		if string(names.At(i)) == name {
+			return string(whys.At(i))
+		}
+	}
+	return ""
+}
+
+// Notes are what a user should know of the arrays.
+func (d *Dataset) Notes() []string {
+	var left []string
+	names, whys := d.x.Strings(leftName), d.x.Strings(leftWhy)
+	for i := range min(names.Len(), whys.Len()) {
+		left = append(left, fmt.Sprintf("%q (%s)", names.At(i), whys.At(i)))
+	}
+	if left == nil {
+		return nil
+	}
+	return []string{"arrays that can not be read are left out: " + strings.Join(left, ", ")}
 }
