@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -71,16 +71,13 @@ func copyStored(ctx context.Context, ds format.Dataset, src source.Source, id in
 	return nil
 }
 
-// npy is numbers as numpy.save writes them (version 1.0 of its format).
+// npy is numbers as a file of NumPy.
 func npy(v []int64) []byte {
-	h := fmt.Sprintf("{'descr': '<i8', 'fortran_order': False, 'shape': (%d,), }", len(v))
-	h += strings.Repeat(" ", 63-(10+len(h))%64) + "\n"
-	out := append([]byte("\x93NUMPY\x01\x00"), byte(len(h)), byte(len(h)>>8))
-	out = append(out, h...)
+	elems := make([]byte, 0, 8*len(v))
 	for _, n := range v {
-		out = binary.LittleEndian.AppendUint64(out, uint64(n))
+		elems = binary.LittleEndian.AppendUint64(elems, uint64(n))
 	}
-	return out
+	return format.NPY(mem.Int64, []int{len(v)}, elems)
 }
 
 // Err is the error that a command ends with when there is damage, or nil.

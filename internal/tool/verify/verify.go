@@ -28,6 +28,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
 	"github.com/stoker-data/stoker/internal/tool/pack"
+	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
 
 // Config is one verification.
@@ -194,29 +195,13 @@ func Write(ctx context.Context, c Config) (path string, report *inspect.Report, 
 	return path, report, writeWhole(path, sums)
 }
 
-// writeWhole puts a file in its place whole or not at all.
+// writeWhole puts a file in its place whole or not at all, and makes its folder.
 func writeWhole(path string, b []byte) error {
-	failed := func(err error) error {
-		return errs.New(errs.Unreadable, "the file can not be written").At(errs.Where{File: path, Offset: -1, Sample: -1}).Because(err).
-			Try("free some space there, or get the right to write to the folder")
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return shard.Failed("the folder can not be made", dir, err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return failed(err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return failed(err)
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return failed(err)
-	}
-	return nil
+	return shard.WriteFile(shard.Place{Dir: dir, Temp: dir}, filepath.Base(path), b)
 }
 
 // sound are the ids of all samples but the broken ones, which rise.
