@@ -4,7 +4,25 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
+
+// No verb waits for a pipe.
+func TestPipes(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo.bin")
+	if err := unix.Mkfifo(fifo, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for verb, more := range map[string][]string{
+		"inspect": nil, "verify": nil, "ls": nil, "cat": {"3"}, "index": nil, "pack": {filepath.Join(t.TempDir(), "packed")}, "bench": nil, "order": nil,
+	} {
+		args := append([]string{verb, fifo}, more...)
+		if got := command(t, args...); got.status != 5 || !strings.Contains(got.err, "it is a named pipe") || !strings.Contains(got.err, "try: ") {
+			t.Errorf("%s: %d: %s", verb, got.status, got.err)
+		}
+	}
+}
 
 // Every verb that opens a dataset takes what the dataset's path does not say.
 func TestDatasetFlags(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // packing is what stoker pack's manifest says of the files of its shards. It is
@@ -107,16 +107,16 @@ func listed(names []string) string {
 
 // readPacking reads a manifest; nil: there is none, or it is of somebody else.
 func readPacking(path string) (*packing, error) {
+	head := make([]byte, headBytes) // which has the key: it is the first one
+	n, err := source.Head(path, head)
+	if err != nil || !bytes.Contains(head[:n], []byte(`"stoker_pack"`)) {
+		return nil, nil //nolint:nilerr // no manifest, or of somebody else
+	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, nil //nolint:nilerr // no manifest
+		return nil, err
 	}
 	defer f.Close()
-	head := make([]byte, headBytes) // which has the key: it is the first one
-	n, err := f.ReadAt(head, 0)
-	if err != nil && !errors.Is(err, io.EOF) || !bytes.Contains(head[:n], []byte(`"stoker_pack"`)) {
-		return nil, nil //nolint:nilerr // of somebody else
-	}
 	m := &packing{}
 	if err := json.NewDecoder(f).Decode(m); err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // sniff decides the format of expanded paths. A folder that holds nothing but
@@ -36,7 +37,11 @@ func sniff(name string, paths []string) (opener, []string, error) {
 		if kind.name != "" && ext == last && ext != "" {
 			continue // as the one before it
 		}
-		i := kindOf(all, p)
+		head, err := headOf(p)
+		if err != nil {
+			return kind, nil, err
+		}
+		i := kindOf(all, p, head)
 		if i < 0 {
 			i = kindByName(all, p) // damaged, and its format says where
 		}
@@ -61,19 +66,18 @@ func isDir(path string) bool {
 // headBytes is what of a file is looked at to tell its format.
 const headBytes = 4096
 
-// is says whether a stored file is of the format.
-func (o opener) is(path string) bool {
-	if o.sniff == nil {
-		return false
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return o.sniff(path, nil)
-	}
-	defer f.Close()
+// headOf is the first bytes of a file; none where it can not be read, which its
+// format says. What is no file at all (a pipe, a socket, a device) is an error.
+func headOf(path string) ([]byte, error) {
 	head := make([]byte, headBytes)
-	n, _ := f.ReadAt(head, 0)
-	return o.sniff(path, head[:n])
+	n, err := source.Head(path, head)
+	if err == nil {
+		return head[:n], nil
+	}
+	if st, e := os.Stat(path); e == nil && !st.Mode().IsRegular() && !st.IsDir() {
+		return nil, err
+	}
+	return nil, nil
 }
 
 // found is the files of one format in a folder.
@@ -113,9 +117,10 @@ func ending(path string) (all, packing string) {
 	}, base) + packing, packing
 }
 
-// kindOf is the place among kinds of what a file's bytes and name say; -1: none.
-func kindOf(kinds []opener, path string) int {
-	return slices.IndexFunc(kinds, func(o opener) bool { return o.is(path) })
+// kindOf is the place among kinds of what a file's name and first bytes say; -1:
+// none.
+func kindOf(kinds []opener, path string, head []byte) int {
+	return slices.IndexFunc(kinds, func(o opener) bool { return o.sniff != nil && o.sniff(path, head) })
 }
 
 // kindByName is the place among kinds of what a file's name alone says; -1: none.
@@ -153,7 +158,8 @@ func filesIn(dir string, kinds []opener) (out []found, err error) {
 		count, most := make([]int, len(kinds)), -1
 		for i, at := range same {
 			if kind[at] = -1; i < firstLooks || most >= 0 {
-				kind[at] = kindOf(kinds, all[at])
+				head, _ := headOf(all[at]) // what is no file is taken by its name, and refused by its format
+				kind[at] = kindOf(kinds, all[at], head)
 			}
 			if k := kind[at]; k >= 0 {
 				count[k]++

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
@@ -48,6 +50,43 @@ func tarIn(t *testing.T, path string) string {
 	}
 	t.Fatalf("no shard in %s", path)
 	return ""
+}
+
+// A pipe where a dataset should be is an error in every format, and in a folder of
+// shards; nobody waits for what somebody may write into it.
+func TestAPipeIsNoDataset(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"fifo", "fifo.tar", "fifo.bin", "fifo.jpg", "fifo.csv", "index.json", "in/fifo.tar"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mkfifo(filepath.Join(dir, name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(d Dataset) {
+		t.Helper()
+		_, err := Open(context.Background(), ground(t), Spec{Dataset: d}, Options{})
+		if errs.CodeOf(err) != errs.Unreadable || !strings.Contains(err.Error(), "it is a named pipe") {
+			t.Errorf("%+v: %v", d, err)
+		}
+	}
+	for _, path := range []string{"fifo", "fifo.tar", "fifo.bin", "fifo.jpg", "fifo.csv", "in", "*.tar"} {
+		refused(Dataset{Path: Paths{filepath.Join(dir, path)}})
+	}
+	refused(Dataset{Manifest: filepath.Join(dir, "fifo.csv")})
+	refused(Dataset{Columns: []Column{{Name: "x", Path: Paths{filepath.Join(dir, "fifo")}}}})
+	refused(Dataset{Path: Paths{dir}, Format: "mds"}) // of its index.json
+	for _, name := range formatNames() {
+		d := Dataset{Path: Paths{filepath.Join(dir, "fifo")}, Format: name}
+		switch name {
+		case "synthetic", "mds": // which have no such path
+			continue
+		case "tokens":
+			d.Window.Length = 4
+		}
+		refused(d)
+	}
 }
 
 // A folder's file that was overwritten at its beginning, or is empty, is damage

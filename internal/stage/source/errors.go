@@ -34,12 +34,19 @@ func (m notRegular) Error() string {
 func failed(name string, off int64, err error) error {
 	at := place(name, off)
 	var kind notRegular
+	if errors.Is(err, unix.ENXIO) { // what opening a socket says
+		err = notRegular(unix.S_IFSOCK)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG):
 		return errs.New(errs.NotFound, "there is no such file or folder").At(at).Because(err).
 			Try("if it was there when the dataset was indexed, it was removed or renamed since, or what it lies on is not mounted")
 	case errors.As(err, &kind):
-		return errs.New(errs.Unreadable, "this is not a file that can be read").At(at).Because(err)
+		e := errs.New(errs.Unreadable, "this is not a file that can be read").At(at).Because(err)
+		if kind&unix.S_IFMT == unix.S_IFDIR {
+			return e
+		}
+		return e.Try("data are reached at random, so they have to lie in a file: write what comes out of it into one")
 	case errors.Is(err, fs.ErrPermission):
 		return errs.New(errs.Unreadable, "reading is not allowed").At(at).Because(err).
 			Try("give the user who runs this the right to read it (chmod, chown)")

@@ -177,7 +177,8 @@ func mtime(st *unix.Stat_t) int64 {
 	return max(st.Mtim.Nano(), 1)
 }
 
-// Stat is Source's; links are followed.
+// Stat is Source's; links are followed. What is neither a file nor a folder is
+// unreadable: opening a pipe would wait for its writer, and a device has no size.
 func (f *File) Stat(ctx context.Context, name string) (Info, error) {
 	if err := ctx.Err(); err != nil {
 		return Info{}, err
@@ -186,7 +187,41 @@ func (f *File) Stat(ctx context.Context, name string) (Info, error) {
 	if err := statat(unix.AT_FDCWD, name, &st); err != nil {
 		return Info{}, failed(name, -1, err)
 	}
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
+		return Info{}, failed(name, -1, notRegular(st.Mode))
+	}
 	return info(name, &st), nil
+}
+
+// Head reads the first bytes of a file into p and says how many there are. It
+// never waits for a writer of a FIFO: what is no file is an error, as for Stat.
+func Head(name string, p []byte) (int, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return 0, failed(name, -1, err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := fstat(fd, &st); err != nil {
+		return 0, failed(name, -1, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return 0, failed(name, -1, notRegular(st.Mode))
+	}
+	n := 0
+	for n < len(p) {
+		k, err := unix.Pread(fd, p[n:], int64(n))
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return n, failed(name, int64(n), err)
+		case k == 0:
+			return n, nil
+		default:
+			n += k
+		}
+	}
+	return n, nil
 }
 
 func statat(dir int, name string, st *unix.Stat_t) error {
@@ -214,7 +249,7 @@ func info(name string, st *unix.Stat_t) Info {
 // an empty file with the time 0, because it is there and can not be read.
 func (f *File) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		dir, err := os.Open(prefix)
+		dir, err := os.OpenFile(prefix, unix.O_DIRECTORY, 0) // a FIFO would wait for its writer
 		if err != nil {
 			yield(Info{}, failed(prefix, -1, err))
 			return

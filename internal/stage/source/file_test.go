@@ -100,6 +100,43 @@ func TestWhatIsNoFile(t *testing.T) {
 	}
 }
 
+// Pipes, sockets and devices are refused by name, and nobody waits for what may
+// come out of them.
+func TestPipesSocketsAndDevices(t *testing.T) {
+	f := openFile(t)
+	dir := t.TempDir()
+	fifo, sock := filepath.Join(dir, "fifo"), filepath.Join(dir, "sock")
+	if err := syscall.Mkfifo(fifo, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: sock}); err != nil {
+		t.Fatal(err)
+	}
+	for name, kind := range map[string]string{fifo: "named pipe", sock: "socket", "/dev/zero": "device"} {
+		_, stat := f.Stat(ctx, name)
+		_, head := source.Head(name, make([]byte, 8))
+		for how, err := range map[string]error{"stat": stat, "head": head, "read": f.ReadAt(ctx, source.Info{Name: name}, nil, 0)} {
+			if e := code(t, err, errs.Unreadable); e.Where.File != name || !strings.Contains(e.Error(), kind) || e.Hint == "" {
+				t.Errorf("%s of %s: %v; hint %q", how, name, e, e.Hint)
+			}
+		}
+		for _, err := range f.List(ctx, name) {
+			code(t, err, errs.NotFound) // there is no such folder
+		}
+	}
+	p := make([]byte, 8)
+	if n, err := source.Head(put(t, filepath.Join(dir, "short"), []byte("abc")), p); err != nil || string(p[:n]) != "abc" {
+		t.Errorf("%q %v", p[:n], err)
+	}
+	_, err = source.Head(filepath.Join(dir, "none"), p)
+	code(t, err, errs.NotFound)
+}
+
 func TestUnreadable(t *testing.T) {
 	f := openFile(t)
 	path := put(t, filepath.Join(t.TempDir(), "x"), []byte("x"))
