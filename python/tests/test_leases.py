@@ -20,6 +20,7 @@ from conftest import engine, engines, gone, wait_until
 import stoker
 from stoker import _lease
 from stoker import transforms as T
+from stoker._batch import OWNED_BYTES
 
 BIG = T.Resize((256, 256))  # a batch of 8 is 1.5 MiB: a view
 
@@ -67,8 +68,8 @@ def test_everything_derived_keeps_it(dataset: stoker.ImageFolder) -> None:
             memoryview(batch[0].permute(0, 2, 3, 1).numpy())[2:3],
         ]
         del batch
-        for _ in iterator:
-            pass
+        for batch in iterator:
+            del batch
         while derived:
             one = torch.as_tensor(np.asarray(derived.pop()))
             one = one.reshape(one.shape[-3:])
@@ -84,7 +85,7 @@ def test_all_batches_may_be_kept(dataset: stoker.ImageFolder) -> None:
         expected = sums(loader)
         loader.set_epoch(0)
         kept = list(loader)
-        views = sum(batch[0].nbytes >= 1 << 20 for batch in kept)
+        views = sum(batch[0].nbytes >= OWNED_BYTES for batch in kept)
         wait_until(lambda: leased(loader) == views, "the copies keep their slots")
         assert sums(kept) == expected
 

@@ -19,7 +19,7 @@ from ._client import Field
 from ._errors import ConfigError, StokerError, from_wire
 from ._wire import Message
 
-OWNED_BYTES = 1 << 20
+OWNED_BYTES = 1 << 18
 IDS = "__ids__"
 VALID = "__valid__"
 POSITION_IDS = "__position_ids__"
@@ -62,7 +62,7 @@ class Batch(tuple[Any, ...], _Facts):
                   last ends, as variable-length attention kernels take it
     position_ids  int32 (batch, pack): the place of every token in its own sample
 
-    ``ids`` and ``valid`` are of the loader's output kind (NumPy arrays for "jax"). Arrays of 1 MiB and more lie in
+    ``ids`` and ``valid`` are of the loader's output kind (NumPy arrays for "jax"). Arrays of 256 KiB and more lie in
     memory that is shared with the engine and used again once nothing refers to them; they may be kept and written.
     """
 
