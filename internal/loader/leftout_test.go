@@ -16,6 +16,7 @@ func TestLeftOutIsTold(t *testing.T) {
 	s := ground(t)
 	for path, want := range map[string][]string{
 		"../../testdata/parquet/rows-whole.parquet":  {`"maybe" (null in `, `"note" (null in `, "fields=[...]", "on_bad"},
+		"../../testdata/parquet/nulls-none.parquet":  {`"gap" (null in 1 of 24 rows)`, `"nolist" (null in `, `"inlist" (2 nulls in its lists)`, "fields=[...]"},
 		"../../testdata/parquet/kinds.parquet":       {`which is not read`, `"map.key_value.key"`},
 		formatDir + "/mds/testdata/refused":          {`encodings are not read`, `(pkl)`},
 		"../../testdata/parquet/huggingface.parquet": nil,
@@ -56,4 +57,19 @@ func TestNothingLeftToDeliver(t *testing.T) {
 		t.Errorf("%s", notes)
 	}
 	open(t, s, Spec{Dataset: d, Batch: BatchSpec{Size: 1}, Fields: []Field{{Name: "b"}}, OnBad: OnBad{Policy: Skip}})
+}
+
+// What is delivered unasked fails at no row for a null, and misses none.
+func TestDefaultsMeetNoNull(t *testing.T) {
+	s := ground(t)
+	for _, name := range []string{"told", "none", "snappy", "index", "v2"} {
+		l := open(t, s, Spec{Dataset: Dataset{Path: Paths{"../../testdata/parquet/nulls-" + name + ".parquet"}}, Batch: BatchSpec{Size: 4}})
+		rows := 0
+		for _, b := range walk(t, l, 0, 0, 0) { // ends the test at an error
+			rows += len(b.IDs)
+		}
+		if n := len(l.Fields()); rows != 24 || n != 4 {
+			t.Errorf("%s: %d rows of %d fields", name, rows, n)
+		}
+	}
 }

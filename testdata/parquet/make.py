@@ -163,10 +163,38 @@ def kinds():
     write("old-time", pa.table({"id": pa.array([1, 2]), "when": rows["when"][:2]}), use_deprecated_int96_timestamps=True)
 
 
+def nulls():
+    """Nulls of every kind, and columns that may have some and have none, as writers tell of them or do not."""
+    n = 24
+    numbers = pa.list_(pa.int32())
+    struct = pa.struct([("x", numbers)])
+    table = pa.table({
+        "full": pa.array(range(n), pa.int64()),
+        "gap": pa.array([None if i == 17 else i for i in range(n)], pa.int64()),
+        "blob": pa.array([b"x" * i for i in range(n)], pa.binary()),
+        "hole": pa.array([None if i % 6 == 5 else b"y" * i for i in range(n)], pa.binary()),
+        "lists": pa.array([list(range(i % 4)) for i in range(n)], numbers),
+        "nolist": pa.array([None if i == 20 else list(range(i % 3)) for i in range(n)], numbers),
+        "inlist": pa.array([[1, None, None] if i == 19 else list(range(i % 3)) for i in range(n)], numbers),
+        "both": pa.array([None if i == 3 else [None] if i == 4 else [] for i in range(n)], numbers),
+        "in": pa.array([{"x": [i]} for i in range(n)], struct),
+        "out": pa.array([None if i == 9 else {"x": None} if i == 10 else {"x": [i]} for i in range(n)], struct),
+    })  # fmt: skip
+    small = dict(row_group_size=10, data_page_size=64, write_batch_size=4)
+    write("nulls-told", table, **small)
+    write("nulls-v2", table, write_statistics=False, compression="zstd", data_page_version="2.0", **small)
+    write("nulls-index", table, write_statistics=False, write_page_index=True, **small)
+    for codec in ["none", "snappy", "gzip", "zstd", "lz4", "brotli"]:
+        write("nulls-" + codec, table, write_statistics=False, compression=codec, **small)
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["lists"]:
         lists()
+    elif sys.argv[1:] == ["nulls"]:
+        nulls()
     else:
         rows()
         huggingface()
         kinds()
+        nulls()

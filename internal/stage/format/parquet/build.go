@@ -18,7 +18,8 @@ const (
 	columnName = "column.name" // strings
 	columnPath = "column.path" // strings: parts joined by zeros
 	columnWhy  = "column.why"  // strings: why it can not be read; "": it can
-	columnNull = "column.null" // int64: nulls, as the writer counted them; 0 where it did not, and for lists
+	columnNull = "column.null" // int64: rows without a value, or without a list
+	columnHole = "column.hole" // int64: nulls in its lists
 	columnSpec = "column.spec" // int32: columnInts a column, see spec
 	labelOf    = "label.of"    // int32: one row, the column whose values are the classes; -1: none
 	labelValue = "label.value" // int64: class of every sample; no rows: no classes
@@ -58,7 +59,7 @@ type pageRef struct {
 // chunkRef is where the pages of one column of one row group lie.
 type chunkRef struct {
 	codec         int32
-	nulls         int64
+	absent        absent
 	dict, dictLen int64
 	pages         []pageRef
 }
@@ -172,14 +173,14 @@ func merge(objs []source.Info, parts []*part, b *index.Builder) error {
 		names, paths, whys                              index.Texts
 		samples                                         int64
 	)
-	nulls := make([]int64, len(parts[0].columns))
+	nulls, holes := make([]int64, len(parts[0].columns)), make([]int64, len(parts[0].columns))
 	for _, p := range parts {
 		for g, chunks := range p.chunks {
 			first, files = append(first, samples), append(files, int32(p.no))
 			samples += p.rows[g]
 			for k, c := range chunks {
 				pages, codecs = append(pages, int64(len(offs))), append(codecs, c.codec)
-				nulls[k] += c.nulls
+				nulls[k], holes[k] = nulls[k]+c.absent.rows, holes[k]+c.absent.items
 				dicts, dictLens = append(dicts, c.dict), append(dictLens, c.dictLen)
 				for _, pg := range c.pages {
 					offs, lens, rows, flags = append(offs, pg.off), append(lens, pg.n), append(rows, pg.row), append(flags, pg.flags)
@@ -203,6 +204,7 @@ func merge(objs []source.Info, parts []*part, b *index.Builder) error {
 	b.Strings(columnPath, &paths, index.Aside)
 	b.Strings(columnWhy, &whys, index.Aside)
 	b.Int64s(columnNull, nulls, index.Aside)
+	b.Int64s(columnHole, holes, index.Aside)
 	b.Int64s(groupFirst, first, index.Identity)
 	b.Int32s(groupFile, files, index.Identity)
 	b.Int64s(chunkPage, pages, index.Aside)

@@ -35,10 +35,11 @@ type node struct {
 type chunk struct {
 	codec      int64
 	values     int64
-	nulls      int64 // as its statistics have it
-	packed     int64 // bytes of all its pages with their headers
-	data, dict int64 // offsets; dict 0: not said
-	at, length int64 // of its offset index; length 0: none
+	nulls      int64   // as its statistics have it; -1: not said
+	levels     []int64 // values of each definition level; nil: not said
+	packed     int64   // bytes of all its pages with their headers
+	data, dict int64   // offsets; dict 0: not said
+	at, length int64   // of its offset index; length 0: none
 }
 
 // group is one row group.
@@ -279,7 +280,7 @@ func (f *footer) group(t *thrift) error {
 
 // chunk reads a ColumnChunk of col.
 func (t *thrift) chunk(col *column) (chunk, error) {
-	var c chunk
+	c := chunk{nulls: -1}
 	var bad error
 	told := false
 	t.fields(2, func(id int64, typ byte) bool {
@@ -330,6 +331,15 @@ func (t *thrift) chunkMeta(c *chunk, col *column) error {
 					return false
 				}
 				c.nulls = t.int()
+				return true
+			})
+		case id == 16 && typ == thriftStruct:
+			t.fields(4, func(id int64, typ byte) bool {
+				if id != 3 || typ != thriftList {
+					return false
+				}
+				c.levels = nil
+				t.list(5, thriftI64, func() { c.levels = append(c.levels, t.int()) })
 				return true
 			})
 		case !isInt(typ):

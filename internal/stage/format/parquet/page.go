@@ -152,18 +152,29 @@ func openPage(p []byte, codec int) (h pageHeader, stored []byte, err error) {
 		return h, nil, fmt.Errorf("the header of the page: %w", err)
 	}
 	stored = p[h.length:]
-	limit := maxUnpacked(len(p))
-	switch {
-	case h.packed != len(stored):
+	if h.packed != len(stored) {
 		return h, nil, fmt.Errorf("the page says that it has %d bytes, and it has %d", h.packed, len(stored))
-	case h.unpacked > limit || h.values > limit/4:
-		return h, nil, fmt.Errorf("a page of %d bytes claims to hold %d values in %d bytes: no more than %d are unpacked of so few", len(p), h.values, h.unpacked, limit)
-	case h.summed && crc32.ChecksumIEEE(stored) != h.crc:
+	}
+	if err := h.bounded(codec, len(p)); err != nil {
+		return h, nil, err
+	}
+	if h.summed && crc32.ChecksumIEEE(stored) != h.crc {
 		return h, nil, errors.New("the checksum of the page is wrong")
-	case h.plain(codec) && h.unpacked != h.packed:
-		return h, nil, fmt.Errorf("the page is not compressed, and has %d bytes instead of %d", h.packed, h.unpacked)
 	}
 	return h, stored, nil
+}
+
+// bounded says whether a page of n bytes, its header among them, may hold what the
+// header claims.
+func (h *pageHeader) bounded(codec, n int) error {
+	limit := maxUnpacked(n)
+	switch {
+	case h.unpacked > limit || h.values > limit/4:
+		return fmt.Errorf("a page of %d bytes claims to hold %d values in %d bytes: no more than %d are unpacked of so few", n, h.values, h.unpacked, limit)
+	case h.plain(codec) && h.unpacked != h.packed:
+		return fmt.Errorf("the page is not compressed, and has %d bytes instead of %d", h.packed, h.unpacked)
+	}
+	return nil
 }
 
 // plain says whether the page lies in the file as it is.

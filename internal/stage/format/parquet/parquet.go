@@ -51,7 +51,7 @@ type Options struct {
 }
 
 func (o Options) text() string {
-	b, _ := json.Marshal(map[string]any{"label": o.Label, "layout": 1})
+	b, _ := json.Marshal(map[string]any{"label": o.Label, "layout": 2})
 	return string(b)
 }
 
@@ -83,7 +83,8 @@ type Dataset struct {
 	pageRow    []int64
 	pageFlags  []int32
 	class      []int64
-	nulls      []int64
+	nulls      []int64 // a column: rows without a value
+	holes      []int64 // a column: nulls in lists
 }
 
 var (
@@ -173,7 +174,7 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 func (d *Dataset) Decode(field string) string {
 	c := d.resolve(field)
 	switch {
-	case c < 0 || d.columns[c].why != "" || d.columns[c].side || d.nulls[c] > 0 && c != d.label:
+	case c < 0 || d.columns[c].why != "" || d.columns[c].side || d.lacks(c):
 		return "none"
 	case c == d.label:
 		return "int"
@@ -194,11 +195,16 @@ func (d *Dataset) LeftOut(field string) string {
 	case col.why != "":
 		what, _, _ := strings.Cut(col.why, "; ")
 		return "it is " + what + ", which is not read"
-	case col.side || c == d.label || d.nulls[c] == 0:
+	case col.side || !d.lacks(c):
 		return ""
+	case d.nulls[c] == 0:
+		return fmt.Sprintf("%d nulls in its lists", d.holes[c])
 	}
 	return fmt.Sprintf("null in %d of %d rows", d.nulls[c], d.x.Len())
 }
+
+// lacks says whether some row can not give out the column for a null.
+func (d *Dataset) lacks(c int) bool { return c != d.label && (d.nulls[c] > 0 || d.holes[c] > 0) }
 
 // resolve is the first alternative of a wanted field that there is: the number of
 // its column, or -1.

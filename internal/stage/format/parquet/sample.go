@@ -274,19 +274,24 @@ func (d *Dataset) damaged(err error, at errs.Where) error {
 
 // inFile is the number of a row group within its file.
 func (d *Dataset) inFile(g int) int {
-	first := g
-	for first > 0 && d.groupFile[first-1] == d.groupFile[g] {
-		first--
+	return g - d.firstGroup(g)
+}
+
+// firstGroup is the first row group of the file of group g.
+func (d *Dataset) firstGroup(g int) int {
+	for g > 0 && d.groupFile[g-1] == d.groupFile[g] {
+		g--
 	}
-	return g - first
+	return g
 }
 
 // null is the error of a row that has no value, or a null in its list.
 func (r *rowReader) null(c int, what byte) error {
-	name := r.d.columns[c].name
-	e := errs.New(errs.MissingField, "column %q is null in this row", name)
+	name, first, group := r.d.columns[c].name, r.d.firstGroup(r.g), r.d.inFile(r.g)
+	row := r.id - r.d.groupFirst[first]
+	e := errs.New(errs.MissingField, "column %q is null in row %d of the file (row group %d)", name, row, group)
 	if what == 2 {
-		e = errs.New(errs.MissingField, "the list in column %q has a null in it", name)
+		e = errs.New(errs.MissingField, "the list in column %q has a null in it, in row %d of the file (row group %d)", name, row, group)
 	}
-	return e.At(r.where(c, -1)).Try("fill in the nulls of the column when the file is written, leave the field out, or set on_bad to skip such samples")
+	return e.At(r.where(c, -1)).Try("fill in the nulls of the column when the file is written (an empty list is none), leave the field out, or set on_bad to skip such samples")
 }

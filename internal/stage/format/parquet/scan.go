@@ -92,16 +92,22 @@ func (s *scanner) chunk(col *column, c *chunk, rows int64) (chunkRef, error) {
 	end := start + c.packed
 	s.spans = append(s.spans, span{start, end})
 	ref := chunkRef{codec: int32(c.codec)}
-	if col.rep == 0 && c.nulls > 0 && c.nulls <= rows {
-		ref.nulls = c.nulls
-	}
 	if col.why != "" {
 		return ref, nil // nobody will read it
 	}
+	find := s.walk
 	if c.length > 0 {
-		return s.indexed(col, c, rows, ref, start, end)
+		find = s.indexed
 	}
-	return s.walk(col, c, rows, ref, start, end)
+	ref, err := find(col, c, rows, ref, start, end)
+	if err != nil || col.side {
+		return ref, err // no path beside a picture is delivered unasked
+	}
+	var told bool
+	if ref.absent, told = c.counted(col, rows); !told {
+		ref.absent, err = s.count(col, int(c.codec), ref.pages)
+	}
+	return ref, err
 }
 
 // indexed takes the places of pages from the offset index that the writer left.
@@ -214,37 +220,16 @@ func (s *scanner) rows(col *column, c *chunk, h *pageHeader, at, n int64) (begun
 	case h.kind == pageDataV2:
 		return int64(h.rows), false, nil
 	}
-	page, err := format.Read(s.ctx, s.src, s.obj, at, n)
+	m, err := s.levels(col, int(c.codec), h, at, n)
 	if err != nil {
 		return 0, false, err
 	}
-	reps, err := repeats(col, int(c.codec), page)
-	if err != nil {
-		e := errs.From(s.damaged(at, "it can not be decoded"))
-		return 0, false, e.Because(err)
-	}
-	for _, r := range reps {
+	for _, r := range m.reps {
 		if r == 0 {
 			begun++
 		}
 	}
-	return begun, len(reps) > 0 && reps[0] != 0, nil
-}
-
-// repeats is the repetition levels of a page.
-func repeats(col *column, codec int, page []byte) ([]uint32, error) {
-	h, stored, err := openPage(page, codec)
-	if err != nil {
-		return nil, err
-	}
-	m := &maker{col: col, h: h, body: stored}
-	if !h.plain(codec) {
-		if m.body, err = unpacked(h, codec, stored, 0); err != nil {
-			return nil, err
-		}
-	}
-	err = m.levels()
-	return m.reps, err
+	return begun, len(m.reps) > 0 && m.reps[0] != 0, nil
 }
 
 // header reads the header of the page at off, which ends before end.
