@@ -256,8 +256,9 @@ def test_hdf5_has_groups_and_shards(unzip: Any) -> None:
         stoker.HDF5Dataset(path)
     with pytest.raises(stoker.ConfigError, match=r'did you mean "train/x"'):
         stoker.HDF5Dataset(path, ["train/xx"])
+    assert stoker.HDF5Dataset(unzip("hdf5", "refused.h5")).fields == ["fine"]
     with pytest.raises(stoker.DataError, match="compound types are not read"):
-        stoker.HDF5Dataset(unzip("hdf5", "refused.h5"))
+        stoker.HDF5Dataset(unzip("hdf5", "refused.h5"), ["fine", "compound"])
     shards = stoker.HDF5Dataset([unzip("hdf5", f"shard{i}.h5") for i in range(3)])
     want = golden("hdf5", "want.json")
     assert len(shards) == sum(want[f"shard{i}"]["x"]["shape"][0] for i in range(3))

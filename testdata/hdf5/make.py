@@ -184,6 +184,28 @@ def latest(f):
     f["strings"] = [str(i) for i in range(60)]
 
 
+def mixed(f):
+    """What is no field, beside what is; and second names of datasets and groups."""
+    n = 12
+    f["a"] = np.arange(n)
+    f["empty"] = h5py.Empty("f4")
+    f["boxes"] = np.zeros(n, [("x", "f4"), ("y", "i2")])
+    f.create_dataset("object", (n,), dtype=h5py.ref_dtype)
+    f["mean"] = np.zeros(3, np.float32)
+    f["version"] = 3
+    f["more/images"] = ramp((n, 2, 2), np.uint8)
+    f["more/b"] = np.arange(n) * 2
+    f["b"] = f["more/b"]
+    f["linked"] = h5py.SoftLink("/more")
+
+
+def tables(f):
+    """Nothing that can be read has as many rows as most has."""
+    for name in ("t1", "t2"):
+        f[name] = np.zeros(9, [("x", "f4"), ("y", "i2")])
+    f["mean"] = np.zeros(3, np.float32)
+
+
 def shard(part):
     def write(f):
         f.create_dataset("x", data=ramp((13 + part, 5), np.float32, 1 + part), chunks=(4 + part, 5), compression=[None, "gzip", "lzf"][part])
@@ -206,6 +228,8 @@ FILES = {
     "latest": (latest, dict(libver="latest")),
     "types_latest": (types, dict(libver="latest")),
     "userblock": (plain, dict(userblock_size=1024)),
+    "mixed": (mixed, {}),
+    "tables": (tables, {}),
     "shard0": (shard(0), {}),
     "shard1": (shard(1), {}),
     "shard2": (shard(2), dict(libver="latest")),
@@ -258,7 +282,7 @@ def main():
             found = {}
 
             def visit(at, what):
-                if isinstance(what, h5py.Dataset) and name not in ("refused",) and what.shape != ():
+                if isinstance(what, h5py.Dataset) and name not in ("refused", "mixed", "tables") and what.shape != ():
                     found[at] = describe(what)
 
             f.visititems(visit)

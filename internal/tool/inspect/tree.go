@@ -21,7 +21,7 @@ type Object struct {
 	Shape      []int64     `json:"shape,omitempty"` // none: one value
 	Chunk      []int64     `json:"chunk,omitempty"` // none: in one piece
 	Filters    []string    `json:"filters,omitempty"`
-	Target     string      `json:"target,omitempty"` // of a link
+	Target     string      `json:"target,omitempty"` // of a link; of an object with several names, the first of them
 	Unreadable string      `json:"unreadable,omitempty"`
 	Attributes []Attribute `json:"attributes,omitempty"`
 }
@@ -67,6 +67,9 @@ func object(item *tree.Item) Object {
 		}
 	case item.Target != "":
 		o.Kind, o.Target = "link", item.Target
+	}
+	if item.Again {
+		o.Target = "/" + item.Same
 	}
 	for _, a := range item.Attributes {
 		o.Attributes = append(o.Attributes, Attribute(a))
@@ -114,9 +117,15 @@ func (o *Object) says() string {
 		return "link to " + o.Target
 	case "dataset":
 	default:
+		if o.Target != "" {
+			return o.Kind + ", the same as " + o.Target
+		}
 		return o.Kind
 	}
 	text := o.Type + shape(o.Shape)
+	if o.Target != "" {
+		text += ", the same as " + o.Target
+	}
 	if o.Chunk != nil {
 		text += ", chunks of" + shape(o.Chunk)
 	}

@@ -27,6 +27,7 @@ type builder struct {
 	src  source.Source
 	objs []source.Info
 	opt  Options
+	left []left
 }
 
 func build(ctx context.Context, src source.Source, paths []string, opt Options, b *index.Builder) error {
@@ -72,6 +73,11 @@ func (bd *builder) write(b *index.Builder) error {
 		return err
 	}
 	format.Describe(b, bd.objs)
+	left, err := json.Marshal(bd.left)
+	if err != nil {
+		return err
+	}
+	b.Bytes(leftColumn, left, index.Aside)
 	b.Bytes(fieldsColumn, fields, index.Identity)
 	b.Bytes(layoutColumn, files, index.Aside)
 	b.Int64s(chunkOff, bd.chunkOff, index.Aside)
@@ -92,11 +98,19 @@ func (bd *builder) add(obj source.Info) error {
 	if err != nil {
 		return err
 	}
-	c := chooser{file: obj.Name, group: strings.Trim(bd.opt.Group, "/"), items: items}
+	c := chooser{file: obj.Name, group: strings.Trim(bd.opt.Group, "/"), items: items, unread: func(d *tree.Dataset) (string, error) {
+		_, l := laidOut("", d)
+		why, _, err := bd.unread(d, &l)
+		return why, err
+	}}
+	if i, path := c.follow(c.group); i >= 0 && items[i].Group {
+		c.group = path // which its contents are listed under
+	}
 	chosen, err := c.choose(bd.opt.Columns, bd.fields)
 	if err != nil {
 		return err
 	}
+	bd.left = append(bd.left, c.left...)
 	one := file{Rows: chosen[0].Dims[0]}
 	for i, d := range chosen {
 		fd, l, err := bd.describe(f, c.names[i], d)
@@ -115,8 +129,8 @@ func (bd *builder) add(obj source.Info) error {
 	return nil
 }
 
-// describe is what a dataset holds and where, with its chunks or values entered.
-func (bd *builder) describe(f *tree.File, name string, d *tree.Dataset) (field, layout, error) {
+// laidOut is what a dataset holds and where, but for its chunks.
+func laidOut(name string, d *tree.Dataset) (field, layout) {
 	fd := field{Name: name, Class: d.Type.Class, DType: d.Type.DType, Shape: slices.Concat(d.Dims[1:], d.Type.Dims)}
 	l := layout{Path: d.Path, Elem: d.Type.Size, Dims: d.Dims, Swapped: d.Type.Swapped, Unit: 1, Pad: d.Type.Pad, Fill: d.Fill, Chunk: d.Layout.Chunk, Off: d.Layout.Off, Filters: d.Filters}
 	switch d.Type.Class {
@@ -130,8 +144,17 @@ func (bd *builder) describe(f *tree.File, name string, d *tree.Dataset) (field, 
 	if fd.Shape == nil {
 		fd.Shape = []int64{}
 	}
-	if err := bd.readable(d, &l); err != nil {
+	return fd, l
+}
+
+// describe is what a dataset holds and where, with its chunks or values entered.
+func (bd *builder) describe(f *tree.File, name string, d *tree.Dataset) (field, layout, error) {
+	fd, l := laidOut(name, d)
+	switch why, hint, err := bd.unread(d, &l); {
+	case err != nil:
 		return fd, l, err
+	case why != "":
+		return fd, l, bd.refuse(d, hint, "%s", why)
 	}
 	if l.Chunk != nil {
 		chunks, err := f.Chunks(d)
@@ -221,37 +244,38 @@ func (bd *builder) refuse(d *tree.Dataset, hint, what string, a ...any) error {
 
 const leaveOut = "choose datasets without it: columns=[...]"
 
-// readable says what of a dataset is not built.
-func (bd *builder) readable(d *tree.Dataset, l *layout) error {
+// unread says why a dataset can not be read, and what to do; "": it can.
+func (bd *builder) unread(d *tree.Dataset, l *layout) (why, hint string, err error) {
 	switch {
 	case d.Why != "":
-		return bd.refuse(d, d.Hint, "%s", d.Why)
+		return d.Why, d.Hint, nil
 	case d.Type.Class == tree.Refused:
-		return bd.refuse(d, leaveOut+", or write it as arrays of numbers", "%s", d.Type.Why)
+		return fmt.Sprintf("it is a %s, and %s", d.Type.Name, d.Type.Why), leaveOut + ", or write it as arrays of numbers", nil
 	case d.Type.Class != tree.Number && len(d.Dims) != 1:
-		return bd.refuse(d, leaveOut+", or write one "+d.Type.Name+" a row", "a row has %v of type %s", d.Dims[1:], d.Type.Name)
+		return fmt.Sprintf("a row has %v of type %s", d.Dims[1:], d.Type.Name), leaveOut + ", or write one " + d.Type.Name + " a row", nil
 	case slices.Contains(d.Dims[1:], 0):
-		return bd.refuse(d, leaveOut, "its rows of %v are empty", d.Dims[1:])
+		return fmt.Sprintf("its rows of %v are empty", d.Dims[1:]), leaveOut, nil
 	case l.row() < 0:
-		return bd.refuse(d, "write rows of less than 1 GiB", "a row has %v elements of %d bytes", d.Dims[1:], l.Elem)
+		return fmt.Sprintf("a row has %v elements of %d bytes", d.Dims[1:], l.Elem), "write rows of less than 1 GiB", nil
 	case l.Chunk != nil && l.unpacked() < 0:
-		return bd.refuse(d, "write it in chunks of less than 1 GiB: h5repack -l NAME:CHUNK=...", "its chunks have %v elements of %d bytes", l.Chunk, l.Elem)
+		return fmt.Sprintf("its chunks have %v elements of %d bytes", l.Chunk, l.Elem), "write it in chunks of less than 1 GiB: h5repack -l NAME:CHUNK=...", nil
 	}
 	for i, f := range d.Filters {
 		switch f.ID {
 		case tree.Deflate, tree.LZF, tree.Fletcher:
 		case tree.Shuffle:
 			if len(f.Values) < 1 || f.Values[0] < 1 || int64(f.Values[0]) > maxUnpacked {
-				return broken(errors.New("it is shuffled by no number of bytes"), errs.Where{Shard: bd.objs[len(bd.files)].Name, Member: d.Path, Offset: -1, Sample: -1})
+				return "", "", broken(errors.New("it is shuffled by no number of bytes"), errs.Where{Shard: bd.objs[len(bd.files)].Name, Member: d.Path, Offset: -1, Sample: -1})
 			}
 		default:
-			return bd.refuse(d, "write it with gzip or lzf: h5repack -f NAME:GZIP=4 OLD NEW, where the filter is installed", "its chunks are packed by %s (filter %d)", name(f), f.ID)
+			return fmt.Sprintf("its chunks are packed by %s (filter %d)", name(f), f.ID),
+				"write it with gzip or lzf: h5repack -f NAME:GZIP=4 OLD NEW, where the filter is installed", nil
 		}
 		if ambiguous(d.Filters[:i+1], 0, sized(d.Filters[:i+1], 0, 0)) {
-			return bd.refuse(d, "write it with one compression", "its chunks are compressed twice")
+			return "its chunks are compressed twice", "write it with one compression", nil
 		}
 	}
-	return nil
+	return "", "", nil
 }
 
 func name(f tree.Filter) string {

@@ -14,7 +14,16 @@ type chooser struct {
 	file  string
 	group string
 	items []tree.Item
-	names []string // of the chosen ones, below group
+	// unread says why a dataset can not be read; "": it can.
+	unread func(d *tree.Dataset) (why string, err error)
+	names  []string // of the chosen ones, below group
+	left   []left
+}
+
+// left is a dataset that is no field, since nothing asked for it.
+type left struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
 }
 
 func (c *chooser) fail(hint, what string, a ...any) error {
@@ -69,6 +78,9 @@ func (c *chooser) named(columns []string) (out []*tree.Dataset, err error) {
 		if err != nil {
 			return nil, err
 		}
+		if i := slices.Index(out, d); i >= 0 {
+			return nil, c.fail("name it once", "the columns %q and %q are two names of one dataset", c.names[i], name)
+		}
 		c.names, out = append(c.names, name), append(out, d)
 	}
 	if len(out) == 0 {
@@ -82,22 +94,57 @@ func (c *chooser) lookup(name string) (*tree.Dataset, error) {
 	if c.group != "" {
 		path = c.group + "/" + name
 	}
+	i, led := c.follow(path)
+	switch {
+	case i < 0:
+		return nil, c.missing(name, led)
+	case c.items[i].Outside:
+		return nil, errs.New(errs.Unsupported, "%q is a link to another file, %s", name, c.items[i].Target).
+			At(errs.Where{Shard: c.file, Offset: -1, Sample: -1}).Try("give the file that it leads to")
+	case c.items[i].Dataset == nil:
+		return nil, c.fail("name a dataset; those there are: "+c.shown(), "%q is no dataset", name)
+	}
+	return c.items[i].Dataset, nil
+}
+
+// follow is the item that a path leads to, through links within the file, and the
+// path under which it was listed first; -1: it leads to none.
+func (c *chooser) follow(path string) (int, string) {
 	for range 16 {
 		i := slices.IndexFunc(c.items, func(i tree.Item) bool { return i.Path == path })
 		switch {
 		case i < 0:
-			return nil, c.missing(name, path)
-		case c.items[i].Outside:
-			return nil, errs.New(errs.Unsupported, "%q is a link to another file, %s", name, c.items[i].Target).
-				At(errs.Where{Shard: c.file, Offset: -1, Sample: -1}).Try("give the file that it leads to")
-		case c.items[i].Dataset != nil:
-			return c.items[i].Dataset, nil
-		case c.items[i].Target == "":
-			return nil, c.fail("name a dataset; those there are: "+c.shown(), "%q is no dataset", name)
+			led, ok := c.through(path)
+			if !ok {
+				return -1, path
+			}
+			path = led
+		case c.items[i].Target != "" && !c.items[i].Outside:
+			path = c.items[i].Target
+		case c.items[i].Again:
+			path = c.items[i].Same
+		default:
+			return i, path
 		}
-		path = c.items[i].Target
 	}
-	return nil, c.missing(name, path)
+	return -1, path
+}
+
+// through is path where it goes through a link to a group, or through a name that
+// the group's contents are not listed under, and leads on from there; false: it
+// goes through none.
+func (c *chooser) through(path string) (string, bool) {
+	for _, i := range c.items {
+		rest, ok := strings.CutPrefix(path, i.Path+"/")
+		switch {
+		case !ok || i.Path == "" || i.Outside:
+		case i.Target != "":
+			return i.Target + "/" + rest, true
+		case i.Group && i.Again:
+			return strings.TrimPrefix(i.Same+"/"+rest, "/"), true
+		}
+	}
+	return "", false
 }
 
 func (c *chooser) missing(name, path string) error {
@@ -137,37 +184,105 @@ func brief(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// common is every dataset whose first dimension has the most common length.
+// common is every dataset that can be read and whose first dimension has the most
+// common length; what else there is, is left. Datasets that can not be read count
+// for which length that is: three tables of a thousand rows beside a mean of five
+// numbers do not make a dataset of five samples. One that has several names goes
+// by the first.
 func (c *chooser) common() (out []*tree.Dataset, err error) {
-	count := make(map[int64]int)
-	most := 0
-	for _, i := range c.items {
-		if _, ok := c.below(i.Path); ok && i.Dataset != nil && len(i.Dataset.Dims) > 0 {
-			count[i.Dataset.Dims[0]]++
-			most = max(most, count[i.Dataset.Dims[0]])
+	found, err := c.candidates()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := c.rows(found)
+	if err != nil {
+		return nil, err
+	}
+	var unread, other, single []left
+	for _, f := range found {
+		switch {
+		case f.rows < 0:
+			single = append(single, left{f.name, "a single value"})
+		case f.why != "":
+			unread = append(unread, left{f.name, f.why})
+		case f.rows == 0 && rows > 0:
+			other = append(other, left{f.name, "it has no rows"})
+		case f.rows != rows:
+			other = append(other, left{f.name, fmt.Sprintf("%d rows instead of %d", f.rows, rows)})
+		default:
+			c.names, out = append(c.names, f.name), append(out, f.d)
 		}
 	}
-	byLength := make(map[int64][]string)
-	var lengths []int64
+	c.left = slices.Concat(unread, other, single)
+	return out, nil
+}
+
+// candidate is a dataset below the group.
+type candidate struct {
+	name string
+	d    *tree.Dataset
+	rows int64  // -1: a single value
+	why  string // it can not be read
+}
+
+func (c *chooser) candidates() (out []candidate, err error) {
+	seen := make(map[*tree.Dataset]bool)
 	for _, i := range c.items {
 		name, ok := c.below(i.Path)
-		if !ok || i.Dataset == nil || len(i.Dataset.Dims) == 0 || count[i.Dataset.Dims[0]] != most {
+		if !ok || i.Dataset == nil || seen[i.Dataset] {
 			continue
 		}
-		n := i.Dataset.Dims[0]
-		if byLength[n] == nil {
-			lengths = append(lengths, n)
+		seen[i.Dataset] = true
+		f := candidate{name: name, d: i.Dataset, rows: -1}
+		if len(f.d.Dims) > 0 {
+			f.rows = f.d.Dims[0]
+			if f.why, err = c.unread(f.d); err != nil {
+				return nil, err
+			}
 		}
-		byLength[n] = append(byLength[n], name)
-		c.names, out = append(c.names, name), append(out, i.Dataset)
-	}
-	switch {
-	case len(lengths) == 0:
-		return nil, c.fail("stoker inspect shows what there is", "there is no dataset with rows in %q", "/"+c.group)
-	case len(lengths) > 1:
-		a, b := lengths[0], lengths[1]
-		return nil, c.fail("name those that are the fields of samples: columns=[...], or the group they are in: group=...",
-			"there are as many datasets of %d rows (%s) as of %d (%s)", a, brief(byLength[a]), b, brief(byLength[b]))
+		out = append(out, f)
 	}
 	return out, nil
+}
+
+// rows is the length that is most common among datasets, and that one which can
+// be read has.
+func (c *chooser) rows(found []candidate) (int64, error) {
+	count, readable := make(map[int64]int), make(map[int64][]string)
+	var unread []string
+	most := 0
+	for _, f := range found {
+		if f.rows > 0 {
+			count[f.rows]++
+			most = max(most, count[f.rows])
+		}
+		if f.rows >= 0 && f.why == "" {
+			readable[f.rows] = append(readable[f.rows], f.name)
+		}
+	}
+	if most == 0 && readable[0] != nil {
+		return 0, nil // of several files one may be empty
+	}
+	var lengths []int64
+	for _, f := range found {
+		switch {
+		case f.rows <= 0 || count[f.rows] != most:
+		case f.why != "":
+			unread = append(unread, fmt.Sprintf("%q (%s)", f.name, f.why))
+		case !slices.Contains(lengths, f.rows):
+			lengths = append(lengths, f.rows)
+		}
+	}
+	const choose = "name those that are the fields of samples: columns=[...], or the group they are in: group=..."
+	switch {
+	case len(lengths) == 1:
+		return lengths[0], nil
+	case len(lengths) > 1:
+		a, b := lengths[0], lengths[1]
+		return 0, c.fail(choose, "there are as many datasets of %d rows (%s) as of %d (%s)", a, brief(readable[a]), b, brief(readable[b]))
+	case unread != nil:
+		return 0, errs.New(errs.Unsupported, "none of the datasets in %q that have as many rows as most can be read: %s", "/"+c.group, brief(unread)).
+			At(errs.Where{Shard: c.file, Offset: -1, Sample: -1}).Try("write them as arrays of numbers; or %s", choose)
+	}
+	return 0, c.fail("stoker inspect shows what there is", "there is no dataset with rows in %q", "/"+c.group)
 }

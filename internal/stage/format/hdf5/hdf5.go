@@ -1,11 +1,11 @@
 // Package hdf5 reads datasets of HDF5 files in place: row i of each of them is
 // the sample i, and each of them is a field of it.
 //
-// Which ones: those that Options.Columns names; left out, every dataset of one
-// dimension or more whose first one has the most common length in the file (or
-// below Options.Group). Where two lengths are equally common, or one of these
-// datasets can not be read, that is an error that says what to choose from:
-// nothing is left out in silence.
+// Which ones: those that Options.Columns names; left out, every dataset that can be
+// read, of one dimension or more, whose first one has the most common length in
+// the file (or below Options.Group). Where two lengths are equally common, or none
+// of these datasets can be read, that is an error that says what to choose from;
+// Notes names what is left out of the first file, and why.
 //
 // The file's structures are read once, by package tree; the index holds where
 // every chunk lies. After that a sample is a few reads through the source, and
@@ -17,6 +17,7 @@ package hdf5
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sort"
 	"strings"
 
@@ -44,7 +45,7 @@ type Options struct {
 }
 
 func (o Options) text() string {
-	b, _ := json.Marshal(map[string]any{"columns": o.Columns, "group": o.Group})
+	b, _ := json.Marshal(map[string]any{"columns": o.Columns, "group": o.Group, "version": 2})
 	return string(b)
 }
 
@@ -53,6 +54,7 @@ type Dataset struct {
 	x      *index.Index
 	fields []field
 	files  []file
+	left   []left
 	first  []int64 // number of the first sample of each file, and of all samples
 
 	chunkOff, chunkSize []int64
@@ -154,6 +156,9 @@ func open(x *index.Index) (*Dataset, error) {
 	if err := json.Unmarshal(x.Bytes(layoutColumn), &d.files); err != nil {
 		return nil, err
 	}
+	if err := json.Unmarshal(x.Bytes(leftColumn), &d.left); err != nil {
+		return nil, err
+	}
 	n := int64(0)
 	for i := range d.files {
 		d.first = append(d.first, n)
@@ -181,6 +186,24 @@ func (d *Dataset) Index() *index.Index { return d.x }
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }
+
+// shownLeft is how many datasets a note names.
+const shownLeft = 10
+
+// Notes are what a user should know of the fields.
+func (d *Dataset) Notes() []string {
+	if len(d.left) == 0 {
+		return nil
+	}
+	var names []string
+	for _, l := range d.left[:min(len(d.left), shownLeft)] {
+		names = append(names, fmt.Sprintf("%q (%s)", l.Name, l.Why))
+	}
+	if more := len(d.left) - shownLeft; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return []string{"left out of the fields: " + strings.Join(names, ", ") + "; columns=[...] names those that are wanted, and stoker inspect shows all"}
+}
 
 // Type is format.Typed's.
 func (d *Dataset) Type(name string) (format.Type, bool) {

@@ -287,7 +287,21 @@ func TestColumns(t *testing.T) {
 		{"plain", hdf5.Options{Columns: []string{"labels", "labels"}}, "", errs.Config, "is there twice", "once"},
 		{"plain", hdf5.Options{Columns: []string{}}, "", errs.Config, "the list of columns is empty", "leave columns out"},
 		{"refused", hdf5.Options{Columns: []string{"compound"}}, "", errs.Unsupported, "compound types are not read", "columns=[...]"},
-		{"refused", hdf5.Options{}, "", errs.Unsupported, `the dataset "complex" is not read: compound types`, "columns=[...]"},
+		{"refused", hdf5.Options{}, "fine", "", "", ""},
+		{"refused", hdf5.Options{Columns: []string{"fine", "complex"}}, "", errs.Unsupported, "it is a compound of 2 members, and compound types are not read", "columns=[...]"},
+		{"groups", hdf5.Options{Group: "val"}, "x,y", "", "", ""}, // x is listed as "again" first
+		{"groups", hdf5.Options{Group: "val/loop/train"}, "x,y", "", "", ""},
+		{"groups", hdf5.Options{Columns: []string{"val/x", "val/loop/val/loop/val/y"}}, "val/x,val/loop/val/loop/val/y", "", "", ""},
+		{"groups", hdf5.Options{Columns: []string{"val/loop/val/z"}}, "", errs.Config, `no "val/z", to which "val/loop/val/z" leads`, "datasets are again"},
+		{"groups", hdf5.Options{Columns: []string{"again", "val/x"}}, "", errs.Config, `"again" and "val/x" are two names of one dataset`, "once"},
+		{"mixed", hdf5.Options{}, "a,b,more/images", "", "", ""},
+		{"mixed", hdf5.Options{Columns: []string{"empty"}}, "", errs.Empty, "no row", "first dimension of 0"},
+		{"mixed", hdf5.Options{Columns: []string{"a", "empty"}}, "", errs.Config, `"empty" has 0 rows, and "a" 12`, "a row for every sample"},
+		{"mixed", hdf5.Options{Columns: []string{"boxes", "a"}}, "", errs.Unsupported, "compound of 2 members", "columns=[...]"},
+		{"mixed", hdf5.Options{Columns: []string{"object"}}, "", errs.Unsupported, "reference", "columns=[...]"},
+		{"mixed", hdf5.Options{Group: "linked"}, "b,images", "", "", ""},
+		{"mixed", hdf5.Options{Columns: []string{"linked/images", "linked/b"}}, "linked/images,linked/b", "", "", ""},
+		{"tables", hdf5.Options{}, "", errs.Unsupported, `can be read: "t1" (it is a compound of 2 members, and compound types are not read), "t2" (`, "columns=[...]"},
 		{"refused", hdf5.Options{Columns: []string{"scaleoffset"}}, "", errs.Unsupported, "packed by scaleoffset (filter 6)", "h5repack"},
 		{"refused", hdf5.Options{Columns: []string{"zstd"}}, "", errs.Unsupported, "packed by zstd (filter 32015)", "h5repack"},
 		{"refused", hdf5.Options{Columns: []string{"external"}}, "", errs.Unsupported, "its data lies in other files", "copy it into one"},
@@ -370,5 +384,26 @@ func TestCheckSniffList(t *testing.T) {
 		`/images uint8 [24 4 5 3] unit="8 bit"`, `/labels int64 [24]`, `/mean float32 [4 5 3]`, `/version int64 []`,
 	}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What is no field unasked is named, with the reason; what was asked for leaves
+// nothing out.
+func TestLeftOutIsNamed(t *testing.T) {
+	for name, want := range map[string]string{
+		"mixed": `left out of the fields: "boxes" (it is a compound of 2 members, and compound types are not read), ` +
+			`"object" (it is a reference, and references are not read), "empty" (it has no rows), "mean" (3 rows instead of 12), ` +
+			`"version" (a single value); columns=[...] names those that are wanted, and stoker inspect shows all`,
+		"plain":   `left out of the fields: "mean" (4 rows instead of 24), "version" (a single value); `,
+		"latest":  `"pages" (2600 rows instead of 60), "pages_holes" (`,
+		"filters": "",
+	} {
+		d := open(t, fixture(t, name), hdf5.Options{})
+		if got := strings.Join(d.Notes(), "\n"); !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%s: %s", name, got)
+		}
+		if d := open(t, fixture(t, name), hdf5.Options{Columns: d.Index().Meta().Fields[:1]}); d.Notes() != nil {
+			t.Errorf("%s: %q", name, d.Notes())
+		}
 	}
 }

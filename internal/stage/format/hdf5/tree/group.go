@@ -16,6 +16,10 @@ type Item struct {
 	Target     string // of a link: a path of the file, or FILE:PATH
 	Outside    bool   // the target lies in another file
 	Attributes []Attribute
+	// Again says that the object was listed before, and Same under which name. What
+	// is in a group is listed below that.
+	Again bool
+	Same  string
 }
 
 // maxItems bounds what is listed of a file, maxDeep how deep its groups go.
@@ -33,10 +37,10 @@ type link struct {
 }
 
 // Items is everything that is in the file, groups before what is in them, in the
-// byte order of names. An object that has several names is listed under the
-// first; the others are links to it. Attributes are read where they are asked for.
+// byte order of names. An object that has several names is listed under each of
+// them. Attributes are read where they are asked for.
 func (f *File) Items(attributes bool) ([]Item, error) {
-	w := &listing{f: f, paths: make(map[uint64]string), attributes: attributes}
+	w := &listing{f: f, known: make(map[uint64]int), attributes: attributes}
 	if err := w.visit("", f.root, 0); err != nil {
 		return nil, err
 	}
@@ -46,7 +50,7 @@ func (f *File) Items(attributes bool) ([]Item, error) {
 type listing struct {
 	f          *File
 	items      []Item
-	paths      map[uint64]string // of objects that were listed
+	known      map[uint64]int // of objects: into items
 	attributes bool
 }
 
@@ -54,11 +58,13 @@ func (w *listing) visit(path string, address uint64, deep int) error {
 	if len(w.items) >= maxItems || deep > maxDeep {
 		return w.f.Unsupported(-1, "split the file", "the file has more than %d objects, or groups that are %d deep", maxItems, maxDeep)
 	}
-	if first, again := w.paths[address]; again {
-		w.items = append(w.items, Item{Path: path, Target: first})
+	if first, again := w.known[address]; again {
+		item := w.items[first]
+		item.Path, item.Same, item.Again = path, item.Path, true
+		w.items = append(w.items, item)
 		return nil
 	}
-	w.paths[address] = path
+	w.known[address] = len(w.items)
 	o, err := w.f.object(address)
 	if err != nil {
 		return err

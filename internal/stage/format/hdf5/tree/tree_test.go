@@ -105,9 +105,6 @@ func TestAsLibrary(t *testing.T) {
 			for path, w := range datasets {
 				seen++
 				item := have[path]
-				if item.Target != "" { // a second name
-					item = have[item.Target]
-				}
 				d := item.Dataset
 				if d == nil {
 					t.Errorf("%s is missing", path)
@@ -163,11 +160,17 @@ func TestItems(t *testing.T) {
 	for _, name := range []string{"groups", "groups_latest", "groups_ordered"} {
 		_, have := items(t, fixture(t, name))
 		for path, target := range map[string]string{
-			"soft": "train/x", "train/relative": "train/y", "dangling": "nowhere", "outside": "other.h5:/x", "val/loop": "", "val/x": "again",
+			"soft": "train/x", "train/relative": "train/y", "dangling": "nowhere", "outside": "other.h5:/x",
 		} {
 			if i := have[path]; i.Target != target || i.Outside != (path == "outside") || i.Dataset != nil {
 				t.Errorf("%s: %s leads to %q (outside: %v)", name, path, i.Target, i.Outside)
 			}
+		}
+		if one, again := have["again"], have["val/x"]; one.Again || !again.Again || again.Same != "again" || again.Dataset == nil || again.Dataset != one.Dataset {
+			t.Errorf("%s: two names of one dataset: %+v, %+v", name, one, again)
+		}
+		if loop := have["val/loop"]; !loop.Group || !loop.Again || loop.Same != "" {
+			t.Errorf("%s: a second name of the root: %+v", name, loop)
 		}
 		if !have["many"].Group || have["many/059"].Dataset == nil || have["again"].Dataset == nil {
 			t.Errorf("%s: %+v", name, have["many"])
