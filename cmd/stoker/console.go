@@ -22,16 +22,19 @@ import (
 
 // console is where a command's results, errors and progress go. Progress is
 // shown on a terminal only, and on the error stream, so that results can be
-// piped; without a terminal no control character is written.
+// piped; without a terminal no control character is written, and with one none
+// that comes out of data.
 type console struct {
 	ctx      context.Context
-	out, err io.Writer
+	out      *plain    // text for people
+	raw      io.Writer // bytes as they are, JSON: the same stream
+	err      io.Writer
 	json     bool // machines read the results, and the errors
 	terminal bool // the error stream is one
 }
 
 func newConsole(ctx context.Context, out, errOut io.Writer, asJSON bool) *console {
-	return &console{ctx: ctx, out: out, err: errOut, json: asJSON, terminal: isTerminal(errOut)}
+	return &console{ctx: ctx, out: &plain{to: out}, raw: out, err: errOut, json: asJSON, terminal: isTerminal(errOut)}
 }
 
 func isTerminal(w io.Writer) bool {
@@ -45,10 +48,11 @@ func isTerminal(w io.Writer) bool {
 
 // writeJSON writes a result for machines.
 func (c *console) writeJSON(v any) error {
-	e := json.NewEncoder(c.out)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	b, err := encode(v, "  ")
+	if err == nil {
+		_, err = c.raw.Write(b)
+	}
+	return err
 }
 
 // report prints an error, as people or as machines read it, and returns its exit
@@ -61,14 +65,13 @@ func (c *console) report(err error) int {
 	e := errs.From(err)
 	status := errs.Classes[e.Code].Exit
 	if c.json {
-		enc := json.NewEncoder(c.err)
-		enc.SetEscapeHTML(false)
-		_ = enc.Encode(map[string]any{"error": wire.FromError(e), "exit": status})
+		b, _ := encode(map[string]any{"error": wire.FromError(e), "exit": status}, "")
+		_, _ = c.err.Write(b)
 		return status
 	}
 	fmt.Fprintf(c.err, "stoker: %s\n", e)
 	if e.Hint != "" {
-		fmt.Fprintf(c.err, "  try: %s\n", e.Hint)
+		fmt.Fprintf(c.err, "  try: %s\n", errs.Plain(e.Hint))
 	}
 	return status
 }

@@ -109,7 +109,11 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 	if err != nil {
 		return con.report(usage(err, args))
 	}
-	if err := parsed.Run(); err != nil {
+	err = parsed.Run()
+	if e := con.out.flush(); err == nil {
+		err = e
+	}
+	if err != nil {
 		return con.report(err)
 	}
 	return 0

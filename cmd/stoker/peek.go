@@ -72,9 +72,9 @@ func (l lsCmd) Run(con *console) error {
 			}
 			continue
 		}
-		fmt.Fprintf(table, "%d\t%s\t%d\t%s\n", id, line.Key, line.Bytes, line.File)
+		fmt.Fprintf(table, "%d\t%s\t%d\t%s\n", id, errs.Name(line.Key), line.Bytes, errs.Name(line.File))
 		for _, f := range line.Fields {
-			fmt.Fprintf(table, "\t  %s\t%d\t%s\n", f.Name, f.Bytes, describe(f))
+			fmt.Fprintf(table, "\t  %s\t%d\t%s\n", errs.Name(f.Name), f.Bytes, describe(f))
 		}
 		if id%1000 == 999 {
 			_ = table.Flush()
@@ -131,7 +131,7 @@ func (c catCmd) Run(con *console) error {
 		return err
 	}
 	if c.Field != "" {
-		return d.Write(con.ctx, con.out, id, c.Field)
+		return d.Write(con.ctx, con.raw, id, c.Field)
 	}
 	line, err := d.Describe(con.ctx, id)
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,9 +15,11 @@ import (
 
 // writeLine writes one JSON object on a line of its own.
 func writeLine(w *bufio.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	b, err := encode(v, "")
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	return err
 }
 
 type indexCmd struct {
@@ -86,7 +87,7 @@ func (i indexCmd) Run(con *console) error {
 	fmt.Fprintf(con.out, "%s: %s samples in %s, digest %s\n", done.Format, show.Number(float64(done.Samples)), show.Count(int64(done.Files), "file", "files"), done.Digest)
 	for _, line := range [][2]string{{"index", done.Kept}, {"beside the data", done.Beside}, {"digests", done.Digests}} {
 		if line[1] != "" {
-			fmt.Fprintf(con.out, "  %s: %s\n", line[0], line[1])
+			fmt.Fprintf(con.out, "  %s: %s\n", line[0], errs.Name(line[1]))
 		}
 	}
 	return nil

@@ -74,4 +74,4 @@ type streamCmd struct {
 	JSON bool `help:"Write errors as JSON."`
 }
 
-func (streamCmd) Run(con *console) error { return resume.Stream(con.ctx, os.Stdin, con.out) }
+func (streamCmd) Run(con *console) error { return resume.Stream(con.ctx, os.Stdin, con.raw) }

@@ -148,3 +148,22 @@ def test_a_dataset_that_changed_under_a_restart(own_folder: Path) -> None:
         for _ in range(2):
             with pytest.raises(stoker.DataError, match="changed"):
                 next(iterator)
+
+
+def test_names_out_of_data_move_no_terminal(own_folder: Path) -> None:
+    hostile = own_folder / "class_0" / "\x1b[2J\ncleared.jpg"
+    next(own_folder.glob("*/*.jpg")).rename(own_folder / "first.jpg")
+    hostile.parent.mkdir(exist_ok=True)
+    hostile.write_bytes(b"no picture")
+    (own_folder / "first.jpg").unlink()
+    dataset = stoker.ImageFolder(own_folder, CROP)
+    at = [path for path, _ in dataset.samples].index(str(hostile))
+    with pytest.raises(stoker.DataError) as caught:
+        dataset[at]
+    text = str(caught.value)
+    assert caught.value.where["file"] == str(hostile)
+    assert repr(str(hostile)) in text
+    assert text.replace("\n  try: ", "").isprintable()
+
+    error = stoker.DataError("two\nlines\x07", where={"file": "a.tar"}, cause="\x9b", hint="\x1b[0m")
+    assert str(error) == "two\nlines\\x07 (a.tar): \\x9b\n  try: \\x1b[0m"

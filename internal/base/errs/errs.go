@@ -97,13 +97,13 @@ func (w Where) String() string {
 		fmt.Fprintf(&b, format, a...)
 	}
 	if w.File != "" {
-		add("%s", w.File)
+		add("%s", Name(w.File))
 	}
 	if w.Shard != "" {
-		add("shard %s", w.Shard)
+		add("shard %s", Name(w.Shard))
 	}
 	if w.Member != "" {
-		add("member %s", w.Member)
+		add("member %s", Name(w.Member))
 	}
 	if w.Field != "" {
 		add("field %q", w.Field)
@@ -145,12 +145,12 @@ func (e *Error) Try(format string, a ...any) *Error { e.Hint = fmt.Sprintf(forma
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString(e.What)
+	b.WriteString(Plain(e.What))
 	if w := e.Where.String(); w != "" {
 		b.WriteString(" (" + w + ")")
 	}
 	if e.Cause != nil {
-		b.WriteString(": " + e.Cause.Error())
+		b.WriteString(": " + Plain(e.Cause.Error()))
 	}
 	return b.String()
 }

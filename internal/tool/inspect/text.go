@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
@@ -65,7 +66,7 @@ func (r *Report) classLines(line func(name, format string, a ...any)) {
 	list := func(c []Class) string {
 		var out []string
 		for _, c := range c {
-			out = append(out, fmt.Sprintf("%s %s", c.Name, show.Number(float64(c.Samples))))
+			out = append(out, fmt.Sprintf("%s %s", errs.Name(c.Name), show.Number(float64(c.Samples))))
 		}
 		return strings.Join(out, ", ")
 	}
@@ -96,12 +97,12 @@ func (r *Report) writeFields(w io.Writer) error {
 		share := fmt.Sprintf("%.0f %%", 100*float64(f.Present)/float64(r.Checked))
 		switch {
 		case f.Values != nil:
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%d to %d\n", f.Name, share, is, f.Values.Min, f.Values.Max)
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%d to %d\n", errs.Name(f.Name), share, is, f.Values.Min, f.Values.Max)
 		case f.Width != nil:
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%d x %d / %d x %d / %d x %d; %.2f megapixels\n", f.Name, share, is, sizes(f.Bytes),
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%d x %d / %d x %d / %d x %d; %.2f megapixels\n", errs.Name(f.Name), share, is, sizes(f.Bytes),
 				f.Width.Min, f.Height.Min, f.Width.Median, f.Height.Median, f.Width.Max, f.Height.Max, float64(f.Pixels.Median)/1e6)
 		default:
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", f.Name, share, is, sizes(f.Bytes))
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", errs.Name(f.Name), share, is, sizes(f.Bytes))
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -157,10 +158,15 @@ func (r *Report) verdict() string {
 }
 
 func few(paths []string, n int) string {
-	if len(paths) <= n {
-		return strings.Join(paths, " ")
+	var names []string
+	for _, p := range paths[:min(n, len(paths))] {
+		names = append(names, errs.Name(p))
 	}
-	return strings.Join(paths[:n], " ") + fmt.Sprintf(" and %d more", len(paths)-n)
+	text := strings.Join(names, " ")
+	if more := len(paths) - n; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 func indent(text string) string {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/format/hdf5"
 	"github.com/stoker-data/stoker/internal/stage/format/hdf5/tree"
@@ -91,13 +92,13 @@ func (r *Report) writeObjects(w io.Writer) error {
 	for i := range r.Objects[:min(len(r.Objects), shownObjects)] {
 		o := &r.Objects[i]
 		deep := strings.Repeat("  ", strings.Count(strings.TrimRight(o.Path, "/"), "/"))
-		name := o.Path[strings.LastIndexByte(o.Path, '/')+1:]
+		name := errs.Name(o.Path[strings.LastIndexByte(o.Path, '/')+1:])
 		if o.Kind == "group" {
 			name += "/"
 		}
 		fmt.Fprintf(t, "  %s%s\t%s\n", deep, name, o.says())
 		for _, a := range o.Attributes {
-			fmt.Fprintf(t, "  %s  @%s\t%s\n", deep, a.Name, strings.TrimSpace(a.Type+shape(a.Shape)+" "+a.Value))
+			fmt.Fprintf(t, "  %s  @%s\t%s\n", deep, errs.Name(a.Name), strings.TrimSpace(a.Type+shape(a.Shape)+" "+a.Value))
 		}
 	}
 	if more := len(r.Objects) - shownObjects; more > 0 {
@@ -114,7 +115,7 @@ func (r *Report) writeObjects(w io.Writer) error {
 func (o *Object) says() string {
 	switch o.Kind {
 	case "link":
-		return "link to " + o.Target
+		return "link to " + errs.Name(o.Target)
 	case "dataset":
 	default:
 		if o.Target != "" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 	"github.com/stoker-data/stoker/internal/tool/show"
@@ -124,9 +125,9 @@ func WriteExplanation(w io.Writer, step int64, e *loader.Explanation) error {
 		if !r.Valid {
 			sample += " (padding)"
 		}
-		file := r.File
+		file := errs.Name(r.File)
 		if r.Member != "" {
-			file += " " + r.Member
+			file += " " + errs.Name(r.Member)
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", r.Place, sample, file, choices(r))
 	}

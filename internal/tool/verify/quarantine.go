@@ -98,7 +98,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	what := fmt.Sprintf("%s, %s in %s, %s", r.Format, show.Count(r.Samples, "sample", "samples"), show.Count(r.Files, "file", "files"), show.Size(r.Bytes))
 	fmt.Fprintf(w, "%s\n", what)
 	if r.Manifest != "" {
-		fmt.Fprintf(w, "  files compared with %s\n", r.Manifest)
+		fmt.Fprintf(w, "  files compared with %s\n", errs.Name(r.Manifest))
 	}
 	switch {
 	case r.Checked == 0:

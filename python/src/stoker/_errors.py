@@ -28,6 +28,19 @@ _WHERE_WORDS = {
 }
 
 
+def _name(value: Any) -> str:
+    """A name out of data on one line, quoted where a character can not be printed: names are anybody's."""
+    text = str(value)
+    return text if text.isprintable() else repr(text)
+
+
+def _plain(text: str) -> str:
+    """A text of which only new lines and tabs move a terminal; the other characters like these are escaped."""
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(c if c in "\n\t" or c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 class StokerError(Exception):
     """Base of every error of this package.
 
@@ -55,14 +68,14 @@ class StokerError(Exception):
         self.hint = hint or None
 
     def __str__(self) -> str:
-        text = self.what
-        place = ", ".join(form.format(self.where[key]) for key, form in _WHERE_WORDS.items() if key in self.where)
+        text = _plain(self.what)
+        place = ", ".join(form.format(_name(self.where[key])) for key, form in _WHERE_WORDS.items() if key in self.where)
         if place:
             text += f" ({place})"
         if self.cause:
-            text += f": {self.cause}"
+            text += f": {_plain(self.cause)}"
         if self.hint:
-            text += f"\n  try: {self.hint}"
+            text += f"\n  try: {_plain(self.hint)}"
         return text
 
     def __reduce__(self) -> tuple[Any, ...]:
