@@ -7,11 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptors are open files by name, at most maxOpen of them without a reader.
+// descriptors are open files by name, at most limit of them without a reader.
 // Invariant: a descriptor is closed by whoever takes its last use away after it
 // was forgotten, and by nobody else; so no one reads from a number that the
 // system has given to another file.
 type descriptors struct {
+	limit  int
 	mu     sync.Mutex
 	byName map[string]*descriptor
 	// Ring of recency through next and prev: newest first. nil: empty.
@@ -54,7 +55,7 @@ func (t *descriptors) add(name string, fd int) *descriptor {
 	d := &descriptor{name: strings.Clone(name), fd: fd, uses: 1}
 	t.byName[d.name] = d
 	t.front(d)
-	for len(t.byName) > maxOpen {
+	for len(t.byName) > t.limit {
 		t.remove(t.newest.prev)
 	}
 	return d

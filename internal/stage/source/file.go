@@ -17,21 +17,28 @@ import (
 // File is the local file system; names are paths. A file that is read once (one
 // sample) is opened for the read and closed again: one object costs one openat,
 // fstat, pread and close, and no heap. Files that are watched by time (shards)
-// stay open, up to maxOpen of them.
+// stay open, up to keepOpen() of them.
 type File struct {
 	paths sync.Pool // *[]byte: room for a path and its zero
 	open  descriptors
 }
 
-// maxOpen bounds the descriptors kept; the usual limit of a process is 1,024,
-// and it is the trainer's too.
-const maxOpen = 64
+// keepOpen is how many descriptors are kept: an eighth of what the process may
+// have, since it may be the trainer's too, and no more than a dataset of some
+// hundred shards needs for a full shuffle.
+func keepOpen() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 64
+	}
+	return int(min(max(limit.Cur/8, 16), 1024))
+}
 
 // NewFile makes a File; Close gives its descriptors back.
 func NewFile() *File {
 	return &File{
 		paths: sync.Pool{New: func() any { b := make([]byte, 0, 256); return &b }},
-		open:  descriptors{byName: make(map[string]*descriptor)},
+		open:  descriptors{limit: keepOpen(), byName: make(map[string]*descriptor)},
 	}
 }
 
