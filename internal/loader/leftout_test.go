@@ -73,3 +73,41 @@ func TestDefaultsMeetNoNull(t *testing.T) {
 		}
 	}
 }
+
+// Files of 0 bytes among TensorFlow's shards are of no records, wherever they
+// stand, and are told of.
+func TestEmptyShardsAreTold(t *testing.T) {
+	s := ground(t)
+	whole, err := os.ReadFile("../../testdata/tfrecord/pictures.tfrecord")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want int64
+	for _, names := range [][]string{{"photos-00000-of-00003", "photos-00001-of-00003", "photos-00002-of-00003"}, {"a.tfrecord", "b.tfrecord", "c.tfrecord"}} {
+		for empty := -1; empty < len(names); empty++ {
+			dir := t.TempDir()
+			for i, name := range names {
+				data := whole
+				if i == empty {
+					data = nil
+				}
+				if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, path := range []string{dir, filepath.Join(dir, "*")} {
+				l, err := Open(context.Background(), s, Spec{Dataset: Dataset{Path: Paths{path}}, Workers: 1}, Options{Stored: true})
+				if err != nil {
+					t.Errorf("%s, %d is empty: %v", path, empty, err)
+					continue
+				}
+				if empty < 0 {
+					want = l.Len() / 3 * 2
+				} else if notes := strings.Join(l.Notes(), "\n"); l.Len() != want || !strings.Contains(notes, "1 of 3 files have 0 bytes, and count as no records: "+names[empty]) {
+					t.Errorf("%s, %d is empty: %d samples, %s", path, empty, l.Len(), notes)
+				}
+				l.Close()
+			}
+		}
+	}
+}

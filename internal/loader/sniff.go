@@ -46,16 +46,30 @@ func sniff(name string, paths []string) (opener, []string, error) {
 			i = kindByName(all, p) // damaged, and its format says where
 		}
 		switch {
+		case i < 0 && len(paths) > 1 && isEmpty(p):
+			continue // the others say what it is one of
 		case i < 0:
-			return kind, nil, errs.New(errs.Config, "the format of %s is not known", p).
-				Try("datasets are folders of images (one folder per class), .tar shards, and files of the formats %s; pass format= where the name does not say", strings.Join(formatNames()[4:len(formatNames())-1], ", "))
+			return kind, nil, unknown(p)
 		case kind.name != "" && kind.name != all[i].name:
 			return kind, nil, errs.New(errs.Config, "%s is %s, and %s is %s", paths[0], kind.name, p, all[i].name).
 				Try("one dataset has one format: make a mixture of two, or pass format=")
 		}
 		kind, last = all[i], ext
 	}
+	if kind.name == "" {
+		return kind, nil, unknown(paths[0])
+	}
 	return kind, paths, nil
+}
+
+func unknown(path string) error {
+	return errs.New(errs.Config, "the format of %s is not known", path).
+		Try("datasets are folders of images (one folder per class), .tar shards, and files of the formats %s; pass format= where the name does not say", strings.Join(formatNames()[4:len(formatNames())-1], ", "))
+}
+
+func isEmpty(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular() && st.Size() == 0
 }
 
 func isDir(path string) bool {

@@ -83,6 +83,9 @@ func npy(v []int64) []byte {
 // Err is the error that a command ends with when there is damage, or nil.
 func (r *Report) Err() error {
 	switch {
+	case len(r.Shards) > 0 && r.Manifest == "":
+		return errs.New(errs.Damaged, "%d files are not as their hashes say, and %d of the %d samples that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
+			Try("fetch those files again from where they came from")
 	case len(r.Shards) > 0:
 		return errs.New(errs.Damaged, "%d files are not as the manifest says, and %d of the %d samples that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
 			Try("remove the damaged shards and run `stoker pack` again as before: it makes those alone")
@@ -100,6 +103,12 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.Manifest != "" {
 		fmt.Fprintf(w, "  files compared with %s\n", errs.Name(r.Manifest))
 	}
+	if r.Hashed > 0 {
+		fmt.Fprintf(w, "  %s compared with the hashes beside the data\n", show.Count(r.Hashed, "file", "files"))
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(w, "  note: %s\n", note)
+	}
 	switch {
 	case r.Checked == 0:
 		fmt.Fprintln(w, "  counts, sizes and structure agree; no sample was read")
@@ -112,7 +121,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	case r.Manifest != "":
 	case r.Digests != "" && r.Checked > 0:
 		fmt.Fprintf(w, "  %s compared with %s\n", show.Count(r.Compared, "digest", "digests"), r.Digests)
-	case r.Checked > 0:
+	case r.Checked > 0 && r.Hashed == 0:
 		fmt.Fprintln(w, "  no digests to compare with: `stoker index --digests` writes them down")
 	}
 	list := func(all []*wire.Error) {

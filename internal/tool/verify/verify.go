@@ -46,10 +46,38 @@ type Report struct {
 	*inspect.Report
 	Digests  string `json:"digests,omitempty"` // the file that samples were compared with
 	Compared int64  `json:"compared"`          // samples whose digest was compared
-	// Of what stoker pack has written: its manifest, and the shards that are not as
-	// it says.
-	Manifest string        `json:"manifest,omitempty"`
-	Shards   []*wire.Error `json:"shards,omitempty"`
+	// Of what stoker pack has written: its manifest.
+	Manifest string `json:"manifest,omitempty"`
+	Hashed   int64  `json:"hashed,omitempty"` // shards that were compared with hashes that came with them
+	// The shards that are not as their manifest or their hashes say.
+	Shards []*wire.Error `json:"shards,omitempty"`
+}
+
+// hashed is a dataset whose shards come with hashes of theirs, as MDS has them in
+// index.json.
+type hashed interface {
+	// Verify holds stored file no against its hashes; checked are their names, none
+	// where it has none that is known.
+	Verify(ctx context.Context, src source.Source, no int) (checked []string, err error)
+}
+
+// hashes compares every shard with its hashes.
+func (r *Report) hashes(ctx context.Context, ds hashed, files int) error {
+	src := source.NewFile()
+	defer src.Close()
+	for no := range files {
+		checked, err := ds.Verify(ctx, src, no)
+		switch {
+		case errs.CodeOf(err) == errs.Damaged:
+			r.Shards = append(r.Shards, wire.FromError(errs.From(err)))
+		case err != nil:
+			return err
+		case checked == nil:
+			continue
+		}
+		r.Hashed++
+	}
+	return nil
 }
 
 // Run verifies a dataset. Damage of samples is in the report; an error is what
@@ -77,6 +105,11 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	conf := inspect.Config{
 		Dataset: c.Dataset, Check: -1, Indexing: c.Indexing, Progress: c.Progress,
 		Opened: func(ds format.Dataset) error {
+			if h, ok := ds.(hashed); ok && !c.Quick && c.Share == 0 {
+				if err := r.hashes(ctx, h, ds.Index().Files()); err != nil {
+					return err
+				}
+			}
 			if p == nil {
 				return sums.open(ds.Index())
 			}
@@ -103,7 +136,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		conf.All = true
 	}
 	report, err := inspect.Run(ctx, conf)
-	if err != nil && (len(r.Shards) == 0 || ctx.Err() != nil) {
+	if err != nil && (p == nil || len(r.Shards) == 0 || ctx.Err() != nil) {
 		return nil, err
 	}
 	if err != nil { // the shards say more

@@ -206,7 +206,7 @@ func TestOpenErrorsTeach(t *testing.T) {
 		{nil, errs.Config, "list of TFRecord files is empty"},
 		{[]string{dir + "/a-00001-of-00002"}, errs.NotFound, "no TFRecord file"},
 		{[]string{dir}, errs.Config, "is a folder"},
-		{[]string{dir + "/a-00000-of-00002", dir + "/nothing"}, errs.Damaged, "the file is empty"},
+		{[]string{dir + "/nothing", dir + "/nothing"}, errs.Empty, "there is no record"},
 	} {
 		_, err := tfrecord.Open(ctx, src, c.files, tfrecord.Options{Store: &index.Store{}})
 		if e := errs.From(err); err == nil || e.Code != c.code || !strings.Contains(e.What, c.what) || e.Hint == "" {

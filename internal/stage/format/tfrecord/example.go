@@ -2,7 +2,6 @@ package tfrecord
 
 import (
 	"errors"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -184,7 +183,7 @@ func isExample(p []byte) bool {
 			return err == nil && some
 		}
 		values, k, err := list(message)
-		if err != nil || !utf8.Valid(name) || len(name) > maxName {
+		if err != nil || len(name) > maxName {
 			return false
 		}
 		if _, err := count(values, k); err != nil {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
@@ -20,6 +22,7 @@ const (
 	featureLeast = "feature.least" // int64: the fewest values that a sample has that has the feature
 	featureMost  = "feature.most"  // int64
 	featureIn    = "feature.in"    // int64: samples that have the feature
+	featureOdd   = "feature.odd"   // strings: names that are not UTF-8, quoted
 )
 
 const (
@@ -27,6 +30,7 @@ const (
 
 	maxName     = 1 << 10 // bytes of a feature's name
 	maxFeatures = 4096    // of all samples; beyond that there are none
+	maxOdd      = 16      // names that are told of
 )
 
 // feature is what is known of one feature.
@@ -40,8 +44,9 @@ type feature struct {
 // facts is what indexing learns of the features of samples.
 type facts struct {
 	byName  map[string]*feature
-	samples int64 // that are Examples
-	many    bool  // more than maxFeatures
+	samples int64           // that are Examples
+	many    bool            // more than maxFeatures
+	odd     map[string]bool // names that are not UTF-8: the first maxOdd
 }
 
 // add takes in a payload. One that is no Example counts for nothing: that is found
@@ -77,6 +82,10 @@ func (f *facts) add(p []byte) {
 }
 
 func (f *facts) see(name []byte, k kind, n int64) {
+	if !utf8.Valid(name) {
+		f.noteOdd(string(name))
+		return
+	}
 	e := f.byName[string(name)]
 	if e == nil {
 		if f.byName == nil {
@@ -90,6 +99,15 @@ func (f *facts) see(name []byte, k kind, n int64) {
 		f.byName[e.name] = e
 	}
 	e.join(feature{kind: k, least: n, most: n, in: 1})
+}
+
+func (f *facts) noteOdd(name string) {
+	if f.odd == nil {
+		f.odd = make(map[string]bool)
+	}
+	if len(f.odd) < maxOdd {
+		f.odd[name] = true
+	}
 }
 
 func (e *feature) join(o feature) {
@@ -106,6 +124,9 @@ func (e *feature) join(o feature) {
 func (f *facts) merge(o *facts) {
 	f.samples += o.samples
 	f.many = f.many || o.many
+	for _, name := range slices.Sorted(maps.Keys(o.odd)) {
+		f.noteOdd(name)
+	}
 	for name, e := range o.byName {
 		if have := f.byName[name]; have != nil {
 			have.join(*e)
@@ -138,6 +159,11 @@ func (f *facts) write(b *index.Builder) {
 	if len(b.Meta.Fields) == 0 {
 		b.Meta.Fields = []string{Data}
 	}
+	var odd index.Texts
+	for _, name := range slices.Sorted(maps.Keys(f.odd)) {
+		odd.AppendString(strconv.Quote(name))
+	}
+	b.Strings(featureOdd, &odd, index.Aside)
 	b.Strings(featureName, &names, index.Aside)
 	b.Int32s(featureKind, kinds, index.Aside)
 	b.Int64s(featureLeast, least, index.Aside)
@@ -243,7 +269,7 @@ func (d *Dataset) typeOf(field string) (format.Type, bool) {
 func (d *Dataset) Decode(field string) string {
 	f := d.find([]byte(field))
 	switch {
-	case f == nil && d.all > 0, f != nil && d.all < d.x.Len():
+	case f == nil && len(d.fields) > 0, f != nil && d.all < d.x.Len():
 		return "none"
 	case f != nil && f.kind != intKind && f.kind != floatKind && (f.kind == mixed || !d.fixed(f) || f.most != 1):
 		return "none"

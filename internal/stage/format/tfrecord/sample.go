@@ -287,9 +287,5 @@ func (r *record) everything(s *format.Sample) error {
 			return err
 		}
 	}
-	name := Data
-	if r.d.findString(Data) != nil {
-		name = Payload
-	}
-	return r.field(name, &found{whole: true, rank: 0}, s)
+	return r.field(r.d.whole(), &found{whole: true, rank: 0}, s)
 }

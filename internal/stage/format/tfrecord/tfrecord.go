@@ -8,7 +8,8 @@
 //
 // where masked is the CRC rotated right by 15 bits, plus 0xa282ead8. Lengths are
 // checked when a file is indexed, payloads when a sample is read. A file that is cut
-// between two records can not be told from a whole one: the format has no end.
+// between two records can not be told from a whole one: the format has no end. One
+// of 0 bytes is what TensorFlow writes of no records; Notes names such files.
 //
 // The payload as it stands is the field "data". Where the first one is a
 // tf.train.Example, all are read once, and its features are fields too:
@@ -19,11 +20,16 @@
 //	float_list  float32 numbers, likewise
 //
 // A list of numbers that a sample lacks is empty where their count differs anyway,
-// as tf.io.VarLenFeature has it. A tf.train.SequenceExample is its payload only.
+// as tf.io.VarLenFeature has it. A tf.train.SequenceExample is its payload only. A
+// feature whose name is not UTF-8 is no field: nothing could ask for it, protocol
+// buffers do not allow it, and TensorFlow does not parse such an Example. Notes
+// names it.
 package tfrecord
 
 import (
 	"context"
+	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -56,6 +62,7 @@ type Dataset struct {
 	fields []feature     // in the order of their names
 	names  []string      // what a sample has where everything is wanted
 	all    int64         // samples that are Examples
+	odd    []string      // quoted: names of features that are no fields
 }
 
 var (
@@ -93,8 +100,7 @@ func Sniff(name string, head []byte) bool {
 // Open opens files in this order (source.Expand makes the list of what a user
 // wrote), indexing them where no index holds. The size and time of every file are
 // compared at every Open and at every read. Errors: not_found, config,
-// unreadable, damaged (also a file of 0 bytes among others), unsupported, empty (no
-// sample in any file), changed.
+// unreadable, damaged, unsupported, empty (no sample in any file), changed.
 func Open(ctx context.Context, src source.Source, files []string, opt Options) (*Dataset, error) {
 	if len(files) == 0 {
 		return nil, errs.New(errs.Config, "the list of TFRecord files is empty").Try("give at least one, or a pattern such as train-*.tfrecord")
@@ -107,7 +113,7 @@ func Open(ctx context.Context, src source.Source, files []string, opt Options) (
 	if opt.Store != nil {
 		store = *opt.Store
 	}
-	key := index.Key{Format: "tfrecord", Paths: paths}
+	key := index.Key{Format: "tfrecord", Options: `{"version":2}`, Paths: paths}
 	x, err := store.Load(ctx, index.Plan{
 		Key:   key,
 		Fresh: func(x *index.Index) bool { return valid(x) && format.Fresh(ctx, src, paths, x) },
@@ -131,6 +137,9 @@ func open(x *index.Index) *Dataset {
 	if all := x.Int64s(exampleCount); len(all) == 1 {
 		d.all = all[0]
 	}
+	for odd, i := x.Strings(featureOdd), 0; i < odd.Len(); i++ {
+		d.odd = append(d.odd, string(odd.At(i)))
+	}
 	for i := range x.Files() {
 		size, _ := x.Stamp(i)
 		if d.packed != nil {
@@ -144,6 +153,39 @@ func open(x *index.Index) *Dataset {
 // Plain says that Parse does little more than point into what was read: no file is
 // packed. Checksums, and numbers made of varints, cost less than a lane would.
 func (d *Dataset) Plain() bool { return d.packed == nil }
+
+// shownFiles is how many names a note has.
+const shownFiles = 10
+
+// Notes are what a user should know of the files.
+func (d *Dataset) Notes() (notes []string) {
+	var empty []string
+	for i := range d.x.Files() {
+		if size, _ := d.x.Stamp(i); size == 0 {
+			empty = append(empty, filepath.Base(string(d.x.AppendPath(i, nil))))
+		}
+	}
+	if n := len(empty); n > 0 {
+		shown := strings.Join(empty[:min(n, shownFiles)], ", ")
+		if n > shownFiles {
+			shown += " and others"
+		}
+		notes = append(notes, fmt.Sprintf("%d of %d files have 0 bytes, and count as no records: %s; TensorFlow writes such files, and copies that failed leave them",
+			n, d.x.Files(), shown))
+	}
+	if d.odd != nil {
+		notes = append(notes, fmt.Sprintf("features whose names are not UTF-8 are no fields: %s; the field %q has the records whole", strings.Join(d.odd, ", "), d.whole()))
+	}
+	return notes
+}
+
+// whole is what the payload of a record is called.
+func (d *Dataset) whole() string {
+	if d.findString(Data) != nil {
+		return Payload
+	}
+	return Data
+}
 
 // Index is format.Dataset's.
 func (d *Dataset) Index() *index.Index { return d.x }

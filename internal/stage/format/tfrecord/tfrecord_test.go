@@ -461,3 +461,75 @@ func TestManyFiles(t *testing.T) {
 		t.Errorf("%d samples of %d", len(got), at)
 	}
 }
+
+// A file of 0 bytes is one of no records, as TensorFlow writes it, wherever it
+// stands; it is named, since a copy that failed looks the same.
+func TestFilesWithoutRecords(t *testing.T) {
+	src, dir := local(t), t.TempDir()
+	put := func(name string, data []byte) string {
+		must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+		return filepath.Join(dir, name)
+	}
+	a := put("a", framed(example(feat{"x", []int64{1}}), example(feat{"x", []int64{2}})))
+	b, none := put("b", framed(example(feat{"x", []int64{3}}))), put("none", nil)
+	for name, files := range map[string][]string{
+		"first": {none, a, b}, "between": {a, none, b}, "last": {a, b, none},
+	} {
+		d := open(t, src, files...)
+		stagetest.Dataset(t, d, src)
+		var got []string
+		for _, one := range all(t, d, src) {
+			got = append(got, one["x"][:1])
+		}
+		if !slices.Equal(got, []string{"\x01", "\x02", "\x03"}) {
+			t.Errorf("%s: %q", name, got)
+		}
+		if n := d.Notes(); len(n) != 1 || !strings.Contains(n[0], "1 of 3 files have 0 bytes, and count as no records: none;") {
+			t.Errorf("%s: %q", name, n)
+		}
+	}
+	if n := open(t, src, a, b).Notes(); n != nil {
+		t.Errorf("%q", n)
+	}
+	// Of many, the first few are named.
+	many := []string{a}
+	for range 30 {
+		many = append(many, none)
+	}
+	if n := open(t, src, many...).Notes(); len(n) != 1 || !strings.Contains(n[0], "30 of 31 files") || !strings.Contains(n[0], "and others") {
+		t.Errorf("%q", n)
+	}
+}
+
+// A feature whose name is not UTF-8 is no field, and is told of; the others are,
+// and the records are there whole.
+func TestNamesThatAreNotText(t *testing.T) {
+	odd := "caf\xe9"
+	record := example(feat{"x", []int64{7}}, feat{odd, []byte("au lait")}, feat{"na\u00efve", []int64{8}})
+	for name, records := range map[string][][]byte{
+		"in the first": {record, example(feat{"x", []int64{1}}, feat{"na\u00efve", []int64{2}})},
+		"in a later":   {example(feat{"x", []int64{1}}, feat{"na\u00efve", []int64{2}}), record},
+	} {
+		d, src := opened(t, framed(records...))
+		if got := d.Index().Meta().Fields; !slices.Equal(got, []string{"na\u00efve", "x"}) {
+			t.Errorf("%s: fields %q", name, got)
+		}
+		if n := d.Notes(); len(n) != 1 || !strings.Contains(n[0], `not UTF-8 are no fields: "caf\xe9"; the field "data" has`) {
+			t.Errorf("%s: %q", name, n)
+		}
+		stagetest.Dataset(t, d, src)
+		if d.Decode("x") != "" {
+			t.Errorf("%s: x is taken as %q", name, d.Decode("x"))
+		}
+	}
+	d, src := opened(t, framed(example(feat{odd, []byte("noir")})))
+	if got := d.Index().Meta().Fields; !slices.Equal(got, []string{"data"}) || d.Decode("data") != "" || len(d.Notes()) != 1 {
+		t.Errorf("%q, taken as %q: %q", got, d.Decode("data"), d.Notes())
+	}
+	if got := all(t, d, src); !strings.Contains(got[0]["data"], "noir") {
+		t.Errorf("%q", got)
+	}
+	if e := errs.From(d.Check([]string{odd})); e.Hint == "" {
+		t.Errorf("%v", e)
+	}
+}

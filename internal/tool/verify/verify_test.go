@@ -1,0 +1,94 @@
+package verify_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/tool/verify"
+)
+
+// copied is a dataset of MosaicML's Streaming, whose index.json has hashes.
+func copied(t *testing.T) string {
+	t.Helper()
+	t.Setenv("STOKER_CACHE", t.TempDir())
+	dir := filepath.Join(t.TempDir(), "mds")
+	if err := os.CopyFS(dir, os.DirFS("../../stage/format/mds/testdata/everything")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func run(t *testing.T, c verify.Config) *verify.Report {
+	t.Helper()
+	r, err := verify.Run(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func text(t *testing.T, r *verify.Report) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// A bit within a value of an MDS shard is found by the hash in index.json, and by
+// nothing else.
+func TestHashesOfShards(t *testing.T) {
+	dir := copied(t)
+	c := verify.Config{Dataset: loader.Dataset{Path: loader.Paths{dir}}}
+	r := run(t, c)
+	if r.Hashed == 0 || r.Hashed != r.Files-1 || r.Err() != nil || !strings.Contains(text(t, r), "compared with the hashes beside the data") {
+		t.Fatalf("%d of %d files, %v: %s", r.Hashed, r.Files, r.Err(), text(t, r))
+	}
+
+	shard := filepath.Join(dir, "shard.00001.mds")
+	raw, err := os.ReadFile(shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)-1] ^= 1
+	if err := os.WriteFile(shard, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(shard, st.ModTime(), st.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	r = run(t, c)
+	if len(r.Shards) != 1 || r.Shards[0].Where.Shard != shard || r.Damaged != 0 {
+		t.Fatalf("%+v, %d damaged samples", r.Shards, r.Damaged)
+	}
+	if e := errs.From(r.Err()); e.Code != errs.Damaged || !strings.Contains(e.What, "1 files are not as their hashes say") || !strings.Contains(e.Hint, "fetch") {
+		t.Errorf("%v | %s", e, e.Hint)
+	}
+	if out := text(t, r); !strings.Contains(out, shard) || !strings.Contains(out, "index.json says") {
+		t.Errorf("%s", out)
+	}
+	for name, c := range map[string]verify.Config{"quick": {Dataset: c.Dataset, Quick: true}, "a part": {Dataset: c.Dataset, Share: 0.5}} {
+		if r := run(t, c); r.Hashed != 0 || r.Err() != nil {
+			t.Errorf("%s: %d files are hashed, %v", name, r.Hashed, r.Err())
+		}
+	}
+
+	// What is cut as well as hashed wrongly is an error of the format, not a panic.
+	if err := os.Truncate(shard, int64(len(raw)/2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := verify.Run(context.Background(), c); err == nil {
+		t.Error("a shard that is cut is sound")
+	}
+}
