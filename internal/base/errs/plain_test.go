@@ -15,7 +15,7 @@ func TestName(t *testing.T) {
 	for name, want := range map[string]string{
 		"":                    "",
 		"n01440764/tench 1":   "n01440764/tench 1",
-		"größe/日本":             "größe/日本",
+		"größe/日本":            "größe/日本",
 		"a\nb":                `"a\nb"`,
 		"a\tb":                `"a\tb"`,
 		"\x1b[2J\x07":         `"\x1b[2J\a"`,

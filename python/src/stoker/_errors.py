@@ -69,7 +69,9 @@ class StokerError(Exception):
 
     def __str__(self) -> str:
         text = _plain(self.what)
-        place = ", ".join(form.format(_name(self.where[key])) for key, form in _WHERE_WORDS.items() if key in self.where)
+        place = ", ".join(
+            form.format(_name(self.where[key])) for key, form in _WHERE_WORDS.items() if key in self.where
+        )
         if place:
             text += f" ({place})"
         if self.cause:
