@@ -106,6 +106,8 @@ type catCmd struct {
 	Path   string    `arg:"" help:"Dataset; braces and globs are fine."`
 	Sample string    `arg:"" help:"Number of the sample, or its key."`
 	Field  string    `help:"Write the stored bytes of this field alone." placeholder:"NAME"`
+	Text   bool      `help:"Write it for people, with the values of arrays; a field does so on a terminal."`
+	All    bool      `help:"Cut nothing of long values (--text)."`
 	Data   dataFlags `embed:""`
 }
 
@@ -113,7 +115,8 @@ func (catCmd) Help() string {
 	return `Without --field it says what is in the sample, as JSON. Examples:
 
   stoker cat 'shards/train-{000..099}.tar' 17
-  stoker cat 'shards/train-{000..099}.tar' n01440764/0017 --field jpg > picture.jpg`
+  stoker cat 'shards/train-{000..099}.tar' n01440764/0017 --field jpg > picture.jpg
+  stoker cat features.h5 17 --columns embedding --text`
 }
 
 func (c catCmd) Run(con *console) error {
@@ -129,6 +132,9 @@ func (c catCmd) Run(con *console) error {
 	id, err := d.Find(con.ctx, c.Sample)
 	if err != nil {
 		return err
+	}
+	if c.Text || c.All || c.Field != "" && isTerminal(con.raw) {
+		return d.WriteText(con.ctx, con.out, id, c.Field, c.All)
 	}
 	if c.Field != "" {
 		return d.Write(con.ctx, con.raw, id, c.Field)

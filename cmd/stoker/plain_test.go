@@ -4,11 +4,15 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -106,4 +110,60 @@ func TestPlainWriter(t *testing.T) {
 			t.Fatalf("%q, want %q", out.String(), want)
 		}
 	})
+}
+
+// On a terminal a field is shown, not written: bytes would move it.
+func TestCatOnATerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	path := filepath.Join(t.TempDir(), "a.tar")
+	shard(t, path, 1)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--field", "jpg"}, "of bytes: ffd8"},
+		{[]string{"--field", "json"}, `{"n": 0}` + "\r\n"},
+		{[]string{"--text"}, "\r\ncls: 0\r\n"},
+	} {
+		terminal, shown := pseudoTerminal(t)
+		status := run(t.Context(), append([]string{"cat", path, "0"}, c.args...), terminal, terminal)
+		if text := shown(); status != 0 || !strings.Contains(text, c.want) || strings.ContainsAny(text, "\x1b\xff") {
+			t.Errorf("%v: %d: %q", c.args, status, text)
+		}
+	}
+	for _, args := range [][]string{{"--text"}, {"--text", "--field", "jpg"}} {
+		if got := command(t, append([]string{"cat", path, "0"}, args...)...); got.status != 0 || !strings.Contains(got.out, "of bytes: ffd8") {
+			t.Errorf("%v: %d: %s %s", args, got.status, got.out, got.err)
+		}
+	}
+}
+
+// pseudoTerminal is a terminal, and what stands on it in the end.
+func pseudoTerminal(t *testing.T) (terminal *os.File, shown func() string) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	t.Cleanup(func() { _ = master.Close() })
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	all := make(chan string)
+	go func() {
+		b, _ := io.ReadAll(master) // ends with EIO when the terminal is closed
+		all <- string(b)
+	}()
+	return terminal, func() string {
+		_ = terminal.Close()
+		return <-all
+	}
 }

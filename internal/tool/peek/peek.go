@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/batch"
@@ -74,7 +73,7 @@ type Line struct {
 	Fields []Value `json:"fields,omitempty"`
 }
 
-// Value is one field of a sample. At most one of Int, Text and Array is set; what
+// Value is one field of a sample. At most one of Int, Text and DType is set; what
 // is neither is given by its length alone.
 type Value struct {
 	Name  string  `json:"name"`
@@ -136,14 +135,9 @@ func value(f *format.Field, typed format.Typed) Value {
 		v.Int = &n
 		return v
 	}
-	if typed != nil {
-		if t, ok := typed.Type(f.Name); ok && t.DType != mem.Object {
-			v.DType, v.Shape = t.DType.String(), append([]int{}, t.Shape...)
-			if size := t.Shape.Elems() * t.DType.Size(); t.Ragged && size > 0 {
-				v.Shape = append([]int{len(f.Data) / size}, t.Shape...)
-			}
-			return v
-		}
+	if a, ok := arrayOf(f, typed); ok {
+		v.DType, v.Shape = a.dtype.String(), a.shape
+		return v
 	}
 	if len(f.Data) <= shownText && utf8.Valid(f.Data) {
 		text := string(f.Data)
