@@ -215,6 +215,9 @@ func openPart(ctx context.Context, src source.Source, d Dataset, opt Options) (*
 			}
 		}
 	}
+	if err := wholeShards(d.paths(), paths); err != nil {
+		return nil, err
+	}
 	kind, paths, err := sniff(d.Format, paths)
 	if err != nil {
 		return nil, err

@@ -30,26 +30,122 @@ type packing struct {
 // shards some are gone, cut or more than it wrote. Any other folder is none of its
 // business.
 func wholePacking(dir string) error {
+	m, err := packingIn(dir)
+	if m == nil || err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return errs.New(errs.Unreadable, "a folder can not be listed").At(errs.Where{File: dir, Offset: -1, Sample: -1}).Because(err)
+	}
+	var names []string
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, e.Name())
+		}
+	}
+	return m.compare(dir, names, func(string) bool { return true })
+}
+
+// wholeShards is wholePacking for files that patterns have found: a glob over the
+// shards of a packing stands for all of them that it would match. A file that was
+// named is as long as it was written; which ones are named is its user's business.
+func wholeShards(patterns, paths []string) error {
+	seen := map[string]bool{}
+	for _, p := range paths {
+		dir := filepath.Dir(p)
+		if seen[dir] {
+			continue
+		}
+		seen[dir] = true
+		globs := func() []string { return globsInto(dir, patterns) }
+		m, err := packingIn(dir)
+		if err != nil && len(globs()) > 0 {
+			return err
+		}
+		if m == nil {
+			continue
+		}
+		var names []string
+		for _, p := range paths {
+			if filepath.Dir(p) == dir {
+				names = append(names, filepath.Base(p))
+			}
+		}
+		bases := globs()
+		matched := func(name string) bool {
+			return slices.ContainsFunc(bases, func(g string) bool {
+				ok, _ := filepath.Match(strings.ReplaceAll(g, "[!", "[^"), name)
+				return ok || g == "**"
+			})
+		}
+		if err := m.compare(dir, names, matched); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// globsInto are the last parts of the globs that found something in a folder.
+func globsInto(dir string, patterns []string) (bases []string) {
+	for _, p := range patterns {
+		if exists(p) {
+			continue
+		}
+		names, err := source.Braces(p)
+		if err != nil {
+			continue // it has found nothing
+		}
+		for _, name := range names {
+			if !strings.ContainsAny(name, "*?[") || exists(name) {
+				continue
+			}
+			found, err := source.Expand([]string{name})
+			if err == nil && slices.ContainsFunc(found, func(f string) bool { return filepath.Dir(f) == dir }) {
+				bases = append(bases, filepath.Base(name))
+			}
+		}
+	}
+	return bases
+}
+
+// packingIn is what the manifest in a folder says; nil: nothing was packed there.
+// A packing that is not finished is an error.
+func packingIn(dir string) (*packing, error) {
 	at := errs.Where{File: filepath.Join(dir, "manifest.json"), Offset: -1, Sample: -1}
 	m, err := readPacking(at.File)
 	if err != nil {
-		return errs.New(errs.Damaged, "the manifest of a packing can not be read").At(at).Because(err).
+		return nil, errs.New(errs.Damaged, "the manifest of a packing can not be read").At(at).Because(err).
 			Try("run the `stoker pack` that made it again with --overwrite")
 	}
-	if m == nil {
-		if _, err := os.Stat(filepath.Join(dir, ".pack", "plan.json")); err != nil || exists(at.File) {
-			return nil //nolint:nilerr // nothing is being packed here
-		}
-		return errs.New(errs.Damaged, "packing is not finished: there are shards to come, and no manifest").At(errs.Where{File: dir, Offset: -1, Sample: -1}).
-			Try("run the same `stoker pack` again, which goes on behind what is done; of several tasks, when each is done, `stoker pack %s --finish`", dir)
+	if m != nil || !exists(filepath.Join(dir, ".pack", "plan.json")) || exists(at.File) {
+		return m, nil
 	}
-	names, endings := map[string]bool{}, map[string]bool{}
+	return nil, errs.New(errs.Damaged, "packing is not finished: there are shards to come, and no manifest").At(errs.Where{File: dir, Offset: -1, Sample: -1}).
+		Try("run the same `stoker pack` again, which goes on behind what is done; of several tasks, when each is done, `stoker pack %s --finish`", dir)
+}
+
+// compare holds names, which are in dir, against the shards of the manifest; of
+// those that are not among names, and of those that are not shards, wanted says
+// which ones should be.
+func (m *packing) compare(dir string, names []string, wanted func(name string) bool) error {
+	given := make(map[string]bool, len(names))
+	for _, name := range names {
+		given[name] = true
+	}
+	known, endings := map[string]bool{}, map[string]bool{}
 	var missing, cut, more []string
 	for _, s := range m.Shards {
 		for _, f := range s.Files {
 			name := filepath.Base(f.Name)
 			e, _ := ending(name)
-			names[name], endings[e] = true, true
+			known[name], endings[e] = true, true
+			if !given[name] {
+				if wanted(name) {
+					missing = append(missing, name)
+				}
+				continue
+			}
 			st, err := os.Stat(filepath.Join(dir, name))
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
@@ -61,13 +157,9 @@ func wholePacking(dir string) error {
 			}
 		}
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return errs.New(errs.Unreadable, "a folder can not be listed").At(at).Because(err)
-	}
-	for _, e := range entries {
-		if kind, _ := ending(e.Name()); endings[kind] && !names[e.Name()] && !strings.HasPrefix(e.Name(), ".") {
-			more = append(more, e.Name())
+	for _, name := range names {
+		if kind, _ := ending(name); endings[kind] && !known[name] && wanted(name) {
+			more = append(more, name)
 		}
 	}
 	var what []string
