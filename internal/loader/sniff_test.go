@@ -91,7 +91,7 @@ func TestAPipeIsNoDataset(t *testing.T) {
 
 // A folder's file that was overwritten at its beginning, or is empty, is damage
 // with its name, wherever it stands; never a smaller dataset, nor another kind of
-// folder.
+// folder. An empty TFRecord file is one of no records, and is named in a note.
 func TestBrokenFileOfAFolder(t *testing.T) {
 	s := ground(t)
 	for ending, body := range wholeFiles(t) {
@@ -119,6 +119,10 @@ func TestBrokenFileOfAFolder(t *testing.T) {
 					l, err := Open(context.Background(), s, spec, Options{})
 					if err == nil {
 						defer l.Close()
+						if how == "empty" && l.Format() == "tfrecord" && !strings.HasSuffix(ending, ".gz") &&
+							strings.Contains(strings.Join(l.Notes(), "\n"), "1 of 4 files have 0 bytes, and count as no records: "+broken) {
+							return
+						}
 						t.Fatalf("opened, with %d samples", l.data.n)
 					}
 					if errs.CodeOf(err) != errs.Damaged || !strings.Contains(fmt.Sprintf("%v %+v", err, errs.From(err)), broken) {

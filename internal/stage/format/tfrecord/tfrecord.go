@@ -85,10 +85,7 @@ func Sniff(name string, head []byte) bool {
 	if packed.Sniff(head) == packed.Plain {
 		return false
 	}
-	name = strings.ToLower(name)
-	for _, ext := range []string{".gz", ".gzip", ".zst", ".lz4"} {
-		name = strings.TrimSuffix(name, ext)
-	}
+	name = unpackedName(strings.ToLower(name))
 	for _, ext := range []string{".tfrecord", ".tfrecords", ".tfrec"} {
 		if strings.HasSuffix(name, ext) || strings.Contains(name, ext+"-") && sharded.MatchString(name) {
 			return true
@@ -97,10 +94,19 @@ func Sniff(name string, head []byte) bool {
 	return sharded.MatchString(name)
 }
 
+// unpackedName is a name without what says how the file is packed.
+func unpackedName(name string) string {
+	for _, ext := range []string{".gz", ".gzip", ".zst", ".lz4"} {
+		name = strings.TrimSuffix(name, ext)
+	}
+	return name
+}
+
 // Open opens files in this order (source.Expand makes the list of what a user
 // wrote), indexing them where no index holds. The size and time of every file are
 // compared at every Open and at every read. Errors: not_found, config,
-// unreadable, damaged, unsupported, empty (no sample in any file), changed.
+// unreadable, damaged (also a packed file of 0 bytes), unsupported, empty (no sample
+// in any file), changed.
 func Open(ctx context.Context, src source.Source, files []string, opt Options) (*Dataset, error) {
 	if len(files) == 0 {
 		return nil, errs.New(errs.Config, "the list of TFRecord files is empty").Try("give at least one, or a pattern such as train-*.tfrecord")

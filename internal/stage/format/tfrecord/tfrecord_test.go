@@ -491,6 +491,12 @@ func TestFilesWithoutRecords(t *testing.T) {
 	if n := open(t, src, a, b).Notes(); n != nil {
 		t.Errorf("%q", n)
 	}
+	// What packs a file of no records writes more than nothing.
+	cut := put("cut.gz", nil)
+	_, err := tfrecord.Open(ctx, src, []string{a, cut}, tfrecord.Options{Store: &index.Store{}})
+	if e := errs.From(err); e.Code != errs.Damaged || e.Where.Shard != cut {
+		t.Errorf("%v at %v", err, e.Where)
+	}
 	// Of many, the first few are named.
 	many := []string{a}
 	for range 30 {
