@@ -30,6 +30,7 @@ type console struct {
 	raw      io.Writer // bytes as they are, JSON: the same stream
 	err      io.Writer
 	json     bool // machines read the results, and the errors
+	spec     bool // the verb takes a Spec, and no flags that say what a dataset is
 	terminal bool // the error stream is one
 }
 
@@ -62,7 +63,7 @@ func (c *console) report(err error) int {
 		fmt.Fprintln(c.err, "stoker: interrupted")
 		return interrupted
 	}
-	e := errs.From(err)
+	e := c.worded(errs.From(err))
 	status := errs.Classes[e.Code].Exit
 	if c.json {
 		b, _ := encode(map[string]any{"error": wire.FromError(e), "exit": status}, "")
@@ -74,6 +75,19 @@ func (c *console) report(err error) int {
 		fmt.Fprintf(c.err, "  try: %s\n", errs.Plain(e.Hint))
 	}
 	return status
+}
+
+// worded is an error in the words of the command line.
+func (c *console) worded(err *errs.Error) *errs.Error {
+	e := *err
+	if !c.spec {
+		e.What, e.Hint = asFlags(e.What), asFlags(e.Hint)
+		return &e
+	}
+	if hint, found := asKeys(e.Hint); found {
+		e.Hint = hint + "; this stands in a Spec, below dataset:"
+	}
+	return &e
 }
 
 // bar is progress on the terminal; nil shows nothing. It is safe for concurrent

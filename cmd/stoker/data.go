@@ -26,6 +26,7 @@ type dataFlags struct {
 	Stride     int64    `help:"Tokens from one window to the next; N if left out." placeholder:"M"`
 	Documents  bool     `help:"A sample is a document (tokens)."`
 	EOS        *int64   `name:"eos" help:"The token that ends a document." placeholder:"TOKEN"`
+	BOS        *int64   `name:"bos" help:"The token that begins a document." placeholder:"TOKEN"`
 	Unpacked   string   `help:"Memory for what was decompressed, such as 1GiB." placeholder:"SIZE"`
 }
 
@@ -51,6 +52,7 @@ func (f dataFlags) set(d *loader.Dataset) error {
 	over(&d.Window.Stride, f.Stride)
 	over(&d.Window.Documents, f.Documents)
 	over(&d.Window.EOS, f.EOS)
+	over(&d.Window.BOS, f.BOS)
 	if f.Columns != nil {
 		d.Columns = nil
 		for _, c := range f.Columns {

@@ -37,22 +37,50 @@ func TestDatasetFlags(t *testing.T) {
 		if got := command(t, append(args, flags...)...); got.status != 0 {
 			t.Errorf("%s: %d: %s", verb, got.status, got.err)
 		}
-		if verb == "pack" { // documents are what is packed of tokens
-			continue
-		}
-		if got := command(t, args...); got.status != 2 || !strings.Contains(got.err, "what a sample is") {
+		if got := command(t, args...); got.status != 2 || !strings.Contains(got.err, "what a sample is") || !strings.Contains(got.err, "give --window 1024 for windows of so many tokens, or --documents\n") {
 			t.Errorf("%s without flags: %d: %s", verb, got.status, got.err)
 		}
 	}
+	for _, verb := range []string{"order", "verify-resume"} { // which take a Spec
+		if got := command(t, verb, tokens); got.status != 2 || !strings.Contains(got.err, "give window: 1024 for windows of so many tokens, or window: {documents: true}; this stands in a Spec, below dataset:\n") {
+			t.Errorf("%s without a Spec: %d: %s", verb, got.status, got.err)
+		}
+	}
 	for says, args := range map[string][]string{
-		"dataset.database is of lmdb": {"ls", "../../testdata/tfrecord/raw.tfrec", "--database", "x"},
-		"a manifest is one table":     {"ls", "a.csv", "b.csv", "--manifest"},
-		"--unpacked":                  {"ls", tokens, "--unpacked", "much"},
-		`"foldr"`:                     {"inspect", tokens, "--format", "foldr"},
-		"does not travel":             {"index", "../../testdata/photos/coffee.jpg", "--format", "files", "--beside"},
+		"--database is of lmdb":   {"ls", "../../testdata/tfrecord/raw.tfrec", "--database", "x"},
+		"a manifest is one table": {"ls", "a.csv", "b.csv", "--manifest"},
+		"--eos 50256":             {"ls", tokens, "--documents"},
+		"--bos":                   {"pack", tokens, filepath.Join(t.TempDir(), "packed"), "--output", "tokens"},
+		"--unpacked":              {"ls", tokens, "--unpacked", "much"},
+		`"foldr"`:                 {"inspect", tokens, "--format", "foldr"},
+		"does not travel":         {"index", "../../testdata/photos/coffee.jpg", "--format", "files", "--beside"},
 	} {
 		if got := command(t, args...); got.status != 2 || !strings.Contains(got.err, says) {
 			t.Errorf("%v: %d: %s", args, got.status, got.err)
+		}
+	}
+}
+
+// Errors have the words of their door, and paths are what they are.
+func TestWords(t *testing.T) {
+	for text, want := range map[string]string{
+		`give dtype="uint32", or dtype="uint16" if these are`: "give --dtype uint32, or --dtype uint16 if these are",
+		"dataset.path_column is of files":                     "--path-column is of files",
+		"give window=4 or documents=True; on_bad=\"skip\"":    "give --window 4 or --documents; on_bad=\"skip\"",
+		`there is no "dataset.window" in /data/window=3/x`:    `there is no "dataset.window" in /data/window=3/x`,
+		"leave dtype out; a window is eos":                    "leave dtype out; a window is eos",
+		"pass format= where the name does not say":            "pass --format where the name does not say",
+	} {
+		if got := asFlags(text); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"the token, eos=50256 for GPT-2's, or bos=": "the token, window: {documents: true, eos: 50256} for GPT-2's, or window: {documents: true, bos:}",
+		`give dtype="uint32"`:                       `give dtype: "uint32"`,
+	} {
+		if got, found := asKeys(text); got != want || !found {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }

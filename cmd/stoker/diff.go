@@ -34,6 +34,7 @@ func (d diffCmd) Run(con *console) error {
 	}
 	var in *orders.Orders
 	if d.Spec != "" {
+		con.spec = true
 		spec, err := specOf(d.Spec)
 		if err != nil {
 			return err

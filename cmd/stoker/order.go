@@ -48,6 +48,7 @@ func (o orderCmd) Run(con *console) error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	con.spec = true
 	spec, err := specOf(o.Spec)
 	if err != nil {
 		return err

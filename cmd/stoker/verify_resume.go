@@ -29,6 +29,7 @@ goes over the end of an epoch. The exit status is 4 if anything differs.`
 }
 
 func (v verifyResumeCmd) Run(con *console) error {
+	con.spec = true
 	spec, err := specOf(v.Spec)
 	if err != nil {
 		return err

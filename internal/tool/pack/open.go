@@ -58,7 +58,8 @@ func (p *packer) load(ctx context.Context, shared *loader.Shared, d loader.Datas
 	if err != nil && errs.CodeOf(err) == errs.Config && p.Options.Output == OutputTokens && d.Window == (loader.Window{}) {
 		// Of token files, what is packed into others are the documents.
 		d.Window.Documents = true
-		if again, err := open(d); err == nil {
+		var again *loader.Loader
+		if again, err = open(d); err == nil {
 			return again, nil
 		}
 	}

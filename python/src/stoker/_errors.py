@@ -15,6 +15,7 @@ the table code -> [exit status of the command line, class] for both languages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -138,6 +139,44 @@ def _rebuild(
     return cls(what, code=code, where=where, cause=cause, hint=hint)
 
 
+# The engine calls settings as its Spec does; these are the same in Python. Where a key of the Spec is the keyword with
+# a group before it, the group goes.
+_WORDS = [
+    (re.compile(rf"(?<![\w/.\"'-]){words}(?![/\"'-]|\.\w)"), keyword)
+    for words, keyword in (
+        (r"dataset\.window\b", "length"),
+        (r"window=(?=\d)", "length="),
+        (r"pad of field\b", "to, multiple, value and truncate of field"),
+        (r"pad: \{truncate: true\}", "truncate=True"),
+        (r"raise pad\.to\b", "raise to="),
+        (r"name those that are wanted \(columns=\)", 'name those that are wanted, NpyDataset(x="data.npz")'),
+        (r"unless from= names\b", "unless source= names"),
+        (
+            r"\[from, to\] as in Python's slices, null for an open end",
+            "(begin, end) as of a slice, None for an open end",
+        ),
+        (r"(?:order|batch)\.(?:global_size)\b", "global_batch_size"),
+        (r"cache\.memory\b", "cache="),
+        (r"mix\.stop ([a-z_]+)", r"stop='\1'"),
+        (r"goes with repeat\b", "goes with stop='repeat'"),
+        (r"shuffle (block|window|full|none)\b", r"shuffle='\1'"),
+        (r"shuffle is (block|window|full|none)\b", r"shuffle is '\1'"),
+        (r"on_bad (replace|skip|fail)\b", r"on_bad='\1'"),
+        (r"batch (padded|ragged|dense)\b", r"batch='\1'"),
+        (r"batch size (?=is |\d)", "batch_size "),
+        (r"on_bad\.policy\b", "on_bad"),
+        (r"(?:dataset|pad|mix|batch|order|deliver|on_bad)\.([a-z_]+)\b(?!\()", r"\1"),
+    )
+]
+
+
+def _words(text: str) -> str:
+    """A text of the engine's in Python's words."""
+    for words, keyword in _WORDS:
+        text = words.sub(keyword, text)
+    return text
+
+
 def from_wire(error: Mapping[str, Any]) -> StokerError:
     """The exception for an ``error`` object of the engine; what it leaves out or marks as unknown is left out."""
     where = {
@@ -147,11 +186,11 @@ def from_wire(error: Mapping[str, Any]) -> StokerError:
     }
     cls = _CLASSES.get(str(error.get("exception")), EngineError)
     return cls(
-        str(error.get("what", "the engine reported an error without words")),
+        _words(str(error.get("what", "the engine reported an error without words"))),
         code=str(error.get("code", "bug")),
         where=where,
         cause=error.get("cause"),
-        hint=error.get("hint"),
+        hint=_words(error.get("hint") or ""),
     )
 
 

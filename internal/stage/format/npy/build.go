@@ -156,7 +156,7 @@ func fits(h Header, size int64, at errs.Where) error {
 			At(at).Try("if numpy.save wrote several arrays into one file, write each into its own, or all with numpy.savez")
 	case len(h.Shape) == 0:
 		return errs.New(errs.Unsupported, "the array is one number, a %s without an axis to take samples from", h.DType).
-			At(at).Try("leave it out by naming the fields that are wanted (Fields), or save it with an axis: array.reshape(1)")
+			At(at).Try("leave it out: name those that are wanted (columns=); or save it with an axis: array.reshape(1)")
 	}
 	return nil
 }

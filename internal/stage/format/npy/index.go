@@ -90,7 +90,7 @@ func agree(f Field, a []int64, g Field, b []int64) error {
 	at := errs.Where{Shard: g.Paths[0], Field: g.Name, Offset: -1, Sample: -1}
 	if sum(a) != sum(b) {
 		return errs.New(errs.Config, "the field %q has %d rows, and the field %q has %d", f.Name, sum(a), g.Name, sum(b)).
-			At(at).Try("every field needs a row for every sample; leave out what does not belong to it by naming the fields that are wanted (Fields)")
+			At(at).Try("every field needs a row for every sample; leave out what does not belong to it: name those that are wanted (columns=)")
 	}
 	if len(a) != len(b) {
 		return nil
@@ -154,7 +154,7 @@ func taken(f Field, h *holding, p string) (array, error) {
 	if near := errs.Nearest(f.Array, h.names); near != "" {
 		return array{}, e.Try("did you mean %q?", near)
 	}
-	return array{}, e.Try("a field takes the array of its own name, unless Array names another")
+	return array{}, e.Try("a field takes the array of its own name, unless from= names another")
 }
 
 func (c *columns) add(a array, file int32, start int64) {
