@@ -117,6 +117,7 @@ func openNPY(ctx context.Context, o opening) (format.Dataset, error) {
 	if opt.Fields != nil {
 		return npy.Open(ctx, o.src, nil, opt)
 	}
+	opt.Sharded = packedArrays(o.paths)
 	return npy.Open(ctx, o.src, o.paths, opt)
 }
 

@@ -18,7 +18,10 @@ import (
 // read here by itself: a loader knows nothing of how things are packed.
 type packing struct {
 	Version int `json:"stoker_pack"`
-	Shards  []struct {
+	Options struct {
+		Output string `json:"output"`
+	} `json:"options"`
+	Shards []struct {
 		Files []struct {
 			Name  string `json:"name"`
 			Bytes int64  `json:"bytes"`
@@ -107,6 +110,31 @@ func globsInto(dir string, patterns []string) (bases []string) {
 		}
 	}
 	return bases
+}
+
+// packedArrays says whether all these files are shards of arrays that stoker pack
+// has written, whose names end in the shard's number.
+func packedArrays(paths []string) bool {
+	of := map[string]map[string]bool{} // names of shards, by folder
+	for _, p := range paths {
+		dir := filepath.Dir(p)
+		if _, seen := of[dir]; !seen {
+			of[dir] = map[string]bool{}
+			m, err := readPacking(filepath.Join(dir, "manifest.json"))
+			if err != nil || m == nil || m.Options.Output != "npy" {
+				return false
+			}
+			for _, s := range m.Shards {
+				for _, f := range s.Files {
+					of[dir][filepath.Base(f.Name)] = true
+				}
+			}
+		}
+		if !of[dir][filepath.Base(p)] {
+			return false
+		}
+	}
+	return len(paths) > 0
 }
 
 // packingIn is what the manifest in a folder says; nil: nothing was packed there.

@@ -14,7 +14,7 @@ import (
 
 // version is that of what this package writes: of the bytes of shards and of the
 // files beside them.
-const version = 1
+const version = 2
 
 // identity is what makes two packings the same.
 type identity struct {

@@ -43,6 +43,10 @@ type Field struct {
 type Options struct {
 	// Fields are the fields; nil: those that the list of paths stands for.
 	Fields []Field
+	// Sharded says that a number at the end of a .npy file's name ("image-000000") is
+	// that of a shard even where there is one only, as stoker pack writes it; else
+	// it takes two of them.
+	Sharded bool
 	// UnpackedBytes bounds what is kept of compressed arrays, and so the length of
 	// one; 0: a gigabyte.
 	UnpackedBytes int64

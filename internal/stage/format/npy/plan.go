@@ -84,7 +84,7 @@ func plan(paths []string, opt Options) (w want, err error) {
 	}
 	switch inZip {
 	case 0:
-		w.fields, err = group(paths)
+		w.fields, err = group(paths, opt.Sharded)
 		return w, err
 	case len(paths):
 		if twice, ok := again(paths); ok {
@@ -141,8 +141,13 @@ func again(paths []string) (string, bool) {
 	return "", false
 }
 
-// group makes fields of .npy files by their names.
-func group(paths []string) ([]Field, error) {
+// group makes fields of .npy files by their names; sharded says that one number is
+// enough.
+func group(paths []string, sharded bool) ([]Field, error) {
+	enough := 2
+	if sharded {
+		enough = 1
+	}
 	type key struct{ dir, base string }
 	shards := make(map[key]int)
 	for _, p := range paths {
@@ -156,7 +161,7 @@ func group(paths []string) ([]Field, error) {
 	at := make(map[string]int)
 	for _, p := range paths {
 		name, no := stem(p), ""
-		if base, n := numbered(name); shards[key{path.Dir(p), base}] > 1 && n != "" {
+		if base, n := numbered(name); shards[key{path.Dir(p), base}] >= enough && n != "" {
 			name, no = base, n
 		}
 		i, known := at[name]
@@ -173,7 +178,7 @@ func group(paths []string) ([]Field, error) {
 		out[i].Paths, numbers[i] = append(out[i].Paths, p), append(numbers[i], no)
 	}
 	for i := range out {
-		if len(numbers[i]) > 1 && len(numbers[0]) > 1 && !slices.Equal(numbers[i], numbers[0]) {
+		if len(numbers[i]) >= enough && len(numbers[0]) >= enough && !slices.Equal(numbers[i], numbers[0]) {
 			return nil, errs.New(errs.Config, "the files of the fields %q and %q are numbered %s and %s", out[0].Name, out[i].Name, strings.Join(numbers[0], ", "), strings.Join(numbers[i], ", ")).
 				Try("give the files of every field in the same order, or name the fields, with the paths of each: Fields")
 		}

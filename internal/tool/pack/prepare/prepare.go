@@ -19,6 +19,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/lmdb"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 	"github.com/stoker-data/stoker/internal/tool/pack/token"
@@ -205,7 +206,7 @@ func (p *Program) field(l *Lane, s *format.Sample, f *format.Field, name []byte,
 	if f.IsInt {
 		return l.number(f.Name, f.Int), nil
 	}
-	out := shard.Field{Name: f.Name, Data: f.Data}
+	out := shard.Field{Name: f.Name, Data: f.Data, Unnamed: p.format == "lmdb" && f.Name == lmdb.Value}
 	if p.typed != nil {
 		if t, ok := p.typed.Type(f.Name); ok && t.DType != mem.Object {
 			out.DType, out.Shape = t.DType, t.Shape

@@ -24,6 +24,8 @@ type Field struct {
 	DType mem.DType
 	Shape mem.Shape // of this sample; {}: a scalar
 	Ext   string    // of encoded bytes, without a dot: "jpg", "txt", "bin"
+	// Unnamed says that Name is only what stoker calls it, as the value of a key.
+	Unnamed bool
 }
 
 // Int is the value of a scalar of an integer type; false where it is none, or

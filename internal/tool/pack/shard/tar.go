@@ -56,8 +56,8 @@ func (Tar) Encode(s *Sample, parts [][]byte) error {
 }
 
 // Members are what stands behind the dot of the members of a sample: "jpg", "cls",
-// "left.jpg", "depth.npy". A picture that is called image, and what is called as
-// its ending, need no name of their own; where two fields ask for one, the second
+// "left.jpg", "depth.npy". A picture that is called image, what is called as its
+// ending, and what has no name need none of their own; where two fields ask for one, the second
 // keeps its name.
 func Members(s *Sample) (names []string, err error) {
 	names = make([]string, len(s.Fields))
@@ -106,7 +106,7 @@ func member1(f *Field) string {
 		switch {
 		case name == f.Ext || strings.HasSuffix(name, "."+f.Ext), f.Ext == "":
 			return name
-		case name == "image" || f.Ext == "cls":
+		case name == "image" || f.Unnamed || f.Ext == "cls":
 			return f.Ext
 		}
 		return name + "." + f.Ext
