@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,8 +31,11 @@ type console struct {
 	raw      io.Writer // bytes as they are, JSON: the same stream
 	err      io.Writer
 	json     bool // machines read the results, and the errors
+	client   bool // of Python: it has words of its own
 	spec     bool // the verb takes a Spec, and no flags that say what a dataset is
 	terminal bool // the error stream is one
+
+	stopped string // what was done when Ctrl-C ended it, and how to go on; "": nothing is to be said
 }
 
 func newConsole(ctx context.Context, out, errOut io.Writer, asJSON bool) *console {
@@ -60,7 +64,12 @@ func (c *console) writeJSON(v any) error {
 // status.
 func (c *console) report(err error) int {
 	if c.ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		fmt.Fprintln(c.err, "stoker: interrupted")
+		if c.json && c.stopped != "" {
+			b, _ := encode(map[string]any{"interrupted": c.stopped}, "")
+			_, _ = c.err.Write(b)
+			return interrupted
+		}
+		fmt.Fprintln(c.err, strings.TrimSuffix("stoker: interrupted: "+errs.Plain(c.stopped), ": "))
 		return interrupted
 	}
 	e := c.worded(errs.From(err))
@@ -80,6 +89,9 @@ func (c *console) report(err error) int {
 // worded is an error in the words of the command line.
 func (c *console) worded(err *errs.Error) *errs.Error {
 	e := *err
+	if c.client {
+		return &e
+	}
 	if !c.spec {
 		e.What, e.Hint = asFlags(e.What), asFlags(e.Hint)
 		return &e

@@ -74,6 +74,7 @@ const packMemory = 160 << 20
 
 func (p packCmd) Run(con *console) error {
 	debug.SetMemoryLimit(packMemory)
+	con.client = p.Progress
 	if p.Finish {
 		return p.finish(con)
 	}
@@ -104,10 +105,30 @@ func (p packCmd) Run(con *console) error {
 	report, err := pack.Run(con.ctx, c)
 	end()
 	shown.end()
+	if con.ctx.Err() != nil {
+		con.stopped = p.stopped(c.Dst)
+	}
 	if err != nil {
 		return err
 	}
 	return p.tell(con, report)
+}
+
+// stopped says how far a packing is that was interrupted, and how it goes on.
+func (p packCmd) stopped(dst string) string {
+	again := "the same command"
+	switch {
+	case p.Progress:
+		again = "the same call"
+	case p.Overwrite:
+		again = "the same command without --overwrite"
+	}
+	done, all, err := pack.Finished(dst)
+	if err != nil || all == 0 {
+		return "nothing was packed yet; " + again + " begins anew"
+	}
+	return fmt.Sprintf("%s of %s finished; %s goes on behind them", show.Number(float64(done)),
+		show.Count(int64(all), "shard is", "shards are"), again)
 }
 
 // config is the flags as a Config.

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -130,6 +134,49 @@ func TestPackCommand(t *testing.T) {
 	for args, what := range map[string]string{"": "note: the rows of the table", " --path-column where": "2 samples in 1 shard"} {
 		if r := command(t, strings.Fields("pack "+table+" "+filepath.Join(t.TempDir(), "packed")+args)...); r.status != 0 || !strings.Contains(r.out, what) {
 			t.Errorf("%s: %+v", args, r)
+		}
+	}
+}
+
+// Stopped by a signal, it says how far it is and how it goes on, and ends with the
+// signal's status.
+func TestPackIsStopped(t *testing.T) {
+	src := folder(t, 2)
+	says := regexp.MustCompile(`^stoker: interrupted: ([\d,]+) of ([\d,]+) shards are finished; (.*) goes on behind them\n$`)
+	for signal, c := range map[syscall.Signal]struct {
+		flags []string
+		again string
+	}{
+		syscall.SIGINT:  {nil, "the same command"},
+		syscall.SIGTERM: {[]string{"--overwrite"}, "the same command without --overwrite"},
+	} {
+		dst := filepath.Join(t.TempDir(), "dst")
+		args := append([]string{"pack", src, dst, "--resize", "48", "--augment", "100000", "--shard-size", "16KiB", "--jobs", "1"}, c.flags...)
+		cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+		cmd.Env = append(os.Environ(), asCommand+"=1")
+		var out, errOut bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errOut
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for begun := false; !begun; time.Sleep(10 * time.Millisecond) {
+			_, err := os.Stat(filepath.Join(dst, ".pack", "000000.json")) // the first shard is finished
+			begun = err == nil
+		}
+		if err := cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		var exit *exec.ExitError
+		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 128+int(signal) {
+			t.Errorf("%v: %v", signal, err)
+		}
+		said := says.FindStringSubmatch(errOut.String())
+		if said == nil || said[3] != c.again || out.String() != "" {
+			t.Fatalf("%v: %q, %q", signal, out.String(), errOut.String())
+		}
+		notes, _ := filepath.Glob(filepath.Join(dst, ".pack", "??????.json"))
+		if done := strings.ReplaceAll(said[1], ",", ""); done != strconv.Itoa(len(notes)) {
+			t.Errorf("%s, and there are notes of %d shards", said[0], len(notes))
 		}
 	}
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -216,8 +217,11 @@ def test_what_interrupts_it_ends_the_child_and_it_goes_on(folder: Path, tmp_path
         def stop(done: int, total: int, size: int, error: type[BaseException] = error) -> None:
             raise error
 
-        with pytest.raises(error):
+        with pytest.raises(error) as caught:
             stoker.pack(folder, tmp_path / "packed", **options, progress=stop)
+        notes = getattr(caught.value, "__notes__", [])
+        assert len(notes) == (error is KeyboardInterrupt and sys.version_info >= (3, 11))
+        assert all(re.fullmatch(r"stoker.pack was stopped: .*the same call (goes on|begins anew).*", n) for n in notes)
         assert not children()
     assert stoker.pack(folder, tmp_path / "packed", **options) == whole
     assert digests(tmp_path / "packed") == digests(tmp_path / "whole")
@@ -240,7 +244,8 @@ def test_ctrl_c_at_the_terminal(folder: Path, tmp_path: Path) -> None:
         "try:\n"
         f"    stoker.pack({str(folder)!r}, {str(tmp_path / 'packed')!r}, augment=4000, resize=64,\n"
         "        progress=lambda *at: print('at', flush=True))\n"
-        "except KeyboardInterrupt:\n"
+        "except KeyboardInterrupt as error:\n"
+        "    print(error, error.__notes__ if hasattr(error, '__notes__') else '', flush=True)\n"
         "    sys.exit(17)\n"
     )
     path = os.pathsep.join([str(Path(stoker.__file__).parents[1])])
@@ -251,11 +256,14 @@ def test_ctrl_c_at_the_terminal(folder: Path, tmp_path: Path) -> None:
     with child.stdout:
         assert child.stdout.readline() == b"at\n"
         child.send_signal(signal.SIGINT)
-        drain = threading.Thread(target=child.stdout.read)
+        rest: list[bytes] = []
+        read = child.stdout.read
+        drain = threading.Thread(target=lambda: rest.append(read()))
         drain.start()
         begin = time.monotonic()
         assert child.wait(60) == 17
         drain.join()
+        assert sys.version_info < (3, 11) or b"the same call " in rest[0].splitlines()[-1]
     assert time.monotonic() - begin < 30
     work = str(tmp_path / "packed").encode()
     wait_until(lambda: not packing(work), "it packs on")

@@ -208,6 +208,30 @@ func (d *dst) keep(p *plan) error {
 	return shard.WriteFile(d.notes(), planName, marshal(p))
 }
 
+// Finished is how many shards of a packing under way are finished, and how many it
+// will have; 0: there is none.
+func Finished(dir string) (done, all int, err error) {
+	d := openDst(dir)
+	m, p, err := d.state()
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case m != nil || p == nil:
+		return 0, 0, nil
+	}
+	d.plan = p
+	for s := range p.shards() {
+		sh, err := d.done(s)
+		if err != nil {
+			return 0, 0, err
+		}
+		if sh != nil {
+			done++
+		}
+	}
+	return done, p.shards(), nil
+}
+
 // Finish ends a packing whose shards tasks have made: it checks that all are
 // there and writes the manifest. It needs no source.
 func Finish(dir string) (*Report, error) {

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -164,6 +165,7 @@ def _run(command: list[str], progress: Told | None) -> dict[str, Any]:
     bar = _notice.Progress()
     error: Mapping[str, Any] | None = None
     words: list[str] = []
+    stopped = "the same call goes on behind the shards that are finished"
     with tempfile.TemporaryFile() as out:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, start_new_session=True
@@ -179,11 +181,21 @@ def _run(command: list[str], progress: Told | None) -> dict[str, Any]:
                         progress(at["done"], at["total"], at["bytes"])
                 elif "error" in told:
                     error = told["error"]
+                elif "interrupted" in told:
+                    stopped = told["interrupted"]
                 else:
                     words.append(line.decode(errors="replace").rstrip())
             status = child.wait()
-        except BaseException:
+        except BaseException as error_here:
             _end(child)
+            if not isinstance(error_here, Exception):  # Ctrl-C, or what ends the program
+                assert child.stderr is not None
+                for line in child.stderr:
+                    stopped = _line(line).get("interrupted", stopped)
+                if sys.version_info >= (3, 11):
+                    error_here.add_note(f"stoker.pack was stopped: {stopped}")
+                else:
+                    _notice.say(f"pack was stopped: {stopped}")
             raise
         finally:
             bar.close()
@@ -192,7 +204,7 @@ def _run(command: list[str], progress: Told | None) -> dict[str, Any]:
         if error is not None:
             raise from_wire(error)
         if status == 128 + signal.SIGINT:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(f"stoker.pack was stopped: {stopped}")
         if status != 0:
             raise EngineError(
                 f"pack ended early, by {status_words(status)}",
