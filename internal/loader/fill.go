@@ -29,12 +29,19 @@ func (l *Loader) submit(ob *openBatch) {
 		l.submitBunches(ob)
 		return
 	}
+	hot := l.fetch.Hot()
 	reqs := make([]*fetch.Request, 0, ob.rows)
 	for i := range ob.tasks {
 		if t := &ob.tasks[i]; t.sample >= 0 {
-			reqs = append(reqs, &t.req)
 			l.locate(t)
+			if t.unread = hot; !hot {
+				reqs = append(reqs, &t.req)
+			}
 		}
+	}
+	if hot {
+		l.shared.unread(ob)
+		return
 	}
 	l.fetch.Submit(reqs, false, ob.gone.Load)
 }

@@ -94,6 +94,7 @@ type task struct {
 	key     rng.Key
 	attempt int  // replacements so far
 	apart   bool // in no bunch
+	unread  bool // the lane that takes it reads
 }
 
 // Bad is one sample that was not delivered as the order says: once an epoch, also

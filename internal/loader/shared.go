@@ -8,6 +8,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
@@ -73,8 +74,12 @@ func (s *Shared) lane() {
 	work := s.Board.Take()
 	defer s.Board.Give(work)
 	var sample format.Sample
+	var hand fetch.Hand
 	for t := s.take(); t != nil; t = s.take() {
 		l := t.batch.pass.l
+		if t.unread && !l.readNow(&hand, work, t) {
+			continue
+		}
 		work.Begin(wire.StageDecode, uint32(l.id), t.req.Sample)
 		begin := time.Now()
 		err := l.fill(kernel, &sample, t)
@@ -146,6 +151,41 @@ func (s *Shared) fetched(t *task) {
 	}
 	t.batch.ready = append(t.batch.ready, t)
 	s.wakeLane()
+}
+
+// unread gives a batch's samples to the lanes, which read them.
+func (s *Shared) unread(ob *openBatch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range ob.tasks {
+		switch t := &ob.tasks[i]; {
+		case t.sample < 0:
+		case ob.gone.Load():
+			ob.left--
+		default:
+			ob.ready = append(ob.ready, t)
+		}
+	}
+	ob.settle()
+	s.work.Broadcast()
+}
+
+// readNow reads a sample whose bytes are at hand; else it goes to the readers.
+func (l *Loader) readNow(hand *fetch.Hand, work *stats.Work, t *task) bool {
+	t.unread = false
+	work.Begin(wire.StageRead, uint32(l.id), t.req.Sample)
+	begin := time.Now()
+	hot := t.batch.gone.Load() || l.fetch.Now(hand, &t.req)
+	work.End()
+	if hot {
+		l.stats.Read.Add(time.Since(begin), 1, t.req.Bytes())
+		return true
+	}
+	l.shared.mu.Lock()
+	l.running--
+	l.shared.mu.Unlock()
+	l.fetch.Submit([]*fetch.Request{&t.req}, true, t.batch.gone.Load)
+	return false
 }
 
 // wakeLane wakes one lane, or all where one alone might be of a loader whose

@@ -62,6 +62,18 @@ func Source(t *testing.T, open func(t *testing.T, objects map[string][]byte) (sr
 					if !bytes.Equal(got, data[r[0]:r[0]+r[1]]) {
 						t.Fatalf("%s: %d bytes at %d are wrong", name, r[1], r[0])
 					}
+					if hot, ok := src.(source.Hot); ok {
+						for _, wait := range []bool{true, false} {
+							clear(got)
+							at, err := hot.ReadHot(ctx, obj, got, int64(r[0]), wait)
+							if err != nil {
+								t.Fatalf("%s: %d bytes at %d, waiting %v: %v", name, r[1], r[0], wait, err)
+							}
+							if (at || wait) && !bytes.Equal(got, data[r[0]:r[0]+r[1]]) {
+								t.Fatalf("%s: %d bytes at %d, waiting %v, are wrong", name, r[1], r[0], wait)
+							}
+						}
+					}
 				}
 				for _, r := range [][2]int{{0, len(data) + 1}, {len(data), 1}, {len(data) + 1, 0}, {-1, 1}} {
 					if err := src.ReadAt(ctx, obj, make([]byte, r[1]), int64(r[0])); err == nil {
@@ -73,6 +85,22 @@ func Source(t *testing.T, open func(t *testing.T, objects map[string][]byte) (sr
 		err := src.ReadAt(ctx, source.Info{Name: prefix + "nothing", Size: 3}, make([]byte, 3), 0)
 		wantCode(t, err, errs.NotFound, prefix+"nothing")
 	})
+
+	if hot, ok := src.(source.Hot); ok {
+		t.Run("hot", func(t *testing.T) {
+			for _, wait := range []bool{true, false} {
+				_, err := hot.ReadHot(ctx, source.Info{Name: prefix + "nothing", Size: 3}, make([]byte, 3), 0, wait)
+				wantCode(t, err, errs.NotFound, prefix+"nothing")
+				for _, mtime := range []int64{0, stat(t, "big").MTime} {
+					_, err = hot.ReadHot(ctx, source.Info{Name: prefix + "big", Size: 3, MTime: mtime}, make([]byte, 3), 0, wait)
+					wantCode(t, err, errs.Changed, prefix+"big")
+				}
+			}
+			if _, err := hot.ReadHot(ctx, stat(t, "a/one"), make([]byte, 2), 0, true); err == nil {
+				t.Error("two bytes could be read of one")
+			}
+		})
+	}
 
 	t.Run("names are not kept", func(t *testing.T) {
 		for _, watched := range []bool{true, false} {

@@ -18,7 +18,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
@@ -54,6 +53,14 @@ type Request struct {
 	chunks  []*chunk // one an extent; the same chunk may stand several times
 	pending atomic.Int32
 	mu      sync.Mutex // guards Err while chunks arrive
+}
+
+// Bytes is how many the request wants.
+func (r *Request) Bytes() (n int64) {
+	for _, e := range r.Extents {
+		n += e.Len
+	}
+	return n
 }
 
 // Release gives the bytes back.
@@ -128,6 +135,9 @@ type Fetcher struct {
 	opt    Options
 	spare  sync.Pool // *chunk
 
+	hot source.Hot   // nil: the source does not know
+	row atomic.Int64 // reads, since one waited
+
 	mu     sync.Mutex
 	wake   sync.Cond
 	queue  []*chunk // in the order of the plan
@@ -139,6 +149,7 @@ type Fetcher struct {
 // of it is there or has failed; it must not block.
 func New(src source.Source, files Index, ready func(*Request), opt Options) *Fetcher {
 	f := &Fetcher{src: src, files: files, ready: ready, budget: opt.Budget, opt: opt}
+	f.hot, _ = src.(source.Hot)
 	f.wake.L = &f.mu
 	f.spare.New = func() any { return &chunk{f: f} }
 	for range opt.Readers {
@@ -154,7 +165,8 @@ type Direct interface {
 	Run(h *Hand)
 }
 
-// Hand is what a reader lends to a Direct while it runs.
+// Hand is what a reader lends to a Direct while it runs, and what a lane reads with
+// (Now). The zero value is ready for a lane; one goroutine uses it at a time.
 type Hand struct {
 	work *stats.Work
 	f    *Fetcher // nil: closed
@@ -176,31 +188,24 @@ func (h *Hand) At(stage uint32, sample int64) {
 }
 
 // Read reads the extents of one sample: all of them, or an error. What it gives is
-// valid until Run returns.
+// valid until Reset, or until Run returns.
 func (h *Hand) Read(extents []format.Extent) ([][]byte, error) {
 	if h.f == nil {
 		return nil, ErrStopped
 	}
 	begin := len(h.raw)
 	for _, e := range extents {
-		at := len(h.buf)
-		if int64(cap(h.buf)-at) < e.Len { // what was given before stays where it is
-			h.buf, at = make([]byte, 0, max(2*int64(cap(h.buf)), e.Len, 64<<10)), 0
-		}
-		h.buf = h.buf[:int64(at)+e.Len]
-		p := h.buf[at:]
-		if h.name != e.File {
-			h.path, h.name = h.f.files.AppendPath(e.File, h.path[:0]), e.File
-		}
-		size, mtime := h.f.files.Stamp(e.File)
-		obj := source.Info{Name: unsafe.String(unsafe.SliceData(h.path), len(h.path)), Size: size, MTime: mtime}
-		if err := h.f.src.ReadAt(context.Background(), obj, p, e.Off); err != nil {
+		p := h.room(e.Len)
+		if err := h.f.src.ReadAt(context.Background(), h.object(e.File), p, e.Off); err != nil {
 			return nil, err
 		}
-		h.raw = append(h.raw, p[:len(p):len(p)])
+		h.raw = append(h.raw, p)
 	}
 	return h.raw[begin:], nil
 }
+
+// Reset lets h use the memory again of what it has read.
+func (h *Hand) Reset() { h.buf, h.raw = h.buf[:0], h.raw[:0] }
 
 // Do queues work behind what was submitted before it.
 func (f *Fetcher) Do(d Direct) {
@@ -370,23 +375,19 @@ func (f *Fetcher) next() *chunk {
 func (f *Fetcher) read() {
 	work := f.opt.Board.Take()
 	defer f.opt.Board.Give(work)
-	var path []byte
 	hand := Hand{work: work, f: f, name: -1}
 	for c := f.next(); c != nil; c = f.next() {
 		if d := c.direct; d != nil {
 			c.direct = nil
 			f.spare.Put(c)
-			hand.buf, hand.raw = hand.buf[:0], hand.raw[:0]
+			hand.Reset()
 			d.Run(&hand)
 			continue
 		}
 		work.Begin(wire.StageRead, f.opt.Loader, c.uses[0].req.Sample)
 		begin := time.Now()
 		c.buf = f.opt.Pool.Get(int(c.length))
-		path = f.files.AppendPath(c.file, path[:0])
-		size, mtime := f.files.Stamp(c.file)
-		obj := source.Info{Name: unsafe.String(unsafe.SliceData(path), len(path)), Size: size, MTime: mtime}
-		err := f.src.ReadAt(context.Background(), obj, c.buf.Bytes, c.off)
+		err := f.readAt(hand.object(c.file), c.buf.Bytes, c.off)
 		f.opt.Stage.Add(time.Since(begin), int64(len(c.uses)), c.length)
 		work.End()
 		f.arrived(c, err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,8 @@ import (
 type File struct {
 	paths sync.Pool // *[]byte: room for a path and its zero
 	open  descriptors
+	// untold: here is a file system that does not tell what is at hand.
+	untold atomic.Bool
 }
 
 // keepOpen is how many descriptors are kept: an eighth of what the process may
@@ -54,50 +57,76 @@ func (f *File) ReadAt(ctx context.Context, obj Info, p []byte, off int64) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	_, err := f.read(obj, p, off, coldly)
+	return err
+}
+
+// ReadHot is Hot's. Opening a file may wait all the same.
+func (f *File) ReadHot(ctx context.Context, obj Info, p []byte, off int64, wait bool) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if wait {
+		return f.read(obj, p, off, hotFirst)
+	}
+	return f.read(obj, p, off, hotOnly)
+}
+
+// manner is how a file is read.
+type manner uint8
+
+const (
+	coldly   manner = iota // without asking whether that waits
+	hotFirst               // without waiting if that goes
+	hotOnly                // without waiting, or not at all
+)
+
+func (f *File) read(obj Info, p []byte, off int64, how manner) (hot bool, err error) {
 	if obj.MTime != 0 {
-		return f.readKept(obj, p, off)
+		return f.readKept(obj, p, off, how)
 	}
 	fd, err := f.openat(obj.Name)
 	if err != nil {
-		return failed(obj.Name, off, err)
+		return false, failed(obj.Name, off, err)
 	}
 	err = check(fd, obj)
 	if err == nil {
-		err = pread(fd, obj, p, off)
+		hot, err = f.pread(fd, obj, p, off, how)
 	}
 	_ = unix.Close(fd)
-	return err
+	return hot, err
 }
 
 // readKept reads through the descriptors that are kept, and holds the file
 // against obj after the read, which finds what was written before it and while
 // it went on. What was open may have been removed or replaced since; then the
 // name is opened again, and it is the new file that has to be obj.
-func (f *File) readKept(obj Info, p []byte, off int64) error {
+func (f *File) readKept(obj Info, p []byte, off int64, how manner) (bool, error) {
 	if d := f.open.get(obj.Name); d != nil {
-		err := pread(d.fd, obj, p, off)
+		hot, err := f.pread(d.fd, obj, p, off, how)
 		var st unix.Stat_t
 		if fstat(d.fd, &st) == nil && st.Nlink > 0 {
 			if c := compare(&st, obj); c != nil {
 				err = c
 			}
 			f.open.put(d, err != nil)
-			return err
+			return hot, err
 		}
 		f.open.put(d, true)
 	}
 	fd, err := f.openat(obj.Name)
 	if err != nil {
-		return failed(obj.Name, off, err)
+		return false, failed(obj.Name, off, err)
 	}
 	d := f.open.add(obj.Name, fd)
+	hot := false
 	if err = check(d.fd, obj); err == nil {
-		if err = pread(d.fd, obj, p, off); err == nil {
+		if hot, err = f.pread(d.fd, obj, p, off, how); err == nil {
 			err = check(d.fd, obj)
 		}
 	}
 	f.open.put(d, err != nil)
-	return err
+	return hot, err
 }
 
 // openat opens a path for reading. It never waits for a writer of a FIFO.
@@ -156,6 +185,35 @@ func compare(st *unix.Stat_t, obj Info) error {
 		return changed(obj, "it was written to since it was indexed")
 	}
 	return nil
+}
+
+// pread fills p, and says whether it did without waiting. A file system that can
+// not tell counts as one that waits.
+func (f *File) pread(fd int, obj Info, p []byte, off int64, how manner) (hot bool, err error) {
+	if how != coldly && len(p) > 0 && off >= 0 && off <= obj.Size && int64(len(p)) <= obj.Size-off && !f.untold.Load() {
+		n, err := preadNow(fd, p, off)
+		if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+			f.untold.Store(true)
+		}
+		if err == nil && n == len(p) {
+			return true, nil
+		}
+	}
+	if how == hotOnly {
+		return false, nil
+	}
+	return false, pread(fd, obj, p, off)
+}
+
+// preadNow reads what is in the page cache.
+func preadNow(fd int, p []byte, off int64) (int, error) {
+	iov := unix.Iovec{Base: &p[0]}
+	iov.SetLen(len(p))
+	n, _, e := unix.Syscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&iov)), 1, uintptr(off), 0, unix.RWF_NOWAIT)
+	if e != 0 {
+		return 0, e
+	}
+	return int(n), nil
 }
 
 // pread fills p.

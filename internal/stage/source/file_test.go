@@ -1,7 +1,9 @@
 package source_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -290,6 +292,34 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
+// What was dropped from the page cache is not at hand, and is once it was read.
+func TestWhatIsHot(t *testing.T) {
+	f := openFile(t)
+	name := put(t, filepath.Join(t.TempDir(), "x"), bytes.Repeat([]byte("stoker"), 100_000))
+	obj := info(t, f, name, true)
+	p := make([]byte, 6)
+	if hot, err := f.ReadHot(ctx, obj, p, 300_000, false); err != nil || !hot {
+		t.Skipf("this file system does not tell what is at hand: %v, %v", hot, err)
+	}
+	fd, err := unix.Open(name, unix.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Fsync(fd), unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED)); err != nil {
+		t.Fatal(err)
+	}
+	if hot, err := f.ReadHot(ctx, obj, p, 300_000, false); err != nil || hot {
+		t.Skipf("this file system keeps what it is told to drop: %v, %v", hot, err)
+	}
+	if hot, err := f.ReadHot(ctx, obj, p, 300_000, true); err != nil || hot || string(p) != "stoker" {
+		t.Fatalf("%q is read, at hand %v: %v", p, hot, err)
+	}
+	if hot, err := f.ReadHot(ctx, obj, p, 300_000, false); err != nil || !hot {
+		t.Errorf("what was just read is not at hand: %v", err)
+	}
+}
+
 func TestReadCostsNoHeap(t *testing.T) {
 	f := openFile(t)
 	name := put(t, filepath.Join(t.TempDir(), "x"), make([]byte, 5000))
@@ -298,6 +328,9 @@ func TestReadCostsNoHeap(t *testing.T) {
 		st := info(t, f, name, watched)
 		if n := testing.AllocsPerRun(100, func() {
 			if err := f.ReadAt(ctx, st, p, 0); err != nil {
+				panic(err)
+			}
+			if _, err := f.ReadHot(ctx, st, p, 0, false); err != nil {
 				panic(err)
 			}
 		}); n > 0 && !raceEnabled {

@@ -30,3 +30,10 @@ type Source interface {
 	// List yields what lies directly below prefix, in byte order of names.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
+
+// Hot is a source that knows which bytes are at hand: in the page cache, say.
+type Hot interface {
+	// ReadHot is ReadAt, and says whether it had to wait for the bytes. Where it would
+	// have to and wait is false, p holds nothing of use and there is no error.
+	ReadHot(ctx context.Context, obj Info, p []byte, off int64, wait bool) (hot bool, err error)
+}
