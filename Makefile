@@ -56,8 +56,8 @@ check: engine venv build/tools/staticcheck
 	go vet -tags bench ./bench/kernel
 	@out=$$(build/tools/gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$out" || { echo "not gofumpt-ed: $$out"; exit 1; }
 	build/tools/staticcheck ./...
-	$(VENV)/ruff check python bench
-	$(VENV)/ruff format --check python bench
+	$(VENV)/ruff check python bench internal/tool/doctor/hook
+	$(VENV)/ruff format --check python bench internal/tool/doctor/hook
 	$(VENV)/mypy --config-file python/pyproject.toml
 
 build/tools/staticcheck: tools/go.mod

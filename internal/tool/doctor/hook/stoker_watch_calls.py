@@ -1,0 +1,274 @@
+"""Which known library a sample's time goes to: self time of its entry points, while a batch is timed.
+
+The doors are hung when a timed batch begins and taken down when it ends, in the process that fetches. Between them
+the libraries are as they were: functions that a dataset holds pickle by name (which fails if another object has the
+name), and calls of an untimed batch cost nothing. A library is looked for in sys.modules when a batch is timed, so
+no import hook is needed for it and none that the script does not use is loaded.
+
+Self time: a span's time less that of the spans within it, on the thread that fetches. Threads that a dataset starts
+are not followed.
+"""
+
+import sys
+from _thread import get_ident
+from time import monotonic, thread_time
+
+from stoker_watch_door import Door, Ending, Method, StandIn
+from stoker_watch_process import is_user
+
+active: dict = {}  # thread -> Spans: where a timed batch is being fetched
+
+INSTALLS = 400  # CPython 3.12 and 3.13 give up caching a type's attributes after a thousand changes of it
+
+# Functions: module, names, and what they count as ("": each under its own name).
+FUNCTIONS = (
+    ("builtins", "open", "open"),
+    ("io", "open", "open"),
+    ("os", "read pread", "read"),
+    ("time", "sleep", "sleep"),
+    ("PIL.Image", "open", "PIL"),
+    ("cv2", "imread imdecode imreadmulti", "cv2"),
+    ("cv2", "resize cvtColor warpAffine warpPerspective remap GaussianBlur blur flip rotate copyMakeBorder", ""),
+    ("numpy", "load", "numpy.load"),
+    ("numpy", "fromfile loadtxt genfromtxt", ""),
+    ("json", "load loads", ""),
+    ("pickle", "load loads", ""),
+    ("torch", "load", "torch.load"),
+    ("torchaudio", "load", "torchaudio.load"),
+    ("soundfile", "read", "soundfile.read"),
+    ("librosa", "load", "librosa.load"),
+    ("torchvision.io", "read_image decode_image decode_jpeg decode_png read_video", ""),
+    ("pandas", "read_csv read_parquet", ""),
+)
+
+# Methods: module, class, names, and what they count as. PIL's pixels are decoded in load(), whoever calls it first.
+METHODS = (
+    ("PIL.ImageFile", "ImageFile", "load", "PIL"),
+    ("PIL.Image", "Image", "convert resize crop rotate transpose transform filter point thumbnail reduce", ""),
+    ("pathlib", "Path", "read_bytes read_text", "read"),
+    ("h5py._hl.dataset", "Dataset", "__getitem__ read_direct", "h5py"),
+    (
+        "transformers.tokenization_utils_base",
+        "PreTrainedTokenizerBase",
+        "__call__ encode batch_encode_plus",
+        "transformers",
+    ),
+    ("tiktoken.core", "Encoding", "encode encode_ordinary", "tiktoken"),
+    ("sentencepiece", "SentencePieceProcessor", "Encode encode", "sentencepiece"),
+    ("albumentations.core.transforms_interface", "BasicTransform", "__call__", "albumentations"),
+)
+
+
+class Spans:
+    """The spans of a fetching thread: those that are open, and what the closed ones sum to."""
+
+    def __init__(self) -> None:
+        self.open: list = []  # [start, start of CPU, s of inner spans, CPU s of inner spans, is a transform]
+        self.sums: dict = {}  # name -> [calls, s, CPU s]
+        self.count = 0
+
+    def begin(self, name: str, original, transform: bool = False):
+        frame = [0.0, 0.0, 0.0, 0.0, transform]
+        call = Ending(*original)
+        call.end = lambda: self.close(name, frame)
+        self.open.append(frame)
+        self.count += 1
+        frame[1] = thread_time()
+        frame[0] = monotonic()
+        return call
+
+    def close(self, name: str, frame: list) -> None:
+        now, cpu = monotonic(), thread_time()
+        # A traceback may keep a call alive beyond its end: what was opened within it goes with it, and what was
+        # closed with another is not counted.
+        if not any(frame is other for other in self.open):
+            return
+        while self.open.pop() is not frame:
+            pass
+        wall, used = now - frame[0], cpu - frame[1]
+        if self.open:
+            self.open[-1][2] += wall
+            self.open[-1][3] += used
+        total = self.sums.setdefault(name, [0, 0.0, 0.0])
+        total[0] += 1
+        total[1] += wall - frame[2]
+        total[2] += used - frame[3]
+
+
+def _function(name: str):
+    def enter(original):
+        spans = active.get(get_ident())
+        return original if spans is None else spans.begin(name, (original,))
+
+    return enter
+
+
+def _method(name: str, within: bool = True):
+    """`within`: whether it counts by itself inside a transform, which else is charged for what it calls."""
+
+    def enter(instance, original):
+        spans = active.get(get_ident())
+        if spans is None or not within and spans.open and spans.open[-1][4]:
+            return Method(original, instance)
+        return spans.begin(name, (original, instance))
+
+    return enter
+
+
+def _transform(prefix: str):
+    def enter(instance, original):
+        spans = active.get(get_ident())
+        if spans is None:
+            return Method(original, instance)
+        kind = type(instance)
+        name = f"{prefix}.{kind.__name__}" if kind.__module__.startswith(prefix) else _named(kind)
+        return spans.begin(name, (original, instance), kind.__name__ != "Compose")
+
+    return enter
+
+
+def _named(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+class Doors:
+    """Hangs and takes down; one timed batch of a process at a time."""
+
+    def __init__(self) -> None:
+        self.hung: list = []  # (owner, name, original, ours)
+        self.installs = 0
+        self.known: tuple = ()
+        self.plan: list = []
+        self.cost = 2.5e-6  # s that a span takes of the batch; measured at the first timed batch
+
+    def look(self, dataset: object) -> None:
+        """New modules may bring new entry points; a script imports most of them before its first batches."""
+        if self.installs == 0:
+            self.cost = _calibrate()
+        known = (len(sys.modules), len(_subclasses(dataset)))
+        if known != self.known:
+            self.known = known
+            self.plan = list(_plan(dataset))
+
+    def up(self, spans: Spans) -> bool:
+        if self.hung or self.installs >= INSTALLS:
+            return False
+        self.installs += 1
+        active[get_ident()] = spans
+        for owner, name, original, ours in self.plan:
+            try:
+                if owner.__dict__.get(name) is original:
+                    setattr(owner, name, ours)
+                    self.hung.append((owner, name, original, ours))
+            except (TypeError, AttributeError):
+                pass  # a class of C, or one that refuses
+        return True
+
+    def down(self) -> None:
+        active.pop(get_ident(), None)
+        for owner, name, original, ours in self.hung:
+            if owner.__dict__.get(name) is ours:  # else the script has put something there meanwhile
+                setattr(owner, name, original)
+        self.hung = []
+
+
+def _calibrate() -> float:
+    spans = Spans()
+    begin = monotonic()
+    for _ in range(100):
+        spans.begin("", (int,))()
+    return (monotonic() - begin) / 100
+
+
+def _plan(dataset: object):
+    """All (owner, name, original, ours) that this process has by now."""
+    functions = {}
+    for module, names, counts in FUNCTIONS:
+        owner = sys.modules.get(module)
+        for name in names.split():
+            original = None if owner is None else owner.__dict__.get(name)
+            if callable(original) and not isinstance(original, StandIn):
+                ours = functions.get(id(original), (None, None))[1]
+                ours = ours or StandIn(original, _function(counts or f"{module.partition('.')[0]}.{name}"))
+                functions[id(original)] = (original, ours)
+                yield owner, name, original, ours
+    yield from _imported(functions)
+    for module, kind, names, counts in METHODS:
+        owner = getattr(sys.modules.get(module), kind, None)
+        if isinstance(owner, type):
+            for name in names.split():
+                enter = _method(counts or f"PIL.{name}", within=counts != "")
+                if counts == "albumentations":
+                    enter = _transform("albumentations")
+                yield from _door(owner, name, enter)
+    yield from _transforms(dataset)
+
+
+def _imported(functions: dict):
+    """The names under which the script's own modules imported the functions (`from time import sleep`)."""
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if not isinstance(path, str) or not is_user(path):
+            continue
+        for name, value in list(module.__dict__.items()):
+            original, ours = functions.get(id(value), (None, None))
+            if original is value and ours is not None:
+                yield module, name, original, ours
+
+
+def _door(owner: type, name: str, enter):
+    original = owner.__dict__.get(name)
+    if callable(original) and not isinstance(original, Door):
+        yield owner, name, original, Door(original, enter)
+
+
+def _transforms(dataset: object):
+    """torchvision's transforms of both kinds, what the script derives from them, and the members of its Compose."""
+    seen: set = set()
+    v1 = sys.modules.get("torchvision.transforms.transforms")
+    for kind in list(vars(v1).values()) if v1 is not None else []:
+        if isinstance(kind, type) and kind.__module__ == v1.__name__:
+            yield from _class(kind, "torchvision.transforms", seen)
+    for kind in _subclasses(dataset):
+        yield from _class(kind, "torchvision.transforms.v2" if ".v2." in kind.__module__ else kind.__module__, seen)
+
+
+def _class(kind: type, prefix: str, seen: set):
+    name = "forward" if "forward" in kind.__dict__ else "__call__"
+    if kind not in seen:
+        seen.add(kind)
+        yield from _door(kind, name, _transform(prefix))
+
+
+def _subclasses(dataset: object) -> list:
+    """Classes of v2's transforms, and of the members of the Compose objects that the dataset holds."""
+    found: list = []
+    v2 = sys.modules.get("torchvision.transforms.v2")
+    base = getattr(v2, "Transform", None)
+    todo = [base] if isinstance(base, type) else []
+    while todo:
+        kind = todo.pop()
+        found.append(kind)
+        todo.extend(kind.__subclasses__())
+    for member in _members(dataset, 4):
+        kind = type(member)
+        if kind not in found and not kind.__module__.startswith(("torchvision.", "torch.", "builtins", "functools")):
+            if isinstance(member, object) and "__call__" in kind.__dict__ or "forward" in kind.__dict__:
+                found.append(kind)
+    return found
+
+
+def _members(holder: object, depth: int) -> list:
+    """What stands in lists called transforms, of the objects that the dataset holds."""
+    found: list = []
+    inner = getattr(holder, "__dict__", None)
+    for name, value in list(inner.items()) if isinstance(inner, dict) and depth else []:
+        if name == "transforms" and type(value) in (list, tuple):
+            found.extend(value[:64])
+            for member in value[:64]:
+                found.extend(_members(member, depth - 1))
+        elif not isinstance(value, (int, float, str, bytes, list, tuple, dict, type, type(sys), type(_members))):
+            found.extend(_members(value, depth - 1))
+        if len(found) > 256:
+            break
+    return found

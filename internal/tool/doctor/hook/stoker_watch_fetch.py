@@ -1,0 +1,416 @@
+"""A stage: the place where a DataLoader fetches samples, in a worker or, without workers, in the loop itself.
+
+Every batch is timed as a whole (three looks at the clocks); samples one by one where they are long enough for that
+not to matter; calls into libraries in some batches only, as many as cost three thousandths of the time. Figures of
+calls are scaled by samples to all batches, and timed_samples says of how many they are.
+
+torch's fetcher reads its own attributes at the right moments: `dataset` before each sample of a map, `dataset_iter`
+before each of a stream, `collate_fn` between the samples and the batch. So the fetcher's class is exchanged for one
+in which reading them is seen; the dataset itself is not touched.
+"""
+
+import math
+import os
+import sys
+import weakref
+from _thread import get_ident, get_native_id
+from time import monotonic, thread_time
+
+import stoker_watch_calls as calls
+import stoker_watch_look as look
+import stoker_watch_process as core
+from stoker_watch_door import Method, ending, hang, trouble
+
+STAGE = "_stoker_watch_stage"  # in the __dict__ of a fetcher, which is never pickled
+SHARE = 0.003  # of the time that timing calls may take
+SOON = 0.2  # s between two batches whose calls are timed, at least
+FINE = 50e-6  # s a sample from which on each is timed in every batch
+STACKS = 8
+
+# Numbers of system calls that a thread waits in, as /proc/self/task/TID/syscall names them.
+_X86_64 = {"read": (0, 17, 19, 295), "open": (2, 257, 437), "stat": (4, 5, 6, 262, 332), "list": (78, 217)}
+_X86_64.update(sleep=(7, 23, 35, 230, 270), socket=(45, 47))
+_AARCH64 = {"read": (63, 65, 67, 69), "open": (56, 437), "stat": (79, 80, 291), "list": (61,)}
+_AARCH64.update(sleep=(72, 73, 101, 115), socket=(207, 212))
+_CALLS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(os.uname().machine, {})
+_WAITS = {number: name for name, numbers in _CALLS.items() for number in numbers}
+
+
+class Histogram:
+    """Durations in buckets a twelfth apart, from a microsecond on; a quantile is exact to 6 %."""
+
+    STEP = math.log(1.125)
+
+    def __init__(self) -> None:
+        self.buckets: dict = {}
+        self.count = 0
+        self.max = 0.0
+
+    def add(self, seconds: float) -> None:
+        bucket = int(math.log(seconds * 1e6) / self.STEP) if seconds > 1e-6 else 0
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
+        self.count += 1
+        if seconds > self.max:
+            self.max = seconds
+
+    def quantile(self, q: float) -> "float | None":
+        buckets = sorted(self.buckets.copy().items())
+        rank = q * sum(n for _, n in buckets)
+        for bucket, n in buckets:
+            rank -= n
+            if rank <= 0:
+                return min(1e-6 * math.exp((bucket + 0.5) * self.STEP), self.max)
+        return None
+
+    def report(self) -> dict:
+        return {"p50": self.quantile(0.5), "p99": self.quantile(0.99), "max": self.max if self.count else None}
+
+
+def _no_dataset() -> None:
+    return None
+
+
+class Stage:
+    """Figures of one worker of a loader, or of a loader that fetches inline; all its epochs together."""
+
+    def __init__(self, loader: "int | None", index: "int | None", started: float) -> None:
+        self.loader = loader
+        self.index = index
+        self.started = started
+        self.steps = 0
+        self.first: float | None = None
+        # Replaced as a whole, so that a line written at any moment is of whole batches:
+        # batches, samples, fetch s, sample s, CPU s of it, collate s, CPU s of it, idle s
+        self.totals = (0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        self.samples = Histogram()
+        self.sums: dict = {}
+        self.timed_samples = 0
+        self.timed_batches = 0
+        self.next_timed = 0.0
+        self.doors = _doors
+        self.stacks: dict = {}
+        self.waits: dict = {}
+        self.looks = 0
+        self.ident = 0
+        self.native = 0
+        self.since = 0.0  # when the fetch that runs began; 0: none runs
+        self.left = 0.0  # when the last one ended
+        self.fine = False  # each sample of the next batch is timed
+        self.batched = False  # the dataset gives a batch's samples in one call (__getitems__)
+        self.before: dict | None = None  # the dataset's fingerprint
+        self.next_print = 1
+        self.dataset = _no_dataset  # a weak reference: the script's own lifetimes hold
+        self.stateful: list = []
+        self.base = core.kernel()
+        self.delay = (0, 0.0)  # thread, what it had waited for a core when it came
+        self.fetcher: object = None
+
+    # What a fetch passes through, in this order.
+
+    def begin(self, fetcher, original):
+        if self.since:  # the dataset fetches from itself: the outer fetch counts
+            return Method(original, fetcher)
+        self.fetcher = fetcher
+        self.enter(fetcher)
+        self.stamps: list = []
+        self.count = -1
+        self.spans = None
+        now = monotonic()
+        if now >= self.next_timed or self.timed_batches < 2 and self.totals[0] < 3:
+            spans = calls.Spans()
+            self.doors.look(fetcher.__dict__.get("dataset"))
+            now = monotonic()  # what is done once is not charged to each timed batch
+            if self.doors.up(spans):
+                self.spans = spans
+        each = self.spans is not None or self.fine or self.totals[0] < 2
+        fetcher.__class__ = _dressed(type(fetcher), each)
+        call = ending(original, fetcher, self.end)
+        self.up = monotonic() - now
+        self.collating_at = self.collating_cpu = 0.0
+        self.at_cpu = thread_time()
+        self.since = self.at = monotonic()
+        return call
+
+    def enter(self, fetcher) -> None:
+        if self.ident != get_ident():
+            self.ident, self.native = get_ident(), get_native_id()
+            self.delay = (self.native, _delay(self.native))
+        dataset = fetcher.__dict__.get("dataset")
+        if self.before is None or dataset is not self.dataset():
+            try:
+                self.dataset = weakref.ref(dataset)
+            except TypeError:
+                self.dataset = _no_dataset
+            self.before = look.fingerprint(dataset)
+            self.batched = getattr(type(dataset), "__getitems__", None) is not None
+
+    def each(self) -> None:
+        self.stamps.append(monotonic())
+
+    def collating(self, data: "int") -> None:
+        self.collating_cpu = thread_time()
+        self.collating_at = monotonic()
+        self.count = data
+
+    def end(self) -> None:
+        now, cpu = monotonic(), thread_time()
+        fetcher, at = self.fetcher, self.at
+        self.since = 0.0
+        self.fetcher = None
+        spans, self.spans = self.spans, None
+        if spans is not None:
+            self.doors.down()
+        batches, samples, fetch, sample, sample_cpu, collate, collate_cpu, idle = self.totals
+        idle += max(0.0, at - self.left - self.up) if self.left else 0.0
+        done = self.count >= 0
+        middle, middle_cpu = (self.collating_at, self.collating_cpu) if done else (now, cpu)
+        self.totals = (
+            batches + done, samples + max(self.count, 0), fetch + now - at, sample + middle - at,
+            sample_cpu + middle_cpu - self.at_cpu, collate + now - middle, collate_cpu + cpu - middle_cpu, idle,
+        )  # fmt: skip
+        if done:
+            self.first = self.first if self.first is not None else now
+            self._one_by_one(middle)
+            if spans is not None:
+                self._calls(spans, now)
+        fetcher.__class__ = _plain(type(fetcher))
+        if batches + done >= self.next_print:
+            self.next_print = (batches + done) * 4
+            self.compare()
+        self.steps += 1
+        self.left = monotonic()
+
+    def _one_by_one(self, end: float) -> None:
+        if self.count == 0:
+            return
+        stamps = self.stamps[-self.count :]
+        if self.batched:
+            self.samples.add((end - self.at) / self.count)
+        elif len(stamps) == self.count:
+            for a, b in zip(stamps, [*stamps[1:], end], strict=True):
+                self.samples.add(b - a)
+        self.fine = (end - self.at) / self.count >= FINE
+
+    def _calls(self, spans, now: float) -> None:
+        if self.timed_batches == 1 and self.totals[0] == 2:
+            self.sums, self.timed_samples = {}, 0  # the first batch imported, opened and warmed
+        for name, (n, s, c) in spans.sums.items():
+            total = self.sums.setdefault(name, [0, 0.0, 0.0])
+            total[0] += n
+            total[1] += s
+            total[2] += c
+        self.timed_batches += 1
+        self.timed_samples += self.count
+        down = monotonic() - now
+        self.next_timed = now + max(SOON, (self.up + down + spans.count * self.doors.cost) / SHARE)
+
+    def compare(self) -> None:
+        """Which attributes the dataset changed since its first sample here."""
+        try:
+            for name in look.changed(self.before or {}, look.fingerprint(self.dataset())):
+                if name not in self.stateful:
+                    self.stateful.append(name)
+        except RuntimeError:
+            pass  # the dataset changes as we look
+
+    # What the thread that writes does.
+
+    def sample(self) -> None:
+        """Where the fetch is just now: the script's line, and what the kernel waits for."""
+        if not self.since:
+            return
+        wait = _WAITS.get(_system_call(self.native), "")
+        frame = sys._current_frames().get(self.ident)
+        if frame is None or not self.since:
+            return
+        name = _where(frame)
+        self.stacks[name] = self.stacks.get(name, 0) + 1
+        if wait:
+            self.waits[wait] = self.waits.get(wait, 0) + 1
+        self.looks += 1
+
+    def report(self) -> dict:
+        batches, samples, fetch, sample, sample_cpu, collate, collate_cpu, idle = self.totals
+        now = core.kernel()
+        looks = max(self.looks, 1)
+        scale = samples / self.timed_samples if self.timed_samples else 0.0
+        stacks = sorted(self.stacks.copy().items(), key=lambda x: -x[1])[:STACKS]
+        since = self.since
+        return {
+            "loader": self.loader,
+            "index": self.index,
+            "started": self.started,
+            "first": self.first,
+            "batches": batches,
+            "samples": samples,
+            "fetch": fetch,
+            "sample": sample,
+            "sample_cpu": sample_cpu,
+            "sample_hist": {**self.samples.report(), "of": "batch" if self.batched else "sample"},
+            "collate": collate,
+            "collate_cpu": collate_cpu,
+            "idle": None if self.index is None else idle,
+            # A worker's results go into an unbounded queue, emptied by a thread of its own: putting never waits.
+            "blocked": None if self.index is None else 0.0,
+            "timed_samples": self.timed_samples,
+            "calls": {
+                name: {"n": round(n * scale), "s": s * scale, "cpu": c * scale}
+                for name, (n, s, c) in sorted(self.sums.copy().items(), key=lambda x: -x[1][1])
+            },
+            "stacks": [[name, n / looks] for name, n in stacks] if self.looks else [],
+            "waits": {name: n / looks for name, n in self.waits.copy().items()} if self.looks else {},
+            "looks": self.looks,
+            "on_cpu": min(1.0, (sample_cpu + collate_cpu) / fetch) if fetch else None,
+            "delay": _delay(self.native) - self.delay[1] if self.native and self.delay[0] == self.native else None,
+            "cpu": now["cpu"] - self.base["cpu"],
+            "io": {k: now[k] - self.base.get(k, 0) for k in ("rchar", "read_bytes", "syscr") if k in now},
+            "faults": now["faults"] - self.base["faults"],
+            "threads": core._threads(),
+            "stateful": list(self.stateful),
+            "fetching": since or None,
+        }
+
+
+def _delay(thread: int) -> float:
+    """s that a thread was ready to run and had no core."""
+    fields = core._read(f"/proc/self/task/{thread}/schedstat").split()
+    return int(fields[1]) / 1e9 if len(fields) == 3 else 0.0
+
+
+def _system_call(thread: int) -> int:
+    number = core._read(f"/proc/self/task/{thread}/syscall").partition(" ")[0]
+    return int(number) if number.isdigit() else -1
+
+
+def _where(frame) -> str:
+    """FILE:FUNCTION:LINE of the innermost frame of the script's own code, and what it called if that is a library's."""
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(core.OWN):
+        frame = frame.f_back
+    inner = frame
+    while frame is not None and not frame.f_code.co_filename.endswith("torch/utils/data/_utils/fetch.py"):
+        if core.is_user(frame.f_code.co_filename):
+            return _name(frame) + ("" if frame is inner else f" ({_name(inner)})")
+        frame = frame.f_back
+    return _name(inner)
+
+
+def _name(frame) -> str:
+    code = frame.f_code
+    return f"{os.path.basename(code.co_filename)}:{code.co_name}:{frame.f_lineno}"
+
+
+# The fetcher's classes: as torch made it, and one or two in which its attributes are seen being read.
+
+_classes: dict = {}  # (class, each sample) -> dressed class
+_origins: dict = {}  # dressed class -> class
+
+
+def _seen(name: str, enter):
+    def get(self):
+        try:
+            enter(self.__dict__[STAGE])
+        except Exception as error:
+            trouble(error)
+        return self.__dict__[name]
+
+    return property(get, lambda self, value: self.__dict__.__setitem__(name, value))
+
+
+def _collate(self):
+    """Between samples and batch: how many samples there are is seen in torch's own frame, which calls `data` so."""
+    try:
+        data = sys._getframe(1).f_locals.get("data") if self.auto_collation else None
+        self.__dict__[STAGE].collating(len(data) if isinstance(data, (list, tuple)) else 1)
+    except Exception as error:
+        trouble(error)
+    return self.__dict__["collate_fn"]
+
+
+def _dressed(kind: type, each: bool) -> type:
+    kind = _plain(kind)
+    dressed = _classes.get((kind, each))
+    if dressed is None:
+        body = {"collate_fn": property(_collate, lambda self, value: self.__dict__.__setitem__("collate_fn", value))}
+        if each:
+            body["dataset"] = _seen("dataset", Stage.each)
+        if each and "Iterable" in kind.__name__:
+            del body["dataset"]
+            body["dataset_iter"] = _seen("dataset_iter", Stage.each)
+        body.update(__module__=kind.__module__, __qualname__=kind.__qualname__)
+        dressed = _classes[kind, each] = type(kind.__name__, (kind,), body)
+        _origins[dressed] = kind
+    return dressed
+
+
+def _plain(kind: type) -> type:
+    return _origins.get(kind, kind)
+
+
+_doors = calls.Doors()
+_worker_of = None  # torch's module with _worker_info
+
+
+def stage_of(fetcher) -> "Stage | None":
+    """The stage that a fetcher fetches for; in a worker made at its first fetch, inline given by the loader."""
+    stage = fetcher.__dict__.get(STAGE)
+    if stage is None:
+        info = _worker_of._worker_info
+        if info is None or getattr(info, "worker_method", None) == "thread":
+            return None
+        process = core.process
+        if process.worker is None:
+            _become_worker(process, info)
+        stage = fetcher.__dict__[STAGE] = process.worker
+    return stage
+
+
+def _become_worker(process, info) -> None:
+    multiprocessing = sys.modules["multiprocessing.process"]
+    this, parent = multiprocessing.current_process(), multiprocessing.parent_process()
+    if parent is not None:
+        process.ppid = parent.pid  # of a forkserver's child, getppid() tells the server
+    process.role = "worker"
+    process.worker = Stage(this._config.get(LOADER), info.id, process.started)
+    process.stages = [process.worker]
+    process.cuda_before_fork = bool(getattr(sys.modules.get("torch.cuda"), "_is_in_bad_fork", bool)())
+    # A forked worker ends in os._exit, which runs multiprocessing's finalizers and not atexit's.
+    sys.modules["multiprocessing.util"].Finalize(None, _last, exitpriority=1000)
+    process.pulse.start()
+
+
+def _last() -> None:
+    if core.process.worker is not None:
+        core.process.worker.compare()
+    core.process.finish()
+
+
+LOADER = "stoker_watch_loader"  # in the configuration that multiprocessing hands to a child, by fork or pickled
+
+
+def _enter(fetcher, original):
+    stage = stage_of(fetcher)
+    if stage is None:
+        return Method(original, fetcher)
+    try:
+        return stage.begin(fetcher, original)
+    except Exception:
+        stage.since = 0.0
+        stage.doors.down()
+        raise
+
+
+def dress(fetch, worker) -> None:
+    """The fetchers of torch.utils.data._utils.fetch, wherever they run; `worker` is torch's module of workers."""
+    global _worker_of
+    _worker_of = worker
+    for kind in vars(fetch).copy().values():
+        if isinstance(kind, type) and "fetch" in kind.__dict__ and kind.__name__ != "_BaseDatasetFetcher":
+            hang(kind, "fetch", _enter)
+
+
+def forked() -> None:
+    global _doors
+    if _doors.hung:
+        _doors.down()
+    calls.active.clear()
+    _doors = calls.Doors()

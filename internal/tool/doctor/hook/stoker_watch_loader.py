@@ -1,0 +1,492 @@
+"""torch's DataLoader, watched from the loop: how long it waits for each batch, and what the loader is.
+
+Doors hang before DataLoader.__init__ and __iter__ and before the iterators' __next__ and _next_index, so that
+subclasses and wrappers that come down to them are seen under their own names. A pass is one epoch over a loader; it
+lies in the iterator's __dict__ (which refuses to be pickled anyway), the loader itself is not written to.
+"""
+
+import sys
+import weakref
+from _thread import get_ident
+from collections import deque
+from time import monotonic
+
+import stoker_watch_fetch as fetch
+import stoker_watch_look as look
+import stoker_watch_process as core
+from stoker_watch_door import Method, around, hang, keep, trouble
+
+PASS = "_stoker_watch_pass"  # in the __dict__ of an iterator
+EPOCHS = 8
+RECENT = 64
+FIRST = 32  # indices that tell one epoch's order from another's
+LOOKS = 16  # batches from one that is looked at to the next
+LOOKING = 0.002  # share of the time that looking may take
+MOVES = 64  # batches whose way to the device is watched
+
+_torch = None  # the module torch.utils.data.dataloader
+_loaders: dict = {}  # id of a loader -> (weak reference, Loader)
+_places: dict = {}  # id of a loader -> (weak reference, where it was built)
+_building: dict = {}  # thread -> Pass whose iterator is being made
+_count = 0
+
+
+class Loader:
+    """Figures of one DataLoader, all its epochs together."""
+
+    def __init__(self, loader, number: int, where: str) -> None:
+        self.number = number
+        self.where = where
+        self.steps = 0
+        self.epochs: deque = deque(maxlen=EPOCHS)
+        self.passes = 0
+        # Replaced as a whole: batches, wait s, of it for the first batches, step s, sum of ready, how many of them
+        self.totals = (0, 0.0, 0.0, 0.0, 0, 0)
+        self.waits = fetch.Histogram()
+        self.recent: deque = deque(maxlen=RECENT)
+        self.doing = ("", 0.0)  # "wait", "step" or "start", since when
+        self.context: str | None = None
+        self.pids: list = []
+        self.bytes = (0, 0, 0)  # batches looked at, their bytes, their samples
+        self.seen: dict = {"shape": None, "pinned": None}
+        self.paddings: list = []
+        self.spent = 0.0
+        self.moves = {"true": 0, "false": 0}
+        self.moved = 0
+        self.set_epoch: bool | None = None
+        self.epoch_number: int | None = None
+        self.repeated: bool | None = None
+        self.order: tuple | None = None
+        self.stage = None
+        self.dataset_bytes: int | None = None
+        self.handles: list = []
+        self.facts = _facts(loader)
+        workers = self.facts["workers"]
+        if workers:
+            self.dataset_bytes = look.pickled_bytes(loader.dataset)
+        elif self.facts["kind"] is not None:
+            self.stage = fetch.Stage(number, None, monotonic())
+            core.process.stages.append(self.stage)
+
+    def begin(self, loader, now: float) -> "Pass":
+        if self.facts["workers"]:
+            try:
+                self.handles = [*self.handles, *(h for h in look.handles(loader.dataset) if h not in self.handles)]
+            except Exception as error:
+                trouble(error)
+            core.process.cuda_before_fork |= look.cuda() and self.context in (None, "fork")
+        sampler = _epoch_sampler(loader)
+        if sampler is not None:
+            number = sampler.__dict__.get("epoch")
+            if self.passes and self.set_epoch is not True:
+                self.set_epoch = number != self.epoch_number
+            self.epoch_number = number
+        self.passes += 1
+        epoch = {"begin": now, "first": None, "end": None, "batches": 0}
+        self.epochs.append(epoch)
+        self.doing = ("start", now)
+        self.steps += 1
+        return Pass(self, epoch)
+
+    def made(self, iterator) -> None:
+        workers = getattr(iterator, "_workers", None)
+        if workers:
+            self.context = getattr(workers[0]._popen, "method", None)
+            self.pids = [worker.pid for worker in workers]
+        fetcher = getattr(iterator, "_dataset_fetcher", None)
+        if fetcher is not None and self.stage is not None:
+            fetcher.__dict__[fetch.STAGE] = self.stage
+
+    def began_with(self, indices: tuple) -> None:
+        if self.order is not None and self.repeated is not True:
+            self.repeated = self.order == indices
+        self.order = indices
+
+    def look(self, data) -> None:
+        """At some batches only: the first, then one in sixteen, while that is cheap."""
+        begin = monotonic()
+        if self.bytes[0] >= 4:
+            if self.totals[0] % LOOKS or self.spent > LOOKING * (begin - self.epochs[-1]["begin"]):
+                return
+        try:
+            found = look.batch(data)
+        except Exception as error:
+            trouble(error)
+            return
+        n, size, samples = self.bytes
+        self.bytes = (n + 1, size + found["bytes"], samples + (found["samples"] or 0))
+        self.seen = {"shape": found["shape"], "pinned": found["pinned"]}
+        if found["padding"] is not None:
+            self.paddings.append(found["padding"])
+            del self.paddings[:-256]
+        self.spent += monotonic() - begin
+
+    def report(self) -> dict:
+        batches, wait, wait_first, step, ready, asked = self.totals
+        looked, size, samples = self.bytes
+        paddings = list(self.paddings)
+        report = {
+            "id": self.number,
+            **self.facts,
+            "where": self.where,
+            "context": self.context,
+            "pids": self.pids,
+            "dataset_bytes": self.dataset_bytes,
+            "stateful": list(self.stage.stateful) if self.stage is not None else [],
+            "handles": self.handles,
+            "set_epoch": self.set_epoch,
+            "order_repeated": self.repeated,
+            "passes": self.passes,
+            "epochs": [dict(epoch) for epoch in list(self.epochs)],
+            "batches": batches,
+            "wait": wait,
+            "wait_first": wait_first,
+            "step": step,
+            "wait_hist": self.waits.report(),
+            "ready": ready / asked if asked else None,
+            "bytes": size / looked if looked else None,
+            "sample_bytes": size / samples if samples else None,
+            **self.seen,
+            "non_blocking": dict(self.moves),
+            "padding": sum(paddings) / len(paddings) if paddings else None,
+            "doing": list(self.doing),
+            "recent": [list(x) for x in list(self.recent)],
+        }
+        if self.stage is not None:
+            report["inline"] = self.stage.report()
+        return report
+
+
+class Pass:
+    """One epoch, from the call of iter() on."""
+
+    def __init__(self, loader: Loader, epoch: dict) -> None:
+        self.loader = loader
+        self.epoch = epoch
+        self.got_at = 0.0
+        self.indices: list = []
+        self.ordered = loader.facts["kind"] == "map"
+
+    def index(self, indices):
+        """Sees what the sampler gives, until the epoch's first indices are known."""
+        try:
+            self.indices.extend(indices if isinstance(indices, (list, tuple)) else [indices])
+            if len(self.indices) >= FIRST:
+                self.known()
+        except Exception as error:
+            trouble(error)
+            self.ordered = False
+        return indices
+
+    def known(self) -> None:
+        if self.ordered and self.indices:
+            self.ordered = False
+            self.loader.began_with(tuple(map(_number, self.indices[:FIRST])))
+
+    def asked(self, iterator, now: float) -> "int | None":
+        loader = self.loader
+        loader.doing = ("wait", now)
+        ready = _ready(iterator)
+        batches, wait, wait_first, step, sum_ready, n_ready = loader.totals
+        if self.got_at:
+            step += now - self.got_at
+        if ready is not None:
+            sum_ready, n_ready = sum_ready + ready, n_ready + 1
+        loader.totals = (batches, wait, wait_first, step, sum_ready, n_ready)
+        return ready
+
+    def got(self, data, asked: float, ready: "int | None") -> None:
+        now = monotonic()
+        loader, epoch = self.loader, self.epoch
+        waited = now - asked
+        batches, wait, wait_first, step, sum_ready, n_ready = loader.totals
+        if epoch["first"] is None:
+            epoch["first"] = now - epoch["begin"]
+            wait_first += waited
+        loader.totals = (batches + 1, wait + waited, wait_first, step, sum_ready, n_ready)
+        epoch["batches"] += 1
+        loader.waits.add(waited)
+        loader.recent.append((asked, now, ready))
+        loader.steps += 1
+        core.process.pulse.start()
+        loader.look(data)
+        if loader.moved < MOVES and look.cuda():
+            loader.moved += 1
+            _watch_moves(loader, data)
+        self.got_at = monotonic()
+        loader.doing = ("step", self.got_at)
+
+    def ended(self) -> None:
+        """By StopIteration, or by an error; the script sees which."""
+        self.known()
+        self.epoch["end"] = monotonic()
+        self.got_at = 0.0
+        self.loader.doing = ("", self.epoch["end"])
+        self.loader.steps += 1
+        _end_moves()
+
+
+def _number(index: object) -> object:
+    return index if isinstance(index, int) else str(type(index)) if isinstance(index, (list, dict)) else str(index)[:64]
+
+
+class _Ask:
+    """One call of __next__."""
+
+    __slots__ = ("asked", "open", "over", "ready")
+
+    def __init__(self, over: Pass) -> None:
+        self.over = over
+        self.open = False
+
+    def before(self, iterator):
+        try:
+            _end_moves()
+            self.asked = monotonic()
+            self.open = True
+            self.ready = self.over.asked(iterator, self.asked)
+        except Exception as error:
+            trouble(error)
+            self.open = False
+        return iterator
+
+    def after(self, data):
+        try:
+            if self.open:
+                self.open = False
+                self.over.got(data, self.asked, self.ready)
+        except Exception as error:
+            trouble(error)
+        return data
+
+    def __del__(self):
+        try:
+            if self.open:
+                self.over.ended()
+        except BaseException as error:
+            keep(error)
+
+
+def _next(iterator, original):
+    over = iterator.__dict__.get(PASS)
+    if over is None:
+        return Method(original, iterator)
+    ask = _Ask(over)
+    return around(ask.before, original, ask.after, iterator)
+
+
+def _next_index(iterator, original):
+    over = _building.get(get_ident()) or iterator.__dict__.get(PASS)
+    if over is None or not over.ordered:
+        return Method(original, iterator)
+    return map(over.index, map(original, (iterator,))).__next__
+
+
+class _Start:
+    """One call of DataLoader.__iter__."""
+
+    __slots__ = ("outer", "over", "thread")
+
+    def __init__(self) -> None:
+        self.over = None
+
+    def before(self, loader):
+        try:
+            now = monotonic()
+            known = of(loader)
+            self.thread = get_ident()
+            self.outer = _building.get(self.thread)
+            self.over = _building[self.thread] = known.begin(loader, now)
+            process = sys.modules.get("multiprocessing.process")
+            if process is not None:
+                process.current_process()._config[fetch.LOADER] = known.number
+        except Exception as error:
+            trouble(error)
+        return loader
+
+    def after(self, iterator):
+        try:
+            if self.over is not None and isinstance(iterator, _torch._BaseDataLoaderIter):
+                iterator.__dict__[PASS] = self.over
+                self.over.loader.made(iterator)
+            core.process.pulse.start()
+        except Exception as error:
+            trouble(error)
+        return iterator
+
+    def __del__(self):
+        try:
+            if self.over is None:
+                return
+            _building.pop(self.thread, None)
+            if self.outer is not None:
+                _building[self.thread] = self.outer
+            process = sys.modules.get("multiprocessing.process")
+            if process is not None:
+                process.current_process()._config.pop(fetch.LOADER, None)
+        except BaseException as error:
+            keep(error)
+
+
+def _iter(loader, original):
+    start = _Start()
+    return around(start.before, original, start.after, loader)
+
+
+def _init(loader, original):
+    where = core.caller(3)
+    number = id(loader)
+    _places[number] = (weakref.ref(loader, lambda _: _places.pop(number, None)), where)
+    return Method(original, loader)
+
+
+def of(loader) -> Loader:
+    global _count
+    number = id(loader)
+    reference, known = _loaders.get(number, (None, None))
+    if reference is not None and reference() is loader:
+        return known
+    _count += 1
+    place = _places.get(number)
+    where = place[1] if place is not None and place[0]() is loader else core.caller(3)
+    known = Loader(loader, _count, where)
+    core.process.loaders.append(known)
+    _loaders[number] = (weakref.ref(loader), known)
+    return known
+
+
+def _facts(loader) -> dict:
+    """What the loader is, as it says in its attributes; of the dataset's methods only __len__ is called, which the
+    samplers of a map call in every epoch."""
+    kind = {0: "map", 1: "iterable"}.get(getattr(loader, "_dataset_kind", None))
+    dataset = getattr(loader, "dataset", None)
+    length = None
+    if kind == "map":
+        try:
+            length = len(dataset)
+        except Exception:
+            pass
+    sampler = getattr(loader, "sampler", None)
+    collate = getattr(loader, "collate_fn", None)
+    return {
+        "class": _named(type(loader)),
+        "dataset": _named(type(dataset)),
+        "kind": kind,
+        "length": length,
+        "batch_size": _plain(getattr(loader, "batch_size", None)),
+        "workers": int(getattr(loader, "num_workers", 0)),
+        "prefetch": _plain(getattr(loader, "prefetch_factor", None)),
+        "pin": bool(getattr(loader, "pin_memory", False)),
+        "persistent": bool(getattr(loader, "persistent_workers", False)),
+        "drop_last": bool(getattr(loader, "drop_last", False)),
+        "sampler": type(sampler).__name__,
+        "shuffled": _shuffled(sampler),
+        "collate": _collate(collate),
+    }
+
+
+def _plain(value: object) -> "int | None":
+    return value if type(value) is int else None
+
+
+def _named(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _shuffled(sampler: object) -> "bool | None":
+    said = getattr(sampler, "__dict__", {}).get("shuffle")
+    if isinstance(said, bool):
+        return said
+    names = [kind.__name__ for kind in type(sampler).__mro__]
+    if "SequentialSampler" in names:
+        return False
+    if {"RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler"} & set(names):
+        return True
+    return None
+
+
+def _collate(collate: object) -> str:
+    while hasattr(collate, "func"):
+        collate = collate.func
+    module, name = getattr(collate, "__module__", ""), getattr(collate, "__qualname__", None)
+    if module == "torch.utils.data._utils.collate" and name in ("default_collate", "default_convert"):
+        return "default"
+    return f"{module}.{name}" if name else _named(type(collate))
+
+
+def _epoch_sampler(loader) -> object:
+    """The sampler whose order depends on set_epoch, under the wrappers that Accelerate and Lightning put around it."""
+    todo = [loader.__dict__.get("batch_sampler"), loader.__dict__.get("sampler")]
+    for sampler in todo:
+        inside = getattr(sampler, "__dict__", {})
+        if callable(getattr(type(sampler), "set_epoch", None)) and isinstance(inside.get("epoch"), int):
+            return sampler if inside.get("shuffle", True) else None
+        if len(todo) < 12:
+            todo.extend(inside[name] for name in ("batch_sampler", "sampler") if inside.get(name) is not None)
+    return None
+
+
+def _ready(iterator) -> "int | None":
+    """Batches that lie waiting for __next__: those in the last queue, and those that came before their turn."""
+    inside = iterator.__dict__
+    queue = inside.get("_data_queue")
+    if queue is None:
+        return None
+    try:
+        early = sum(1 for info in inside["_task_info"].values() if len(info) == 2)
+        return early + queue.qsize()
+    except Exception:
+        return None
+
+
+# The way of a batch to the device, watched for the first batches of a process that uses CUDA: Tensor.to and .cuda
+# hang between a batch and the next call of __next__ and are torch's own again in between.
+
+_moving: list = []
+
+
+def _watch_moves(loader: Loader, data) -> None:
+    tensor = sys.modules["torch"].Tensor
+    wanted = {id(leaf) for _, leaf in look.leaves(data)}
+
+    def mover(name: str):
+        original = getattr(tensor, name)
+
+        def moved(self, *args, **options):
+            if id(self) in wanted and self.device.type == "cpu":
+                target = str(args[0] if args else options.get("device", "cuda" if name == "cuda" else ""))
+                if name == "cuda" or target.startswith("cuda") or target.isdigit():
+                    loader.moves["true" if options.get("non_blocking") or True in args[1:] else "false"] += 1
+            return original(self, *args, **options)
+
+        return moved
+
+    for name in ("to", "cuda"):
+        if name not in tensor.__dict__:
+            setattr(tensor, name, mover(name))
+            _moving.append((tensor, name))
+
+
+def _end_moves() -> None:
+    while _moving:
+        owner, name = _moving.pop()
+        delattr(owner, name)
+
+
+def dress(module) -> None:
+    """`module` is torch.utils.data.dataloader, just imported."""
+    global _torch
+    _torch = module
+    fetch.dress(module._utils.fetch, module._utils.worker)
+    hang(module.DataLoader, "__init__", _init)
+    hang(module.DataLoader, "__iter__", _iter)
+    hang(module._BaseDataLoaderIter, "__next__", _next)
+    hang(module._BaseDataLoaderIter, "_next_index", _next_index)
+
+
+def forked() -> None:
+    global _count
+    _loaders.clear()
+    _building.clear()
+    _end_moves()
+    _count = 0
