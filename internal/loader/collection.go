@@ -275,7 +275,7 @@ func (c *collection) lengths(field string) ([]int32, error) {
 			}
 			switch {
 			case n < 0:
-				return nil, errs.New(errs.Config, "lengths is %q, and sample %d has no bytes there", field, p.first+id).
+				return nil, errs.New(errs.Config, "lengths is %q, and the index does not know how long that is in sample %d", field, p.first+id).
 					Try("name a field that every sample has, or give lengths= as a list")
 			case n > 1<<31-1:
 				return nil, errs.New(errs.Config, "sample %d has %d bytes in field %q: lengths go to %d", p.first+id, n, field, 1<<31-1)

@@ -27,7 +27,7 @@ type builder struct {
 	src  source.Source
 	objs []source.Info
 	opt  Options
-	left []left
+	left []left // of the first file
 }
 
 func build(ctx context.Context, src source.Source, paths []string, opt Options, b *index.Builder) error {
@@ -73,7 +73,7 @@ func (bd *builder) write(b *index.Builder) error {
 		return err
 	}
 	format.Describe(b, bd.objs)
-	left, err := json.Marshal(bd.left)
+	left, err := json.Marshal(leftOut{bd.left[:min(len(bd.left), shownLeft)], len(bd.left)})
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,15 @@ type left struct {
 	Why  string `json:"why"`
 }
 
+// shownLeft is how many of them are named.
+const shownLeft = 10
+
+// leftOut is all of them, as they are kept.
+type leftOut struct {
+	Shown []left `json:"shown"`
+	Count int    `json:"count"`
+}
+
 func (c *chooser) fail(hint, what string, a ...any) error {
 	return errs.New(errs.Config, "%s", fmt.Sprintf(what, a...)).At(errs.Where{Shard: c.file, Offset: -1, Sample: -1}).Try("%s", hint)
 }

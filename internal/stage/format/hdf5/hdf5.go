@@ -54,7 +54,7 @@ type Dataset struct {
 	x      *index.Index
 	fields []field
 	files  []file
-	left   []left
+	left   leftOut
 	first  []int64 // number of the first sample of each file, and of all samples
 
 	chunkOff, chunkSize []int64
@@ -187,19 +187,16 @@ func (d *Dataset) Index() *index.Index { return d.x }
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }
 
-// shownLeft is how many datasets a note names.
-const shownLeft = 10
-
 // Notes are what a user should know of the fields.
 func (d *Dataset) Notes() []string {
-	if len(d.left) == 0 {
+	if len(d.left.Shown) == 0 {
 		return nil
 	}
 	var names []string
-	for _, l := range d.left[:min(len(d.left), shownLeft)] {
+	for _, l := range d.left.Shown {
 		names = append(names, fmt.Sprintf("%q (%s)", l.Name, l.Why))
 	}
-	if more := len(d.left) - shownLeft; more > 0 {
+	if more := d.left.Count - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
 	return []string{"left out of the fields: " + strings.Join(names, ", ") + "; columns=[...] names those that are wanted, and stoker inspect shows all"}

@@ -15,7 +15,7 @@ import (
 const (
 	fieldsColumn = "hdf5.fields" // bytes: JSON, []field
 	layoutColumn = "hdf5.layout" // bytes: JSON, []file
-	leftColumn   = "hdf5.left"   // bytes: JSON, []left
+	leftColumn   = "hdf5.left"   // bytes: JSON, leftOut
 	chunkOff     = "chunk.off"   // int64: of a chunk, bytes; -1: never written
 	chunkSize    = "chunk.size"  // int64: as stored, bytes
 	chunkMask    = "chunk.mask"  // int32: filters that were left out
