@@ -197,6 +197,8 @@ func (d *Dataset) LeftOut(field string) string {
 		return "it is " + what + ", which is not read"
 	case col.side || !d.lacks(c):
 		return ""
+	case d.nulls[c] == 0 && d.holes[c] == 1:
+		return "a null in one of its lists"
 	case d.nulls[c] == 0:
 		return fmt.Sprintf("%d nulls in its lists", d.holes[c])
 	}
