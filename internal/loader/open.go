@@ -36,11 +36,14 @@ type opening struct {
 type opener struct {
 	name string
 	// sniff says whether a file, by its name and its first bytes, is of the format;
-	// nil: only its name= in the Spec says so.
+	// nil: only its format= in the Spec says so.
 	sniff func(name string, head []byte) bool
 	// endings are those of the format's files, where sniff goes by the bytes.
 	endings []string
 	open    func(ctx context.Context, o opening) (format.Dataset, error)
+	// named says that only format= in the Spec chooses it, and sniff only its files
+	// in a folder: what they hold may be meant in several ways.
+	named bool
 	// root says that the dataset is one folder, which is handed on as it is; else a
 	// folder stands for the files in it.
 	root bool
@@ -83,7 +86,7 @@ func openers() []opener {
 		{name: "table", sniff: files.Sniff, open: func(ctx context.Context, o opening) (format.Dataset, error) {
 			return files.OpenTable(ctx, o.src, o.paths, files.Options{Label: o.d.Label, Progress: o.progress})
 		}},
-		{name: "lines", open: func(ctx context.Context, o opening) (format.Dataset, error) {
+		{name: "lines", named: true, sniff: func(name string, _ []byte) bool { return lines.Sniff(name) }, open: func(ctx context.Context, o opening) (format.Dataset, error) {
 			return lines.Open(ctx, o.src, o.paths, lines.Options{Progress: o.progress})
 		}},
 		{name: "tokens", sniff: tokens.Sniff, open: openTokens}, // the last: any .bin may be one of tokens

@@ -28,6 +28,7 @@ func sniff(name string, paths []string) (opener, []string, error) {
 		}
 		return kind, paths, nil
 	}
+	all = slices.DeleteFunc(all, func(o opener) bool { return o.named })
 	if len(paths) == 1 && isDir(paths[0]) {
 		return sniffFolder(paths[0], all)
 	}

@@ -135,6 +135,30 @@ func TestBrokenFileOfAFolder(t *testing.T) {
 }
 
 // Endings are told apart as they are of kinds of files, not of shards.
+// A folder of text is one of lines if that is said, and never unasked.
+func TestAFolderOfText(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"b.jsonl": "{\"a\": 1}\n{\"a\": 2}\n", "a.ndjson": "{}", "c.csv": "x\n1\n", ".d.jsonl": "{}"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := Open(context.Background(), ground(t), Spec{Dataset: Dataset{Path: Paths{dir}, Format: "lines"}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	x := l.Dataset().Index()
+	if got := string(x.AppendPath(0, nil)); x.Len() != 3 || x.Files() != 2 || got != filepath.Join(dir, "a.ndjson") {
+		t.Errorf("%d samples in %d files, the first is %s", x.Len(), x.Files(), got)
+	}
+	for _, path := range []string{dir, filepath.Join(dir, "b.jsonl")} {
+		if kind, _, err := sniff("", []string{path}); err == nil && kind.name == "lines" {
+			t.Errorf("%s is taken for lines unasked", path)
+		}
+	}
+}
+
 func TestEnding(t *testing.T) {
 	for path, want := range map[string]string{
 		"/a/b.tfrecord": ".tfrecord", "a.TFRecord.gz": ".tfrecord.gz", "a.h5": ".h5", "part-00001": "part-", "README": "readme",

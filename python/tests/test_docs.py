@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import re
 import shutil
 import tarfile
@@ -50,6 +51,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / "data" / name).write_bytes(gzip.decompress(stored))
     np.save(root / "data/images.npy", np.arange(36 * 8 * 8 * 3, dtype=np.uint8).reshape(36, 8, 8, 3))
     np.save(root / "data/labels.npy", np.arange(36) % 3)
+    lines = [{"text": f"sentence {i}", "label": i % 3, "tags": ["a"] * (i % 4)} for i in range(12)]
+    (root / "data/text").mkdir()
+    (root / "data/text/reviews.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (np.arange(100_000, dtype=np.uint32) * 7919 % 50257).astype(np.uint16).tofile(root / "data/train.bin")
     return root
 

@@ -94,8 +94,20 @@ MAKE: dict[str, Callable[[Any, Path], Any]] = {
     "documents": lambda unzip, tmp: stoker.TokenDataset(DATA / "tokens/train.bin", documents=True, eos=50256),
     "files": lambda unzip, tmp: stoker.files(PHOTOS, transform=SMALL),
     "table": lambda unzip, tmp: stoker.Table(table(tmp), "file", "class", root=PHOTOS[0].parent, transform=SMALL),
+    "lines": lambda unzip, tmp: stoker.LinesDataset(reviews(tmp), ["of", "text"]),
     "rows": lambda unzip, tmp: stoker.Table(table(tmp), label="class"),
 }
+
+
+def reviews(tmp: Path) -> Path:
+    """A folder of text: two files of lines, with blank ones between them, and a picture."""
+    lines = [
+        json.dumps({"text": f"häufig {i}\n" * i, "label": i, "of": {"i": [i]}}, ensure_ascii=False) for i in range(11)
+    ]
+    (tmp / "b.ndjson").write_text("\r\n".join(lines[7:]))
+    (tmp / "a.jsonl").write_text("\n\n".join(lines[:7]) + "\n")
+    (tmp / "x.jpg").write_bytes(jpeg(0))
+    return tmp
 
 
 def table(tmp: Path) -> Path:
@@ -175,7 +187,7 @@ def test_fields_are_chosen(dataset: Any) -> None:
         assert columns(chosen)[last] == columns(as_tuples)[last] == every[last]
     assert columns(dataset.to_tuple()) == every  # and the first one is as it was
     with pytest.raises(stoker.StokerError) as caught:
-        dataset.select("no such field")
+        dataset.select("no such field")[0]  # of lines each has keys of its own
     assert "no such field" in str(caught.value)
 
 
@@ -653,3 +665,41 @@ def test_mixtures_have_fields_of_their_own(unzip: Any, tmp_path: Path) -> None:
     with stoker.DataLoader(mix, 10, shuffle=True) as loader:
         texts = [text for batch in loader for text in batch["text"]]
     assert {"alpha", "other 1"} <= set(texts)
+
+
+def test_lines(tmp_path: Path) -> None:
+    dataset = stoker.LinesDataset(reviews(tmp_path))
+    objects = [
+        json.loads(line) for name in ("a.jsonl", "b.ndjson") for line in (tmp_path / name).open() if line.strip()
+    ]
+    assert len(dataset) == len(objects) == 11
+    assert dataset.fields == ["json"]
+    assert [dataset[i]["json"] for i in range(11)] == objects
+    chosen = stoker.LinesDataset(
+        [tmp_path / "a.jsonl"],
+        ["text", "of", stoker.Field("label", decode="int"), stoker.Field("inner", source="of", decode="json"), "json"],
+    )
+    for i in range(7):
+        text, of, label, inner, whole = (chosen[i][name] for name in ("text", "of", "label", "inner", "json"))
+        assert (text, label, inner, whole) == (objects[i]["text"], i, {"i": [i]}, objects[i])
+        assert json.loads(of) == inner
+
+
+def test_texts_are_samples_whole(tmp_path: Path) -> None:
+    for name, text in (("b.txt", "two\nlines"), ("a.md", "# one"), ("c.pdf", "left out")):
+        (tmp_path / name).write_text(text)
+    dataset = stoker.LinesDataset(tmp_path)
+    assert [dataset[i] for i in range(len(dataset))] == [{"text": "# one"}, {"text": "two\nlines"}]
+
+
+def test_lines_that_are_damaged_have_a_place(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"text": "a"}\n{"text": "b"\n{"other": 1}\n')
+    dataset = stoker.LinesDataset(path, ["text"])
+    assert dataset[0] == {"text": "a"}
+    for sample, words in ((1, "JSON"), (2, "other")):
+        with pytest.raises(stoker.DataError, match=words) as caught:
+            dataset[sample]
+        assert (caught.value.where["shard"], caught.value.where["sample"]) == (str(path), sample)
+    with pytest.raises(stoker.ConfigError, match="not a text file"):
+        stoker.LinesDataset(tmp_path.parent)

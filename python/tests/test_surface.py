@@ -20,9 +20,9 @@ from stoker._wire import MAX_FRAME, FrameError, Reader, pack
 
 PUBLIC = (
     "Batch BatchSampler BetonDataset ConfigError DataError DataLoader DistributedSampler EngineError Field HDF5Dataset "
-    "ImageFolder LMDBDataset MDSDataset Mixture NpyDataset ParquetDataset Ragged RandomSampler ResourceError "
-    "SequentialSampler ShardWriter SourceError StallError StateError StokerError SubsetRandomSampler Synthetic "
-    "TFRecordDataset Table TokenDataset WebDataset WeightedRandomSampler __version__ files pack transforms "
+    "ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset Ragged RandomSampler "
+    "ResourceError SequentialSampler ShardWriter SourceError StallError StateError StokerError SubsetRandomSampler "
+    "Synthetic TFRecordDataset Table TokenDataset WebDataset WeightedRandomSampler __version__ files pack transforms "
     "verify_receipts"
 )
 

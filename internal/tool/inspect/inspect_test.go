@@ -116,7 +116,7 @@ func TestPythonLines(t *testing.T) {
 		{
 			loader.Dataset{Path: loader.Paths{"a.jsonl"}},
 			Report{Format: "lines"},
-			[]string{"stoker pack a.jsonl tokens --tokenize gpt2"},
+			[]string{`stoker.LinesDataset("a.jsonl")`, "for batch in loader:"},
 		},
 	} {
 		got := pythonLines(c.dataset, &c.report)

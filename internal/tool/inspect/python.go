@@ -16,10 +16,6 @@ const chain = "T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip()])"
 
 // pythonLines load the dataset, as a person would write them.
 func pythonLines(d loader.Dataset, r *Report) string {
-	if r.Format == "lines" {
-		return "# No class of Python's reads text as it lies; this makes token files for stoker.TokenDataset:\n" +
-			"#     stoker pack " + strings.Join(d.Path, " ") + " tokens --tokenize gpt2\n"
-	}
 	var b strings.Builder
 	b.WriteString("import stoker\n")
 	made, loop, shuffle := r.constructor(d)
@@ -83,7 +79,7 @@ func (r *Report) constructor(d loader.Dataset) (lines, loop string, shuffle bool
 		return "train = stoker.TokenDataset" + args.String() + "\n", loop, true
 	}
 	class := map[string]string{
-		"hdf5": "HDF5Dataset", "lmdb": "LMDBDataset", "tfrecord": "TFRecordDataset", "parquet": "ParquetDataset", "mds": "MDSDataset", "beton": "BetonDataset",
+		"hdf5": "HDF5Dataset", "lmdb": "LMDBDataset", "tfrecord": "TFRecordDataset", "parquet": "ParquetDataset", "mds": "MDSDataset", "lines": "LinesDataset", "beton": "BetonDataset",
 	}[r.Format]
 	args.add(quotedAll(d.Path))
 	args.word("database", d.Database)

@@ -5,7 +5,8 @@ Stored           fields of samples that some format stores; samples are dicts, o
  ├── HDF5Dataset     .h5 files                    ├── Table, files    manifests, and files by a pattern
  ├── LMDBDataset     LMDB environments            ├── MDSDataset      MosaicML Streaming's shards
  ├── TFRecordDataset TFRecord files               └── BetonDataset    FFCV's files
- └── ParquetDataset  Parquet files
+ ├── ParquetDataset  Parquet files
+ └── LinesDataset    JSONL and other text
 """
 
 from __future__ import annotations
@@ -353,6 +354,26 @@ class ParquetDataset(Stored):
             problems.add("fields and columns both name what is wanted", "give one of them")
         problems.raise_any()
         super().__init__(path, fields if fields is not None else columns, label=label, unpacked=unpacked)
+
+
+class LinesDataset(Stored):
+    """Text files: every line of a JSONL file is a sample, and every other text file is one, whole.
+
+    Of a line, the field ``json`` is its object; the keys of the object are fields too: texts as they are, all other
+    values as JSON, unless ``Field("label", decode="int")`` says what they are. Of other files the field is ``text``.
+    A folder stands for the ``.jsonl`` (``.ndjson``) and ``.txt`` (``.text``, ``.md``) files in it. Lines are indexed
+    once, so that any of them is reached directly, and nothing is kept in memory.
+    """
+
+    _format = "lines"
+
+    def _fields(self) -> list[dict[str, Any]] | None:
+        return self._given and [
+            field
+            if _SAID & field.keys()
+            else {**field, "decode": "json" if field.get("from", field["name"]) == "json" else "text"}
+            for field in copy.deepcopy(self._given)
+        ]
 
 
 class MDSDataset(Stored):
