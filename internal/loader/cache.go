@@ -210,6 +210,7 @@ func (l *Loader) keep(lane *transform.Lane, part *part, sample int64, s *format.
 		if before.Finish(lane, out[at:]) != nil {
 			return nil
 		}
+		l.counted(lane, before)
 	}
 	l.cache.put(sample, out)
 	return out
