@@ -1,0 +1,61 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// Alone is the evidence of a machine on which nothing was run.
+func Alone(ctx context.Context, version string) Evidence {
+	return Evidence{Schema: Schema, Stoker: version, When: time.Now().UTC().Truncate(time.Second), Subject: Subject{Kind: OfMachine}, Machine: Look(ctx)}
+}
+
+// attached is how long a process is looked at from outside.
+const attached = 4 * time.Second
+
+// Attach looks at a process that runs already, by /proc alone.
+func Attach(ctx context.Context, pid int, version string) (Report, error) {
+	w := newWatched("/")
+	if _, ok := sight(w.root, pid, 0); !ok {
+		return Report{}, errs.New(errs.NotFound, "there is no process %d", pid).Because(fs.ErrNotExist).Try("ps -ef | grep python")
+	}
+	ev := Evidence{
+		Schema: Schema, Stoker: version, When: time.Now().UTC().Truncate(time.Second),
+		Subject: Subject{Kind: OfProcess, PID: pid, Command: commandOf(w.root, pid)}, Machine: Look(ctx),
+	}
+	where, began := map[string]int{}, now()
+	ticks := time.NewTicker(200 * time.Millisecond)
+	defer ticks.Stop()
+	for end := began + attached.Seconds(); now() < end; {
+		w.look(pid, now())
+		where[standing(w.root, pid)]++
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return Report{}, errors.Join(ctx.Err(), context.Canceled)
+		}
+	}
+	ev.Run = runOf(newFolder(""), w, began)
+	if a, b, ok := w.between(pid, began); ok && b.rchar > 0 {
+		ev.Run.ReadRate = figure((b.rchar-a.rchar)/(b.t-a.t), "/proc/PID/io")
+	}
+	delete(where, "")
+	for at, n := range where {
+		if n*4 >= len(where) && len(ev.Run.At) < 5 {
+			ev.Run.At = append(ev.Run.At, fmt.Sprintf("%s (%d of 20 looks)", at, n))
+		}
+	}
+	return Judge(ev), nil
+}
+
+func commandOf(root string, pid int) []string {
+	return strings.FieldsFunc(text(filepath.Join(root, "proc", strconv.Itoa(pid)), "cmdline"), func(r rune) bool { return r == 0 })
+}

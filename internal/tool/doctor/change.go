@@ -1,0 +1,138 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+)
+
+// What to change, as code or as a command to paste.
+
+// loader writes the settings of the loop's loader that are to change.
+func (v *view) loader(settings ...string) string {
+	return "DataLoader(..., " + strings.Join(settings, ", ") + ")"
+}
+
+func workers(n int) string { return fmt.Sprintf("num_workers=%d", n) }
+
+// kept adds what keeps workers from one epoch to the next, where it is not on.
+func (v *view) kept(settings ...string) string {
+	if !v.l.Settings.Persistent {
+		settings = append(settings, "persistent_workers=True")
+	}
+	return v.loader(settings...)
+}
+
+func moreWorkers(v *view) []Change {
+	return []Change{{v.kept(workers(v.needed())), "as many as it takes to make a batch in the time of a step"}}
+}
+
+func fewerWorkers(v *view) []Change {
+	return []Change{{v.kept(workers(v.enough())), "as fast on these cores, with less memory and a quicker start"}}
+}
+
+func morePrefetch(v *view) []Change {
+	return []Change{{v.loader(fmt.Sprintf("prefetch_factor=%d", max(4, 4*v.job.Prefetch))), "batches that lie ready carry the loop over the slow ones"}}
+}
+
+func changeOfStart(v *view) []Change {
+	s := v.l.Settings
+	if s.Workers > 0 && !s.Persistent {
+		out := []Change{{v.loader(workers(s.Workers), "persistent_workers=True"), "workers stay from one epoch to the next"}}
+		if s.Pickled.Value >= pickledMuch {
+			out = append(out, Change{"self.index = np.load(path, mmap_mode=\"r\")", fmt.Sprintf("the dataset is %s that goes to each worker; a mapped file is shared", size(s.Pickled.Value))})
+		}
+		return out
+	}
+	out := []Change{{"loader = stoker.DataLoader(dataset, ...)", "prefetches the next epoch while this one ends"}}
+	if v.l.PerEpoch.Value < 100 {
+		out = append(out, Change{"sampler=RandomSampler(data, num_samples=10 * len(data))", "fewer, longer epochs start less often"})
+	}
+	return out
+}
+
+func changeOfMemory(v *view) []Change {
+	out := []Change{{v.loader(workers(max(1, v.l.Settings.Workers/2)), "prefetch_factor=2"), "each worker has a copy of what it touches, and batches lie in memory"}}
+	if v.ev.Run.Limit.Known() {
+		out = append(out, Change{fmt.Sprintf("docker run --memory %dg ...", int(2*v.ev.Run.Limit.Value/(1<<30))+1), "or a higher limit for the cgroup"})
+	}
+	return out
+}
+
+func changeOfQuota(v *view) []Change {
+	return []Change{
+		{fmt.Sprintf("docker run --cpus %.0f ...", v.host()), "or resources.limits.cpu in Kubernetes, --cpus-per-task in Slurm"},
+		{"export OMP_NUM_THREADS=1", "libraries start a thread for each core of the machine, not of the quota"},
+	}
+}
+
+func changeOfRanks(v *view) []Change {
+	other := v.others()
+	if v.l.Cost.Batch.Value > 1.3*other.Cost.Batch.Value && other.Cost.Batch.Known() {
+		return []Change{
+			{"DistributedSampler(dataset, shuffle=True)", fmt.Sprintf("rank %d's samples cost %.1f times those of rank %d: deal them out at random", v.l.Rank, v.l.Cost.Batch.Value/other.Cost.Batch.Value, other.Rank)},
+			{fmt.Sprintf("taskset -pc %d", v.l.PID), "or its cores and its disk are not those of the others: look"},
+		}
+	}
+	return []Change{{fmt.Sprintf("taskset -pc %d", v.l.PID), "shows the cores that this rank may use; all ranks should have as many"}}
+}
+
+var oneThread = Change{"worker_init_fn=lambda _: torch.set_num_threads(1)", "workers are the parallelism; set OMP_NUM_THREADS=1 and cv2.setNumThreads(0) too"}
+
+func changeOfFiles(v *view) []Change {
+	return []Change{
+		{"stoker pack data/train packed", "the same samples in few large files"},
+		{`stoker.WebDataset("packed/shard-*.tar")`, "read many at a time, ahead of the need"},
+	}
+}
+
+func changeOfBytes(v *view) []Change {
+	return []Change{
+		{"stoker pack data/train packed --resize 256", "fewer bytes a sample"},
+		{"cp -r data /local/nvme", "or nearer storage; cache=\"8GiB\" keeps what is read twice"},
+	}
+}
+
+func changeOfReads(v *view) []Change {
+	out := []Change{{"stoker.DataLoader(...)", "reads ahead of the plan, 16 reads at a time: latency is not waited for one by one"}}
+	if n := v.needed(); n <= 64 {
+		out = append(out, Change{v.kept(workers(n)), "waiting needs no core: more workers wait side by side"})
+	}
+	return out
+}
+
+func changeOfCollate(v *view) []Change {
+	if c := v.l.Settings.Collate; c != "" && c != "default" {
+		return []Change{{"def collate(batch): return torch.stack(...)", c + " works sample by sample; make tensors of one shape in __getitem__ and stack them once"}}
+	}
+	return []Change{{"def __getitem__(self, i): return torch.from_numpy(a)", "fewer and larger fields a sample; uint8 until the device"}}
+}
+
+func changeOfDecode(v *view) []Change {
+	return []Change{
+		{"stoker.ImageFolder(...)", "decodes only what the crop shows, several times as fast as PIL"},
+		{"stoker pack data/train packed --resize 256", "or store pictures at the size that training looks at"},
+	}
+}
+
+func changeOfTransform(v *view) []Change {
+	name := short(v.costliest().name)
+	if v.costliest().kind == Tokenize {
+		return []Change{{"stoker pack corpus tokens --tokenize gpt2", "tokenise once, not in every epoch"}}
+	}
+	return []Change{
+		{name + " on the GPU, after batch.to(device)", "a batch at a time, as torchvision.transforms.v2 can"},
+		{"stoker.DataLoader(stoker.ImageFolder(..., transform=...))", "the same transforms, compiled"},
+	}
+}
+
+func changeOfPython(v *view) []Change {
+	at := "__getitem__"
+	if len(v.l.Cost.Frames) > 0 {
+		at = v.l.Cost.Frames[0].At
+	}
+	p := v.part(Python)
+	if p.blocked > p.cpu {
+		return []Change{{"# " + at, "it waits, and does not compute: take the wait out, or do it once and not for every sample"}}
+	}
+	return []Change{{"# " + at, "replace loops over Python objects by one NumPy or torch call, or do the work once beforehand"}}
+}

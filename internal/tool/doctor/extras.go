@@ -1,0 +1,147 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/tool/show"
+)
+
+// WriteSince writes what was found after an earlier report of the same verdict.
+func (r Report) WriteSince(w io.Writer, early Report) error {
+	p := &page{w: w}
+	for _, f := range r.Findings {
+		if slices.ContainsFunc(early.Findings, func(o Finding) bool { return o.Name == f.Name && o.Loader == f.Loader }) {
+			continue
+		}
+		p.line("")
+		p.line("stoker doctor, at the end of the script:")
+		p.wrap("found     ", f.Name+place(f.Loader))
+		p.wrap(indent, fmt.Sprintf("%s [%s]", f.What, f.Source))
+		p.code(f.Fix)
+	}
+	return p.err
+}
+
+// drawn is the columns that the longest step of a timeline has.
+const drawn = 56
+
+// WriteTimeline draws the last ten steps: when the trainer stood in __next__ and
+// when it did not. What a GPU did meanwhile is not seen here.
+func (r Report) WriteTimeline(w io.Writer) error {
+	p := &page{w: w}
+	recent := r.Evidence.worst().Recent
+	steps := recent[max(0, len(recent)-11):]
+	if len(steps) < 2 {
+		p.line("timeline  fewer than two steps were seen [%s]", fromHook)
+		return p.err
+	}
+	p.line("timeline  the last %d steps: w waits in __next__, # between two of them [%s]", len(steps)-1, fromHook)
+	longest := 0.0
+	for i := range len(steps) - 1 {
+		longest = max(longest, steps[i+1][0]-steps[i][0])
+	}
+	for i := range len(steps) - 1 {
+		wait, all := steps[i][1]-steps[i][0], max(0, steps[i+1][0]-steps[i][0])
+		cells := int(drawn*all/max(longest, 1e-9) + 0.5)
+		waits := int(drawn*wait/max(longest, 1e-9) + 0.5)
+		ready := ""
+		if steps[i][2] >= 0 {
+			ready = fmt.Sprintf(" %.0f ready", steps[i][2])
+		}
+		p.line("%9s %s%s%s", ms(all), strings.Repeat("w", min(waits, cells)), strings.Repeat("#", max(0, cells-waits)), ready)
+	}
+	return p.err
+}
+
+// hoursAMonth is 365 days by 12.
+const hoursAMonth = 730
+
+// WriteCost writes what the waiting costs a month, for a GPU at a price an hour.
+func (r Report) WriteCost(w io.Writer, price float64) error {
+	p := &page{w: w}
+	v := newView(r.Evidence, r.Evidence.worst())
+	if v.now <= 0 {
+		p.line("cost      not known: too few batches were seen")
+		return p.err
+	}
+	gpus := max(1, len(r.Evidence.Machine.GPUs))
+	if n := v.ranks(); n > 1 {
+		gpus = n
+	}
+	text := fmt.Sprintf("%s of %d h a month at %.2f an hour, for %s: %s a month.", percent(v.lost()), hoursAMonth, price, count(gpus, "GPU"), show.Number(v.lost()*hoursAMonth*price*float64(gpus)))
+	p.wrap("cost      ", text)
+	p.wrap(indent, "This takes the time in __next__ for time in which the GPU is paid and idle, and the run for one that goes on all month. [model]")
+	return p.err
+}
+
+// item is one line of the readiness list.
+type item struct {
+	name  string
+	value string
+	good  bool
+	known bool
+}
+
+// WriteChecklist writes what makes a loop ready, with what was measured of it.
+func (r Report) WriteChecklist(w io.Writer) error {
+	p := &page{w: w}
+	p.line("checklist")
+	for _, i := range r.items() {
+		mark := "no "
+		switch {
+		case !i.known:
+			mark = "?  "
+		case i.good:
+			mark = "yes"
+		}
+		p.wrap("  "+mark+"  ", fmt.Sprintf("%-42s %s", i.name+":", i.value))
+	}
+	return p.err
+}
+
+func (r Report) items() (out []item) {
+	v := newView(r.Evidence, r.Evidence.worst())
+	l, m := v.l, r.Evidence.Machine
+	found := func(name string) bool {
+		return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Name == name })
+	}
+	add := func(known, good bool, name, format string, a ...any) {
+		value := "not measured"
+		if known {
+			value = fmt.Sprintf(format, a...)
+		}
+		out = append(out, item{name, value, good, known})
+	}
+	looped, w := l.Wait.Known(), l.Settings.Workers
+	add(looped, v.wait < threshold, "waits less than 10 % of the time", "%s", percent(v.wait))
+	add(looped && l.PerEpoch.Known(), v.start < 0.05, "epochs start at once", "first batch after %s", took(l.First.Value))
+	add(looped && l.Cost.Batch.Known(), w >= min(v.needed(), v.usable()), "workers enough for the step", "%d, needs %.1f", w, v.job.Needed())
+	add(m.Cores.Known() && looped, !found(ManyWorkers), "workers no more than cores allow", "%d on %s", w, cores(m.Cores.Value))
+	add(looped && w > 0, l.Settings.Persistent || v.l.Epochs < 2, "workers stay between epochs", "persistent_workers=%s", yesNo(l.Settings.Persistent))
+	add(looped && w > 0, l.Settings.Prefetch >= 2, "batches are prefetched", "prefetch_factor=%d", l.Settings.Prefetch)
+	add(looped && l.Ready.Known(), l.Ready.Value >= 1, "a batch is ready when asked for", "%.1f ready", l.Ready.Value)
+	add(len(m.GPUs) > 0 && looped, l.Settings.Pin, "batches are pinned", "pin_memory=%s", yesNo(l.Settings.Pin))
+	add(l.Settings.Blocking+l.Settings.NonBlocking > 0, l.Settings.Blocking == 0, "copies do not block", "%d of %d do", l.Settings.Blocking, l.Settings.Blocking+l.Settings.NonBlocking)
+	add(m.ShmFree.Known(), !found(SmallShm), "/dev/shm holds what is prefetched", "%s free", size(m.ShmFree.Value))
+	add(r.Evidence.Run.Throttled.Known() || !m.Quota.Known() && m.Cores.Known(), r.Evidence.Run.Throttled.Value < 0.2, "no quota stops the processes", "%s", quotaText(m, r.Evidence.Run))
+	add(l.Cost.Threads.Known(), !found(ThreadsInWorkers), "one thread a worker", "%.0f", l.Cost.Threads.Value)
+	return out
+}
+
+func quotaText(m Machine, r Run) string {
+	if !m.Quota.Known() {
+		return "there is none"
+	}
+	return fmt.Sprintf("%s, stopped in %s of periods", cores(m.Quota.Value), percent(r.Throttled.Value))
+}
+
+// yesNo is a truth as Python writes it.
+func yesNo(b bool) string {
+	if b {
+		return "True"
+	}
+	return "False"
+}

@@ -1,0 +1,262 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the goldens anew")
+
+// golden compares text with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (go test -update writes it anew):\n%s", path, diff)
+	}
+}
+
+// recorded is the Evidence of a file of testdata. A key that is not ours would be
+// a figure that the test means and the rules do not see.
+func recorded(t *testing.T, name string) (ev Evidence) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata/evidence", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&ev); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return ev
+}
+
+// cases are the recorded Evidence, and the verdict and findings that are right.
+var cases = []struct {
+	name, verdict string
+	found         []string
+}{
+	{"healthy", NotDataBound, nil},
+	{"healthy-no-workers", NotDataBound, nil},
+	{"too-few-none", TooFew, []string{NoWorkers}},
+	{"too-few", TooFew, nil},
+	{"decode", TheDecode, nil},
+	{"transform", TheTransform + " GaussianBlur", []string{WrongOrder}},
+	{"tokenise", TheTransform + " transformers", []string{TokenisePer, PaddingWaste}},
+	{"python-computes", PythonCode, nil},
+	{"python-waits", PythonCode, nil},
+	{"small-files", SmallFiles, []string{TinyFiles}},
+	{"storage-latency", Latency, nil},
+	{"storage-bandwidth", Bandwidth, nil},
+	{"storage-unprobed", Insufficient, nil},
+	{"batch-assembly", Assembly, []string{PythonCollate}},
+	{"handing-over", Assembly, nil},
+	{"epoch-start", EpochStart, []string{TornDown}},
+	{"epoch-start-pickled", EpochStart, []string{TornDown, LargeIndex}},
+	{"too-many-start", TooMany, []string{ManyWorkers, TornDown}},
+	{"too-many", TooMany, []string{ManyWorkers}},
+	{"too-many-starve", TooMany, []string{ManyWorkers}},
+	{"prefetch", Shallow, []string{SmallPrefetch}},
+	{"cgroup", CPULimit, []string{ManyWorkers}},
+	{"memory-pressure", Pressure, nil},
+	{"threads", Misset + " " + ThreadsInWorkers, []string{ThreadsInWorkers}},
+	{"ranks", Imbalance, nil},
+	{"unexplained", Insufficient, nil},
+	{"disturbed", Insufficient, nil},
+	{"few-batches", Insufficient, nil},
+	{"no-hook", Insufficient, nil},
+	{"no-loader", Insufficient, nil},
+	{"machine", Insufficient, []string{SmallShm}},
+	{"mistakes", NotDataBound, []string{
+		CUDABeforeFork, SharedHandles, StatefulDataset, LargeIndex, SmallShm, SmallShm, TinyFiles, WrongOrder, TokenisePer, PythonCollate, PaddingWaste,
+		NotPinned, PinnedBlocking, SetEpochMissing,
+	}},
+}
+
+func TestVerdicts(t *testing.T) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			r := Judge(recorded(t, c.name))
+			if got := r.Verdict.Title(); got != c.verdict {
+				t.Errorf("verdict %q, not %q", got, c.verdict)
+			}
+			var found []string
+			for _, f := range r.Findings {
+				found = append(found, f.Name)
+			}
+			slices.Sort(found)
+			want := slices.Sorted(slices.Values(c.found))
+			if diff := cmp.Diff(want, found); diff != "" {
+				t.Errorf("findings:\n%s", diff)
+			}
+			golden(t, "report/"+c.name+".txt", readable(t, r))
+		})
+	}
+}
+
+// readable is a report with everything that can be asked for; it has to fit a
+// terminal, code to paste aside, and name a source for every figure.
+func readable(t *testing.T, r Report) string {
+	t.Helper()
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		line = strings.TrimSuffix(line, "\n")
+		code := false
+		for _, c := range append(fixes(r), r.Verdict.Changes...) {
+			code = code || strings.HasSuffix(line, c.Code)
+		}
+		if utf8.RuneCountInString(line) > width && !code {
+			t.Errorf("%d columns: %q", utf8.RuneCountInString(line), line)
+		}
+		if strings.ContainsAny(line, "\x1b\t\r") || strings.HasSuffix(line, " ") {
+			t.Errorf("control characters or blanks at the end: %q", line)
+		}
+	}
+	for _, l := range r.Verdict.Lines {
+		if l.Source == "" {
+			t.Errorf("%s: %s: measured where?", l.What, l.Text)
+		}
+	}
+	return b.String()
+}
+
+func fixes(r Report) (out []Change) {
+	for _, f := range r.Findings {
+		out = append(out, f.Fix)
+	}
+	return out
+}
+
+// Every verdict and every finding has a recorded case, and every case a rule.
+func TestEveryVerdictAndFindingHasACase(t *testing.T) {
+	var verdicts, found []string
+	for _, c := range cases {
+		v, _, _ := strings.Cut(c.verdict, " GaussianBlur")
+		verdicts = append(verdicts, strings.TrimSuffix(v, " "+ThreadsInWorkers))
+		found = append(found, c.found...)
+	}
+	for _, r := range rules() {
+		if !slices.Contains(verdicts, r.verdict) {
+			t.Errorf("no case for the verdict %q", r.verdict)
+		}
+	}
+	for _, c := range checks() {
+		if !slices.Contains(found, c.name) {
+			t.Errorf("no case for the finding %q", c.name)
+		}
+	}
+}
+
+// A figure that a rule reads and that was not measured may take the verdict away;
+// it may never give another one but that nothing is known.
+func TestNoVerdictWithoutItsFigures(t *testing.T) {
+	blank := func(ev Evidence, key string) Evidence {
+		b, err := json.Marshal(ev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tree map[string]any
+		if err := json.Unmarshal(b, &tree); err != nil {
+			t.Fatal(err)
+		}
+		strip(tree, key)
+		if b, err = json.Marshal(tree); err != nil {
+			t.Fatal(err)
+		}
+		var out Evidence
+		if err := json.Unmarshal(b, &out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for _, c := range cases {
+		ev := recorded(t, c.name)
+		for _, key := range []string{"wait_s", "step_s"} {
+			got := Judge(blank(ev, key))
+			if got.Verdict.Name != Insufficient {
+				t.Errorf("%s without %s: %s", c.name, key, got.Verdict.Name)
+			}
+		}
+		got := Judge(blank(ev, "cost")).Verdict
+		switch got.Name {
+		case TooFew, TheDecode, TheTransform, PythonCode, SmallFiles, Bandwidth, Latency, Shallow, TooMany:
+			t.Errorf("%s without the cost of a batch: %s", c.name, got.Name)
+		}
+	}
+}
+
+// strip removes a key wherever it stands.
+func strip(v any, key string) {
+	switch v := v.(type) {
+	case map[string]any:
+		delete(v, key)
+		for _, inner := range v {
+			strip(inner, key)
+		}
+	case []any:
+		for _, inner := range v {
+			strip(inner, key)
+		}
+	}
+}
+
+// A report is JSON that says the same when it is judged again.
+func TestReportIsEvidenceAgain(t *testing.T) {
+	for _, c := range cases {
+		r := Judge(recorded(t, c.name))
+		b, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again Report
+		if err := json.Unmarshal(b, &again); err != nil {
+			t.Fatal(err)
+		}
+		if again.Schema != Schema || again.Evidence.Schema != Schema {
+			t.Errorf("%s: schema %d", c.name, again.Schema)
+		}
+		if diff := cmp.Diff(r, Judge(again.Evidence)); diff != "" {
+			t.Errorf("%s:\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestExtras(t *testing.T) {
+	for _, name := range []string{"too-few-none", "healthy", "mistakes", "no-loader"} {
+		r := Judge(recorded(t, name))
+		var b strings.Builder
+		for _, write := range []func() error{
+			func() error { return r.WriteTimeline(&b) }, func() error { return r.WriteChecklist(&b) }, func() error { return r.WriteCost(&b, 10) },
+		} {
+			if err := write(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		golden(t, "report/"+name+"-extras.txt", b.String())
+	}
+}

@@ -1,0 +1,241 @@
+package doctor
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// line is what one process with the hook wrote: all its counters since it
+// started, so that the last line of a file counts and the difference of two is
+// what happened between them. Times are seconds of CLOCK_MONOTONIC.
+type line struct {
+	Version    int               `json:"v"`
+	PID        int               `json:"pid"`
+	PPID       int               `json:"ppid"`
+	Role       string            `json:"role"` // main, worker, child
+	T          float64           `json:"t"`
+	Started    float64           `json:"started"`
+	Argv       []string          `json:"argv"`
+	Python     string            `json:"python"`
+	Libraries  map[string]string `json:"libraries"`
+	Rank       *int              `json:"rank"`
+	World      *int              `json:"world"`
+	Threads    map[string]any    `json:"threads"`
+	CUDABefore bool              `json:"cuda_before_fork"`
+	Trouble    []string          `json:"trouble"`
+	Exit       *string           `json:"exit"`
+	Loaders    []loaderLine      `json:"loaders"`
+	Worker     *workerLine       `json:"worker"`
+}
+
+type loaderLine struct {
+	ids []int // of the loaders that are joined in it
+
+	ID            int            `json:"id"`
+	Class         string         `json:"class"`
+	Where         string         `json:"where"`
+	Dataset       string         `json:"dataset"`
+	Kind          string         `json:"kind"`
+	Length        *int64         `json:"length"`
+	BatchSize     *int           `json:"batch_size"`
+	Workers       int            `json:"workers"`
+	Prefetch      *int           `json:"prefetch"`
+	Pin           bool           `json:"pin"`
+	Persistent    bool           `json:"persistent"`
+	DropLast      bool           `json:"drop_last"`
+	Sampler       string         `json:"sampler"`
+	Shuffled      *bool          `json:"shuffled"`
+	Collate       string         `json:"collate"`
+	Context       string         `json:"context"`
+	DatasetBytes  *float64       `json:"dataset_bytes"`
+	Stateful      []string       `json:"stateful"`
+	Handles       []string       `json:"handles"`
+	SetEpoch      *bool          `json:"set_epoch"`
+	OrderRepeated *bool          `json:"order_repeated"`
+	Transforms    []string       `json:"transforms"`
+	Epochs        []epochLine    `json:"epochs"`
+	Batches       float64        `json:"batches"`
+	Wait          float64        `json:"wait"`
+	WaitFirst     float64        `json:"wait_first"`
+	Step          float64        `json:"step"`
+	WaitHist      *quantiles     `json:"wait_hist"`
+	Ready         *float64       `json:"ready"`
+	Bytes         *float64       `json:"bytes"`
+	SampleBytes   *float64       `json:"sample_bytes"`
+	Shape         string         `json:"shape"`
+	Pinned        *bool          `json:"pinned"`
+	NonBlocking   map[string]int `json:"non_blocking"`
+	Padding       *float64       `json:"padding"`
+	Inline        *workerLine    `json:"inline"`
+	Passes        int            `json:"passes"`
+	Doing         []any          `json:"doing"`  // wait, step or start; since
+	Recent        [][]*float64   `json:"recent"` // asked, got, ready or null
+}
+
+type epochLine struct {
+	left bool // it did not end, and its loader came to an end
+
+	Begin   float64  `json:"begin"`
+	First   *float64 `json:"first"`
+	End     *float64 `json:"end"`
+	Batches float64  `json:"batches"`
+}
+
+type quantiles struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+	Of  string  `json:"of"` // sample, or batch where samples are made a batch at a time
+}
+
+type workerLine struct {
+	Loader     int                `json:"loader"`
+	Index      int                `json:"index"`
+	Started    float64            `json:"started"`
+	Batches    float64            `json:"batches"`
+	Samples    float64            `json:"samples"`
+	Timed      *float64           `json:"timed_samples"`
+	Fetch      float64            `json:"fetch"`
+	Sample     float64            `json:"sample"`
+	SampleCPU  float64            `json:"sample_cpu"`
+	Hist       *quantiles         `json:"sample_hist"`
+	Collate    float64            `json:"collate"`
+	CollateCPU float64            `json:"collate_cpu"`
+	Idle       float64            `json:"idle"`
+	Blocked    float64            `json:"blocked"`
+	Calls      map[string]call    `json:"calls"`
+	Stacks     []stackLine        `json:"stacks"`
+	IO         ioLine             `json:"io"`
+	Waits      map[string]float64 `json:"waits"` // shares of the looks at its thread in which the kernel held it, by why
+	Looks      float64            `json:"looks"`
+	Delay      *float64           `json:"delay"`    // ready to run, without a core
+	CPU        float64            `json:"cpu"`      // of the whole process
+	Fetching   *float64           `json:"fetching"` // the sample in work since
+	Stateful   []string           `json:"stateful"`
+	Faults     float64            `json:"faults"`
+	Threads    map[string]any     `json:"threads"`
+}
+
+type call struct {
+	N   float64 `json:"n"`
+	S   float64 `json:"s"`
+	CPU float64 `json:"cpu"`
+}
+
+type ioLine struct {
+	RChar     float64 `json:"rchar"`
+	ReadBytes float64 `json:"read_bytes"`
+	Syscalls  float64 `json:"syscr"`
+}
+
+// stackLine is [frame, share].
+type stackLine Frame
+
+func (s *stackLine) UnmarshalJSON(b []byte) error {
+	var parts []json.RawMessage
+	if err := json.Unmarshal(b, &parts); err != nil {
+		return err
+	}
+	if len(parts) < 2 {
+		return errors.New("a stack is a frame and a share")
+	}
+	return errors.Join(json.Unmarshal(parts[0], &s.At), json.Unmarshal(parts[1], &s.Share))
+}
+
+// kept is how many lines of a process are kept from its start, for the beginning
+// of the stretch that is measured; after them the last one replaces the one before.
+const kept = 200
+
+// process is what is known of one process with the hook.
+type process struct {
+	lines []line
+	read  int64 // bytes of its file
+}
+
+func (p *process) last() line  { return p.lines[len(p.lines)-1] }
+func (p *process) first() line { return p.lines[0] }
+
+// since is the first line at or after a moment; the last one if there is none.
+func (p *process) since(t float64) line {
+	for _, l := range p.lines {
+		if l.T >= t {
+			return l
+		}
+	}
+	return p.last()
+}
+
+// folder reads what processes write into a folder. It has one user.
+type folder struct {
+	dir       string
+	processes map[int]*process
+	strange   string // what a line that can not be understood looked like
+}
+
+func newFolder(dir string) *folder { return &folder{dir: dir, processes: map[int]*process{}} }
+
+// poll reads what came since the last time, and says whether anything did.
+func (f *folder) poll() (news bool, err error) {
+	files, err := os.ReadDir(f.dir)
+	if err != nil {
+		return false, err
+	}
+	for _, file := range files {
+		name, is := strings.CutSuffix(file.Name(), ".jsonl")
+		pid, err := strconv.Atoi(name)
+		if !is || err != nil {
+			continue
+		}
+		p := f.processes[pid]
+		if p == nil {
+			p = &process{}
+		}
+		if f.readFile(filepath.Join(f.dir, file.Name()), p) && len(p.lines) > 0 {
+			f.processes[pid], news = p, true
+		}
+	}
+	return news, nil
+}
+
+// mostRead is the most of a file that is read at once: a process that writes a
+// great deal is not to fill our memory.
+const mostRead = 8 << 20
+
+// readFile reads whole lines; a torn one at the end is left for the next time.
+func (f *folder) readFile(path string, p *process) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.NewSectionReader(file, p.read, mostRead))
+	if err != nil && !errors.Is(err, fs.ErrClosed) && len(b) == 0 {
+		return false
+	}
+	end := bytes.LastIndexByte(b, '\n') + 1
+	p.read += int64(end)
+	sc := bufio.NewScanner(bytes.NewReader(b[:end]))
+	sc.Buffer(nil, mostRead)
+	for sc.Scan() {
+		var l line
+		if err := json.Unmarshal(sc.Bytes(), &l); err != nil || l.Version != 1 {
+			f.strange = string(sc.Bytes()[:min(len(sc.Bytes()), 80)])
+			continue
+		}
+		l.Loaders = joined(l.Loaders)
+		if len(p.lines) > kept {
+			p.lines[len(p.lines)-1] = l
+		} else {
+			p.lines = append(p.lines, l)
+		}
+	}
+	return end > 0
+}

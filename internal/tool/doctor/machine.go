@@ -1,0 +1,247 @@
+package doctor
+
+import (
+	"context"
+	"encoding/csv"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Machine is what the processes may use.
+type Machine struct {
+	Kernel string `json:"kernel,omitempty"`
+	Online Figure `json:"cores_online,omitzero"`
+	Bound  Figure `json:"cores_affinity,omitzero"` // that this process may run on
+	Quota  Figure `json:"cores_quota,omitzero"`    // of the tightest cgroup; absent: none
+	Cores  Figure `json:"cores,omitzero"`          // that may be used: the least of these
+	Cgroup int    `json:"cgroup,omitempty"`        // version 1 or 2
+
+	Memory    Figure `json:"memory_bytes,omitzero"`
+	Available Figure `json:"memory_available_bytes,omitzero"`
+	Limit     Figure `json:"memory_limit_bytes,omitzero"` // of the tightest cgroup; absent: none
+	Used      Figure `json:"memory_used_bytes,omitzero"`  // of that limit
+	Swap      Figure `json:"swap_bytes,omitzero"`
+
+	Shm     Figure `json:"shm_bytes,omitzero"` // /dev/shm, where torch's workers put batches
+	ShmFree Figure `json:"shm_free_bytes,omitzero"`
+	Lock    Figure `json:"memlock_bytes,omitzero"` // locked memory a process may have; absent: no limit
+	Files   Figure `json:"open_files,omitzero"`
+
+	Load    Figure            `json:"load,omitzero"` // processes that run or want to, mean of a minute
+	Threads map[string]string `json:"threads,omitempty"`
+	Disk    Disk              `json:"disk,omitzero"`
+	GPUs    []GPU             `json:"gpus,omitempty"`
+}
+
+// Disk is where the current folder lies.
+type Disk struct {
+	Path   string `json:"path"`
+	Kind   string `json:"kind,omitempty"` // of file system
+	Device string `json:"device,omitempty"`
+	Spins  *bool  `json:"spins,omitempty"`
+	Free   Figure `json:"free_bytes,omitzero"`
+}
+
+// GPU is one device, as nvidia-smi tells of it.
+type GPU struct {
+	Name   string `json:"name"`
+	Memory Figure `json:"memory_bytes,omitzero"`
+	Used   Figure `json:"used_bytes,omitzero"`
+	Busy   Figure `json:"busy_share,omitzero"` // of the last moment, some kernel ran
+}
+
+// threadSettings are the variables that libraries read to decide how many threads
+// they start.
+var threadSettings = [...]string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "TOKENIZERS_PARALLELISM", "OMP_PROC_BIND", "KMP_AFFINITY"}
+
+// Look is the machine as this process sees it, and its disk as the current folder.
+func Look(ctx context.Context) Machine {
+	m := look("/", "self")
+	wd, err := os.Getwd()
+	if err == nil {
+		m.Disk = diskOf("/", wd)
+	}
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) == nil && set.Count() > 0 {
+		m.Bound = figure(float64(set.Count()), "sched_getaffinity")
+	}
+	m.Cores = usable(m)
+	for _, dir := range [...]string{"/dev/shm"} {
+		var s unix.Statfs_t
+		if unix.Statfs(dir, &s) == nil {
+			m.Shm, m.ShmFree = figure(float64(s.Blocks)*float64(s.Bsize), "statfs /dev/shm"), figure(float64(s.Bavail)*float64(s.Bsize), "statfs /dev/shm")
+		}
+	}
+	m.Lock, m.Files = limitOf(unix.RLIMIT_MEMLOCK), limitOf(unix.RLIMIT_NOFILE)
+	for _, name := range threadSettings {
+		if v, ok := os.LookupEnv(name); ok {
+			if m.Threads == nil {
+				m.Threads = map[string]string{}
+			}
+			m.Threads[name] = v
+		}
+	}
+	m.GPUs = gpus(ctx)
+	return m
+}
+
+// look reads what stands in files below root, for a process.
+func look(root, pid string) (m Machine) {
+	m.Kernel = text(root, "proc/sys/kernel/osrelease")
+	if n := countList(text(root, "sys/devices/system/cpu/online")); n > 0 {
+		m.Online = figure(float64(n), "/sys/devices/system/cpu/online")
+	}
+	mem := pairs(text(root, "proc/meminfo"))
+	if len(mem) > 0 {
+		m.Memory = figure(mem["MemTotal"]*1024, "/proc/meminfo")
+		m.Available = figure(mem["MemAvailable"]*1024, "/proc/meminfo")
+		m.Swap = figure(mem["SwapTotal"]*1024, "/proc/meminfo")
+	}
+	if f := strings.Fields(text(root, "proc/loadavg")); len(f) > 0 {
+		if load, err := strconv.ParseFloat(f[0], 64); err == nil {
+			m.Load = figure(load, "/proc/loadavg")
+		}
+	}
+	g := cgroupsOf(root, pid)
+	m.Cgroup = g.version
+	if cores, _ := g.quota(); !math.IsInf(cores, 1) {
+		m.Quota = figure(cores, "cgroup")
+	}
+	if limit, used, ok := g.memoryLimit(); ok {
+		m.Limit, m.Used = figure(limit, "cgroup"), figure(used, "cgroup")
+	}
+	m.Cores = usable(m)
+	return m
+}
+
+// usable is the cores that may be used: the least of what is known.
+func usable(m Machine) (least Figure) {
+	for _, f := range [...]Figure{m.Online, m.Bound, m.Quota} {
+		if f.Known() && (!least.Known() || f.Value < least.Value) {
+			least = f
+		}
+	}
+	return least
+}
+
+// countList counts a list like 0-3,8.
+func countList(s string) (n int) {
+	for part := range strings.SplitSeq(s, ",") {
+		from, to, span := strings.Cut(part, "-")
+		a, err := strconv.Atoi(from)
+		if err != nil {
+			continue
+		}
+		b := a
+		if span {
+			if b, err = strconv.Atoi(to); err != nil || b < a {
+				continue
+			}
+		}
+		n += b - a + 1
+	}
+	return n
+}
+
+// limitOf is a limit of this process; not known where there is none.
+func limitOf(resource int) Figure {
+	var l unix.Rlimit
+	if unix.Getrlimit(resource, &l) != nil || l.Cur >= 1<<62 {
+		return Figure{}
+	}
+	return figure(float64(l.Cur), "getrlimit")
+}
+
+// diskOf is what a path lies on: the mount with the longest folder above it.
+func diskOf(root, path string) Disk {
+	d := Disk{Path: path}
+	best := -1
+	for line := range strings.Lines(text(root, "proc/self/mountinfo")) {
+		f := strings.Fields(line)
+		dash := -1
+		for i, word := range f {
+			if word == "-" {
+				dash = i
+			}
+		}
+		if len(f) < 5 || dash < 0 || dash+2 >= len(f) {
+			continue
+		}
+		at := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\134`, `\`).Replace(f[4])
+		if under(path, at) && len(at) >= best {
+			best = len(at)
+			d.Kind, d.Device = f[dash+1], f[dash+2]
+			d.Spins = spins(root, f[2])
+		}
+	}
+	var s unix.Statfs_t
+	if unix.Statfs(path, &s) == nil {
+		d.Free = figure(float64(s.Bavail)*float64(s.Bsize), "statfs")
+	}
+	return d
+}
+
+func under(path, dir string) bool {
+	return dir == "/" || path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// spins says whether the device major:minor is a rotating disk; nil: not known.
+func spins(root, number string) *bool {
+	for _, of := range [...]string{"queue/rotational", "../queue/rotational"} {
+		if s := text(filepath.Join(root, "sys/dev/block", number), of); s != "" {
+			yes := s == "1"
+			return &yes
+		}
+	}
+	return nil
+}
+
+// askGPU is how long nvidia-smi may take: on a machine whose driver hangs, it
+// hangs too.
+const askGPU = 3 * time.Second
+
+// gpus are the devices that nvidia-smi tells of; none where it is not there.
+func gpus(ctx context.Context) (out []GPU) {
+	smi, err := exec.LookPath("nvidia-smi")
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askGPU)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, smi, "--query-gpu=name,memory.total,memory.used,utilization.gpu", "--format=csv,noheader,nounits")
+	cmd.WaitDelay = time.Second
+	b, err := cmd.Output()
+	if err != nil {
+		return nil
+	}
+	r := csv.NewReader(strings.NewReader(string(b)))
+	r.TrimLeadingSpace = true
+	r.FieldsPerRecord = -1
+	rows, _ := r.ReadAll()
+	for _, row := range rows {
+		if len(row) < 4 {
+			continue
+		}
+		g := GPU{Name: row[0]}
+		number := func(s string, unit float64) Figure {
+			n, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+			if err != nil { // "[N/A]"
+				return Figure{}
+			}
+			return figure(n*unit, "nvidia-smi")
+		}
+		g.Memory, g.Used, g.Busy = number(row[1], 1<<20), number(row[2], 1<<20), number(row[3], 0.01)
+		out = append(out, g)
+	}
+	return out
+}
+
+// IsZero says that nothing is known.
+func (d Disk) IsZero() bool { return d.Path == "" }

@@ -1,0 +1,233 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// tick is the unit of processor times in /proc: sysconf(_SC_CLK_TCK), which is
+// 100 on every Linux.
+const tick = 0.01
+
+// sighting is what /proc says of a process at a moment. Times are seconds.
+type sighting struct {
+	t            float64
+	ppid         int
+	state        byte
+	name         string
+	user, system float64
+	queue        float64 // waiting for a core, of its first thread
+	ran          float64 // on a core, of its first thread
+	faults       float64 // major
+	switches     float64 // taken off a core
+	rchar        float64
+	readBytes    float64
+	syscalls     float64
+	resident     float64 // bytes
+	start        float64 // ticks since boot: a PID that is used again has another
+}
+
+func (s sighting) cpu() float64 { return s.user + s.system }
+
+// sight looks at one process below root; ok is false when it is gone.
+func sight(root string, pid int, t float64) (s sighting, ok bool) {
+	dir := filepath.Join(root, "proc", strconv.Itoa(pid))
+	stat := text(dir, "stat")
+	open, shut := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
+	if open < 0 || shut < open {
+		return s, false
+	}
+	f := strings.Fields(stat[shut+1:])
+	if len(f) < 22 {
+		return s, false
+	}
+	number := func(i int) float64 { n, _ := strconv.ParseFloat(f[i], 64); return n }
+	s = sighting{
+		t: t, name: stat[open+1 : shut], state: f[0][0], ppid: int(number(1)), faults: number(9),
+		user: number(11) * tick, system: number(12) * tick, start: number(19), resident: number(21) * float64(os.Getpagesize()),
+	}
+	if q := strings.Fields(text(dir, "schedstat")); len(q) >= 2 {
+		ran, _ := strconv.ParseFloat(q[0], 64)
+		wait, _ := strconv.ParseFloat(q[1], 64)
+		s.ran, s.queue = ran/1e9, wait/1e9
+	}
+	s.switches = pairs(text(dir, "status"))["nonvoluntary_ctxt_switches"]
+	io := pairs(text(dir, "io"))
+	s.rchar, s.readBytes, s.syscalls = io["rchar"], io["read_bytes"], io["syscr"]
+	return s, true
+}
+
+// family finds the descendants of a process, itself first.
+func family(root string, pid int) []int {
+	children := map[int][]int{}
+	entries, err := os.ReadDir(filepath.Join(root, "proc"))
+	if err != nil {
+		return []int{pid}
+	}
+	for _, e := range entries {
+		child, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if parent := parentOf(root, child); parent > 0 {
+			children[parent] = append(children[parent], child)
+		}
+	}
+	out := []int{pid}
+	for i := 0; i < len(out); i++ {
+		out = append(out, children[out[i]]...)
+	}
+	return out
+}
+
+func parentOf(root string, pid int) int {
+	stat := text(filepath.Join(root, "proc", strconv.Itoa(pid)), "stat")
+	f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(f) < 2 {
+		return 0
+	}
+	n, _ := strconv.Atoi(f[1])
+	return n
+}
+
+// busyCores is the processor time of the whole machine, in seconds, that was not
+// idle.
+func busyCores(root string) float64 {
+	for line := range strings.Lines(text(root, "proc/stat")) {
+		f := strings.Fields(line)
+		if len(f) < 8 || f[0] != "cpu" {
+			continue
+		}
+		sum := 0.0
+		for i, word := range f[1:8] { // user nice system idle iowait irq softirq
+			n, _ := strconv.ParseFloat(word, 64)
+			if i != 3 && i != 4 {
+				sum += n * tick
+			}
+		}
+		return sum
+	}
+	return 0
+}
+
+// counters are what the machine and the cgroup count, at a moment.
+type counters struct {
+	t        float64
+	busy     float64
+	throttle throttle
+	pressure float64 // seconds that some process waited for memory
+	psi      bool
+	swapped  float64 // pages
+	refaults float64
+}
+
+func countersOf(root, pid string, t float64) counters {
+	g := cgroupsOf(root, pid)
+	_, dir := g.quota()
+	c := counters{t: t, busy: busyCores(root), throttle: throttleOf(dir)}
+	c.refaults, _ = g.refaults()
+	c.swapped = pairs(text(root, "proc/vmstat"))["pswpin"]
+	psi := text(root, "proc/pressure/memory")
+	if len(g.memory) > 0 && g.version == 2 {
+		if own := text(g.memory[0], "memory.pressure"); own != "" {
+			psi = own
+		}
+	}
+	if _, after, ok := strings.Cut(psi, "total="); ok {
+		if f := strings.Fields(after); len(f) > 0 {
+			us, err := strconv.ParseFloat(f[0], 64)
+			c.pressure, c.psi = us/1e6, err == nil
+		}
+	}
+	return c
+}
+
+// watched is what /proc said of processes over a time: of each the sightings
+// that matter for any stretch, thinned out as they grow old.
+type watched struct {
+	root     string
+	pids     map[int][]sighting
+	counters []counters
+}
+
+func newWatched(root string) *watched { return &watched{root: root, pids: map[int][]sighting{}} }
+
+// sightings is how many are kept of a process before every other one is dropped.
+const sightings = 120
+
+// look sees pid's family and the machine's counters.
+func (w *watched) look(pid int, t float64) {
+	for _, p := range family(w.root, pid) {
+		s, ok := sight(w.root, p, t)
+		if !ok || s.state == 'Z' {
+			continue
+		}
+		seen := w.pids[p]
+		if len(seen) > 0 && seen[0].start != s.start {
+			seen = nil
+		}
+		w.pids[p] = thin(append(seen, s))
+	}
+	w.counters = thin(append(w.counters, countersOf(w.root, strconv.Itoa(pid), t)))
+}
+
+// thin drops every other one of too many, and keeps the first and the last.
+func thin[T any](all []T) []T {
+	if len(all) <= sightings {
+		return all
+	}
+	out := all[:0]
+	last := all[len(all)-1]
+	for i := 0; i < len(all)-1; i += 2 {
+		out = append(out, all[i])
+	}
+	return append(out, last)
+}
+
+// between is the first sighting of a process at or after a moment, and its last;
+// ok where there is time between them.
+func (w *watched) between(pid int, t float64) (a, b sighting, ok bool) {
+	seen := w.pids[pid]
+	if len(seen) < 2 {
+		return a, b, false
+	}
+	a, b = seen[0], seen[len(seen)-1]
+	for _, s := range seen {
+		if s.t >= t {
+			a = s
+			break
+		}
+	}
+	return a, b, b.t > a.t
+}
+
+// span is the same for the machine's counters.
+func (w *watched) span(t float64) (a, b counters, ok bool) {
+	if len(w.counters) < 2 {
+		return a, b, false
+	}
+	a, b = w.counters[0], w.counters[len(w.counters)-1]
+	for _, c := range w.counters {
+		if c.t >= t {
+			a = c
+			break
+		}
+	}
+	return a, b, b.t > a.t
+}
+
+// standing is where the first thread of a process stands, in words for people.
+func standing(root string, pid int) string {
+	dir := filepath.Join(root, "proc", strconv.Itoa(pid))
+	s, ok := sight(root, pid, 0)
+	if !ok {
+		return ""
+	}
+	what := map[byte]string{'R': "runs", 'S': "sleeps", 'D': "waits for a disk", 'T': "is stopped", 'Z': "has ended"}[s.state]
+	if wchan := text(dir, "wchan"); wchan != "" && wchan != "0" {
+		what += " in " + wchan
+	}
+	return s.name + " " + strconv.Itoa(pid) + " " + strings.TrimSpace(what)
+}

@@ -1,0 +1,216 @@
+package doctor
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// What rules ask of a view.
+
+// alone says whether other processes leave the machine's cores alone: if they do
+// not, waiting for a core says nothing about this loop's own workers.
+func (v *view) alone() bool {
+	o := v.ev.Run.Others
+	return !o.Known() || o.Value < 0.25*max(1, v.ev.Machine.Cores.Value)
+}
+
+// seenEnough says whether the means may be believed: some batches over a time in
+// which a machine's other business averages out, or at least three slow ones.
+func (v *view) seenEnough() bool {
+	n, s := v.l.Batches.Value, v.l.Seconds.Value
+	return v.l.Wait.Known() && v.l.Step.Known() && (n >= 5 && s >= 0.25 || n >= 3 && s >= 3)
+}
+
+// beyond says whether a loop waits, and no number of workers that there are cores
+// for would end that: then its costliest part has to become cheaper.
+func (v *view) beyond() bool { return v.waits() && v.needed() > v.usable() }
+
+// matters says whether this loop's waiting is more than a twentieth of the time of
+// all loops of its process: a small validation may do without workers.
+func (v *view) matters() bool {
+	all := 0.0
+	for _, l := range v.ev.Loops {
+		if l.PID == v.l.PID {
+			all += l.Seconds.Value
+		}
+	}
+	return v.l.Batches.Value*v.l.Wait.Value >= 0.05*all
+}
+
+// lost is the share of the time that waiting takes, starts of epochs included.
+func (v *view) lost() float64 {
+	if v.now <= 0 {
+		return 0
+	}
+	return max(0, 1-v.l.Step.Value/v.now)
+}
+
+// host is the cores of the machine without its cgroup's quota.
+func (v *view) host() float64 {
+	m := v.ev.Machine
+	m.Quota = Figure{}
+	return usable(m).Value
+}
+
+// demand is the cores that workers use up when the trainer never waits.
+func (v *view) demand() float64 {
+	s := v.job.Step + v.job.Hand
+	if s <= 0 {
+		return math.Inf(1)
+	}
+	return (v.job.CPU + v.job.Threads) / s
+}
+
+// enough is the fewest workers that are as good as all that there are cores for.
+func (v *view) enough() int {
+	return min(v.job.Fewest(max(v.usable(), 1), 0.05), max(1, v.l.Settings.Workers))
+}
+
+// full says whether a sample's reading is mostly bytes on their way, and not the
+// wait for the first of them.
+func (v *view) full() bool {
+	rate, read := v.ev.Storage.Rate, v.part(Read).seconds()
+	return rate.Known() && rate.Value > 0 && v.l.Cost.Read.Value/rate.Value >= read/2
+}
+
+// uneven says whether a few samples take much longer than most.
+func (v *view) uneven() bool {
+	c := v.l.Cost
+	return c.P50.Known() && (c.P99.Value >= 3*c.P50.Value || c.Most.Value >= 10*c.P50.Value)
+}
+
+func (v *view) manyThreads() bool {
+	c := v.l.Cost
+	return c.Threads.Value > 1 && c.Threads.Value*float64(v.l.Settings.Workers) >= 2*v.ev.Machine.Cores.Value
+}
+
+// squeezed says whether memory is taken away from the processes: somebody waits
+// for it, it is swapped in, or pages that were dropped are read again below a
+// limit. Major faults alone are no sign: the first read of a mapped file is one.
+func (v *view) squeezed() bool {
+	r := v.ev.Run
+	tight := r.Used.Known() && r.Used.Value >= 0.9
+	return r.Pressure.Value >= 0.1 || r.Swapped.Value >= 1<<20 || r.Refaults.Value >= 4<<20 || (tight && r.Faults.Value >= 50)
+}
+
+// unstopped is what a batch waits for in its worker when no quota stops it.
+func (v *view) unstopped() float64 {
+	return max(0, v.job.Blocked-v.ev.Run.Stopped.Value*v.now)
+}
+
+// unstoppedStep is the step without a quota, where it is computed on the
+// processor: while all processes are stopped, so is the trainer.
+func (v *view) unstoppedStep() float64 {
+	if v.job.Trainer < 0.3*v.job.Step {
+		return v.job.Step
+	}
+	share := min(0.9, v.ev.Run.Stopped.Value/max(1, v.host()))
+	return max(v.job.Trainer, v.job.Step*(1-share))
+}
+
+// ofRanks is the share that this loop waits, and the median of that of the same
+// loader in the other ranks of this machine.
+func (v *view) ofRanks() (own, others float64, ok bool) {
+	var shares []float64
+	for _, l := range v.ev.Loops {
+		if l.PID == v.l.PID || l.Rank == v.l.Rank || l.Settings.ID != v.l.Settings.ID || !l.Wait.Known() {
+			continue
+		}
+		shares = append(shares, l.Wait.Value/max(l.Wait.Value+l.Step.Value, 1e-9))
+	}
+	if len(shares) == 0 {
+		return 0, 0, false
+	}
+	slices.Sort(shares)
+	return v.wait, shares[len(shares)/2], true
+}
+
+// others is the quickest of the other ranks' loops.
+func (v *view) others() (best Loop) {
+	for _, l := range v.ev.Loops {
+		if l.Rank != v.l.Rank && l.Settings.ID == v.l.Settings.ID && l.Cost.Batch.Known() &&
+			(!best.Cost.Batch.Known() || l.Cost.Batch.Value < best.Cost.Batch.Value) {
+			best = l
+		}
+	}
+	return best
+}
+
+// topFrame is where workers stood most of the time, as the end of a sentence.
+func (v *view) topFrame() string {
+	if len(v.l.Cost.Frames) == 0 {
+		return ""
+	}
+	return ", most of it at " + v.l.Cost.Frames[0].At
+}
+
+// insufficient says what is missing for a verdict.
+func (v *view) insufficient(missing []string) Verdict {
+	out := Verdict{Name: Insufficient, Loader: v.l.Settings.Where, Rank: v.l.Rank, Missing: missing}
+	r := v.ev.Run
+	switch {
+	case v.ev.Subject.Kind == OfMachine:
+		out.Sentence = "Nothing was run: what limits a training loop shows while it runs."
+		out.Changes = []Change{{"stoker doctor -- python train.py", "watches it; the script runs unchanged"}}
+		out.Missing = nil
+	case v.ev.Subject.Kind == OfProcess:
+		out.Sentence = "From outside, a process does not say where it waits for data."
+		out.Changes = []Change{{"stoker doctor -- python train.py", "watches a run from its start"}}
+		out.Lines = v.procLines()
+	case r.Hooked == 0:
+		out.Sentence = "No Python process loaded the hook, so nothing is known of its loaders."
+		out.Missing = []string{"a Python process with the hook"}
+		out.Changes = v.unhooked()
+		out.Lines = v.procLines()
+	case len(v.ev.Loops) == 0:
+		out.Sentence = "No DataLoader of torch was iterated."
+		out.Missing = []string{"a loop over a torch.utils.data.DataLoader"}
+		if _, torch := r.Libraries["torch"]; !torch {
+			out.Sentence = "torch was not imported, and no DataLoader was iterated."
+		}
+		out.Lines = v.procLines()
+	case v.l.Batches.Value < 1:
+		out.Sentence = "No batch came" + ended(r) + "."
+		out.Missing = []string{"a batch"}
+		out.Lines = v.procLines()
+	case !v.seenEnough():
+		out.Sentence = fmt.Sprintf("Only %.0f batches came%s, in %s: too few to tell waiting from starting.", v.l.Batches.Value, ended(r), took(v.l.Seconds.Value))
+		out.Missing = []string{"more batches"}
+		out.Lines = v.startLines()
+	case v.beyond() && v.costliest().kind == Read:
+		out.Sentence = fmt.Sprintf("Reads take %s of a sample's time; whether they begin late or go on slowly was not measured.", percent(v.part(Read).seconds()/v.sum()))
+		out.DataBound = true
+		out.Lines = append(v.storageLines(), v.partLines()...)
+	case !v.alone():
+		out.Sentence = fmt.Sprintf("The loop waits, but other processes use %s of this machine: what it would cost alone is not known.", cores(math.Round(10*r.Others.Value)/10))
+		out.Missing = append([]string{"a machine that has its cores for this"}, missing...)
+		out.DataBound = v.bound()
+		out.Lines = append(v.loopLines(), v.partLines()...)
+	default:
+		out.Sentence = "The loop waits for data, and what was measured does not say for what."
+		out.DataBound = v.bound()
+		out.Lines = append(v.loopLines(), v.partLines()...)
+	}
+	return out
+}
+
+func ended(r Run) string {
+	if r.Ended != "" {
+		return " before the script ended (" + r.Ended + ")"
+	}
+	return ""
+}
+
+// unhooked is what to try where the hook did not load.
+func (v *view) unhooked() []Change {
+	for _, word := range v.ev.Subject.Command {
+		switch word {
+		case "-I", "-S", "-IS", "-SI":
+			return []Change{{"python train.py", "without " + word + ", which keeps Python from loading the hook"}}
+		case "-E":
+			return []Change{{"python train.py", "without -E, which hides PYTHONPATH from Python"}}
+		}
+	}
+	return []Change{{"stoker doctor -- python train.py", "the command has to start Python; -I, -E and -S keep the hook out, and so does a wrapper that clears PYTHONPATH"}}
+}

@@ -1,0 +1,233 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stoker-data/stoker/internal/tool/show"
+)
+
+// width is what reports are made for: a terminal that nobody has widened. Code
+// to paste is never broken, and may be longer.
+const width = 80
+
+// WriteText writes the report as people read it, without colour.
+func (r Report) WriteText(w io.Writer) error {
+	p := &page{w: w}
+	p.line("%s", r.title())
+	p.line("")
+	r.verdict(p)
+	if r.Evidence.Subject.Kind == OfMachine {
+		p.line("")
+		r.Evidence.Machine.rows(p)
+	}
+	r.others(p)
+	for _, f := range r.Findings {
+		p.line("")
+		p.wrap("found     ", f.Name+place(f.Loader))
+		p.wrap(indent, fmt.Sprintf("%s [%s]", f.What, f.Source))
+		p.code(f.Fix)
+	}
+	if notes := r.notes(); len(notes) > 0 {
+		p.line("")
+		for _, n := range notes {
+			p.wrap("note      ", n)
+		}
+	}
+	return p.err
+}
+
+const indent = "          "
+
+func place(where string) string {
+	if where == "" {
+		return ""
+	}
+	return "  (" + where + ")"
+}
+
+func (r Report) title() string {
+	s := r.Evidence.Subject
+	switch s.Kind {
+	case OfScript:
+		return "stoker doctor: " + strings.Join(s.Command, " ")
+	case OfProcess:
+		return fmt.Sprintf("stoker doctor: process %d, %s", s.PID, strings.Join(s.Command, " "))
+	}
+	return "stoker doctor: this machine"
+}
+
+// Title is the verdict in a few words.
+func (v Verdict) Title() string {
+	if v.Of != "" {
+		return v.Name + " " + v.Of
+	}
+	return v.Name
+}
+
+// gain is what the predicted speed-up is that of: a setting can be changed as it
+// stands in the report, a part of the cost can at best be taken away.
+func (v Verdict) gain() string {
+	switch v.Name {
+	case TooFew, TooMany, Shallow, EpochStart, CPULimit, Misset:
+		return "With the change below"
+	}
+	return "Without that"
+}
+
+func (r Report) verdict(p *page) {
+	v := r.Verdict
+	p.wrap("verdict   ", v.Title()+place(v.Loader))
+	p.wrap(indent, v.Sentence)
+	if v.Speedup >= 1.05 {
+		p.wrap(indent, fmt.Sprintf("%s, about %.1f x as fast: %s a batch and not %s [model].", v.gain(), v.Speedup, ms(v.Then), ms(v.Now)))
+	}
+	if len(v.Lines) > 0 {
+		p.line("")
+	}
+	label := 0
+	for _, l := range v.Lines {
+		label = max(label, min(utf8.RuneCountInString(l.What), 24))
+	}
+	for i, l := range v.Lines {
+		head := indent
+		if i == 0 {
+			head = "evidence  "
+		}
+		p.wrap(head+fmt.Sprintf("%-*s  ", label, l.What), fmt.Sprintf("%s [%s]", l.Text, l.Source))
+	}
+	for _, m := range v.Missing {
+		p.wrap("missing   ", m)
+	}
+	for i, c := range v.Changes {
+		if i == 0 {
+			p.line("")
+			p.line("change    %s", c.Code)
+			p.wrap(indent, c.Why)
+			continue
+		}
+		p.line("or        %s", c.Code)
+		p.wrap(indent, c.Why)
+	}
+}
+
+// others are the loops that the verdict is not about, a line each.
+func (r Report) others(p *page) {
+	if len(r.Evidence.Loops) < 2 {
+		return
+	}
+	p.line("")
+	for i, l := range r.Evidence.Loops[1:] {
+		if i == 8 {
+			p.line("%sand %d more", indent, len(r.Evidence.Loops)-1-i)
+			break
+		}
+		name := l.Settings.Where
+		if l.World > 1 {
+			name = fmt.Sprintf("rank %d %s", l.Rank, name)
+		}
+		text := "too few batches to say"
+		if l.Wait.Known() {
+			text = fmt.Sprintf("waits %s, steps %s a batch, %s", ms(l.Wait.Value), ms(l.Step.Value), count(l.Settings.Workers, "worker"))
+		}
+		p.wrap("other     ", fmt.Sprintf("%s: %s [%s]", name, text, fromHook))
+	}
+}
+
+// notes are the Evidence's, and what was seen of the GPU: standing in __next__ and
+// a GPU that idles are two things, and only one of them may have been measured.
+func (r Report) notes() []string {
+	out := append([]string(nil), r.Evidence.Notes...)
+	if e := r.Evidence.Run.Ended; e != "" && e != "exit status 0" {
+		out = append(out, "The script ended: "+e+".")
+	}
+	if len(r.Evidence.Loops) == 0 {
+		return out
+	}
+	seen := "Waiting in __next__ was measured; whether a GPU idled then was not (there is no nvidia-smi here)."
+	if g := r.Evidence.Machine.GPUs; len(g) > 0 && g[0].Busy.Known() {
+		seen = fmt.Sprintf("Waiting in __next__ was measured; beside it, %s was busy %s of the time by nvidia-smi, which counts any kernel at all. The two are not the same: kernels that were started before may run while the loop waits.", g[0].Name, percent(g[0].Busy.Value))
+	}
+	return append(out, seen)
+}
+
+// rows is the machine.
+func (m Machine) rows(p *page) {
+	row := func(name string, f Figure, text string) {
+		if f.Known() {
+			p.wrap(fmt.Sprintf("%-16s", name), fmt.Sprintf("%s [%s]", text, f.Source))
+		}
+	}
+	row("cores", m.Cores, fmt.Sprintf("%.3g usable, of %.0f", m.Cores.Value, m.Online.Value))
+	row("quota", m.Quota, fmt.Sprintf("%s (cgroup v%d)", cores(m.Quota.Value), m.Cgroup))
+	row("load", m.Load, fmt.Sprintf("%.2f", m.Load.Value))
+	row("memory", m.Memory, fmt.Sprintf("%s, %s available", size(m.Memory.Value), size(m.Available.Value)))
+	row("memory limit", m.Limit, fmt.Sprintf("%s (cgroup v%d), %s used", size(m.Limit.Value), m.Cgroup, size(m.Used.Value)))
+	row("swap", m.Swap, size(m.Swap.Value))
+	row("/dev/shm", m.Shm, fmt.Sprintf("%s, %s free", size(m.Shm.Value), size(m.ShmFree.Value)))
+	if m.Lock.Known() {
+		row("locked memory", m.Lock, size(m.Lock.Value)+" at most")
+	} else {
+		p.line("%-16sno limit", "locked memory")
+	}
+	row("open files", m.Files, show.Number(m.Files.Value)+" at most")
+	if d := m.Disk; !d.IsZero() {
+		spin := ""
+		if d.Spins != nil && *d.Spins {
+			spin = ", reported as rotating"
+		}
+		row("disk", d.Free, fmt.Sprintf("%s on %s%s, %s free", d.Kind, d.Device, spin, size(d.Free.Value)))
+	}
+	for _, name := range threadSettings {
+		if v, ok := m.Threads[name]; ok {
+			p.line("%-16s%s=%s", "threads", name, v)
+		}
+	}
+	for _, g := range m.GPUs {
+		row("GPU", g.Memory, fmt.Sprintf("%s, %s, %s used", g.Name, size(g.Memory.Value), size(g.Used.Value)))
+	}
+	if len(m.GPUs) == 0 {
+		p.line("%-16s%s", "GPU", "none that nvidia-smi tells of")
+	}
+}
+
+// page writes lines of a width; the first error stays.
+type page struct {
+	w   io.Writer
+	err error
+}
+
+func (p *page) line(format string, a ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(fmt.Sprintf(format, a...), " "))
+	}
+}
+
+// wrap writes words behind a head, and further lines below them.
+func (p *page) wrap(head, words string) {
+	pad := strings.Repeat(" ", utf8.RuneCountInString(head))
+	if len(pad) > width/2 {
+		p.line("%s", head)
+		head, pad = indent+"  ", indent+"  "
+	}
+	text := head
+	for _, word := range strings.Fields(words) {
+		switch {
+		case text == head || text == pad:
+			text += word
+		case utf8.RuneCountInString(text)+1+utf8.RuneCountInString(word) > width:
+			p.line("%s", text)
+			text = pad + word
+		default:
+			text += " " + word
+		}
+	}
+	p.line("%s", text)
+}
+
+func (p *page) code(c Change) {
+	p.line("%s%s", indent, c.Code)
+	p.wrap(indent, c.Why)
+}

@@ -1,0 +1,258 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/stoker-data/stoker/internal/tool/model"
+)
+
+// rule is one way a loop can be limited.
+type rule struct {
+	verdict string
+	needs   []need                // figures that it reads; without them it is not asked
+	holds   func(*view) bool      // is it this?
+	of      func(*view) string    // what exactly, where the verdict has a name to fill in
+	says    func(*view) string    // the verdict in a sentence
+	why     func(*view) []Line    // the figures that decided
+	change  func(*view) []Change  // what to do
+	after   func(*view) model.Job // the loop after that, for the prediction
+}
+
+// need is a figure by the name that a report gives it.
+type need struct {
+	name string
+	get  func(*view) Figure
+}
+
+func (r rule) lacks(v *view) (out []string) {
+	for _, n := range r.needs {
+		if !n.get(v).Known() {
+			out = append(out, n.name)
+		}
+	}
+	return out
+}
+
+// The figures that rules need.
+var (
+	aWait = need{"wait in __next__ and step, over enough batches", func(v *view) Figure {
+		if !v.seenEnough() {
+			return Figure{}
+		}
+		return v.l.Wait
+	}}
+	aCores    = need{"cores", func(v *view) Figure { return v.ev.Machine.Cores }}
+	aBatch    = need{"cost of a batch in its worker", func(v *view) Figure { return v.l.Cost.Batch }}
+	aSample   = need{"cost of a sample", func(v *view) Figure { return v.l.Cost.Sample }}
+	aCollate  = need{"cost of collate", func(v *view) Figure { return v.l.Cost.Collate }}
+	anEpoch   = need{"batches an epoch", func(v *view) Figure { return v.l.PerEpoch }}
+	aFirst    = need{"time to an epoch's first batch", func(v *view) Figure { return v.l.First }}
+	aQueue    = need{"time that workers waited for a core", func(v *view) Figure { return v.l.Cost.Queue }}
+	someOpens = need{"files opened a sample", func(v *view) Figure { return v.l.Cost.Opens }}
+	someBytes = need{"bytes read a sample", func(v *view) Figure { return v.l.Cost.Read }}
+	aRate     = need{"what a large read of the dataset's file costs", func(v *view) Figure { return v.ev.Storage.Rate }}
+	aLatency  = need{"what a small read of the dataset's file costs", func(v *view) Figure { return v.ev.Storage.Latency }}
+	aThread   = need{"threads that a worker computes with", func(v *view) Figure { return v.l.Cost.Threads }}
+)
+
+// rules are asked in this order, and the first that holds is the verdict.
+//
+// What makes every other figure mean something else comes first: a rank that
+// others wait for, no waiting at all, a start that is repeated, memory that is
+// taken away, a quota, workers that take each other's cores. Only then a batch
+// costs what it seems to. Its cost by the time of a step is the workers it needs:
+// if the cores are there, workers are what lacks, and if they are not, the
+// costliest part of a sample has to become cheaper.
+func rules() []rule {
+	return []rule{
+		ranksDiffer, starves, notBound, tooManyStart, startOfEpochs, noMemory, oversubscribed, limited,
+		tooFew, shallow, tooMany, handed, smallFiles, bandwidth, latency, assembly, decoding, transforming, inPython,
+	}
+}
+
+var ranksDiffer = rule{
+	verdict: Imbalance,
+	needs:   []need{aWait},
+	holds: func(v *view) bool {
+		slow, others, ok := v.ofRanks()
+		return ok && slow >= threshold && slow >= 2*others+0.05
+	},
+	says: func(v *view) string {
+		return fmt.Sprintf("rank %d waits for its data, and the others wait in their steps for rank %d.", v.l.Rank, v.l.Rank)
+	},
+	why:    func(v *view) []Line { return append(v.rankLines(), v.costLines()...) },
+	change: changeOfRanks,
+	after: func(v *view) model.Job {
+		j := v.job // as if this rank's data cost what the others' does
+		if c := v.others().Cost; c.Batch.Known() && v.l.Cost.Batch.Value > 0 {
+			by := min(1, c.Batch.Value/v.l.Cost.Batch.Value)
+			j.CPU, j.Blocked = j.CPU*by, j.Blocked*by
+		} else {
+			j.CPU, j.Blocked = 0, 0
+		}
+		return j
+	},
+}
+
+// starves: a loop that hardly waits, because its workers keep the trainer from
+// its cores and each step takes longer.
+var starves = rule{
+	verdict: TooMany,
+	needs:   []need{aWait, aCores, aQueue},
+	holds: func(v *view) bool {
+		l := v.l
+		return !v.waits() && l.Settings.Workers >= 2*v.usable()+1 && l.TrainerQueue.Value >= 0.25 && l.Cost.Queue.Value >= 0.4 && v.alone()
+	},
+	says: func(v *view) string {
+		return fmt.Sprintf("%s and the trainer share %s: the step waits for a core.", count(v.l.Settings.Workers, "worker"), cores(v.ev.Machine.Cores.Value))
+	},
+	why:    func(v *view) []Line { return append(v.loopLines(), v.queueLines()...) },
+	change: fewerWorkers,
+	after: func(v *view) model.Job {
+		j := v.with(v.enough())
+		j.Step *= 1 - v.l.TrainerQueue.Value
+		return j
+	},
+}
+
+var notBound = rule{
+	verdict: NotDataBound,
+	needs:   []need{aWait},
+	holds:   func(v *view) bool { return !v.bound() },
+	says: func(v *view) string {
+		return fmt.Sprintf("The loop stands in __next__ for %s of its time: faster loading gains at most %.2f x.", percent(v.lost()), 1/(1-min(v.lost(), 0.99)))
+	},
+	why: func(v *view) []Line { return append(v.loopLines(), v.startLines()...) },
+}
+
+// tooManyStart: every epoch starts more workers than there is use for.
+var tooManyStart = rule{
+	verdict: TooMany,
+	needs:   []need{aWait, aFirst, anEpoch, aCores, aBatch},
+	holds: func(v *view) bool {
+		return v.start >= threshold && v.start >= v.wait && v.l.Settings.Workers > 2*max(v.usable(), v.needed())
+	},
+	says: func(v *view) string {
+		return fmt.Sprintf("Starting %s takes %s of the time, and %d would do.", count(v.l.Settings.Workers, "worker"), percent(v.start), v.enough())
+	},
+	why:    func(v *view) []Line { return append(v.startLines(), v.neededLines()...) },
+	change: fewerWorkers,
+	after: func(v *view) model.Job {
+		j := v.with(v.enough())
+		j.First *= float64(v.enough()) / float64(v.l.Settings.Workers) // workers are started one after the other
+		return j
+	},
+}
+
+var startOfEpochs = rule{
+	verdict: EpochStart,
+	needs:   []need{aWait, aFirst, anEpoch},
+	holds:   func(v *view) bool { return v.start >= threshold && v.start >= v.wait },
+	says: func(v *view) string {
+		return fmt.Sprintf("%s of the time goes before the first batch of each epoch.", percent(v.start))
+	},
+	why:    func(v *view) []Line { return append(v.startLines(), v.loopLines()...) },
+	change: changeOfStart,
+	after: func(v *view) model.Job {
+		j := v.job // what is left is one batch, made while the trainer waits
+		j.First = min(j.First, max(0, j.Batch()-v.l.Wait.Value))
+		return j
+	},
+}
+
+var noMemory = rule{
+	verdict: Pressure,
+	needs:   []need{aWait},
+	holds:   func(v *view) bool { return v.waits() && v.squeezed() },
+	says: func(*view) string {
+		return "Memory is short: pages are taken away and read again while batches are made."
+	},
+	why:    func(v *view) []Line { return append(v.memoryLines(), v.loopLines()...) },
+	change: changeOfMemory,
+	after:  func(v *view) model.Job { j := v.job; j.Blocked = 0; return j },
+}
+
+// oversubscribed: each worker computes with as many threads as there are cores.
+var oversubscribed = rule{
+	verdict: Misset,
+	needs:   []need{aWait, aThread, aQueue, aCores, aBatch},
+	holds: func(v *view) bool {
+		return v.waits() && v.manyThreads() && v.job.Threads >= 0.3*v.job.CPU
+	},
+	of: func(*view) string { return ThreadsInWorkers },
+	says: func(v *view) string {
+		return fmt.Sprintf("Each of %s computes with %.0f threads, on %s.", count(v.l.Settings.Workers, "worker"), v.l.Cost.Threads.Value, cores(v.ev.Machine.Cores.Value))
+	},
+	why:    func(v *view) []Line { return append(v.queueLines(), v.loopLines()...) },
+	change: func(*view) []Change { return []Change{oneThread} },
+	after:  func(v *view) model.Job { j := v.job; j.Threads = 0; return j },
+}
+
+var limited = rule{
+	verdict: CPULimit,
+	needs:   []need{aWait},
+	holds: func(v *view) bool { // without a quota there is nothing to count, and nothing missing
+		return v.waits() && v.ev.Machine.Quota.Known() && v.ev.Run.Throttled.Value >= 0.2 && v.ev.Machine.Quota.Value < v.host()-0.05
+	},
+	says: func(v *view) string {
+		return fmt.Sprintf("A quota of %s stops the processes; the machine has %s.", cores(v.ev.Machine.Quota.Value), cores(v.host()))
+	},
+	why:    func(v *view) []Line { return append(v.quotaLines(), v.loopLines()...) },
+	change: changeOfQuota,
+	after: func(v *view) model.Job {
+		j := v.job
+		j.Cores = v.host()
+		j.Blocked = v.unstopped()
+		j.Step = v.unstoppedStep()
+		return j
+	},
+}
+
+var tooFew = rule{
+	verdict: TooFew,
+	needs:   []need{aWait, aBatch, aCores},
+	holds: func(v *view) bool {
+		return v.waits() && v.needed() > v.l.Settings.Workers && v.needed() <= v.usable()
+	},
+	says: func(v *view) string {
+		if v.l.Settings.Workers == 0 {
+			return fmt.Sprintf("The trainer makes its batches itself; %s would make them meanwhile.", count(v.needed(), "worker"))
+		}
+		return fmt.Sprintf("A batch costs as much as %.1f steps, and %s work on it.", v.job.Needed(), count(v.l.Settings.Workers, "worker"))
+	},
+	why:    func(v *view) []Line { return append(v.loopLines(), v.neededLines()...) },
+	change: moreWorkers,
+	after:  func(v *view) model.Job { return v.with(v.needed()) },
+}
+
+// shallow: enough workers on average, but batches take unequally long and the
+// queue is too short to even that out.
+var shallow = rule{
+	verdict: Shallow,
+	needs:   []need{aWait, aBatch, {"spread of a sample's cost", func(v *view) Figure { return v.l.Cost.P99 }}},
+	holds: func(v *view) bool {
+		return v.waits() && v.l.Settings.Workers > 0 && v.needed() <= v.l.Settings.Workers && v.uneven() &&
+			v.l.Cost.Idle.Value >= 0.1
+	},
+	says: func(v *view) string {
+		return "Workers are fast enough on average; some batches take much longer, and too few lie ready then."
+	},
+	why:    func(v *view) []Line { return append(v.loopLines(), v.spreadLines()...) },
+	change: morePrefetch,
+	after:  func(v *view) model.Job { return v.job },
+}
+
+var tooMany = rule{
+	verdict: TooMany,
+	needs:   []need{aWait, aBatch, aCores, aQueue},
+	holds: func(v *view) bool {
+		busy := v.l.Cost.Queue.Value >= 0.3 && v.alone()
+		return v.waits() && v.l.Settings.Workers > v.usable() && busy && v.demand() <= float64(v.usable())
+	},
+	says: func(v *view) string {
+		return fmt.Sprintf("%s take each other's place on %s.", count(v.l.Settings.Workers, "worker"), cores(v.ev.Machine.Cores.Value))
+	},
+	why:    func(v *view) []Line { return append(v.loopLines(), v.queueLines()...) },
+	change: fewerWorkers,
+	after:  func(v *view) model.Job { return v.with(v.enough()) },
+}

@@ -1,0 +1,143 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/tool/model"
+)
+
+// The rules for the costliest part of a sample: more workers than there are cores
+// would be needed, so that it has to become cheaper.
+
+// whole is a file so large that opening it is not what costs: 1 MiB takes longer
+// to read than to open, on every disk that is worth training from.
+const whole = 1 << 20
+
+var smallFiles = rule{
+	verdict: SmallFiles,
+	needs:   []need{aWait, aSample, someOpens, someBytes},
+	holds: func(v *view) bool {
+		c := v.l.Cost
+		return v.beyond() && v.costliest().kind == Read && c.Opens.Value >= 0.5 && c.Read.Value/c.Opens.Value < whole && !v.full()
+	},
+	says: func(v *view) string {
+		c := v.l.Cost
+		return fmt.Sprintf("Every sample opens %.1f files of about %s, and waits for that.", c.Opens.Value, size(c.Read.Value/c.Opens.Value))
+	},
+	why:    func(v *view) []Line { return append(v.storageLines(), v.partLines()...) },
+	change: changeOfFiles,
+	after:  func(v *view) model.Job { return v.without(Read) },
+}
+
+var bandwidth = rule{
+	verdict: Bandwidth,
+	needs:   []need{aWait, aSample, someBytes, aRate, aLatency},
+	holds: func(v *view) bool {
+		return v.beyond() && v.costliest().kind == Read && v.full()
+	},
+	says: func(v *view) string {
+		return fmt.Sprintf("A batch needs %s, and the storage gives %s a second.", size(v.l.Cost.Read.Value*v.batch), size(v.ev.Storage.Rate.Value))
+	},
+	why:    func(v *view) []Line { return append(v.storageLines(), v.partLines()...) },
+	change: changeOfBytes,
+	after:  func(v *view) model.Job { return v.without(Read) },
+}
+
+var latency = rule{
+	verdict: Latency,
+	needs:   []need{aWait, aSample, aRate, aLatency},
+	holds:   func(v *view) bool { return v.beyond() && v.costliest().kind == Read },
+	says: func(v *view) string {
+		return fmt.Sprintf("Each sample waits %s for reads to begin, and does not read much.", ms(v.part(Read).seconds()))
+	},
+	why:    func(v *view) []Line { return append(v.storageLines(), v.partLines()...) },
+	change: changeOfReads,
+	after:  func(v *view) model.Job { return v.without(Read) },
+}
+
+// handed: workers keep up, and the trainer itself takes long to take what is ready:
+// to unpickle it, to pin it, to map it.
+var handed = rule{
+	verdict: Assembly,
+	needs:   []need{aWait, {"what taking a ready batch costs", func(v *view) Figure { return v.l.Hand }}},
+	holds: func(v *view) bool {
+		return v.waits() && v.l.Settings.Workers > 0 && v.l.Hand.Value >= 0.6*v.l.Wait.Value
+	},
+	says: func(v *view) string {
+		return fmt.Sprintf("Batches are ready, and taking one takes the trainer %s.", ms(v.l.Hand.Value))
+	},
+	why: func(v *view) []Line {
+		var out lines
+		out.add("taking a batch", v.l.Hand, "%s when one is ready", ms(v.l.Hand.Value))
+		out.add("a batch is", v.l.BatchBytes, "%s", size(v.l.BatchBytes.Value))
+		return append(out, v.loopLines()...)
+	},
+	change: func(*view) []Change {
+		return []Change{
+			{"return torch.from_numpy(image)  # uint8", "send bytes, and make them floats on the device: a quarter of the copying"},
+			{"stoker.DataLoader(...)", "hands out memory that is mapped, and copies nothing"},
+		}
+	},
+	after: func(v *view) model.Job { j := v.job; j.Hand = 0; return j },
+}
+
+var assembly = rule{
+	verdict: Assembly,
+	needs:   []need{aWait, aCollate, aSample},
+	holds:   func(v *view) bool { return v.beyond() && v.costliest().kind == Collate },
+	says: func(v *view) string {
+		return fmt.Sprintf("Putting samples together into a batch takes %s of the time that it takes to make.", percent(v.part(Collate).seconds()/v.sum()))
+	},
+	why:    func(v *view) []Line { return append(v.partLines(), v.loopLines()...) },
+	change: changeOfCollate,
+	after:  func(v *view) model.Job { return v.without(Collate) },
+}
+
+var decoding = rule{
+	verdict: TheDecode,
+	needs:   []need{aWait, aSample},
+	holds:   func(v *view) bool { return v.beyond() && v.costliest().kind == Decode },
+	says: func(v *view) string {
+		return fmt.Sprintf("Decoding (%s) takes %s of a sample's time, more than these cores can give.", v.costliest().name, percent(v.costliest().seconds()/v.sum()))
+	},
+	why:    func(v *view) []Line { return append(v.partLines(), v.neededLines()...) },
+	change: changeOfDecode,
+	after:  func(v *view) model.Job { return v.without(Decode) },
+}
+
+var transforming = rule{
+	verdict: TheTransform,
+	needs:   []need{aWait, aSample},
+	holds: func(v *view) bool {
+		k := v.costliest().kind
+		return v.beyond() && (k == Transform || k == Tokenize)
+	},
+	of: func(v *view) string { return short(v.costliest().name) },
+	says: func(v *view) string {
+		return fmt.Sprintf("Transforms, %s before all, take %s of a sample's time.", short(v.costliest().name), percent(v.costliest().seconds()/v.sum()))
+	},
+	why:    func(v *view) []Line { return append(v.partLines(), v.neededLines()...) },
+	change: changeOfTransform,
+	after:  func(v *view) model.Job { return v.without(v.costliest().kind) },
+}
+
+// short is a transform's name as its user writes it.
+func short(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+
+var inPython = rule{
+	verdict: PythonCode,
+	needs:   []need{aWait, aSample},
+	holds:   func(v *view) bool { return v.beyond() && v.costliest().kind == Python },
+	says: func(v *view) string {
+		p := v.costliest()
+		how := "computes"
+		if p.blocked > p.cpu {
+			how = "waits"
+		}
+		return fmt.Sprintf("Python code of the dataset %s for %s of a sample's time%s.", how, percent(p.seconds()/v.sum()), v.topFrame())
+	},
+	why:    func(v *view) []Line { return append(v.partLines(), append(v.frameLines(), v.neededLines()...)...) },
+	change: changeOfPython,
+	after:  func(v *view) model.Job { return v.without(Python) },
+}

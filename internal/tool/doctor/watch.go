@@ -1,0 +1,303 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// Script is an unchanged script to watch.
+type Script struct {
+	Command []string
+	Stop    bool // end it once there is a verdict
+
+	// The script's standard streams.
+	In       io.Reader
+	Out, Err io.Writer
+
+	Signals <-chan os.Signal // what we are sent; INT, TERM and HUP are handed on
+	Version string
+
+	// Verdict is told once, when the evidence is steady and the script runs on.
+	Verdict func(Report)
+	// Tell is told what can not wait, in a sentence: nothing moves.
+	Tell func(string)
+
+	hurry float64 // tests: all patience is that many times shorter
+}
+
+// after is one of the times below.
+func (s Script) after(seconds float64) float64 { return seconds / max(1, s.hurry) }
+
+// Outcome is how it went.
+type Outcome struct {
+	Report  Report
+	Status  int  // the script's own exit status, or 128 and the signal
+	Stopped bool // it was ended by us
+}
+
+const (
+	seldom = 500 * time.Millisecond // lines are read, processes are looked at
+	rarely = 5 * time.Second        // the same, after the verdict
+
+	soon     = 4.0  // seconds from the first batch to the earliest verdict
+	deadline = 12.5 // and to the latest, which leaves time within the 15 promised
+	stopping = 60.0 // the latest that ends the script, where there is nothing to say yet
+	unhooked = 20.0 // seconds from the start in which some process should have the hook
+	quiet    = 30.0 // seconds without a batch that are told
+)
+
+// Watch runs a script until it ends, and says what limits it. An error means that
+// it could not be started; what becomes of it later is in the Outcome. When ctx
+// ends, so does the script.
+func Watch(ctx context.Context, s Script) (Outcome, error) {
+	if len(s.Command) == 0 {
+		return Outcome{}, errs.New(errs.Config, "there is no command to watch").Try("stoker doctor -- python train.py")
+	}
+	h, err := newHooked()
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer h.remove()
+	w := &watching{Script: s, folder: newFolder(h.lines), watched: newWatched("/"), machine: Look(ctx), began: now()}
+	w.child, err = startChild(s.Command, h.env(), s.In, s.Out, s.Err)
+	if err != nil {
+		return Outcome{}, err
+	}
+	out := w.run(ctx)
+	_, _ = w.folder.poll()
+	w.ended = w.child.ended()
+	if out.Stopped {
+		w.ended = "by --stop"
+	} else if p := w.folder.processes[w.child.pid()]; p != nil && p.last().Exit != nil && *p.last().Exit != "ok" {
+		w.ended += ", " + *p.last().Exit
+	}
+	out.Report = Judge(w.evidence())
+	out.Status = w.child.status()
+	return out, nil
+}
+
+// watching is a script that is watched. It has one goroutine.
+type watching struct {
+	Script
+	child   *child
+	folder  *folder
+	watched *watched
+	machine Machine
+	storage prober
+	began   float64
+	ended   string
+
+	told  bool     // the verdict
+	quiet bool     // that nothing moves
+	names []string // verdicts of the last looks
+	moved float64  // when a batch came last
+	count float64  // batches until then
+}
+
+func (w *watching) run(ctx context.Context) (out Outcome) {
+	slow := time.NewTimer(0)
+	defer slow.Stop()
+	signals := map[os.Signal]int{}
+	for {
+		select {
+		case <-w.child.done:
+			w.watched.look(w.child.pid(), now())
+			return out
+		case s := <-w.Signals:
+			signals[s]++
+			if sig, ok := s.(syscall.Signal); ok {
+				w.child.pass(sig, signals[s] == 1)
+			}
+		case <-ctx.Done():
+			w.child.stop(context.Background(), w.watched)
+			return out
+		case <-slow.C:
+			if w.look() && w.Stop {
+				w.child.stop(ctx, w.watched)
+				out.Stopped = true
+				return out
+			}
+			next := seldom
+			if w.told {
+				next = rarely
+			}
+			slow.Reset(time.Duration(w.after(float64(next))))
+		}
+	}
+}
+
+// look reads what came, and says whether there is a verdict that was told.
+func (w *watching) look() bool {
+	t := now()
+	_, _ = w.folder.poll()
+	w.watched.look(w.child.pid(), t)
+	w.stalled(t)
+	if w.told {
+		return true
+	}
+	first, came := w.folder.firstBatch()
+	switch {
+	case !came && w.folder.empty() && t-w.began > w.after(unhooked):
+		w.tell(Judge(w.evidence()))
+		return false // a child of the child may come to load it yet
+	case !came || t-first < w.after(soon/2):
+		return false
+	}
+	w.storage.watch(w.folder, w.watched.root)
+	r := Judge(w.evidence())
+	w.names = append(w.names, r.Verdict.Title())
+	steady := len(w.names) >= 4 && len(slices.Compact(slices.Clone(w.names[len(w.names)-4:]))) == 1 && r.Verdict.Name != Insufficient && t-first >= w.after(soon)
+	late := t-first >= w.after(deadline)
+	if w.Stop && r.Verdict.Name == Insufficient {
+		late = t-first >= w.after(stopping)
+	}
+	if steady && !w.storage.settled(r) {
+		steady = false
+	}
+	if steady || late {
+		w.tell(r)
+	}
+	return w.told
+}
+
+func (w *watching) tell(r Report) {
+	w.told = true
+	if w.Verdict != nil {
+		w.Verdict(r)
+	}
+}
+
+// stalled notices that no batch came for long, and says so once each time.
+func (w *watching) stalled(t float64) {
+	n, begun := w.folder.batches()
+	if n != w.count || !begun || w.moved == 0 {
+		w.count, w.moved, w.quiet = n, t, false
+		return
+	}
+	if t-w.moved < max(w.after(quiet), 5*w.usual()) || w.quiet {
+		return
+	}
+	w.quiet = true
+	if w.Tell == nil {
+		return
+	}
+	text := fmt.Sprintf("no batch for %s", took(t-w.moved))
+	for i, at := range w.places() {
+		if i < 6 {
+			text += "\n    " + at
+		}
+	}
+	w.Tell(text)
+}
+
+// usual is the longest that a batch took so far, of those that are remembered.
+func (w *watching) usual() (longest float64) {
+	for _, p := range w.folder.processes {
+		for _, l := range p.last().Loaders {
+			for i := 1; i < len(l.Recent); i++ {
+				if a, b := l.Recent[i-1], l.Recent[i]; len(a) > 1 && len(b) > 1 && a[1] != nil && b[1] != nil {
+					longest = max(longest, *b[1]-*a[1])
+				}
+			}
+		}
+	}
+	return longest
+}
+
+// places are where the processes of the script stand.
+func (w *watching) places() (out []string) {
+	for pid, p := range w.folder.processes {
+		at := standing(w.watched.root, pid)
+		if at == "" {
+			continue
+		}
+		l := p.last()
+		if l.Worker != nil {
+			at = fmt.Sprintf("worker %d: %s", l.Worker.Index, at)
+			if len(l.Worker.Stacks) > 0 {
+				at += ", last seen mostly at " + l.Worker.Stacks[0].At
+			}
+		}
+		out = append(out, at)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// evidence is what is known by now.
+func (w *watching) evidence() Evidence {
+	ev := Evidence{
+		Schema: Schema, Stoker: w.Version, When: time.Now().UTC().Truncate(time.Second),
+		Subject: Subject{Kind: OfScript, Command: w.Command}, Machine: w.machine,
+		Loops: gather(w.folder, w.watched), Storage: w.storage.found(),
+	}
+	from := w.began
+	if t, ok := w.folder.firstBatch(); ok {
+		from = t
+	}
+	ev.Run = runOf(w.folder, w.watched, from)
+	ev.Run.Ended = w.ended
+	if w.quiet {
+		ev.Run.Quiet, ev.Run.At = figure(now()-w.moved, fromHook), w.places()
+		ev.Notes = append(ev.Notes, fmt.Sprintf("No batch came for %s before this.", took(now()-w.moved)))
+	}
+	if w.folder.strange != "" {
+		ev.Notes = append(ev.Notes, "Some lines of the hook could not be read: "+w.folder.strange)
+	}
+	return ev
+}
+
+// empty says that no process has written yet.
+func (f *folder) empty() bool { return len(f.processes) == 0 }
+
+// firstBatch is when the first batch of all came.
+func (f *folder) firstBatch() (t float64, ok bool) {
+	for _, p := range f.processes {
+		for _, l := range p.last().Loaders {
+			if l.Batches < 1 || len(l.Epochs) == 0 {
+				continue
+			}
+			at := p.firstWith(l.ID)
+			if !ok || at < t {
+				t, ok = at, true
+			}
+		}
+	}
+	return t, ok
+}
+
+// firstWith is when a loader's first batch came: by its first epoch, as long as
+// that is remembered, else by the first line that knows of a batch.
+func (p *process) firstWith(id int) float64 {
+	for _, line := range p.lines {
+		l := loaderOf(line, id)
+		if l == nil || l.Batches < 1 {
+			continue
+		}
+		if len(l.Epochs) > 0 && l.Epochs[0].First != nil {
+			return l.Epochs[0].Begin + *l.Epochs[0].First
+		}
+		return line.T
+	}
+	return p.last().T
+}
+
+// batches is how many came in all, and whether any loop has begun and not ended.
+func (f *folder) batches() (n float64, begun bool) {
+	for _, p := range f.processes {
+		for _, l := range p.last().Loaders {
+			n += l.Batches
+			if k := len(l.Epochs); k > 0 && l.Epochs[k-1].End == nil && p.last().Exit == nil {
+				begun = true
+			}
+		}
+	}
+	return n, begun
+}

@@ -1,0 +1,239 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/tool/show"
+)
+
+// The figures that a verdict shows. A figure that was not measured has no line.
+
+type lines []Line
+
+// add puts a line down if its figure was measured; text has one verb for it, by
+// how it is shown.
+func (l *lines) add(what string, f Figure, format string, a ...any) {
+	if f.Known() {
+		*l = append(*l, Line{what, fmt.Sprintf(format, a...), f.Source})
+	}
+}
+
+func (v *view) loopLines() []Line {
+	var out lines
+	l := v.l
+	p99 := ""
+	if l.WaitP99.Known() {
+		p99 = ", p99 " + ms(l.WaitP99.Value)
+	}
+	out.add("wait in __next__", l.Wait, "%s a batch%s, %s of the time", ms(l.Wait.Value), p99, percent(v.wait))
+	out.add("step", l.Step, "%s a batch, between two __next__", ms(l.Step.Value))
+	out.add("batches ready", l.Ready, "%.1f of %d when __next__ is called", l.Ready.Value, max(1, l.Settings.Workers)*max(1, l.Settings.Prefetch))
+	out.add("measured over", l.Batches, "%s batches, %s", show.Number(l.Batches.Value), took(l.Seconds.Value))
+	return out
+}
+
+func (v *view) startLines() []Line {
+	var out lines
+	l := v.l
+	if l.First.Known() && l.PerEpoch.Known() {
+		out.add("first batch", l.First, "after %s, %d epochs begun; %s of the time", took(l.First.Value), l.Epochs, percent(v.start))
+		out.add("an epoch", l.PerEpoch, "%s batches", show.Number(l.PerEpoch.Value))
+	} else {
+		out.add("first batch", l.First, "after %s", took(l.First.Value))
+	}
+	return out
+}
+
+func (v *view) costLines() []Line {
+	var out lines
+	c := v.l.Cost
+	if v.l.Settings.Workers == 0 {
+		out.add("a batch", c.Batch, "%s in the training process itself", ms(c.Batch.Value))
+	} else {
+		out.add("a batch", c.Batch, "%s in its worker, %s of that on a core", ms(c.Batch.Value), ms(c.CPU.Value))
+	}
+	return out
+}
+
+func (v *view) neededLines() []Line {
+	out := lines(v.costLines())
+	if n := v.job.Needed(); !math.IsInf(n, 0) && n < 1e4 {
+		out.add("workers needed", v.l.Cost.Batch, "%.1f (a batch by a step), %d there", n, v.l.Settings.Workers)
+	}
+	out.add("cores", v.ev.Machine.Cores, "%s, %.1f of them free beside the trainer", show.Number(v.ev.Machine.Cores.Value), v.free())
+	return out
+}
+
+func (v *view) queueLines() []Line {
+	var out lines
+	c := v.l.Cost
+	out.add("workers", v.l.Cost.Batch, "%d, on %s", v.l.Settings.Workers, cores(v.ev.Machine.Cores.Value))
+	out.add("waiting for a core", c.Queue, "workers %s of the time that they could run", percent(c.Queue.Value))
+	out.add("trainer for a core", v.l.TrainerQueue, "%s of the time that it could run", percent(v.l.TrainerQueue.Value))
+	out.add("threads", c.Threads, "%.0f in each worker", c.Threads.Value)
+	out.add("taken off a core", c.Switches, "%s times a second, each worker", show.Number(c.Switches.Value))
+	out.add("other processes", v.ev.Run.Others, "use %.1f cores", v.ev.Run.Others.Value)
+	return out
+}
+
+// partLines say what a sample's time is spent on, down to a hundredth of it.
+func (v *view) partLines() []Line {
+	var out lines
+	c := v.l.Cost
+	spread := ""
+	if c.P99.Known() && c.Spread == "sample" {
+		spread = ", p99 " + ms(c.P99.Value)
+	}
+	out.add("a sample", c.Sample, "%s%s, %s of that on a core", ms(c.Sample.Value), spread, ms(c.Sample0.Value))
+	sum := 0.0
+	for _, s := range c.Stages {
+		sum += s.Wall.Value
+	}
+	for _, s := range c.Stages {
+		if s.Wall.Value < 0.01*sum || len(out) > 7 {
+			continue
+		}
+		cpu := ""
+		if s.CPU.Known() {
+			cpu = ", " + ms(s.CPU.Value) + " on a core"
+		}
+		wall, of := s.Wall.Value, "sample"
+		if s.Kind == Collate {
+			wall, of, cpu = wall*v.batch, "batch", ""
+		}
+		out.add("  "+strings.TrimPrefix(s.Name, "torchvision.transforms."), s.Wall, "%s a %s (%s)%s", ms(wall), of, percent(s.Wall.Value/sum), cpu)
+	}
+	return out
+}
+
+func (v *view) spreadLines() []Line {
+	var out lines
+	c := v.l.Cost
+	out.add("a "+cmp.Or(c.Spread, "sample"), c.P50, "%s in the middle, %s at p99, %s at most", ms(c.P50.Value), ms(c.P99.Value), ms(c.Most.Value))
+	out.add("workers idle", c.Idle, "%s of their time", percent(c.Idle.Value))
+	out.add("prefetch", c.Batch, "%d batches a worker", v.l.Settings.Prefetch)
+	return append(out, v.neededLines()...)
+}
+
+func (v *view) frameLines() []Line {
+	var out []Line
+	for i, f := range v.l.Cost.Frames {
+		if i == 3 || f.Share < 0.05 {
+			break
+		}
+		out = append(out, Line{"  at " + percent(f.Share), f.At, "hook's samples of the stack"})
+	}
+	return out
+}
+
+func (v *view) storageLines() []Line {
+	var out lines
+	c, s := v.l.Cost, v.ev.Storage
+	read := v.part(Read)
+	out.add("waiting for reads", c.Sample, "%s a sample, %s of its time", ms(read.blocked), percent(read.blocked/max(v.sum(), 1e-9)))
+	out.add("files opened", c.Opens, "%.1f a sample", c.Opens.Value)
+	out.add("read", c.Read, "%s a sample in %.1f calls", size(c.Read.Value), c.Reads.Value)
+	out.add("opening a file", s.Open, "%s", ms(s.Open.Value))
+	out.add("small read", s.Latency, "%s", ms(s.Latency.Value))
+	out.add("large read", s.Rate, "%s a second", size(s.Rate.Value))
+	return append(out, v.loopLines()...)
+}
+
+func (v *view) memoryLines() []Line {
+	var out lines
+	r := v.ev.Run
+	out.add("waiting for memory", r.Pressure, "%s of the time", percent(r.Pressure.Value))
+	out.add("read again", r.Refaults, "%s a second of pages that were dropped", size(r.Refaults.Value))
+	out.add("major faults", r.Faults, "%s a second", show.Number(r.Faults.Value))
+	out.add("swapped in", r.Swapped, "%s a second", size(r.Swapped.Value))
+	out.add("memory limit", r.Limit, "%s, %s used", size(r.Limit.Value), percent(r.Used.Value))
+	return out
+}
+
+func (v *view) quotaLines() []Line {
+	var out lines
+	r, m := v.ev.Run, v.ev.Machine
+	out.add("quota", m.Quota, "%s of %s", cores(m.Quota.Value), cores(v.host()))
+	out.add("stopped by it", r.Throttled, "in %s of its periods, %.1f s of core time a second", percent(r.Throttled.Value), r.Stopped.Value)
+	out.add("cores used", r.CPU, "%.2f", r.CPU.Value)
+	return out
+}
+
+func (v *view) rankLines() (out []Line) {
+	shown := 0
+	for _, l := range v.ev.Loops {
+		if l.Settings.ID != v.l.Settings.ID || !l.Wait.Known() {
+			continue
+		}
+		if shown++; shown > 8 {
+			break
+		}
+		text := fmt.Sprintf("waits %s, steps %s a batch", ms(l.Wait.Value), ms(l.Step.Value))
+		if l.Cost.Batch.Known() {
+			text += "; a batch costs " + ms(l.Cost.Batch.Value)
+		}
+		out = append(out, Line{fmt.Sprintf("rank %d", l.Rank), text, l.Wait.Source})
+	}
+	return out
+}
+
+// procLines are what can be seen from outside.
+func (v *view) procLines() []Line {
+	var out lines
+	r := v.ev.Run
+	out.add("looked at", r.Seconds, "%s, %s", took(r.Seconds.Value), count(r.Processes, "process"))
+	out.add("cores used", r.CPU, "%.2f of %s", r.CPU.Value, show.Number(v.ev.Machine.Cores.Value))
+	out.add("bytes read", r.ReadRate, "%s a second", size(r.ReadRate.Value))
+	out.add("stopped by quota", r.Throttled, "in %s of the periods", percent(r.Throttled.Value))
+	out.add("major faults", r.Faults, "%.1f a second", r.Faults.Value)
+	out.add("no batch since", r.Quiet, "%s", took(r.Quiet.Value))
+	for _, at := range r.At {
+		out = append(out, Line{"  stands at", at, fromProc})
+	}
+	return out
+}
+
+// ms is seconds with as many digits as matter, from microseconds to minutes.
+func ms(s float64) string {
+	switch {
+	case s <= 0:
+		return "0 ms"
+	case s < 0.001:
+		return fmt.Sprintf("%.0f us", s*1e6)
+	case s < 0.00995:
+		return fmt.Sprintf("%.1f ms", s*1e3)
+	case s < 0.9995:
+		return fmt.Sprintf("%.0f ms", s*1e3)
+	}
+	return took(s)
+}
+
+func took(s float64) string {
+	if s < 1 {
+		return ms(max(s, 1e-9))
+	}
+	return show.Time(time.Duration(s * float64(time.Second)))
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+func size(n float64) string        { return show.Size(int64(n)) }
+
+func cores(n float64) string {
+	if n == math.Trunc(n) {
+		return count(int(n), "core")
+	}
+	return fmt.Sprintf("%.2f cores", n)
+}
+
+// count is n things.
+func count(n int, one string) string {
+	many := one + "s"
+	if strings.HasSuffix(one, "s") {
+		many = one + "es"
+	}
+	return show.Count(int64(n), one, many)
+}
