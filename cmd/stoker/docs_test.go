@@ -15,7 +15,7 @@ func TestManual(t *testing.T) {
 	}
 	flags := regexp.MustCompile(`--[a-z][a-z-]+`)
 	var all string
-	for _, verb := range []string{"demo", "bench", "inspect", "index", "verify", "ls", "cat", "pack", "order", "diff", "verify-resume", "version"} {
+	for _, verb := range []string{"demo", "bench", "doctor", "inspect", "index", "verify", "ls", "cat", "pack", "order", "diff", "verify-resume", "version"} {
 		help := command(t, verb, "--help").out
 		all += help
 		if !strings.Contains(string(manual), "## stoker "+verb) {
@@ -30,33 +30,6 @@ func TestManual(t *testing.T) {
 	for _, f := range flags.FindAllString(string(manual), -1) {
 		if !strings.Contains(all, f) {
 			t.Errorf("the manual has %s, which no verb has", f)
-		}
-	}
-}
-
-// The table of ARCHITECTURE.md has the flags of bench, and no others.
-func TestTableOfTheSpec(t *testing.T) {
-	text, err := os.ReadFile("../../ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	flags := regexp.MustCompile(`--[a-z][a-z-]+`)
-	help := command(t, "bench", "--help").out
-	_, table, _ := strings.Cut(string(text), "| Spec key | flag |")
-	table, _, _ = strings.Cut(table, "\n\n")
-	known := " --help --json --spec --epochs --samples --seconds --step-ms " // which are of no Spec
-	for row := range strings.Lines(table) {
-		if cells := strings.Split(row, "|"); len(cells) > 2 {
-			for _, f := range flags.FindAllString(cells[2], -1) {
-				if known += f + " "; !strings.Contains(help, f+" ") && !strings.Contains(help, f+"=") {
-					t.Errorf("the table has %s, which bench has not", f)
-				}
-			}
-		}
-	}
-	for _, f := range flags.FindAllString(help, -1) {
-		if !strings.Contains(known, " "+f+" ") {
-			t.Errorf("the table does not know %s", f)
 		}
 	}
 }

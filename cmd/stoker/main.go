@@ -22,6 +22,7 @@ const help = `stoker keeps GPUs fed: it loads training data, and says what limit
 
   stoker demo                          a small dataset of real photographs, made, loaded and measured
   stoker bench data/train              how fast this machine loads it
+  stoker doctor -- python train.py     what limits this training run, by how much, and what to change
   stoker inspect data/train            what is in it, what is damaged, and the Python lines to paste
   stoker inspect 'shards/{000..099}.tar' --json
   stoker pack data/train packed        the same samples as tar shards, which are read faster from slow disks
@@ -35,6 +36,7 @@ const help = `stoker keeps GPUs fed: it loads training data, and says what limit
 type cli struct {
 	Demo         demoCmd         `cmd:"" help:"Make a small dataset of real photographs, load it, and say how fast that was."`
 	Bench        benchCmd        `cmd:"" help:"Measure how fast this machine loads a dataset."`
+	Doctor       doctorCmd       `cmd:"" help:"Say what limits a training run, by how much, and what to change."`
 	Inspect      inspectCmd      `cmd:"" help:"Say what is in a dataset, and what is damaged."`
 	Pack         packCmd         `cmd:"" help:"Write a dataset anew as shards: tar, TFRecord, NumPy or tokens."`
 	Index        indexCmd        `cmd:"" help:"Index a dataset where it lies, for this machine or to travel with it."`
@@ -58,18 +60,31 @@ func main() {
 	defer cancel()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	verb := handing{to: make(chan os.Signal, 8), on: make(chan bool)}
 	status := make(chan int, 1)
-	go func() { status <- run(ctx, os.Args[1:], os.Stdout, os.Stderr) }()
+	go func() { status <- run(context.WithValue(ctx, signalsKey{}, verb), os.Args[1:], os.Stdout, os.Stderr) }()
 	var stopped syscall.Signal
 	var late <-chan time.Time
+	taken := false
 	for {
 		select {
+		case taken = <-verb.on:
+			if taken {
+				signal.Notify(signals, syscall.SIGHUP)
+			}
 		case s := <-status:
 			if stopped != 0 {
 				s = 128 + int(stopped)
 			}
 			os.Exit(s)
 		case s := <-signals:
+			if taken {
+				select {
+				case verb.to <- s:
+				default: // eight are under way
+				}
+				continue
+			}
 			if stopped != 0 { // asked twice
 				os.Exit(128 + int(stopped))
 			}
@@ -88,7 +103,8 @@ const interrupted = 128 + int(syscall.SIGINT)
 // run carries out one command line and returns its exit status: the only place
 // where an error becomes one.
 func run(ctx context.Context, args []string, out, errOut io.Writer) (status int) {
-	con := newConsole(ctx, out, errOut, slices.Contains(args, "--json"))
+	own, _, _ := strings.Cut(strings.Join(args, "\x00")+"\x00", "\x00--\x00") // what follows is another command's
+	con := newConsole(ctx, out, errOut, slices.Contains(strings.Split(own, "\x00"), "--json"))
 	var c cli
 	exit := -1
 	parser, err := kong.New(&c, kong.Name("stoker"), kong.Description(help), kong.Writers(out, errOut),
@@ -113,7 +129,11 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 	if e := con.out.flush(); err == nil {
 		err = e
 	}
-	if err != nil {
+	var ended exitStatus
+	switch {
+	case errors.As(err, &ended):
+		return int(ended)
+	case err != nil:
 		return con.report(err)
 	}
 	return 0

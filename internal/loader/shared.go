@@ -2,11 +2,14 @@ package loader
 
 import (
 	"sync"
+	"time"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/fetch"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
@@ -17,7 +20,6 @@ type Shared struct {
 	Arena batch.Arena
 	Board *stats.Board
 	Pool  *mem.Pool
-	Page  *stats.Page // nil: numbers are this process's alone
 
 	mu      sync.Mutex
 	changed sync.Cond // a batch, a slot, a pass, a consumer: rare events
@@ -28,10 +30,6 @@ type Shared struct {
 	lastID  int64
 	closed  bool
 	done    sync.WaitGroup
-
-	asleep []*worker // lanes with nothing to do
-	cause  cause     // why
-	quiet  bool      // nothing is measured, so that what measuring costs can be
 }
 
 // NewShared is the common ground of loaders whose batches lie in arena.
@@ -75,19 +73,17 @@ func (s *Shared) lane() {
 	defer kernel.Close()
 	work := s.Board.Take()
 	defer s.Board.Give(work)
-	w := &worker{kernel: kernel}
-	if !s.quiet {
-		w.book = s.Page.Worker(stats.LaneWorker)
-		w.book.Turn(stats.Busy, stats.Monotonic())
-		defer w.book.Free()
-	}
-	for t := s.take(w); t != nil; t = s.take(w) {
+	var sample format.Sample
+	var hand fetch.Hand
+	for t := s.take(); t != nil; t = s.take() {
 		l := t.batch.pass.l
-		if t.unread && !l.readNow(w, work, t) {
+		if t.unread && !l.readNow(&hand, work, t) {
 			continue
 		}
 		work.Begin(wire.StageDecode, uint32(l.id), t.req.Sample)
-		err := l.timed(w, t)
+		begin := time.Now()
+		err := l.fill(kernel, &sample, t)
+		l.stats.Decode.Add(time.Since(begin), 1, 0)
 		work.End()
 		l.finish(t, err)
 	}
@@ -95,7 +91,7 @@ func (s *Shared) lane() {
 
 // take waits for the next task: of the pass that is needed most, of its oldest
 // batch. nil: the lanes end.
-func (s *Shared) take(w *worker) *task {
+func (s *Shared) take() *task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -119,11 +115,7 @@ func (s *Shared) take(w *worker) *task {
 			copy(best.ready, best.ready[1:])
 			best.ready = best.ready[:len(best.ready)-1]
 			best.pass.l.running++
-			s.wakes(w)
 			return t
-		}
-		if !s.quiet {
-			s.sleeps(w)
 		}
 		s.work.Wait()
 	}
@@ -151,12 +143,6 @@ func (p *Pass) oldestReady() (*openBatch, int) {
 func (s *Shared) fetched(t *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := t.batch.pass.l; l.fetching == 1 {
-		l.fetching = 0
-		s.reconsider()
-	} else {
-		l.fetching--
-	}
 	if t.batch.gone.Load() {
 		t.req.Release()
 		t.batch.left--
@@ -182,6 +168,24 @@ func (s *Shared) unread(ob *openBatch) {
 	}
 	ob.settle()
 	s.work.Broadcast()
+}
+
+// readNow reads a sample whose bytes are at hand; else it goes to the readers.
+func (l *Loader) readNow(hand *fetch.Hand, work *stats.Work, t *task) bool {
+	t.unread = false
+	work.Begin(wire.StageRead, uint32(l.id), t.req.Sample)
+	begin := time.Now()
+	hot := t.batch.gone.Load() || l.fetch.Now(hand, &t.req)
+	work.End()
+	if hot {
+		l.stats.Read.Add(time.Since(begin), 1, t.req.Bytes())
+		return true
+	}
+	l.shared.mu.Lock()
+	l.running--
+	l.shared.mu.Unlock()
+	l.fetch.Submit([]*fetch.Request{&t.req}, true, t.batch.gone.Load)
+	return false
 }
 
 // wakeLane wakes one lane, or all where one alone might be of a loader whose

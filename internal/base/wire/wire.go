@@ -26,7 +26,7 @@
 //	                       <-       progress* slot* (+ memfd) batch | batches | end
 //	table   {columns}      ->
 //	                       <-       table   (+ memfd)
-//	stats   {loader, stats?} ->      (what it was told before)
+//	stats   {loader}       ->
 //	                       <-       stats
 //	ask     {loader, ask}  ->
 //	                       <-       told

@@ -1,11 +1,14 @@
 package lmdb_test
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,10 +30,50 @@ var ctx = context.Background()
 
 const fixtures = "../../../../testdata/lmdb/"
 
+// memory is a source of objects by their names.
+type memory map[string][]byte
+
+func (m memory) Stat(_ context.Context, name string) (source.Info, error) {
+	data, ok := m[name]
+	if !ok {
+		return source.Info{}, errs.New(errs.NotFound, "there is no such file").At(errs.Where{File: name, Offset: -1, Sample: -1})
+	}
+	return source.Info{Name: name, Size: int64(len(data)), MTime: 1}, nil
+}
+
+func (m memory) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) error {
+	copy(p, m[obj.Name][off:][:len(p)])
+	return nil
+}
+
+func (m memory) List(context.Context, string) iter.Seq2[source.Info, error] {
+	return func(func(source.Info, error) bool) {}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fixture is an environment that the real library wrote.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
-	return stagetest.Unzipped(t, fixtures+name+".mdb.gz")
+	f, err := os.Open(fixtures + name + ".mdb.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 const here = "mem://x.mdb"
@@ -38,13 +81,13 @@ const here = "mem://x.mdb"
 // try opens bytes as an environment.
 func try(data []byte, opt lmdb.Options) (*lmdb.Dataset, error) {
 	opt.Store = &index.Store{}
-	return lmdb.Open(ctx, stagetest.Memory{here: data}, []string{here}, opt)
+	return lmdb.Open(ctx, memory{here: data}, []string{here}, opt)
 }
 
 func open(t *testing.T, data []byte, opt lmdb.Options) *lmdb.Dataset {
 	t.Helper()
 	d, err := try(data, opt)
-	stagetest.Must(t, err)
+	must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -75,9 +118,9 @@ type want struct {
 func wanted(t *testing.T) map[string]want {
 	t.Helper()
 	raw, err := os.ReadFile(fixtures + "want.json")
-	stagetest.Must(t, err)
+	must(t, err)
 	var all map[string]want
-	stagetest.Must(t, json.Unmarshal(raw, &all))
+	must(t, json.Unmarshal(raw, &all))
 	return all
 }
 
@@ -94,8 +137,8 @@ func TestAsLMDBReads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := fixture(t, name)
 			d := open(t, data, lmdb.Options{Database: w.Database, Values: lmdb.Raw})
-			digest, keys, err := sum(d, stagetest.Memory{here: data})
-			stagetest.Must(t, err)
+			digest, keys, err := sum(d, memory{here: data})
+			must(t, err)
 			if len(keys) != w.Keys || digest != w.SHA256 {
 				t.Errorf("%d keys with the sum %s, want %d with %s", len(keys), digest, w.Keys, w.SHA256)
 			}
@@ -114,9 +157,9 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := fixture(t, name)
 			d := open(t, data, lmdb.Options{Database: database})
-			stagetest.Dataset(t, d, stagetest.Memory{here: data})
+			stagetest.Dataset(t, d, memory{here: data})
 			if name != "datum_float" { // whose floats may have to be put together
-				stagetest.NoHeap(t, d, stagetest.Memory{here: data}, d.Index().Meta().Fields)
+				stagetest.NoHeap(t, d, memory{here: data}, d.Index().Meta().Fields)
 			}
 			if v, ok := d.Type("nothing"); ok {
 				t.Errorf("nothing is %v", v)
@@ -131,22 +174,22 @@ func TestPlaces(t *testing.T) {
 	defer src.Close()
 	dir := t.TempDir()
 	data := fixture(t, "mixed")
-	stagetest.Must(t, os.Mkdir(dir+"/env", 0o755))
+	must(t, os.Mkdir(dir+"/env", 0o755))
 	past := time.Now().Add(-time.Hour)
 	for _, p := range []string{"/env/data.mdb", "/single.lmdb"} {
-		stagetest.Must(t, os.WriteFile(dir+p, data, 0o644))
-		stagetest.Must(t, os.Chtimes(dir+p, past, past))
+		must(t, os.WriteFile(dir+p, data, 0o644))
+		must(t, os.Chtimes(dir+p, past, past))
 	}
 	store := &index.Store{Dir: dir + "/cache"}
 	var sums []string
 	for _, paths := range [][]string{{dir + "/env"}, {dir + "/env/data.mdb"}, {dir + "/single.lmdb"}, {dir + "/env"}} {
 		built := false
 		d, err := lmdb.Open(ctx, src, paths, lmdb.Options{Store: store, Progress: func(int64, int64, string) { built = true }})
-		stagetest.Must(t, err)
+		must(t, err)
 		s, _, err := sum(d, src)
-		stagetest.Must(t, err)
+		must(t, err)
 		sums = append(sums, s)
-		stagetest.Must(t, d.Close())
+		must(t, d.Close())
 		if len(sums) == 4 && built {
 			t.Error("an index that holds was built again")
 		}
@@ -157,7 +200,7 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	both, err := lmdb.Open(ctx, src, []string{dir + "/env", dir + "/single.lmdb"}, lmdb.Options{Store: store})
-	stagetest.Must(t, err)
+	must(t, err)
 	defer both.Close()
 	stagetest.Dataset(t, both, src)
 	if n := both.Index().Len(); n != 2*211 {
@@ -182,39 +225,39 @@ func TestChanged(t *testing.T) {
 	small, big := fixture(t, "small"), fixture(t, "mixed")
 	past := time.Now().Add(-time.Hour)
 	put := func(data []byte) {
-		stagetest.Must(t, os.WriteFile(path, data, 0o644))
-		stagetest.Must(t, os.Chtimes(path, past, past))
+		must(t, os.WriteFile(path, data, 0o644))
+		must(t, os.Chtimes(path, past, past))
 	}
 	put(small)
 	opt := lmdb.Options{Store: &index.Store{Dir: t.TempDir()}}
 	d, err := lmdb.Open(ctx, src, []string{path}, opt)
-	stagetest.Must(t, err)
-	stagetest.Must(t, stagetest.Read(d, src, 3, nil, &format.Sample{}))
+	must(t, err)
+	must(t, stagetest.Read(d, src, 3, nil, &format.Sample{}))
 	put(big)
 	err = stagetest.Read(d, src, 3, nil, &format.Sample{})
 	if errs.CodeOf(err) != errs.Changed {
 		t.Errorf("read after a change of size: %v", err)
 	}
-	stagetest.Must(t, d.Close())
+	must(t, d.Close())
 	d, err = lmdb.Open(ctx, src, []string{path}, opt)
-	stagetest.Must(t, err)
+	must(t, err)
 	if d.Index().Len() != 211 {
 		t.Errorf("%d samples after the change", d.Index().Len())
 	}
 	// A commit that keeps the length of the file changes its time.
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	stagetest.Must(t, err)
+	must(t, err)
 	_, err = f.WriteAt(big[4096:8192], 4096)
-	stagetest.Must(t, err)
-	stagetest.Must(t, f.Close())
+	must(t, err)
+	must(t, f.Close())
 	err = stagetest.Read(d, src, 3, nil, &format.Sample{})
 	if errs.CodeOf(err) != errs.Changed {
 		t.Errorf("read after a commit: %v", err)
 	}
-	stagetest.Must(t, d.Close())
+	must(t, d.Close())
 
 	put(big)
-	opt.Progress = func(int64, int64, string) { stagetest.Must(t, os.WriteFile(path, big, 0o644)) }
+	opt.Progress = func(int64, int64, string) { must(t, os.WriteFile(path, big, 0o644)) }
 	opt.Store = &index.Store{}
 	_, err = lmdb.Open(ctx, src, []string{path}, opt)
 	if e := errs.From(err); e.Code != errs.Changed || e.Where.Shard != path {
@@ -243,11 +286,11 @@ func TestDatabases(t *testing.T) {
 	} {
 		d, err := try(fixture(t, c.name), lmdb.Options{Database: c.database})
 		if c.code == "" {
-			stagetest.Must(t, err)
+			must(t, err)
 			if d.Index().Len() != c.samples {
 				t.Errorf("%s %q: %d samples", c.name, c.database, d.Index().Len())
 			}
-			stagetest.Must(t, d.Close())
+			must(t, d.Close())
 			continue
 		}
 		e := errs.From(err)
@@ -271,7 +314,7 @@ func TestNotes(t *testing.T) {
 func TestDatums(t *testing.T) {
 	read := func(d *lmdb.Dataset, data []byte, id int64) []format.Field {
 		var s format.Sample
-		stagetest.Must(t, stagetest.Read(d, stagetest.Memory{here: data}, id, nil, &s))
+		must(t, stagetest.Read(d, memory{here: data}, id, nil, &s))
 		return s.Fields
 	}
 	data := fixture(t, "datum_raw")
@@ -315,7 +358,7 @@ func TestDatums(t *testing.T) {
 func TestCheckAndSniff(t *testing.T) {
 	data := fixture(t, "small")
 	d := open(t, data, lmdb.Options{})
-	stagetest.Must(t, d.Check([]string{"jpg;value", "__key__"}))
+	must(t, d.Check([]string{"jpg;value", "__key__"}))
 	if e := errs.From(d.Check([]string{"valeu"})); e.Code != errs.Config || e.Hint != `did you mean "value"?` {
 		t.Errorf("%v | %s", e, e.Hint)
 	}

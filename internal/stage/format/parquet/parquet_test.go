@@ -24,11 +24,18 @@ import (
 
 var ctx = context.Background()
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // open opens files of testdata, or of an absolute path, without keeping an index.
 func open(t testing.TB, opt parquet.Options, names ...string) (*parquet.Dataset, source.Source) {
 	t.Helper()
 	d, src, err := try(t, opt, names...)
-	stagetest.Must(t, err)
+	must(t, err)
 	return d, src
 }
 
@@ -54,10 +61,10 @@ func try(t testing.TB, opt parquet.Options, names ...string) (*parquet.Dataset, 
 func rows(t testing.TB, name string) (out []map[string]any) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("../../../../testdata/parquet", name))
-	stagetest.Must(t, err)
+	must(t, err)
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
-	stagetest.Must(t, dec.Decode(&out))
+	must(t, dec.Decode(&out))
 	return out
 }
 
@@ -177,7 +184,7 @@ func readAll(t *testing.T, d *parquet.Dataset, src source.Source, want []map[str
 	}
 	var s format.Sample
 	for id := range d.Index().Len() {
-		stagetest.Must(t, stagetest.Read(d, src, id, nil, &s))
+		must(t, stagetest.Read(d, src, id, nil, &s))
 		compare(t, d, s, want[id])
 	}
 }
@@ -186,7 +193,7 @@ func readAll(t *testing.T, d *parquet.Dataset, src source.Source, want []map[str
 func TestRowsOfPyarrow(t *testing.T) {
 	want := rows(t, "rows.json")
 	files, err := filepath.Glob("../../../../testdata/parquet/rows-*.parquet")
-	stagetest.Must(t, err)
+	must(t, err)
 	if len(files) < 12 {
 		t.Fatalf("only %d files", len(files))
 	}
@@ -223,7 +230,7 @@ func TestHuggingFace(t *testing.T) {
 		}
 	}
 	var s format.Sample
-	stagetest.Must(t, stagetest.Read(d, src, 7, []string{"label"}, &s))
+	must(t, stagetest.Read(d, src, 7, []string{"label"}, &s))
 	if f := s.Fields[0]; !f.IsInt || f.Int != 2 || f.File != -1 {
 		t.Errorf("the label is %+v", f)
 	}
@@ -237,7 +244,7 @@ func TestHuggingFace(t *testing.T) {
 	// Uncompressed, the picture is given out as it lies in the file.
 	d, src = open(t, parquet.Options{}, "huggingface-plain.parquet")
 	readAll(t, d, src, want)
-	stagetest.Must(t, stagetest.Read(d, src, 7, []string{"image"}, &s))
+	must(t, stagetest.Read(d, src, 7, []string{"image"}, &s))
 	if f := s.Fields[0]; f.File != 0 || f.Off == 0 || f.Unpacked {
 		t.Errorf("the picture lies in file %d at %d", f.File, f.Off)
 	}

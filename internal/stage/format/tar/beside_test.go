@@ -14,7 +14,6 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format/tar"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
-	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
 // moved copies a folder of files: new place, new times.
@@ -115,17 +114,17 @@ func TestAnIndexBesideOtherDataIsNotUsed(t *testing.T) {
 	for name, spoil := range map[string]func(to string){
 		"other bytes": func(to string) {
 			data := archive(t, gotar.FormatUSTAR, members("one-a.txt="+strings.Repeat("x", 50_000), "new-a.txt"))
-			stagetest.Must(t, os.WriteFile(filepath.Join(to, "a.tar"), data, 0o600))
+			must(t, os.WriteFile(filepath.Join(to, "a.tar"), data, 0o600))
 			old := time.Now().Add(-time.Hour)
-			stagetest.Must(t, os.Chtimes(filepath.Join(to, "a.tar"), old, old))
+			must(t, os.Chtimes(filepath.Join(to, "a.tar"), old, old))
 		},
 		"damaged index": func(to string) {
 			rel, err := filepath.Rel(dir, at)
-			stagetest.Must(t, err)
+			must(t, err)
 			b, err := os.ReadFile(at)
-			stagetest.Must(t, err)
+			must(t, err)
 			b[len(b)-9] ^= 1
-			stagetest.Must(t, os.WriteFile(filepath.Join(to, rel), b, 0o600))
+			must(t, os.WriteFile(filepath.Join(to, rel), b, 0o600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

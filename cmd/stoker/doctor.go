@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	stoker "github.com/stoker-data/stoker"
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/tool/doctor"
+)
+
+type doctorCmd struct {
+	Command []string `arg:"" optional:"" passthrough:"" help:"A script to watch, after --: it runs unchanged."`
+
+	Attach    int     `help:"Look at a process that runs already." placeholder:"PID"`
+	From      string  `help:"Judge evidence that was recorded: the output of --json." placeholder:"FILE"`
+	Stop      bool    `help:"End the script once there is a verdict."`
+	Check     bool    `help:"Exit with status 4 if the loop is data-bound."`
+	Checklist bool    `help:"Also print the readiness list, with measured values."`
+	Timeline  bool    `help:"Also draw the last ten steps."`
+	GPUCost   float64 `name:"gpu-cost" help:"Say what the waiting costs a month, at this price of an hour." placeholder:"PRICE"`
+	JSON      bool    `help:"Write JSON; the script's output goes to standard error."`
+}
+
+func (doctorCmd) Help() string {
+	return `Examples:
+
+  stoker doctor                                    this machine: cores, limits, memory, disk, GPU
+  stoker doctor -- python train.py                 what limits this training run
+  stoker doctor --stop --check --json -- torchrun train.py > report.json
+  stoker doctor --attach 4711
+  stoker doctor --from report.json --checklist     the same report again
+
+The script runs unchanged and goes on after the verdict; its exit status is kept. The report goes to standard error.`
+}
+
+func (d doctorCmd) Run(con *console) error {
+	command := d.Command
+	if len(command) > 0 && command[0] == "--" {
+		command = command[1:]
+	}
+	asked := 0
+	for _, is := range []bool{len(command) > 0, d.Attach != 0, d.From != ""} {
+		if is {
+			asked++
+		}
+	}
+	if asked > 1 {
+		return errs.New(errs.Config, "a command, --attach and --from exclude each other").Try("see `stoker doctor --help`")
+	}
+	if d.GPUCost < 0 {
+		return errs.New(errs.Config, "--gpu-cost can not be negative")
+	}
+	switch {
+	case len(command) > 0:
+		return d.watch(con, command)
+	case d.Attach != 0:
+		r, err := doctor.Attach(con.ctx, d.Attach, stoker.Version())
+		if err != nil {
+			return err
+		}
+		return d.finish(con, con.out, r)
+	case d.From != "":
+		r, err := readEvidence(d.From)
+		if err != nil {
+			return err
+		}
+		return d.finish(con, con.out, r)
+	}
+	return d.finish(con, con.out, doctor.Judge(doctor.Alone(con.ctx, stoker.Version())))
+}
+
+// watch runs a script. Without --json its output is left alone, and reports go to
+// standard error; with it standard output has the report and nothing else.
+func (d doctorCmd) watch(con *console, command []string) error {
+	signals, giveBack := takeSignals(con.ctx)
+	defer giveBack()
+	said := &plain{to: con.err}
+	var early *doctor.Report
+	s := doctor.Script{
+		Command: command, Stop: d.Stop, In: os.Stdin, Out: con.raw, Err: con.err, Signals: signals, Version: stoker.Version(),
+		Verdict: func(r doctor.Report) {
+			early = &r
+			if d.JSON {
+				fmt.Fprintf(said, "stoker doctor: %s\n", r.Verdict.Title())
+			} else if !d.Stop {
+				_ = d.text(said, r)
+			}
+		},
+		Tell: func(text string) { fmt.Fprintf(said, "stoker doctor: %s\n", text) },
+	}
+	if d.JSON {
+		s.Out = con.err
+	}
+	out, err := doctor.Watch(con.ctx, s)
+	if err != nil {
+		return err
+	}
+	switch {
+	case d.JSON:
+		err = con.writeJSON(out.Report)
+	case early == nil || d.Stop || early.Verdict.Title() != out.Report.Verdict.Title():
+		err = d.text(said, out.Report)
+	default:
+		err = out.Report.WriteSince(said, *early)
+	}
+	if err != nil {
+		return err
+	}
+	if !out.Stopped && out.Status != 0 {
+		return exitStatus(out.Status)
+	}
+	return d.checked(out.Report)
+}
+
+// finish writes a report and says whether --check is content.
+func (d doctorCmd) finish(con *console, w io.Writer, r doctor.Report) error {
+	var err error
+	if d.JSON {
+		err = con.writeJSON(r)
+	} else {
+		err = d.text(w, r)
+	}
+	if err != nil {
+		return err
+	}
+	return d.checked(r)
+}
+
+func (d doctorCmd) checked(r doctor.Report) error {
+	if d.Check && r.Verdict.DataBound {
+		return exitStatus(errs.Classes[errs.Differs].Exit)
+	}
+	return nil
+}
+
+// text is a report as people read it, with what was asked for besides.
+func (d doctorCmd) text(w io.Writer, r doctor.Report) error {
+	fmt.Fprintln(w)
+	if err := r.WriteText(w); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		asked bool
+		write func(io.Writer) error
+	}{
+		{d.Timeline, r.WriteTimeline},
+		{d.Checklist, r.WriteChecklist},
+		{d.GPUCost > 0, func(w io.Writer) error { return r.WriteCost(w, d.GPUCost) }},
+	} {
+		if part.asked {
+			fmt.Fprintln(w)
+			if err := part.write(w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readEvidence judges the Evidence of a report, or an Evidence alone.
+func readEvidence(path string) (doctor.Report, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return doctor.Report{}, errs.New(errs.NotFound, "the evidence can not be read").Because(err)
+	}
+	var r doctor.Report
+	if err = json.Unmarshal(b, &r); err == nil && r.Evidence.Schema == 0 {
+		err = json.Unmarshal(b, &r.Evidence)
+	}
+	where := errs.Where{File: path, Offset: -1, Sample: -1}
+	if err != nil {
+		return r, errs.New(errs.Damaged, "this is no evidence").At(where).Because(err).Try("stoker doctor --json -- python train.py > report.json")
+	}
+	if r.Evidence.Schema != doctor.Schema {
+		return r, errs.New(errs.Incompatible, "the evidence is of schema %d, and this stoker reads %d", r.Evidence.Schema, doctor.Schema).At(where).Try("record it again")
+	}
+	return doctor.Judge(r.Evidence), nil
+}
+
+// exitStatus ends the command with a status and says nothing: what there is to
+// say was written.
+type exitStatus int
+
+func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// signalsKey is where a context has the signals that a verb may take over.
+type signalsKey struct{}
+
+// handing lets one verb have the signals of this process.
+type handing struct {
+	to chan os.Signal
+	on chan bool // whether the verb takes them
+}
+
+// takeSignals gives a verb that runs another command the signals that are sent to
+// us, instead of ending it soon after the first; nil outside main.
+func takeSignals(ctx context.Context) (<-chan os.Signal, func()) {
+	h, ok := ctx.Value(signalsKey{}).(handing)
+	if !ok {
+		return nil, func() {}
+	}
+	h.on <- true
+	return h.to, func() {
+		select {
+		case h.on <- false:
+		case <-time.After(time.Second): // main is about to end
+		}
+	}
+}
