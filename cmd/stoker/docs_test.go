@@ -33,3 +33,30 @@ func TestManual(t *testing.T) {
 		}
 	}
 }
+
+// The table of ARCHITECTURE.md has the flags of bench, and no others.
+func TestTableOfTheSpec(t *testing.T) {
+	text, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`--[a-z][a-z-]+`)
+	help := command(t, "bench", "--help").out
+	_, table, _ := strings.Cut(string(text), "| Spec key | flag |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	known := " --help --json --spec --epochs --samples --seconds --step-ms " // which are of no Spec
+	for row := range strings.Lines(table) {
+		if cells := strings.Split(row, "|"); len(cells) > 2 {
+			for _, f := range flags.FindAllString(cells[2], -1) {
+				if known += f + " "; !strings.Contains(help, f+" ") && !strings.Contains(help, f+"=") {
+					t.Errorf("the table has %s, which bench has not", f)
+				}
+			}
+		}
+	}
+	for _, f := range flags.FindAllString(help, -1) {
+		if !strings.Contains(known, " "+f+" ") {
+			t.Errorf("the table does not know %s", f)
+		}
+	}
+}

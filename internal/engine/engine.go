@@ -55,6 +55,10 @@ func Run(fd int, version, kernel string) error {
 	}
 	arena.Poison = os.Getenv("STOKER_POISON") != ""
 	shared := loader.NewShared(arena, stats.NewBoard(arena.Work(), 0))
+	if shared.Page, err = stats.NewPage(stats.RoleEngine); err != nil {
+		return err
+	}
+	go shared.Page.Beat()
 	s := newSession(conn, arena, shared, hello.Suspects)
 	answer := &wire.Message{Type: wire.TypeHello, Req: hello.Req, Protocol: wire.Protocol, Version: version, PID: os.Getpid(), Lanes: cores, Kernel: kernel}
 	if err := conn.Write(deliver.Envelope{Message: answer, FDs: []int{arena.PageFD, arena.EventFD}}); err != nil {

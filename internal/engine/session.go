@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/deliver"
@@ -202,6 +203,7 @@ func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 	if err != nil {
 		return nil, err
 	}
+	sending := b.Sending()
 	s.mu.Lock()
 	s.leased[b.Slot.ID] = b
 	s.mu.Unlock()
@@ -226,7 +228,10 @@ func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 	for _, bad := range b.Bad {
 		answer.Bad = append(answer.Bad, wire.BadPlace{Place: bad.Place, Sample: bad.Sample, Put: bad.Put, Error: wire.FromError(bad.Err)})
 	}
-	return append(out, deliver.Envelope{Message: answer}), nil
+	answer.Req = m.Req
+	s.send(append(out, deliver.Envelope{Message: answer}))
+	sending.Done()
+	return nil, nil
 }
 
 // keepAlive tells the client that samples arrive, as long as they do, while it
@@ -349,12 +354,33 @@ func (s *session) ask(m *wire.Message) ([]deliver.Envelope, error) {
 	return one(&wire.Message{Type: wire.TypeTold, Answer: b}), nil
 }
 
+// told is a loader's numbers, and what became of them since those that the client
+// was told before, or since the loader was opened.
+type told struct {
+	stats.Snapshot
+	Rates stats.Interval `json:"rates"`
+}
+
 func (s *session) stats(m *wire.Message) ([]deliver.Envelope, error) {
 	l, err := s.loader(m.Loader)
 	if err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(l.Stats())
+	now := l.Stats()
+	var since struct {
+		Before    stats.Snapshot `json:"before"`
+		WaitShare *float64       `json:"wait_share"` // as the client saw it
+	}
+	if len(m.Stats) > 0 {
+		if err := json.Unmarshal(m.Stats, &since); err != nil {
+			return nil, errs.New(errs.Incompatible, "numbers that can not be read").Because(err)
+		}
+	}
+	share := -1.0
+	if since.WaitShare != nil {
+		share = *since.WaitShare
+	}
+	b, err := json.Marshal(told{now, now.SinceWaiting(since.Before, share)})
 	if err != nil {
 		return nil, err
 	}

@@ -201,7 +201,7 @@ func (l *Loader) keep(lane *transform.Lane, part *part, sample int64, s *format.
 			return nil
 		}
 		n := shape.Elems()
-		head := transform.AppendHeader(nil, shape)
+		head := format.AppendPNM(nil, shape[1], shape[0], shape[2])
 		out = append(out, 0)
 		out = binary.LittleEndian.AppendUint64(out, uint64(len(head)+n))
 		out = append(out, head...)
@@ -210,6 +210,7 @@ func (l *Loader) keep(lane *transform.Lane, part *part, sample int64, s *format.
 		if before.Finish(lane, out[at:]) != nil {
 			return nil
 		}
+		l.counted(lane, before)
 	}
 	l.cache.put(sample, out)
 	return out

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -99,7 +100,7 @@ func (l *Loader) submitBunches(ob *openBatch) {
 		l.fetch.Do(&ob.bunches[i])
 	}
 	if long != nil {
-		l.fetch.Submit(long, false, ob.gone.Load)
+		l.send(long, false, ob)
 	}
 }
 
@@ -108,6 +109,7 @@ type hand struct {
 	lane   transform.Lane // for all but pictures
 	sample format.Sample
 	failed []*task
+	n      int // bunches
 }
 
 // Run reads and fills the tasks of a bunch, and sends those that fail the usual way.
@@ -118,9 +120,19 @@ func (r *bunch) Run(h *fetch.Hand) {
 	own := l.hands.Get().(*hand)
 	defer l.hands.Put(own)
 	own.failed = own.failed[:0]
+	var thread stats.Thread
+	measured, onThread := l.stats.Decode != nil, own.n%cheapEvery == 0
+	onThread = onThread && measured
+	own.n++
+	if onThread {
+		thread = stats.OnThread()
+	}
 	begin := time.Now()
 	count, bytes := r.read(h)
 	took := time.Since(begin)
+	if onThread {
+		l.stats.Read.CPU(thread.Lap(), int64(count))
+	}
 	for i := range r.tasks {
 		t := &r.tasks[i]
 		if t.apart || ob.gone.Load() {
@@ -134,8 +146,13 @@ func (r *bunch) Run(h *fetch.Hand) {
 	h.At(0, 0)
 	if count > 0 {
 		l.pace.add(took / time.Duration(count))
-		l.stats.Read.Add(took, int64(count), bytes)
-		l.stats.Decode.Add(time.Since(begin)-took, int64(count), 0)
+		if measured {
+			l.stats.Read.Add(took, int64(count), bytes)
+			l.stats.Decode.Add(time.Since(begin)-took, int64(count), 0)
+		}
+	}
+	if onThread {
+		l.stats.Decode.CPU(thread.Used(), int64(count))
 	}
 	l.finishBunch(ob, r.tasks, own.failed)
 }
@@ -181,7 +198,7 @@ func (l *Loader) finishBunch(ob *openBatch, tasks []task, failed []*task) {
 			return
 		}
 		for _, t := range failed {
-			l.fetch.Submit([]*fetch.Request{&t.req}, true, ob.gone.Load)
+			l.send([]*fetch.Request{&t.req}, true, ob)
 		}
 		return
 	}

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
@@ -93,6 +94,9 @@ func (l *Loader) newBatch(p *Pass, slot *batch.Slot) *openBatch {
 	*ob = openBatch{
 		pass: p, step: p.draft.step, steps: p.draft.steps, rows: rows, slot: slot, layout: l.layout,
 		tasks: ob.tasks[:rows], good: ob.good[:rows], loose: ob.loose, ready: ob.ready[:0], bunches: ob.bunches[:0], counts: ob.counts[:0],
+	}
+	if l.stats.Batch != nil {
+		ob.begun = stats.Monotonic()
 	}
 	for i := range ob.loose {
 		if l.fields[i].Loose {

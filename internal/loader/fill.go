@@ -11,6 +11,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -43,7 +44,16 @@ func (l *Loader) submit(ob *openBatch) {
 		l.shared.unread(ob)
 		return
 	}
-	l.fetch.Submit(reqs, false, ob.gone.Load)
+	l.send(reqs, false, ob)
+}
+
+// send gives samples of a batch to fetch.
+func (l *Loader) send(reqs []*fetch.Request, force bool, ob *openBatch) {
+	l.shared.mu.Lock()
+	l.fetching += len(reqs)
+	l.shared.reconsider()
+	l.shared.mu.Unlock()
+	l.fetch.Submit(reqs, force, ob.gone.Load)
 }
 
 // locate fills in where a task's sample lies.
@@ -90,6 +100,7 @@ func (l *Loader) fill(lane *transform.Lane, s *format.Sample, t *task) error {
 		if err := l.fillValue(lane, prog, i, part, &s.Fields[at], t); err != nil {
 			return l.place(err, s, at, i, part)
 		}
+		l.counted(lane, prog)
 	}
 	if l.spec.Batch.Pack > 0 {
 		l.fillRun(t)
@@ -339,7 +350,7 @@ func (l *Loader) finish(t *task, err error) {
 	if bad != nil && !ob.gone.Load() && l.onBad(t, bad, may) {
 		s.mu.Unlock()
 		l.locate(t)
-		l.fetch.Submit([]*fetch.Request{&t.req}, true, ob.gone.Load)
+		l.send([]*fetch.Request{&t.req}, true, ob)
 		return
 	}
 	l.moved = time.Now()
@@ -350,7 +361,7 @@ func (l *Loader) finish(t *task, err error) {
 	if ob.left == 0 && l.fillIn(t) {
 		s.mu.Unlock()
 		l.locate(t)
-		l.fetch.Submit([]*fetch.Request{&t.req}, true, ob.gone.Load)
+		l.send([]*fetch.Request{&t.req}, true, ob)
 		return
 	}
 	if ob.left > 0 || ob.gone.Load() {
@@ -367,9 +378,7 @@ func (l *Loader) finishBatch(ob *openBatch) {
 	s := l.shared
 	ob.closing = true
 	s.mu.Unlock()
-	begin := time.Now()
-	closeErr := l.close(ob)
-	l.stats.Batch.Add(time.Since(begin), 1, 0)
+	closeErr := l.closeTimed(ob)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ob.closing = false
@@ -384,6 +393,27 @@ func (l *Loader) finishBatch(ob *openBatch) {
 	}
 	ob.settle()
 	s.changed.Broadcast()
+}
+
+// closeTimed is close, with its time taken.
+func (l *Loader) closeTimed(ob *openBatch) error {
+	st := l.stats.Batch
+	if st == nil {
+		return l.close(ob)
+	}
+	var thread stats.Thread
+	onThread := ob.step%cheapEvery == 0
+	if onThread {
+		thread = stats.OnThread()
+	}
+	lap := st.Begin()
+	err := l.close(ob)
+	lap.End(1, ob.layout.Bytes())
+	if onThread {
+		st.CPU(thread.Used(), 1)
+	}
+	ob.filled = stats.Monotonic()
+	return err
 }
 
 // stamp marks a row as holding its sample. Under Skip a sample that stands in

@@ -26,6 +26,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
 const (
@@ -58,7 +59,8 @@ type Loader struct {
 	prefetch   int
 	cache      *cache        // nil: nothing is kept
 	deadly     map[int64]int // samples in work when an engine died -> times
-	stats      stats.Stream
+	stats      *stats.Stream
+	costs      map[*transform.Program]costs
 	small      bool // samples are read and filled in bunches
 	pace       pace
 	hands      sync.Pool // *hand
@@ -73,6 +75,8 @@ type Loader struct {
 	ahead    *Pass     // the next epoch, begun before it was asked for
 	running  int       // lanes at work here
 	inflight int       // open batches
+	fetching int       // samples submitted and not fetched
+	batches  int64     // handed out
 	moved    time.Time // when a sample was last finished
 	spare    []*openBatch
 	closed   bool
@@ -191,6 +195,7 @@ func (l *Loader) start() {
 	s.mu.Lock()
 	s.lastID++
 	l.id = s.lastID
+	l.measure()
 	s.loaders = append(s.loaders, l)
 	s.mu.Unlock()
 	s.grow(l.lanes)
@@ -200,7 +205,7 @@ func (l *Loader) start() {
 		n = 0
 	}
 	l.fetch = fetch.New(l.data.src, l.data, func(r *fetch.Request) { s.fetched(r.Owner.(*task)) }, fetch.Options{
-		Readers: n, Budget: l.budget, Pool: s.Pool, Board: s.Board, Stage: &l.stats.Read, Loader: uint32(l.id),
+		Readers: n, Budget: l.budget, Pool: s.Pool, Board: s.Board, Page: s.Page, Stage: l.stats.Read, Loader: uint32(l.id),
 	})
 }
 
@@ -285,6 +290,7 @@ func (l *Loader) begin(p *Pass) (*Pass, error) {
 	}
 	p.ahead, p.resting = false, false
 	l.current = p
+	l.shared.reconsider()
 	l.shared.changed.Broadcast()
 	return p, nil
 }
@@ -321,6 +327,7 @@ func (l *Loader) lookAhead(p *Pass) {
 // drop forgets a pass that has ended. Shared.mu is held.
 func (l *Loader) drop(p *Pass) {
 	l.passes = slices.DeleteFunc(l.passes, func(q *Pass) bool { return q == p })
+	l.shared.reconsider()
 	if l.ahead == p {
 		l.ahead = nil
 	}
@@ -346,6 +353,7 @@ func (l *Loader) Close() {
 	l.fetch.Close()
 	s.mu.Lock()
 	s.loaders = slices.DeleteFunc(s.loaders, func(o *Loader) bool { return o == l })
+	s.reconsider()
 	quiet := l.inflight == 0
 	s.mu.Unlock()
 	if quiet {
@@ -371,6 +379,7 @@ func (l *Loader) closeData() {
 	if l.cache != nil {
 		l.cache.close()
 	}
+	l.stats.Close()
 }
 
 // Len is the number of samples.
@@ -429,6 +438,7 @@ func (l *Loader) Stats() stats.Snapshot {
 	out := l.stats.Snapshot()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	out.Ready = 0
 	for _, p := range l.passes {
 		for _, ob := range p.open {
 			if ob.done {
@@ -438,5 +448,6 @@ func (l *Loader) Stats() stats.Snapshot {
 	}
 	out.Slots, out.Leased, out.Memory, out.Lanes = l.slots.count, l.slots.leased, l.slots.bytes, l.lanes
 	out.Samples, out.Cache = l.samples.Load(), l.cache.snapshot()
+	out.Loader, out.Open = l.id, !l.closed
 	return out
 }

@@ -54,6 +54,10 @@ type Pass struct {
 	bad       int64 // samples that could not be delivered, up to the last batch handed out
 	lastBad   *errs.Error
 	asked     int64 // when Next was last called: Shared.clock
+
+	// For the books, stats.Monotonic; 0: not known.
+	askedAt, givenAt int64
+	began            bool // its first batch was handed out
 }
 
 // openBatch is a batch on its way, or a bundle of them: the rows of several steps,
@@ -73,6 +77,8 @@ type openBatch struct {
 	bad     []Bad         // guarded by Shared.mu
 	counts  []Count       // of its receipt, a step each
 	good    []bool        // rows that hold their sample; one writer each
+
+	begun, filled int64 // stats.Monotonic
 
 	closing bool // a lane is closing it; only that lane may touch its slot
 	done    bool
@@ -121,7 +127,9 @@ type Batch struct {
 	// Counts is what each step of a bundle adds to a receipt, and where it ends; nil: one step.
 	Counts []Count
 
-	l *Loader
+	span  stats.Span
+	bytes int64 // of the slot
+	l     *Loader
 }
 
 // Count is what one step adds to a receipt: the sum of the hashes of the samples
@@ -143,7 +151,7 @@ func (p *Pass) Steps() int64 { return p.slice.Steps() }
 
 // Next waits for the next batch. io.EOF is the end of the pass. A deadline of 0
 // never stalls.
-func (p *Pass) Next(ctx context.Context, deadline time.Duration) (*Batch, error) {
+func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err error) {
 	s := p.l.shared
 	if b, err, ready := p.nextReady(ctx); ready {
 		return b, err
@@ -158,10 +166,12 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (*Batch, error)
 	p.waiting++
 	s.clock++
 	p.asked, p.resting = s.clock, false
+	p.asks()
+	s.reconsider()
 	s.changed.Broadcast()
 	defer func() {
 		p.waiting--
-		p.l.stats.Wait.Add(time.Since(begin), 1, 0)
+		p.given(time.Since(begin), b)
 	}()
 	for {
 		if err := ctx.Err(); err != nil {
@@ -202,8 +212,9 @@ func (p *Pass) nextReady(ctx context.Context) (b *Batch, err error, ready bool) 
 	}
 	s.clock++
 	p.asked, p.resting = s.clock, false
-	p.l.stats.Wait.Add(0, 1, 0)
+	p.asks()
 	b, err = p.hand()
+	p.given(0, b)
 	return b, err, true
 }
 
@@ -227,6 +238,7 @@ func (p *Pass) hand() (*Batch, error) {
 	p.open[0] = nil
 	p.open = p.open[1:]
 	p.l.inflight--
+	p.l.shared.reconsider()
 	p.l.shared.changed.Broadcast()
 	if err := p.judge(ob); err != nil {
 		p.failed = err
@@ -245,6 +257,7 @@ func (p *Pass) hand() (*Batch, error) {
 	if ob.steps > 1 {
 		out.Counts = slices.Clone(ob.counts)
 	}
+	p.book(ob, out)
 	return out, nil
 }
 

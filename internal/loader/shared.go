@@ -2,14 +2,11 @@ package loader
 
 import (
 	"sync"
-	"time"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/batch"
-	"github.com/stoker-data/stoker/internal/stage/fetch"
-	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
@@ -20,6 +17,7 @@ type Shared struct {
 	Arena batch.Arena
 	Board *stats.Board
 	Pool  *mem.Pool
+	Page  *stats.Page // nil: numbers are this process's alone
 
 	mu      sync.Mutex
 	changed sync.Cond // a batch, a slot, a pass, a consumer: rare events
@@ -30,6 +28,10 @@ type Shared struct {
 	lastID  int64
 	closed  bool
 	done    sync.WaitGroup
+
+	asleep []*worker // lanes with nothing to do
+	cause  cause     // why
+	quiet  bool      // nothing is measured, so that what measuring costs can be
 }
 
 // NewShared is the common ground of loaders whose batches lie in arena.
@@ -73,17 +75,19 @@ func (s *Shared) lane() {
 	defer kernel.Close()
 	work := s.Board.Take()
 	defer s.Board.Give(work)
-	var sample format.Sample
-	var hand fetch.Hand
-	for t := s.take(); t != nil; t = s.take() {
+	w := &worker{kernel: kernel}
+	if !s.quiet {
+		w.book = s.Page.Worker(stats.LaneWorker)
+		w.book.Turn(stats.Busy, stats.Monotonic())
+		defer w.book.Free()
+	}
+	for t := s.take(w); t != nil; t = s.take(w) {
 		l := t.batch.pass.l
-		if t.unread && !l.readNow(&hand, work, t) {
+		if t.unread && !l.readNow(w, work, t) {
 			continue
 		}
 		work.Begin(wire.StageDecode, uint32(l.id), t.req.Sample)
-		begin := time.Now()
-		err := l.fill(kernel, &sample, t)
-		l.stats.Decode.Add(time.Since(begin), 1, 0)
+		err := l.timed(w, t)
 		work.End()
 		l.finish(t, err)
 	}
@@ -91,7 +95,7 @@ func (s *Shared) lane() {
 
 // take waits for the next task: of the pass that is needed most, of its oldest
 // batch. nil: the lanes end.
-func (s *Shared) take() *task {
+func (s *Shared) take(w *worker) *task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -115,7 +119,11 @@ func (s *Shared) take() *task {
 			copy(best.ready, best.ready[1:])
 			best.ready = best.ready[:len(best.ready)-1]
 			best.pass.l.running++
+			s.wakes(w)
 			return t
+		}
+		if !s.quiet {
+			s.sleeps(w)
 		}
 		s.work.Wait()
 	}
@@ -143,6 +151,12 @@ func (p *Pass) oldestReady() (*openBatch, int) {
 func (s *Shared) fetched(t *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if l := t.batch.pass.l; l.fetching == 1 {
+		l.fetching = 0
+		s.reconsider()
+	} else {
+		l.fetching--
+	}
 	if t.batch.gone.Load() {
 		t.req.Release()
 		t.batch.left--
@@ -168,24 +182,6 @@ func (s *Shared) unread(ob *openBatch) {
 	}
 	ob.settle()
 	s.work.Broadcast()
-}
-
-// readNow reads a sample whose bytes are at hand; else it goes to the readers.
-func (l *Loader) readNow(hand *fetch.Hand, work *stats.Work, t *task) bool {
-	t.unread = false
-	work.Begin(wire.StageRead, uint32(l.id), t.req.Sample)
-	begin := time.Now()
-	hot := t.batch.gone.Load() || l.fetch.Now(hand, &t.req)
-	work.End()
-	if hot {
-		l.stats.Read.Add(time.Since(begin), 1, t.req.Bytes())
-		return true
-	}
-	l.shared.mu.Lock()
-	l.running--
-	l.shared.mu.Unlock()
-	l.fetch.Submit([]*fetch.Request{&t.req}, true, t.batch.gone.Load)
-	return false
 }
 
 // wakeLane wakes one lane, or all where one alone might be of a loader whose

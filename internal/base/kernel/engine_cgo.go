@@ -17,6 +17,7 @@ import "C"
 
 import (
 	"runtime"
+	"time"
 	"unsafe"
 )
 
@@ -62,6 +63,9 @@ func (e *engine) run(j *Job, h *header) error {
 	code := C.stk_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)),
 		(*C.uint8_t)(unsafe.SliceData(src)), (*C.uint8_t)(unsafe.SliceData(j.Dst)))
 	runtime.KeepAlive(j)
+	if j.Timed {
+		j.Spent = Spent{time.Duration(e.job.decode_ns), time.Duration(e.job.write_ns), time.Duration(e.job.all_ns)}
+	}
 	return e.failure(code)
 }
 
@@ -115,7 +119,7 @@ func (e *engine) plan(j *Job, h *header) error {
 	if j.JPEG != nil {
 		c.components = C.int32_t(h.Components)
 	}
-	c.npass = C.int32_t(p.n + 1)
+	c.npass, c.timed = C.int32_t(p.n+1), flag(j.Timed)
 	c.is_float, c.chw = flag(j.Out.Float), flag(j.Out.CHW)
 	for i := range 3 {
 		c.scale[i], c.bias[i] = C.float(j.Out.Scale[i]), C.float(j.Out.Bias[i])

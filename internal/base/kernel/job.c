@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #pragma GCC optimize("fp-contract=off")
 
@@ -27,13 +28,27 @@ typedef struct {
   int final;           // in the output's layout; else uint8 HWC
 } sink;
 
+// tick is now, or 0 where nobody wants to know; tock adds what went by since.
+static int64_t tick(const stk_lane *l) {
+  struct timespec t;
+  if (!l->job.timed) return 0;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static void tock(stk_lane *l, int64_t *sum, int64_t since) {
+  if (l->job.timed) *sum += tick(l) - since;
+}
+
 static void begin(stk_lane *l, source *s, int x0, int y0, int x1, int y1) {
   s->x0 = x0;
   s->y0 = y0;
   s->x1 = x1;
   s->y1 = y1;
   if (!s->pix) {
+    int64_t since = tick(l);
     s->off = stk_jpeg_region(l, x0, y0, x1, &s->row_bytes) * s->c;
+    tock(l, &l->job.decode_ns, since);
     s->row_bytes *= s->c;
     s->next = y0;
   }
@@ -59,8 +74,10 @@ static void fetch(stk_lane *l, source *s, int y, int n, const uint8_t **rows) {
   // Where rows are aligned to its vectors, libjpeg writes them past the caches.
   uint8_t *buf = (uint8_t *)stk_grow(l, &l->rows, 4 * stride + 8) + 8, *out[4];
   for (int i = 0; i < n; i++) out[i] = buf + i * stride;
+  int64_t since = tick(l);
   for (; s->next < y; s->next++) stk_jpeg_rows(l, out, 1);
   stk_jpeg_rows(l, out, n);
+  tock(l, &l->job.decode_ns, since);
   s->next += n;
   for (int i = 0; i < n; i++) rows[i] = out[i] + s->off;
 }
@@ -77,7 +94,7 @@ static void fetch_gray(stk_lane *l, source *s, const stk_pass *p, int y, int n, 
   }
 }
 
-static void put(stk_lane *l, const sink *k, int y, const uint8_t *row) {
+static void put_row(stk_lane *l, const sink *k, int y, const uint8_t *row) {
   const stk_job *j = &l->job;
   const stk_target *t = l->target;
   const size_t w = k->w, plane = w * k->h, at = y * w;
@@ -98,6 +115,12 @@ static void put(stk_lane *l, const sink *k, int y, const uint8_t *row) {
       for (int c = 0; c < 3; c++) t->f32(p + c * (w + 64), d + c * plane + at, k->w, j->scale[c], j->bias[c]);
     }
   }
+}
+
+static void put(stk_lane *l, const sink *k, int y, const uint8_t *row) {
+  int64_t since = k->final ? tick(l) : 0;
+  put_row(l, k, y, row);
+  if (k->final) tock(l, &l->job.write_ns, since);
 }
 
 // emit finishes a row of the window: luma, then the sink. c is what the row has.
@@ -323,10 +346,13 @@ static void run_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k) {
 
 static void run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst) {
   const stk_job *j = &l->job;
+  const int64_t since = tick(l);
   source s = {.pix = src, .w = j->w, .h = j->h, .c = j->c};
   if (j->components) {
     s.pix = NULL;
+    int64_t since = tick(l);
     stk_jpeg_open(l, jpeg, njpeg);
+    tock(l, &l->job.decode_ns, since);
   }
   for (int i = 0; i < j->npass; i++) {
     const stk_pass *p = &j->pass[i];
@@ -336,10 +362,12 @@ static void run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *s
     if (i == 0 && j->components) stk_jpeg_close(l);
     s = (source){.pix = k.dst, .w = k.w, .h = k.h, .c = k.c};
   }
+  tock(l, &l->job.all_ns, since);
 }
 
 int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst) {
   l->code = STK_OK;
+  l->job.decode_ns = l->job.write_ns = l->job.all_ns = 0;
   if (!setjmp(l->env)) run(l, jpeg, njpeg, src, dst);
   stk_jpeg_close(l);
   stk_buf *big[] = {&l->ring, &l->rows, &l->tmp, &l->pic[0], &l->pic[1], &l->inner, &l->ax.b_tmp, &l->ay.b_tmp};

@@ -20,7 +20,10 @@
 // The C under AddressSanitizer, damaged files included: go test -asan.
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Op is the kind of a step.
 type Op uint8
@@ -87,7 +90,14 @@ type Job struct {
 	Steps []Step
 	Out   Output
 	Dst   []byte // exactly the result's bytes
+
+	Timed bool  // Spent is wanted
+	Spent Spent // set by Run, unless it fails
 }
+
+// Spent is where the time of a job went: in the decoder of a JPEG; in writing rows
+// of the result as they were asked for; in all of it. The rest are the steps.
+type Spent struct{ Decode, Write, All time.Duration }
 
 // Header is what a JPEG's markers say.
 type Header struct {

@@ -3,6 +3,7 @@ package kernel
 import (
 	"encoding/binary"
 	"math"
+	"time"
 )
 
 // The twin: every stage in plain Go, one after the other, each over a whole
@@ -10,11 +11,20 @@ import (
 // it bit for bit.
 
 func runGo(j *Job, h *header) error {
+	if j.Timed {
+		begin := time.Now()
+		j.Spent = Spent{}
+		defer func() { j.Spent.All = time.Since(begin) }()
+	}
 	p := j.Src
 	if j.JPEG != nil {
+		begun := time.Now()
 		var err error
 		if p, err = decodeGo(j.JPEG, h); err != nil {
 			return err
+		}
+		if j.Timed {
+			j.Spent.Decode = time.Since(begun)
 		}
 		if j.Gray {
 			p = gray(p, 1)
@@ -39,7 +49,11 @@ func runGo(j *Job, h *header) error {
 			p = gray(p, s.C)
 		}
 	}
+	last := time.Now()
 	write(p, &j.Out, j.Dst)
+	if j.Timed {
+		j.Spent.Write = time.Since(last)
+	}
 	return nil
 }
 

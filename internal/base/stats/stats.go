@@ -1,55 +1,63 @@
-// Package stats is the only way anything in stoker reports a number: busy time
-// and counts of every stage, and what each worker is at right now.
+// Package stats is the only way anything in stoker reports a number: what every
+// stage of every loader did and what it waited for, what each worker is at right
+// now, and the page in which other processes of the same user can read it.
+//
+//	Stage, Stream   the counters of a stage, and of a loader
+//	Worker, Board   the books of a lane or reader, and the sample it is at
+//	Page            where all of it lies: layout.go
+//	Open, Reader    another process's page
+//	Snapshot        a loader's numbers at one moment; Since: between two
 package stats
 
 import (
 	"sync/atomic"
-	"time"
 )
-
-// Stage counts the work of one stage. Safe for concurrent use; the zero value
-// is ready.
-type Stage struct {
-	busy, items, bytes atomic.Int64
-}
-
-// Add counts items that took d together and were of so many bytes.
-func (s *Stage) Add(d time.Duration, items, bytes int64) {
-	s.busy.Add(int64(d))
-	s.items.Add(items)
-	s.bytes.Add(bytes)
-}
-
-// Stream is the stages of one loader, in the order data takes.
-type Stream struct {
-	Read   Stage // reading stored bytes, summed over readers
-	Decode Stage // parse, decode, transform and write, summed over lanes
-	Batch  Stage // closing batches
-	Wait   Stage // the consumer waiting for a batch
-	Bad    atomic.Int64
-}
 
 // StageSnapshot is one stage's numbers.
 type StageSnapshot struct {
-	BusySeconds float64 `json:"busy_s"`
-	Items       int64   `json:"items"`
-	Bytes       int64   `json:"bytes"`
+	Name          string  `json:"name,omitempty"`
+	BusySeconds   float64 `json:"busy_s"`
+	InputSeconds  float64 `json:"blocked_in_s"`
+	OutputSeconds float64 `json:"blocked_out_s"`
+	CPUSeconds    float64 `json:"cpu_s"` // of all items, from those that it was measured for
+	Items         int64   `json:"items"`
+	Bytes         int64   `json:"bytes"`
+	P50           float64 `json:"p50_s"` // of an item
+	P99           float64 `json:"p99_s"`
+	Queue         int64   `json:"queue"` // waiting in front of it when a batch was last handed out
+	QueueMean     float64 `json:"queue_mean"`
+	Queues        int64   `json:"queues"` // batches that it is the mean of
+
+	kind    int64
+	buckets []int64
 }
 
-// Snapshot is a stream's numbers at one moment, since it was opened.
+// Snapshot is a loader's numbers at one moment, since it was opened.
 type Snapshot struct {
-	Read    StageSnapshot `json:"read"`
-	Decode  StageSnapshot `json:"decode"`
-	Batch   StageSnapshot `json:"batch"`
-	Wait    StageSnapshot `json:"wait"`
-	Bad     int64         `json:"bad"`     // samples skipped or replaced
-	Ready   int           `json:"ready"`   // batches ready now
-	Slots   int           `json:"slots"`   // batches in memory now
-	Leased  int           `json:"leased"`  // of these, held by the user
-	Memory  int64         `json:"memory"`  // bytes of batch memory
-	Lanes   int           `json:"lanes"`   // lanes this stream may use
-	Samples int64         `json:"samples"` // samples delivered
-	Cache   *Cache        `json:"cache,omitempty"`
+	Read       StageSnapshot   `json:"read"`
+	Decode     StageSnapshot   `json:"decode"` // transforms included
+	Transforms []StageSnapshot `json:"transforms,omitempty"`
+	Batch      StageSnapshot   `json:"batch"`
+	Deliver    StageSnapshot   `json:"deliver"`
+	Wait       StageSnapshot   `json:"wait"`
+	Bad        int64           `json:"bad"`           // samples skipped or replaced
+	Ready      int             `json:"ready"`         // batches ready now
+	Slots      int             `json:"slots"`         // batches in memory now
+	Leased     int             `json:"leased"`        // of these, held by the user
+	Memory     int64           `json:"memory"`        // bytes of batch memory
+	Lanes      int             `json:"lanes"`         // lanes this stream may use
+	Samples    int64           `json:"samples"`       // samples delivered
+	Batches    int64           `json:"batches"`       // batches delivered
+	Epoch      int64           `json:"epoch"`         // of the last batch
+	Step       int64           `json:"step"`          // of the last batch
+	Passes     int64           `json:"passes"`        // that gave a batch
+	First      float64         `json:"first_batch_s"` // that the last pass's first batch took
+	FirstMean  float64         `json:"first_batch_mean_s"`
+	Loader     int64           `json:"loader"`
+	Open       bool            `json:"open"`
+	Opened     float64         `json:"opened_s"` // CLOCK_MONOTONIC
+	At         float64         `json:"at_s"`     // CLOCK_MONOTONIC
+	Cache      *Cache          `json:"cache,omitempty"`
 }
 
 // Cache is what a cache of samples holds.
@@ -60,14 +68,126 @@ type Cache struct {
 	Full    bool  `json:"full"`  // it takes no more samples
 }
 
-func (s *Stage) snapshot() StageSnapshot {
-	return StageSnapshot{time.Duration(s.busy.Load()).Seconds(), s.items.Load(), s.bytes.Load()}
+// row is an entry of a table, as its writer made it: what an older one has not is 0.
+type row struct{ words []atomic.Int64 }
+
+func (r row) at(i int) int64 {
+	if i >= len(r.words) {
+		return 0
+	}
+	return r.words[i].Load()
 }
 
-// Snapshot reads the stages; the caller fills in the rest.
-func (s *Stream) Snapshot() Snapshot {
-	return Snapshot{
-		Read: s.Read.snapshot(), Decode: s.Decode.snapshot(), Batch: s.Batch.snapshot(), Wait: s.Wait.snapshot(),
-		Bad: s.Bad.Load(),
+// patience is how often a row that is being written is read again.
+const patience = 1000
+
+// steady runs read until no writer came between; false: one never got done, or died.
+func (r row) steady(seq int, read func()) bool {
+	for range patience {
+		before := r.at(seq)
+		if before&1 != 0 {
+			continue
+		}
+		read()
+		if r.at(seq) == before {
+			return true
+		}
 	}
+	return false
+}
+
+// Snapshot reads the loader's numbers; the caller fills in what only it knows.
+func (s *Stream) Snapshot() Snapshot {
+	if s.row.words == nil {
+		return Snapshot{Bad: s.Bad.Load()}
+	}
+	out, _ := s.row.loader(geometry{loaderWords, stageWords, s.stages, sBuckets, bucketWords}, s.now())
+	out.Bad = s.Bad.Load()
+	return out
+}
+
+// geometry is where the tables within a loader's entry lie, in words.
+type geometry struct{ stages, stage, count, buckets, bucketCount int }
+
+// loader reads a loader's entry; false: its row is half written.
+func (r row) loader(g geometry, now int64) (out Snapshot, whole bool) {
+	var stages []StageSnapshot
+	var state int64
+	whole = r.steady(lSeq, func() {
+		out, stages = Snapshot{At: seconds(now)}, stages[:0]
+		state = r.at(lState)
+		out.Open, out.Loader, out.Lanes = state == 1, r.at(lID), int(r.at(lLanes))
+		out.Opened = seconds(r.at(lOpened))
+		for i := range min(max(int(r.at(lStages)), 0), g.count) {
+			at := g.stages + i*g.stage
+			stages = append(stages, row{r.words[at : at+g.stage]}.stage(g))
+		}
+	})
+	if !whole || state == 0 {
+		return out, false
+	}
+	for _, s := range stages {
+		switch s.kind {
+		case KindRead:
+			out.Read = s
+		case KindDecode:
+			out.Decode = s
+		case KindTransform:
+			out.Transforms = append(out.Transforms, s)
+		case KindBatch:
+			out.Batch = s
+		case KindDeliver:
+			out.Deliver = s
+		case KindWait:
+			out.Wait = s
+		}
+	}
+	return out, r.steady(lSeq2, func() {
+		out.Epoch, out.Step, out.Samples, out.Batches = r.at(lEpoch), r.at(lStep), r.at(lSamples), r.at(lBatches)
+		out.Bad, out.Ready, out.Slots, out.Leased = r.at(lBad), int(r.at(lReady)), int(r.at(lSlots)), int(r.at(lLeased))
+		out.Memory, out.Passes, out.First = r.at(lMemory), r.at(lPasses), seconds(r.at(lFirst))
+		out.FirstMean = per(seconds(r.at(lFirsts)), out.Passes)
+	})
+}
+
+// stage reads a stage. Busy of which only some items were timed, and CPU, are
+// scaled to all of them.
+func (r row) stage(g geometry) StageSnapshot {
+	s := StageSnapshot{
+		kind: r.at(sKind), Name: r.name(sName),
+		BusySeconds: seconds(r.at(sBusy)), InputSeconds: seconds(r.at(sInput)), OutputSeconds: seconds(r.at(sOutput)),
+		Items: r.at(sItems), Bytes: r.at(sBytes), Queue: r.at(sQueue), QueueMean: per(float64(r.at(sQueued)), r.at(sQueues)), Queues: r.at(sQueues),
+	}
+	if timed := r.at(sTimed); timed > 0 {
+		s.BusySeconds *= float64(max(s.Items, timed)) / float64(timed)
+	}
+	if n := r.at(sCPUItems); n > 0 {
+		s.CPUSeconds = seconds(r.at(sCPU)) * float64(max(s.Items, n)) / float64(n)
+	}
+	s.buckets = make([]int64, min(g.bucketCount, buckets))
+	for i := range s.buckets {
+		s.buckets[i] = r.at(g.buckets + i)
+	}
+	s.P50, s.P99 = percentile(s.buckets, 0.5), percentile(s.buckets, 0.99)
+	return s
+}
+
+func per(sum float64, n int64) float64 {
+	if n <= 0 {
+		return 0
+	}
+	return sum / float64(n)
+}
+
+// name is the text of nameWords words, without what pads it.
+func (r row) name(at int) string {
+	var b [nameWords * word]byte
+	n := 0
+	for i := range nameWords {
+		for v := uint64(r.at(at + i)); v != 0 && n < len(b); v >>= 8 {
+			b[n] = byte(v)
+			n++
+		}
+	}
+	return string(b[:n])
 }

@@ -26,7 +26,7 @@
 //	                       <-       progress* slot* (+ memfd) batch | batches | end
 //	table   {columns}      ->
 //	                       <-       table   (+ memfd)
-//	stats   {loader}       ->
+//	stats   {loader, stats?} ->      (what it was told before)
 //	                       <-       stats
 //	ask     {loader, ask}  ->
 //	                       <-       told

@@ -38,6 +38,8 @@ const (
 	// chunkBytes is the longest merged read: large enough for any disk, small
 	// enough to be shared out early.
 	chunkBytes = 4 << 20
+	// cpuEvery is how many reads come to one whose CPU is measured.
+	cpuEvery = 8
 )
 
 // Request is the bytes of one sample. The caller owns it, fills in Sample and
@@ -122,8 +124,9 @@ type Options struct {
 	Budget  *mem.Budget // bytes read and not released
 	Pool    *mem.Pool
 	Board   *stats.Board
-	Stage   *stats.Stage
-	Loader  uint32 // for the board
+	Page    *stats.Page  // for the books of readers; may be nil
+	Stage   *stats.Stage // nil: nothing is measured
+	Loader  uint32       // for the board
 }
 
 // Fetcher reads the stored files of one dataset.
@@ -355,9 +358,16 @@ func (f *Fetcher) push(c *chunk, force bool, stop func() bool) {
 	f.wake.Signal()
 }
 
-func (f *Fetcher) next() *chunk {
+func (f *Fetcher) next(book *stats.Worker) *chunk {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.head == len(f.queue) && book != nil {
+		book.Turn(stats.Output, stats.Monotonic()) // nobody wants more
+		defer func() {
+			_, took := book.Turn(stats.Busy, stats.Monotonic())
+			f.opt.Stage.Blocked(stats.Output, time.Duration(took))
+		}()
+	}
 	for f.head == len(f.queue) {
 		if f.closed {
 			return nil
@@ -375,8 +385,18 @@ func (f *Fetcher) next() *chunk {
 func (f *Fetcher) read() {
 	work := f.opt.Board.Take()
 	defer f.opt.Board.Give(work)
+	var book *stats.Worker
+	if f.opt.Stage != nil {
+		book = f.opt.Page.Worker(stats.ReaderWorker)
+		defer book.Free()
+		book.Turn(stats.Busy, stats.Monotonic())
+	}
 	hand := Hand{work: work, f: f, name: -1}
-	for c := f.next(); c != nil; c = f.next() {
+	for n := 0; ; n++ {
+		c := f.next(book)
+		if c == nil {
+			return
+		}
 		if d := c.direct; d != nil {
 			c.direct = nil
 			f.spare.Put(c)
@@ -385,10 +405,19 @@ func (f *Fetcher) read() {
 			continue
 		}
 		work.Begin(wire.StageRead, f.opt.Loader, c.uses[0].req.Sample)
-		begin := time.Now()
+		var thread stats.Thread
+		onThread := book != nil && n%cpuEvery == 0
+		if onThread {
+			thread = stats.OnThread()
+		}
+		lap := f.opt.Stage.Begin()
 		c.buf = f.opt.Pool.Get(int(c.length))
 		err := f.readAt(hand.object(c.file), c.buf.Bytes, c.off)
-		f.opt.Stage.Add(time.Since(begin), int64(len(c.uses)), c.length)
+		lap.End(int64(len(c.uses)), c.length)
+		if onThread {
+			f.opt.Stage.CPU(thread.Used(), int64(len(c.uses)))
+		}
+		book.Done(int64(f.opt.Loader))
 		work.End()
 		f.arrived(c, err)
 	}

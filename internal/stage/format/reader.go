@@ -33,16 +33,40 @@ func NewReader(ds Dataset, src source.Source) *Reader { return &Reader{ds: ds, s
 // is no longer the one that was indexed, the index is given up, so that the next
 // Open makes a new one.
 func (r *Reader) Read(ctx context.Context, id int64, fields []string, s *Sample) error {
-	if err := r.fetch(ctx, id, fields); err != nil {
-		if errs.CodeOf(err) == errs.Changed {
-			_ = r.ds.Index().Invalidate()
-		}
-		return Place(r.ds, err, id, nil)
+	if err := r.Fetch(ctx, id, fields); err != nil {
+		return err
 	}
+	return r.Parse(id, fields, s)
+}
+
+// Fetch is the first half of Read: what waits for the source.
+func (r *Reader) Fetch(ctx context.Context, id int64, fields []string) error {
+	err := r.fetch(ctx, id, fields)
+	if err == nil {
+		return nil
+	}
+	if errs.CodeOf(err) == errs.Changed {
+		_ = r.ds.Index().Invalidate()
+	}
+	return Place(r.ds, err, id, nil)
+}
+
+// Parse is the other half, of the sample that was fetched last: what computes.
+func (r *Reader) Parse(id int64, fields []string, s *Sample) error {
 	if err := r.ds.Parse(id, fields, r.raw, s); err != nil {
 		return Place(r.ds, err, id, nil)
 	}
 	return nil
+}
+
+// Trim gives memory back where more than keep bytes are held, and says whether it
+// did; the sample that was read last is then gone.
+func (r *Reader) Trim(keep int) bool {
+	if cap(r.buf) <= keep {
+		return false
+	}
+	r.buf, r.raw = nil, r.raw[:0]
+	return true
 }
 
 // Stored is the bytes that Read had to read for its sample.

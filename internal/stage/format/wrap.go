@@ -15,17 +15,21 @@ import (
 
 // PNM is pixels, h rows of w, as a portable pixmap (3 channels) or greymap (1).
 func PNM(w, h, channels int, pixels []byte) []byte {
+	out := AppendPNM(make([]byte, 0, 24+len(pixels)), w, h, channels)
+	return append(out, pixels...)
+}
+
+// AppendPNM appends what stands before such pixels (netpbm's P6 and P5).
+func AppendPNM(dst []byte, w, h, channels int) []byte {
 	magic := byte('6')
 	if channels == 1 {
 		magic = '5'
 	}
-	out := make([]byte, 0, 24+len(pixels))
-	out = append(out, 'P', magic, '\n')
-	out = strconv.AppendInt(out, int64(w), 10)
-	out = append(out, ' ')
-	out = strconv.AppendInt(out, int64(h), 10)
-	out = append(out, "\n255\n"...)
-	return append(out, pixels...)
+	dst = append(dst, 'P', magic, '\n')
+	dst = strconv.AppendInt(dst, int64(w), 10)
+	dst = append(dst, ' ')
+	dst = strconv.AppendInt(dst, int64(h), 10)
+	return append(dst, "\n255\n"...)
 }
 
 // NPY is the elements of an array, little-endian and in C order, as a file of

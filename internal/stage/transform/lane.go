@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -28,6 +29,8 @@ type Lane struct {
 	job     kernel.Job
 	number  uint64 // an int or float, as its bits
 	dims    [3]int
+	timed   bool
+	spent   Spent     // while timed, by the picture finished last
 	shape   mem.Shape // of a ragged array
 }
 
@@ -191,14 +194,22 @@ func (p *Program) Finish(l *Lane, dst []byte) error {
 
 func (p *Program) finishImage(l *Lane, dst []byte) *errs.Error {
 	gray := p.codec == codecGray
-	l.job = kernel.Job{Steps: l.run.steps, Out: l.run.tone.output(p.chw), Dst: dst}
+	var decoded time.Duration
+	l.job = kernel.Job{Steps: l.run.steps, Out: l.run.tone.output(p.chw), Dst: dst, Timed: l.timed}
 	switch {
 	case p.stored != (size{}):
 		l.job.Src = kernel.Pixels{W: p.stored.w, H: p.stored.h, C: p.channels(), Pix: l.encoded}
 	case l.jpeg:
 		l.job.JPEG, l.job.Gray = l.encoded, gray
 	default:
+		var begin time.Time
+		if l.timed {
+			begin = time.Now()
+		}
 		pixels, err := l.Decoder.Pixels(l.encoded, gray)
+		if l.timed {
+			decoded = time.Since(begin)
+		}
 		if err != nil {
 			return failed("the picture can not be decoded", err)
 		}
@@ -208,6 +219,9 @@ func (p *Program) finishImage(l *Lane, dst []byte) *errs.Error {
 		l.job.Src = pixels
 	}
 	err := l.Kernel.Run(&l.job)
+	if s := l.job.Spent; l.timed {
+		l.spent = Spent{Decode: decoded + s.Decode, Pixels: s.All - s.Decode - s.Write, Write: s.Write}
+	}
 	l.job = kernel.Job{} // holds nothing of others
 	if err != nil {
 		return failed("the picture can not be decoded", err)

@@ -1,8 +1,6 @@
 package transform
 
 import (
-	"fmt"
-
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
@@ -40,16 +38,6 @@ func settled(op operation) bool {
 		return true
 	}
 	return false
-}
-
-// AppendHeader appends the header of a portable pixmap or greymap (netpbm's P6
-// and P5) of that shape, HWC; the pixels follow it as they are.
-func AppendHeader(dst []byte, shape mem.Shape) []byte {
-	kind := byte('6')
-	if shape[2] == 1 {
-		kind = '5'
-	}
-	return fmt.Appendf(dst, "P%c %d %d 255\n", kind, shape[1], shape[0])
 }
 
 // CompilePixels makes the program of a field whose samples are pictures that were

@@ -1,9 +1,12 @@
 package pack
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,6 +33,7 @@ type dst struct {
 	dir   string
 	place shard.Place
 	plan  *plan
+	again int // shards that were finished, and are made again because of what became of them
 }
 
 // Shard is one finished shard.
@@ -162,7 +166,7 @@ func shown(v any) string {
 func (d *dst) done(s int) (*Shard, error) {
 	var sh Shard
 	ok, err := readJSON(d.work(note(s)), &sh)
-	if err != nil || !ok || !d.there(&sh) {
+	if err != nil || !ok || !d.there(&sh, d.work(note(s))) {
 		return nil, err
 	}
 	if st, err := os.Stat(d.work(digests(s))); err != nil || st.Size() != 8*sh.Samples {
@@ -171,14 +175,43 @@ func (d *dst) done(s int) (*Shard, error) {
 	return &sh, nil
 }
 
-// there says that the files of a shard have their sizes.
-func (d *dst) there(s *Shard) bool {
+// there says that the files of a shard are what they were when witness was written,
+// which was after them: they have their sizes, and whatever was written to since has
+// its digest. To read all would cost a packing that goes on a fifth of its time; what
+// changes on a disk without a write, stoker verify finds.
+func (d *dst) there(s *Shard, witness string) bool {
+	w, err := os.Stat(witness)
+	if err != nil {
+		return false
+	}
 	for _, f := range s.Files {
-		if st, err := os.Stat(d.in(f.Name)); err != nil || st.Size() != f.Bytes {
+		st, err := os.Stat(d.in(f.Name))
+		if err != nil || !st.Mode().IsRegular() || st.Size() != f.Bytes {
+			return false
+		}
+		if !st.ModTime().Before(w.ModTime()) && !d.holds(f) {
 			return false
 		}
 	}
 	return len(s.Files) > 0
+}
+
+// holds says that a file has its digest.
+func (d *dst) holds(made shard.Made) bool {
+	f, err := os.Open(d.in(made.Name))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	return err == nil && hex.EncodeToString(sum.Sum(nil)) == made.SHA256
+}
+
+// broken says that shard s was finished, and is not any more.
+func (d *dst) broken(s int) bool {
+	_, err := os.Stat(d.work(note(s)))
+	return err == nil
 }
 
 // lock keeps other packings out of the destination until unlock: tasks let in

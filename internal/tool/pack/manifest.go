@@ -127,10 +127,15 @@ func (d *dst) tidy() error {
 // reopen says whether a finished packing is all there. Where something is gone,
 // the rest goes back to being finished shards of a packing under way.
 func (d *dst) reopen(m *Manifest) (whole bool, err error) {
-	kept := d.there(&Shard{Files: []shard.Made{m.Digests.Made}}) && m.Digests.Bytes == 8*m.Samples
+	witness := d.in(ManifestName)
+	kept := d.there(&Shard{Files: []shard.Made{m.Digests.Made}}, witness) && m.Digests.Bytes == 8*m.Samples
 	whole = kept
+	here := make([]bool, len(m.Shards))
 	for i := range m.Shards {
-		whole = whole && d.there(&m.Shards[i])
+		if here[i] = d.there(&m.Shards[i], witness); !here[i] {
+			whole = false
+			d.again++
+		}
 	}
 	if whole {
 		return true, d.tidy()
@@ -142,7 +147,7 @@ func (d *dst) reopen(m *Manifest) (whole bool, err error) {
 	d.plan = &p
 	for i := range m.Shards {
 		sh := &m.Shards[i]
-		if !kept || !d.there(sh) || sh.First < 0 || sh.Samples < 0 || sh.First+sh.Samples > m.Samples {
+		if !kept || !here[i] || sh.First < 0 || sh.Samples < 0 || sh.First+sh.Samples > m.Samples {
 			continue
 		}
 		sums := make([]byte, 8*sh.Samples)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format/lines"
@@ -50,6 +51,9 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	todo, err := p.missing(d)
 	if err != nil {
 		return nil, err
+	}
+	if d.again > 0 {
+		r.Note = strings.TrimPrefix(fmt.Sprintf("%s; %d of the finished shards were changed or removed since, and are made again", r.Note, d.again), "; ")
 	}
 	if r.Made = len(todo); r.Made > 0 {
 		if err := p.make(ctx, d, todo); err != nil {

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/google/go-cmp/cmp"
@@ -402,6 +403,69 @@ func TestLostShard(t *testing.T) {
 	must(t, os.Remove(dst+"/samples.xxh64"))
 	run(t, c)
 	same(t, want, tree(t, dst), "after the digests were lost")
+}
+
+// A finished shard that somebody wrote to is made again, at every point of a
+// packing, and one that was only touched is not.
+func TestChangedShard(t *testing.T) {
+	src, dst := folder(t, 30, 2000), t.TempDir()
+	c := config(src, dst, pack.Options{ShardSize: 8000})
+	run(t, c)
+	want := tree(t, dst)
+	flip := func(path string) {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		must(t, err)
+		var b [1]byte
+		_, err = f.ReadAt(b[:], 600)
+		must(t, err)
+		_, err = f.WriteAt([]byte{b[0] ^ 1}, 600)
+		must(t, err)
+		must(t, f.Close())
+	}
+	touch := func(path string) {
+		t.Helper()
+		later := time.Now().Add(time.Hour)
+		must(t, os.Chtimes(path, later, later))
+	}
+	again := func(what string, made int, note string) {
+		t.Helper()
+		if r := run(t, c); r.Made != made || r.Note != note {
+			t.Errorf("%s: %d shards were made, %q", what, r.Made, r.Note)
+		}
+		same(t, want, tree(t, dst), what)
+	}
+	touch(dst + "/shard-000002.tar")
+	again("touched", 0, "")
+	flip(dst + "/shard-000002.tar")
+	must(t, os.Remove(dst+"/shard-000000.tar"))
+	again("changed", 2, "2 of the finished shards were changed or removed since, and are made again")
+	must(t, os.Remove(dst+"/shard-000001.tar"))
+	must(t, os.Mkdir(dst+"/shard-000001.tar", 0o755))
+	if _, err := pack.Run(context.Background(), c); errs.CodeOf(err) == errs.Bug {
+		t.Error(err) // no shard takes the name of a folder, and the error says so
+	}
+	must(t, os.Remove(dst+"/shard-000001.tar"))
+	run(t, c)
+	same(t, want, tree(t, dst), "after a folder in a shard's place")
+
+	parts := c
+	parts.Dst, parts.Tasks = t.TempDir(), 2
+	run(t, parts)
+	flip(parts.Dst + "/shard-000000.tar")
+	touch(parts.Dst + "/shard-000001.tar")
+	parts.Task = 1
+	run(t, parts)
+	if _, err := pack.Finish(parts.Dst); errs.CodeOf(err) != errs.Differs || !strings.Contains(err.Error(), "1 of 15 shards are not finished: shard-000000 ") {
+		t.Errorf("%v", err)
+	}
+	parts.Task = 0
+	if r := run(t, parts); r.Made != 1 || !strings.HasPrefix(r.Note, "1 of the finished shards") {
+		t.Errorf("%d shards were made, %q", r.Made, r.Note)
+	}
+	_, err := pack.Finish(parts.Dst)
+	must(t, err)
+	same(t, want, tree(t, parts.Dst), "in parts")
 }
 
 // tarOf is an archive as Go's archive/tar writes it.

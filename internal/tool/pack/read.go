@@ -7,9 +7,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// reader reads samples of a dataset: in two steps, other than format.Reader, since
-// waiting for a disk and unpacking what it gave are limited apart. Safe for
-// concurrent use.
+// reader reads samples of a dataset, in two steps where waiting for a disk and
+// unpacking what it gave are limited apart. Safe for concurrent use.
 type reader struct {
 	ds    format.Dataset
 	src   source.Source
@@ -18,11 +17,8 @@ type reader struct {
 
 // seen is one sample and the memory that it lies in, which is used again.
 type seen struct {
-	extents []format.Extent
-	raw     [][]byte
-	buf     []byte
-	path    []byte
-	sample  format.Sample
+	from   *format.Reader
+	sample format.Sample
 }
 
 // keepBytes is the most memory that a sample leaves behind for the next one.
@@ -30,28 +26,13 @@ const keepBytes = 4 << 20
 
 // bytes fetches the bytes of a sample.
 func (r *reader) bytes(ctx context.Context, id int64, s *seen) error {
-	s.extents = r.ds.Extents(id, r.wants, s.extents[:0])
-	total := int64(0)
-	for _, e := range s.extents {
-		total += e.Len
+	if s.from == nil {
+		s.from = format.NewReader(r.ds, r.src)
 	}
-	if int64(cap(s.buf)) < total {
-		s.buf = make([]byte, total)
-	}
-	s.raw = s.raw[:0]
-	at := int64(0)
-	for _, e := range s.extents {
-		s.path = r.ds.Index().AppendPath(e.File, s.path[:0])
-		size, mtime := r.ds.Index().Stamp(e.File)
-		p := s.buf[:cap(s.buf)][at : at+e.Len : at+e.Len]
-		if err := r.src.ReadAt(ctx, source.Info{Name: string(s.path), Size: size, MTime: mtime}, p, e.Off); err != nil {
-			return r.place(err, id)
-		}
-		s.raw = append(s.raw, p)
-		at += e.Len
-	}
-	return nil
+	return s.from.Fetch(ctx, id, r.wants)
 }
+
+func (r *reader) parse(id int64, s *seen) error { return s.from.Parse(id, r.wants, &s.sample) }
 
 // sample fetches and parses.
 func (r *reader) sample(ctx context.Context, id int64, s *seen) error {
@@ -61,17 +42,10 @@ func (r *reader) sample(ctx context.Context, id int64, s *seen) error {
 	return r.parse(id, s)
 }
 
-func (r *reader) parse(id int64, s *seen) error {
-	if err := r.ds.Parse(id, r.wants, s.raw, &s.sample); err != nil {
-		return r.place(err, id)
-	}
-	return nil
-}
-
 // rest lets go of memory that only a large sample needed.
 func (s *seen) rest() {
-	if cap(s.buf) > keepBytes {
-		s.buf, s.sample = nil, format.Sample{}
+	if s.from.Trim(keepBytes) {
+		s.sample = format.Sample{}
 	}
 }
 

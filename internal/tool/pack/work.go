@@ -310,6 +310,9 @@ func (p *packer) missing(d *dst) (todo []int, err error) {
 		}
 		if done == nil {
 			todo = append(todo, s)
+			if d.broken(s) {
+				d.again++
+			}
 		}
 	}
 	return slices.Clip(todo), nil

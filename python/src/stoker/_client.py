@@ -20,6 +20,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from time import monotonic_ns
 from typing import Any, NamedTuple, TypeVar, cast
 
 from . import _notice
@@ -237,6 +238,11 @@ class Remote:
     def open(self) -> bool:
         return self._at.engine is not None
 
+    @property
+    def number(self) -> int:
+        """The engine's number of it, while it is open."""
+        return self._at.id
+
     def info(self) -> Opened:
         """What the engine says about it; opens it unless that is known."""
         return self.opened or self.reopened()
@@ -332,11 +338,20 @@ class Remote:
 
         return self.call(ask)
 
-    def stats(self) -> dict[str, Any]:
-        """The engine's numbers about this loader, at this moment."""
+    def stats(self, before: dict[str, Any] | None = None, wait_share: float | None = None) -> dict[str, Any]:
+        """The engine's numbers about this loader, at this moment; its rates since those told before, or since it was
+        opened. ``wait_share`` is what share of that time the loop waited, as it saw it."""
 
         def ask(engine: Engine, loader: int) -> dict[str, Any]:
-            answer, _ = engine.request({"type": "stats", "loader": loader}, QUIET_SECONDS)
+            question: dict[str, Any] = {"type": "stats", "loader": loader}
+            since: dict[str, Any] = {}
+            if before and before.get("opened_s") and before.get("loader") == loader:
+                since["before"] = before
+            if wait_share is not None:
+                since["wait_share"] = wait_share
+            if since:
+                question["stats"] = since
+            answer, _ = engine.request(question, QUIET_SECONDS)
             return dict(answer.get("stats") or {})
 
         return self.call(ask)
@@ -382,6 +397,8 @@ class Walk:
         self.position = position
         self.step = step
         self.told: Message = {}
+        self.rows = 0  # of the last batch
+        self.waited = 0  # for the engine, by the last next, ns
         self._order = order
         self._bundled = bundle
         self._bundle: Any = None  # batches that arrived together and were not given yet
@@ -401,12 +418,16 @@ class Walk:
                 raise ConfigError("the loader of this iterator was closed", hint="begin a new pass with iter(loader)")
             try:
                 bundle = self._bundle
+                self.waited = 0
                 if bundle is None:
+                    asked = monotonic_ns()
                     found = self._remote.call(self._ask)
+                    self.waited = monotonic_ns() - asked
                     if found is None:
                         self._at.engine = None
                         return None
                     told, root = found
+                    self.rows = int(told["rows"])
                     built: Any = build(told, root)
                     if told["type"] == "batches":
                         self._bundle = bundle = built

@@ -7,11 +7,13 @@ Passage    the iterator of a pass
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import monotonic_ns
 from typing import Any
 
 from . import _client
 from ._feed import Feed, Piece
 from ._receipt import Part
+from ._stats import Meter, Tally
 from ._wire import Message
 
 # Batches before the end of a piece of a sampler's order at which the next piece is begun.
@@ -58,6 +60,9 @@ class Passage(Iterator[Any]):
         self._ended = False
         self._piece: Piece | None = None
         self._next: tuple[Piece, _client.Walk] | None = None
+        self._meter: Meter = loader._meter
+        self._tally = Tally()
+        self._meter.begins(self._tally)
         self._walk = self._begin()
 
     def _begin(self) -> _client.Walk:
@@ -99,12 +104,16 @@ class Passage(Iterator[Any]):
         return len(self._loader)
 
     def __next__(self) -> Any:
+        asked, tally = monotonic_ns(), self._tally
         if self._progress.jumped is not None:
             self._jump()
         while not self._ended:
             batch = self._walk.next(self._loader._make) if self._left != 0 else None
             if batch is not None:
-                self._received(self._walk.told)
+                walk = self._walk
+                self._received(walk.told)
+                bad = len(walk.told.get("bad") or ())
+                self._meter.got(tally, asked, walk.waited, walk.epoch, walk.step - 1, walk.rows, bad)
                 return batch
             if self._piece is not None:
                 self._following()
@@ -114,6 +123,9 @@ class Passage(Iterator[Any]):
             else:  # the dataset's epoch ended within the pass
                 self._walk = _client.Walk(self._remote, self._walk.epoch + 1, 0, bundle=True)
                 self._loader._part(self._progress, self._walk.epoch, 0)
+        if not tally.ended:
+            tally.ended = True
+            self._meter.ended(tally, self._progress.epoch)
         raise StopIteration
 
     def _received(self, told: Message) -> None:

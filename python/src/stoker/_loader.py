@@ -19,6 +19,7 @@ from ._iterate import Passage, Progress
 from ._receipt import VERSION, Part
 from ._spec import ALL_CORES, cores, read, spec
 from ._state import STATE_VERSION, compare, skipped
+from ._stats import Meter
 
 
 class DataLoader:
@@ -145,6 +146,7 @@ class DataLoader:
         self._lock = threading.Lock()
         self._remote: _client.Remote | None = None
         self._maker: Maker | None = None
+        self._meter = Meter(self._asked_stats)
         self._compared = False
         self._next_epoch = 0
         self._restored: tuple[int, int] | None = None
@@ -495,6 +497,7 @@ class DataLoader:
                     single=self._settings.single,
                     squeeze=recipe.squeeze,
                 )
+                self._meter.opened(remote.number, info.lanes)
                 self._announce(info)
                 self._compare_ranks(info)
             return remote
@@ -531,6 +534,7 @@ class DataLoader:
 
         Iterators begun before are over; the loader opens again when it is used again.
         """
+        self._meter.close()
         if self._remote is not None:
             self._remote.close()
 
@@ -541,16 +545,25 @@ class DataLoader:
         self.close()
 
     def stats(self) -> dict[str, Any]:
-        """The engine's numbers about this loader, at this moment: samples delivered, seconds and bytes by stage, and
-        with ``cache`` what it holds: samples, bytes, limit, and whether it is full."""
-        return self._opened().stats()
+        """What this loader did and waited for so far, as a plain dict; times are seconds, sizes bytes.
+
+        By stage (``read``, ``decode``, each of ``transforms``, ``batch``, ``deliver``, ``wait``): ``busy_s``,
+        ``blocked_in_s``, ``blocked_out_s``, ``cpu_s``, ``items``, ``bytes``, ``p50_s``, ``p99_s``, ``queue``,
+        ``queue_mean``. ``rates`` has ``samples_per_s``, ``wait_share`` and ``limiting``, the stage that the loop waits
+        for. ``client`` is the time in and between the calls of ``next`` here, ``gpu`` the utilisation of this process's
+        device (None without one), ``cache`` what the cache holds. docs/guides/statistics.md lists every key.
+        """
+        return self._meter.told()
+
+    def _asked_stats(self, before: dict[str, Any] | None, wait_share: float | None) -> dict[str, Any]:
+        return self._opened().stats(before, wait_share)
 
     def __getstate__(self) -> dict[str, Any]:
         if self._remote is not None and self._remote.open:
             raise ConfigError(
                 "DataLoader: a loader that is open can not be pickled", hint="call close() first, or pickle the dataset"
             )
-        dropped: dict[str, Any] = {"_lock": None, "_remote": None, "_maker": None, "_progress": None}
+        dropped: dict[str, Any] = {"_lock": None, "_meter": None, "_remote": None, "_maker": None, "_progress": None}
         if self._progress is not None:
             dropped["_progress"] = self._progress.copy()
         return {**self.__dict__, **dropped}
@@ -558,6 +571,7 @@ class DataLoader:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.Lock()
+        self._meter = Meter(self._asked_stats)
 
     def __repr__(self) -> str:
         return f"DataLoader({self._dataset!r}, batch_size={self.batch_size})"

@@ -2,12 +2,9 @@ package beton_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -25,41 +22,12 @@ import (
 
 var ctx = context.Background()
 
-// memory is one object of a store that has no times.
-type memory struct{ data []byte }
-
-func (m memory) Stat(_ context.Context, name string) (source.Info, error) {
-	return source.Info{Name: name, Size: int64(len(m.data))}, nil
-}
-
-func (m memory) ReadAt(_ context.Context, _ source.Info, p []byte, off int64) error {
-	copy(p, m.data[off:][:len(p)])
-	return nil
-}
-
-func (m memory) List(context.Context, string) iter.Seq2[source.Info, error] {
-	return func(func(source.Info, error) bool) {}
-}
-
 const path = "s3://bucket/x.beton"
 
 // stored is a file of testdata.
 func stored(t testing.TB, name string) []byte {
 	t.Helper()
-	f, err := os.Open("testdata/" + name + ".beton.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return stagetest.Unzipped(t, "testdata/"+name+".beton.gz")
 }
 
 func open(t *testing.T, src source.Source, opt beton.Options) *beton.Dataset {
@@ -100,7 +68,7 @@ var names = []string{"everything", "jpg", "raw", "mixed", "resized", "numbers", 
 func TestLikeFFCV(t *testing.T) {
 	for _, name := range names {
 		for _, pictures := range []bool{false, true} {
-			src := memory{stored(t, name)}
+			src := stagetest.Bytes(stored(t, name))
 			d := open(t, src, beton.Options{Pictures: pictures})
 			want := expected(t, name)
 			if d.Index().Len() != int64(len(want)) {
@@ -146,7 +114,7 @@ func same(t *testing.T, d *beton.Dataset, id int64, f format.Field, want value, 
 func TestSuite(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			src := memory{stored(t, name)}
+			src := stagetest.Bytes(stored(t, name))
 			d := open(t, src, beton.Options{})
 			stagetest.Dataset(t, d, src)
 			if name == "everything" {
@@ -162,7 +130,7 @@ func TestSuite(t *testing.T) {
 // Raw pictures of any size can be decoded.
 func TestDecoded(t *testing.T) {
 	for _, name := range []string{"resized", "raw", "mixed", "jpg"} {
-		src := memory{stored(t, name)}
+		src := stagetest.Bytes(stored(t, name))
 		d := open(t, src, beton.Options{Pictures: true})
 		for id, want := range expected(t, name) {
 			var s format.Sample
@@ -178,7 +146,7 @@ func TestDecoded(t *testing.T) {
 }
 
 func TestTypes(t *testing.T) {
-	d := open(t, memory{stored(t, "everything")}, beton.Options{})
+	d := open(t, stagetest.Bytes(stored(t, "everything")), beton.Options{})
 	for name, want := range map[string]string{
 		"label": "int64 []", "score": "float64 []", "grid": "int16 [2 3]", "tensor": "float16 [2 1 2]", "flag": "bool [1]", "raw": "object []", "image": "object []",
 	} {

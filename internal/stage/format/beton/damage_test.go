@@ -108,7 +108,7 @@ func TestDamage(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			data := stored(t, c.of)
 			whole := bytes.Clone(data)
-			src := memory{c.do(data)}
+			src := stagetest.Bytes(c.do(data))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			d, err := beton.Open(ctx, src, path, beton.Options{Store: &index.Store{}})

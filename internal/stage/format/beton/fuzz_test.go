@@ -18,7 +18,7 @@ func FuzzFile(f *testing.F) {
 	}
 	f.Add(stored(f, "numbers"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		src := memory{data}
+		src := stagetest.Bytes(data)
 		d, err := beton.Open(ctx, src, path, beton.Options{Store: &index.Store{}})
 		if err != nil {
 			if errs.CodeOf(err) == errs.Bug {

@@ -165,7 +165,7 @@ func TestWrittenIsRead(t *testing.T) {
 			f.samples, f.order = append(f.samples, values), append(f.order, id)
 		}
 		f.order = rapid.Permutation(f.order).Draw(t, "order")
-		src := memory{f.bytes()}
+		src := stagetest.Bytes(f.bytes())
 		d, err := beton.Open(ctx, src, path, beton.Options{Store: &index.Store{}, Pictures: true})
 		if err != nil {
 			t.Fatal(err)

@@ -27,36 +27,23 @@ import (
 
 var ctx = context.Background()
 
-// fataler is *testing.T or *rapid.T.
-type fataler interface {
-	Helper()
-	Fatalf(format string, a ...any)
-}
-
-func must(t fataler, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-}
-
 // grow makes a tree: "path" is a file that holds its own name, "path/" a folder,
 // "path -> target" a link.
-func grow(t fataler, root string, tree ...string) {
+func grow(t stagetest.TB, root string, tree ...string) {
 	t.Helper()
-	must(t, os.MkdirAll(root, 0o755))
+	stagetest.Must(t, os.MkdirAll(root, 0o755))
 	for _, entry := range tree {
 		name, target, link := strings.Cut(entry, " -> ")
 		path := root + "/" + name
 		if strings.HasSuffix(name, "/") {
-			must(t, os.MkdirAll(path, 0o755))
+			stagetest.Must(t, os.MkdirAll(path, 0o755))
 			continue
 		}
-		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		stagetest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		if link {
-			must(t, os.Symlink(target, path))
+			stagetest.Must(t, os.Symlink(target, path))
 		} else {
-			must(t, os.WriteFile(path, []byte(name), 0o644))
+			stagetest.Must(t, os.WriteFile(path, []byte(name), 0o644))
 		}
 	}
 }
@@ -95,11 +82,11 @@ func (s setting) open(t *testing.T) *folder.Dataset {
 }
 
 // samples are the names and labels of a dataset.
-func samples(t fataler, d *folder.Dataset) (names []string, labels []int64) {
+func samples(t stagetest.TB, d *folder.Dataset) (names []string, labels []int64) {
 	t.Helper()
 	var s format.Sample
 	for id := range d.Index().Len() {
-		must(t, d.Parse(id, []string{folder.Key, folder.Label}, nil, &s))
+		stagetest.Must(t, d.Parse(id, []string{folder.Key, folder.Label}, nil, &s))
 		names = append(names, string(s.Fields[0].Data))
 		labels = append(labels, s.Fields[1].Int)
 	}
@@ -108,7 +95,7 @@ func samples(t fataler, d *folder.Dataset) (names []string, labels []int64) {
 
 func TestSuite(t *testing.T) {
 	s := newSetting(t, "a/1.jpg", "a/x/2.png", "b/3.jpeg", "c/é.webp")
-	must(t, os.WriteFile(s.root+"/c/empty.jpg", nil, 0o644))
+	stagetest.Must(t, os.WriteFile(s.root+"/c/empty.jpg", nil, 0o644))
 	d := s.open(t)
 	stagetest.Dataset(t, d, s.src)
 	stagetest.NoHeap(t, d, s.src, []string{"image", "label"})
@@ -118,7 +105,7 @@ func TestSuite(t *testing.T) {
 // What torchvision makes of the same trees; see testdata/make.py.
 func TestLikeImageFolder(t *testing.T) {
 	data, err := os.ReadFile("testdata/imagefolder.json")
-	must(t, err)
+	stagetest.Must(t, err)
 	var golden map[string]struct {
 		Tree       []string
 		AllowEmpty bool `json:"allow_empty"`
@@ -126,13 +113,13 @@ func TestLikeImageFolder(t *testing.T) {
 		Classes    []string
 		Samples    [][2]any
 	}
-	must(t, json.Unmarshal(data, &golden))
+	stagetest.Must(t, json.Unmarshal(data, &golden))
 	for name, g := range golden {
 		t.Run(name, func(t *testing.T) {
 			tree := make([]string, len(g.Tree))
 			for i, e := range g.Tree {
 				tree[i], err = url.PathUnescape(e)
-				must(t, err)
+				stagetest.Must(t, err)
 			}
 			s := newSetting(t, tree...)
 			s.opt.AllowEmpty = g.AllowEmpty
@@ -143,11 +130,11 @@ func TestLikeImageFolder(t *testing.T) {
 				}
 				return
 			}
-			must(t, err)
+			stagetest.Must(t, err)
 			defer d.Close()
 			unescape := func(v any) string {
 				s, err := url.PathUnescape(v.(string))
-				must(t, err)
+				stagetest.Must(t, err)
 				return s
 			}
 			var wantNames, wantClasses []string
@@ -203,7 +190,7 @@ func TestErrorsTeach(t *testing.T) {
 func TestFieldsTeach(t *testing.T) {
 	s := newSetting(t, "a/1.jpg")
 	d := s.open(t)
-	must(t, d.Check([]string{"image", "label", "__key__", "jpg;image"}))
+	stagetest.Must(t, d.Check([]string{"image", "label", "__key__", "jpg;image"}))
 	e := errs.From(d.Check([]string{"image", "lable"}))
 	if e.Code != errs.Config || !strings.Contains(e.Hint, `"label"`) || e.Where.Field != "lable" {
 		t.Errorf("%v | %s", e, e.Hint)
@@ -236,7 +223,7 @@ func TestWrittenToWhileIndexed(t *testing.T) {
 	s.src = meddler{s.src, func(dir string) {
 		if filepath.Base(dir) == "b" {
 			n++
-			must(t, os.WriteFile(fmt.Sprintf("%s/%d.jpg", dir, n+1), nil, 0o644))
+			stagetest.Must(t, os.WriteFile(fmt.Sprintf("%s/%d.jpg", dir, n+1), nil, 0o644))
 		}
 	}}
 	_, err := folder.Open(ctx, s.src, s.root, s.opt)
@@ -247,7 +234,7 @@ func TestWrittenToWhileIndexed(t *testing.T) {
 	s.src = meddler{source.NewFile(), func(dir string) {
 		if filepath.Base(dir) == "a" && !once {
 			once = true
-			must(t, os.WriteFile(dir+"/new.jpg", nil, 0o644))
+			stagetest.Must(t, os.WriteFile(dir+"/new.jpg", nil, 0o644))
 		}
 	}}
 	if names, _ := samples(t, s.open(t)); !slices.Contains(names, "a/new.jpg") {
@@ -285,7 +272,7 @@ func TestStaleness(t *testing.T) {
 		{"class added", func(r string) error { grow(t, r, "c/5.jpg"); return nil }, true, "a/1.jpg a/x/2.jpg b/3.jpg c/5.jpg"},
 		{"class removed", func(r string) error { return os.RemoveAll(r + "/a") }, true, "b/3.jpg"},
 		{"all replaced", func(r string) error {
-			must(t, os.Rename(r, r+".old"))
+			stagetest.Must(t, os.Rename(r, r+".old"))
 			grow(t, r, base...)
 			return nil
 		}, true, "a/1.jpg a/x/2.jpg b/3.jpg"},
@@ -296,7 +283,7 @@ func TestStaleness(t *testing.T) {
 			if *s.built != 1 {
 				t.Fatalf("built %d times", *s.built)
 			}
-			must(t, c.change(s.root))
+			stagetest.Must(t, c.change(s.root))
 			names, _ := samples(t, s.open(t))
 			if got := strings.Join(names, " "); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
@@ -313,8 +300,8 @@ func TestStaleness(t *testing.T) {
 func TestFileChanged(t *testing.T) {
 	s := newSetting(t, "a/1.jpg", "b/2.jpg")
 	d := s.open(t)
-	must(t, os.WriteFile(s.root+"/a/1.jpg", []byte("something else"), 0o644))
-	must(t, os.Remove(s.root+"/b/2.jpg"))
+	stagetest.Must(t, os.WriteFile(s.root+"/a/1.jpg", []byte("something else"), 0o644))
+	stagetest.Must(t, os.Remove(s.root+"/b/2.jpg"))
 	var smp format.Sample
 	if e := errs.From(stagetest.Read(d, s.src, 0, nil, &smp)); e.Code != errs.Changed || e.Where.File != s.root+"/a/1.jpg" {
 		t.Errorf("%v", e)
@@ -322,10 +309,10 @@ func TestFileChanged(t *testing.T) {
 	if e := errs.From(stagetest.Read(d, s.src, 1, nil, &smp)); e.Code != errs.NotFound {
 		t.Errorf("%v", e)
 	}
-	must(t, d.Index().Invalidate())
+	stagetest.Must(t, d.Index().Invalidate())
 	grow(t, s.root, "b/2.jpg")
 	d = s.open(t)
-	must(t, stagetest.Read(d, s.src, 0, nil, &smp))
+	stagetest.Must(t, stagetest.Read(d, s.src, 0, nil, &smp))
 	if string(smp.Fields[0].Data) != "something else" {
 		t.Errorf("%q", smp.Fields[0].Data)
 	}
@@ -333,7 +320,7 @@ func TestFileChanged(t *testing.T) {
 
 func TestWhatIsNoFile(t *testing.T) {
 	s := newSetting(t, "a/1.jpg", "a/gone.jpg -> nowhere")
-	must(t, unix.Mkfifo(s.root+"/a/pipe.jpg", 0o644))
+	stagetest.Must(t, unix.Mkfifo(s.root+"/a/pipe.jpg", 0o644))
 	d := s.open(t)
 	var smp format.Sample
 	for id, want := range map[int64]errs.Code{1: errs.NotFound, 2: errs.Unreadable} {
@@ -350,8 +337,8 @@ func TestDigest(t *testing.T) {
 	base := newSetting(t, tree...).open(t).Index().Digest()
 	then := time.Now().Add(-time.Hour)
 	s := newSetting(t, tree...)
-	must(t, os.Chtimes(s.root+"/a/1.jpg", then, then))
-	must(t, os.Chtimes(s.root+"/a", then, then))
+	stagetest.Must(t, os.Chtimes(s.root+"/a/1.jpg", then, then))
+	stagetest.Must(t, os.Chtimes(s.root+"/a", then, then))
 	if got := s.open(t).Index().Digest(); got != base {
 		t.Error("another place and time, another digest")
 	}
@@ -413,7 +400,7 @@ func TestRandomTrees(t *testing.T) {
 			}
 			return
 		}
-		must(t, err)
+		stagetest.Must(t, err)
 		defer d.Close()
 		names, labels := samples(t, d)
 		classes := d.Index().Classes()

@@ -67,7 +67,7 @@ func readAll(data []byte, opt hdf5.Options) (samples int64, err error) {
 	defer d.Close()
 	var s format.Sample
 	for id := range d.Index().Len() {
-		if err := stagetest.Read(d, memory{here: data}, id, nil, &s); err != nil {
+		if err := stagetest.Read(d, stagetest.Memory{here: data}, id, nil, &s); err != nil {
 			return id, err
 		}
 	}
@@ -290,7 +290,7 @@ func TestFlipped(t *testing.T) {
 	for name, column := range map[string]string{"plain": "images", "filters": "all", "chunk_orders": "rows", "latest": "extensible_gzip", "types": "jpegs"} {
 		data := fixture(t, name)
 		want, err := readAll(data, hdf5.Options{Columns: []string{column}})
-		must(t, err)
+		stagetest.Must(t, err)
 		rapid.Check(t, func(t *rapid.T) {
 			b := bytes.Clone(data)
 			b[rapid.IntRange(0, len(b)-1).Draw(t, "byte")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")

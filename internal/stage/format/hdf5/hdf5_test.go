@@ -1,14 +1,11 @@
 package hdf5_test
 
 import (
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
-	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -30,63 +27,23 @@ var ctx = context.Background()
 
 const fixtures = "../../../../testdata/hdf5/"
 
-// memory is a source of objects by their names.
-type memory map[string][]byte
-
-func (m memory) Stat(_ context.Context, name string) (source.Info, error) {
-	data, ok := m[name]
-	if !ok {
-		return source.Info{}, errs.New(errs.NotFound, "there is no such file").At(errs.Where{File: name, Offset: -1, Sample: -1})
-	}
-	return source.Info{Name: name, Size: int64(len(data)), MTime: 1}, nil
-}
-
-func (m memory) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) error {
-	copy(p, m[obj.Name][off:][:len(p)])
-	return nil
-}
-
-func (m memory) List(context.Context, string) iter.Seq2[source.Info, error] {
-	return func(func(source.Info, error) bool) {}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // fixture is a file that the real library wrote.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
-	f, err := os.Open(fixtures + name + ".h5.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return stagetest.Unzipped(t, fixtures+name+".h5.gz")
 }
 
 const here = "mem://x.h5"
 
 func try(data []byte, opt hdf5.Options) (*hdf5.Dataset, error) {
 	opt.Store = &index.Store{}
-	return hdf5.Open(ctx, memory{here: data}, []string{here}, opt)
+	return hdf5.Open(ctx, stagetest.Memory{here: data}, []string{here}, opt)
 }
 
 func open(t *testing.T, data []byte, opt hdf5.Options) *hdf5.Dataset {
 	t.Helper()
 	d, err := try(data, opt)
-	must(t, err)
+	stagetest.Must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -114,9 +71,9 @@ type want struct {
 func wanted(t *testing.T) map[string]map[string]want {
 	t.Helper()
 	raw, err := os.ReadFile(fixtures + "want.json")
-	must(t, err)
+	stagetest.Must(t, err)
 	var all map[string]map[string]want
-	must(t, json.Unmarshal(raw, &all))
+	stagetest.Must(t, json.Unmarshal(raw, &all))
 	return all
 }
 
@@ -133,12 +90,12 @@ func TestAsH5pyReads(t *testing.T) {
 					t.Errorf("%s: %v", path, err)
 					continue
 				}
-				got, err := sum(d, memory{here: data}, path)
+				got, err := sum(d, stagetest.Memory{here: data}, path)
 				if err != nil || got != w.SHA256 || d.Index().Len() != w.Shape[0] {
 					t.Errorf("%s: %d rows with the sum %s (%v), want %d with %s", path, d.Index().Len(), got, err, w.Shape[0], w.SHA256)
 				}
 				typed(t, d, path, w)
-				must(t, d.Close())
+				stagetest.Must(t, d.Close())
 			}
 		})
 	}
@@ -194,9 +151,9 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := fixture(t, name)
 			d := open(t, data, opt)
-			stagetest.Dataset(t, d, memory{here: data})
+			stagetest.Dataset(t, d, stagetest.Memory{here: data})
 			if name == "plain" {
-				stagetest.NoHeap(t, d, memory{here: data}, []string{"labels", "images"})
+				stagetest.NoHeap(t, d, stagetest.Memory{here: data}, []string{"labels", "images"})
 			}
 			if v, ok := d.Type("no such"); ok {
 				t.Errorf("no such field is %v", v)
@@ -214,19 +171,19 @@ func TestShards(t *testing.T) {
 	var paths []string
 	for i := range 3 {
 		p := fmt.Sprintf("%s/shard%d.h5", dir, i)
-		must(t, os.WriteFile(p, fixture(t, fmt.Sprintf("shard%d", i)), 0o644))
-		must(t, os.Chtimes(p, past, past))
+		stagetest.Must(t, os.WriteFile(p, fixture(t, fmt.Sprintf("shard%d", i)), 0o644))
+		stagetest.Must(t, os.Chtimes(p, past, past))
 		paths = append(paths, p)
 	}
 	built := 0
 	opt := hdf5.Options{Store: &index.Store{Dir: dir + "/cache"}, Progress: func(int64, int64, string) { built++ }}
 	d, err := hdf5.Open(ctx, src, paths, opt)
-	must(t, err)
+	stagetest.Must(t, err)
 	stagetest.Dataset(t, d, src)
 	var got []byte
 	for id := range d.Index().Len() {
 		var s format.Sample
-		must(t, stagetest.Read(d, src, id, []string{"y"}, &s))
+		stagetest.Must(t, stagetest.Read(d, src, id, []string{"y"}, &s))
 		got = append(got, s.Fields[0].Data[0])
 	}
 	var want []byte
@@ -238,19 +195,19 @@ func TestShards(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	must(t, d.Close())
+	stagetest.Must(t, d.Close())
 	d, err = hdf5.Open(ctx, src, paths, opt)
-	must(t, err)
+	stagetest.Must(t, err)
 	if built != 3 {
 		t.Errorf("indexed in %d steps", built)
 	}
-	must(t, os.WriteFile(paths[1], fixture(t, "shard1"), 0o644))
+	stagetest.Must(t, os.WriteFile(paths[1], fixture(t, "shard1"), 0o644))
 	err = stagetest.Read(d, src, 15, nil, &format.Sample{})
 	if errs.CodeOf(err) != errs.Changed {
 		t.Errorf("a file that was written again: %v", err)
 	}
-	must(t, d.Close())
-	must(t, os.WriteFile(paths[1], fixture(t, "plain"), 0o644))
+	stagetest.Must(t, d.Close())
+	stagetest.Must(t, os.WriteFile(paths[1], fixture(t, "plain"), 0o644))
 	_, err = hdf5.Open(ctx, src, paths, opt)
 	if e := errs.From(err); e.Code != errs.Config || e.Where.Shard != paths[1] || !strings.Contains(e.What, `no dataset "x"`) {
 		t.Errorf("%v at %v", e, e.Where)
@@ -312,11 +269,11 @@ func TestColumns(t *testing.T) {
 	} {
 		d, err := try(fixture(t, c.name), c.opt)
 		if c.code == "" {
-			must(t, err)
+			stagetest.Must(t, err)
 			if got := strings.Join(d.Index().Meta().Fields, ","); got != c.fields {
 				t.Errorf("%s %+v: fields %s, want %s", c.name, c.opt, got, c.fields)
 			}
-			must(t, d.Close())
+			stagetest.Must(t, d.Close())
 			continue
 		}
 		e := errs.From(err)
@@ -331,7 +288,7 @@ func TestFillAndSizes(t *testing.T) {
 	d := open(t, data, hdf5.Options{})
 	read := func(id int64, field string) []byte {
 		var s format.Sample
-		must(t, stagetest.Read(d, memory{here: data}, id, []string{field}, &s))
+		stagetest.Must(t, stagetest.Read(d, stagetest.Memory{here: data}, id, []string{field}, &s))
 		return s.Fields[0].Data
 	}
 	if got := read(30, "holes"); hex.EncodeToString(got) != "f9fff9fff9fff9ff" {
@@ -359,15 +316,15 @@ func TestFillAndSizes(t *testing.T) {
 func TestCheckSniffList(t *testing.T) {
 	data := fixture(t, "plain")
 	d := open(t, data, hdf5.Options{})
-	must(t, d.Check([]string{"x;images", "labels"}))
+	stagetest.Must(t, d.Check([]string{"x;images", "labels"}))
 	if e := errs.From(d.Check([]string{"image"})); e.Code != errs.Config || e.Hint != `did you mean "images"?` {
 		t.Errorf("%v | %s", e, e.Hint)
 	}
 	if !hdf5.Sniff("x", data[:8]) || !hdf5.Sniff("A.H5", nil) || !hdf5.Sniff("a.hdf5", make([]byte, 8)) || hdf5.Sniff("a.tar", []byte("hello")) {
 		t.Error("sniffing")
 	}
-	items, err := hdf5.List(ctx, memory{here: data}, here)
-	must(t, err)
+	items, err := hdf5.List(ctx, stagetest.Memory{here: data}, here)
+	stagetest.Must(t, err)
 	var got []string
 	for _, i := range items {
 		line := "/" + i.Path

@@ -13,6 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/lmdb"
+	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
 var le = binary.LittleEndian
@@ -175,7 +176,7 @@ func whole(t interface{ Fatalf(string, ...any) }, data []byte, want string, what
 		return
 	}
 	defer d.Close()
-	got, keys, err := sum(d, memory{here: data})
+	got, keys, err := sum(d, stagetest.Memory{here: data})
 	if err == nil && got != want {
 		t.Fatalf(what+": %d samples with other bytes, and nobody knows", append(a, len(keys))...)
 	}

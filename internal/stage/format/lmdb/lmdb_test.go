@@ -1,14 +1,11 @@
 package lmdb_test
 
 import (
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
-	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,50 +27,10 @@ var ctx = context.Background()
 
 const fixtures = "../../../../testdata/lmdb/"
 
-// memory is a source of objects by their names.
-type memory map[string][]byte
-
-func (m memory) Stat(_ context.Context, name string) (source.Info, error) {
-	data, ok := m[name]
-	if !ok {
-		return source.Info{}, errs.New(errs.NotFound, "there is no such file").At(errs.Where{File: name, Offset: -1, Sample: -1})
-	}
-	return source.Info{Name: name, Size: int64(len(data)), MTime: 1}, nil
-}
-
-func (m memory) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) error {
-	copy(p, m[obj.Name][off:][:len(p)])
-	return nil
-}
-
-func (m memory) List(context.Context, string) iter.Seq2[source.Info, error] {
-	return func(func(source.Info, error) bool) {}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // fixture is an environment that the real library wrote.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
-	f, err := os.Open(fixtures + name + ".mdb.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return stagetest.Unzipped(t, fixtures+name+".mdb.gz")
 }
 
 const here = "mem://x.mdb"
@@ -81,13 +38,13 @@ const here = "mem://x.mdb"
 // try opens bytes as an environment.
 func try(data []byte, opt lmdb.Options) (*lmdb.Dataset, error) {
 	opt.Store = &index.Store{}
-	return lmdb.Open(ctx, memory{here: data}, []string{here}, opt)
+	return lmdb.Open(ctx, stagetest.Memory{here: data}, []string{here}, opt)
 }
 
 func open(t *testing.T, data []byte, opt lmdb.Options) *lmdb.Dataset {
 	t.Helper()
 	d, err := try(data, opt)
-	must(t, err)
+	stagetest.Must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -118,9 +75,9 @@ type want struct {
 func wanted(t *testing.T) map[string]want {
 	t.Helper()
 	raw, err := os.ReadFile(fixtures + "want.json")
-	must(t, err)
+	stagetest.Must(t, err)
 	var all map[string]want
-	must(t, json.Unmarshal(raw, &all))
+	stagetest.Must(t, json.Unmarshal(raw, &all))
 	return all
 }
 
@@ -137,8 +94,8 @@ func TestAsLMDBReads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := fixture(t, name)
 			d := open(t, data, lmdb.Options{Database: w.Database, Values: lmdb.Raw})
-			digest, keys, err := sum(d, memory{here: data})
-			must(t, err)
+			digest, keys, err := sum(d, stagetest.Memory{here: data})
+			stagetest.Must(t, err)
 			if len(keys) != w.Keys || digest != w.SHA256 {
 				t.Errorf("%d keys with the sum %s, want %d with %s", len(keys), digest, w.Keys, w.SHA256)
 			}
@@ -157,9 +114,9 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := fixture(t, name)
 			d := open(t, data, lmdb.Options{Database: database})
-			stagetest.Dataset(t, d, memory{here: data})
+			stagetest.Dataset(t, d, stagetest.Memory{here: data})
 			if name != "datum_float" { // whose floats may have to be put together
-				stagetest.NoHeap(t, d, memory{here: data}, d.Index().Meta().Fields)
+				stagetest.NoHeap(t, d, stagetest.Memory{here: data}, d.Index().Meta().Fields)
 			}
 			if v, ok := d.Type("nothing"); ok {
 				t.Errorf("nothing is %v", v)
@@ -174,22 +131,22 @@ func TestPlaces(t *testing.T) {
 	defer src.Close()
 	dir := t.TempDir()
 	data := fixture(t, "mixed")
-	must(t, os.Mkdir(dir+"/env", 0o755))
+	stagetest.Must(t, os.Mkdir(dir+"/env", 0o755))
 	past := time.Now().Add(-time.Hour)
 	for _, p := range []string{"/env/data.mdb", "/single.lmdb"} {
-		must(t, os.WriteFile(dir+p, data, 0o644))
-		must(t, os.Chtimes(dir+p, past, past))
+		stagetest.Must(t, os.WriteFile(dir+p, data, 0o644))
+		stagetest.Must(t, os.Chtimes(dir+p, past, past))
 	}
 	store := &index.Store{Dir: dir + "/cache"}
 	var sums []string
 	for _, paths := range [][]string{{dir + "/env"}, {dir + "/env/data.mdb"}, {dir + "/single.lmdb"}, {dir + "/env"}} {
 		built := false
 		d, err := lmdb.Open(ctx, src, paths, lmdb.Options{Store: store, Progress: func(int64, int64, string) { built = true }})
-		must(t, err)
+		stagetest.Must(t, err)
 		s, _, err := sum(d, src)
-		must(t, err)
+		stagetest.Must(t, err)
 		sums = append(sums, s)
-		must(t, d.Close())
+		stagetest.Must(t, d.Close())
 		if len(sums) == 4 && built {
 			t.Error("an index that holds was built again")
 		}
@@ -200,7 +157,7 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	both, err := lmdb.Open(ctx, src, []string{dir + "/env", dir + "/single.lmdb"}, lmdb.Options{Store: store})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer both.Close()
 	stagetest.Dataset(t, both, src)
 	if n := both.Index().Len(); n != 2*211 {
@@ -225,39 +182,39 @@ func TestChanged(t *testing.T) {
 	small, big := fixture(t, "small"), fixture(t, "mixed")
 	past := time.Now().Add(-time.Hour)
 	put := func(data []byte) {
-		must(t, os.WriteFile(path, data, 0o644))
-		must(t, os.Chtimes(path, past, past))
+		stagetest.Must(t, os.WriteFile(path, data, 0o644))
+		stagetest.Must(t, os.Chtimes(path, past, past))
 	}
 	put(small)
 	opt := lmdb.Options{Store: &index.Store{Dir: t.TempDir()}}
 	d, err := lmdb.Open(ctx, src, []string{path}, opt)
-	must(t, err)
-	must(t, stagetest.Read(d, src, 3, nil, &format.Sample{}))
+	stagetest.Must(t, err)
+	stagetest.Must(t, stagetest.Read(d, src, 3, nil, &format.Sample{}))
 	put(big)
 	err = stagetest.Read(d, src, 3, nil, &format.Sample{})
 	if errs.CodeOf(err) != errs.Changed {
 		t.Errorf("read after a change of size: %v", err)
 	}
-	must(t, d.Close())
+	stagetest.Must(t, d.Close())
 	d, err = lmdb.Open(ctx, src, []string{path}, opt)
-	must(t, err)
+	stagetest.Must(t, err)
 	if d.Index().Len() != 211 {
 		t.Errorf("%d samples after the change", d.Index().Len())
 	}
 	// A commit that keeps the length of the file changes its time.
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	must(t, err)
+	stagetest.Must(t, err)
 	_, err = f.WriteAt(big[4096:8192], 4096)
-	must(t, err)
-	must(t, f.Close())
+	stagetest.Must(t, err)
+	stagetest.Must(t, f.Close())
 	err = stagetest.Read(d, src, 3, nil, &format.Sample{})
 	if errs.CodeOf(err) != errs.Changed {
 		t.Errorf("read after a commit: %v", err)
 	}
-	must(t, d.Close())
+	stagetest.Must(t, d.Close())
 
 	put(big)
-	opt.Progress = func(int64, int64, string) { must(t, os.WriteFile(path, big, 0o644)) }
+	opt.Progress = func(int64, int64, string) { stagetest.Must(t, os.WriteFile(path, big, 0o644)) }
 	opt.Store = &index.Store{}
 	_, err = lmdb.Open(ctx, src, []string{path}, opt)
 	if e := errs.From(err); e.Code != errs.Changed || e.Where.Shard != path {
@@ -286,11 +243,11 @@ func TestDatabases(t *testing.T) {
 	} {
 		d, err := try(fixture(t, c.name), lmdb.Options{Database: c.database})
 		if c.code == "" {
-			must(t, err)
+			stagetest.Must(t, err)
 			if d.Index().Len() != c.samples {
 				t.Errorf("%s %q: %d samples", c.name, c.database, d.Index().Len())
 			}
-			must(t, d.Close())
+			stagetest.Must(t, d.Close())
 			continue
 		}
 		e := errs.From(err)
@@ -314,7 +271,7 @@ func TestNotes(t *testing.T) {
 func TestDatums(t *testing.T) {
 	read := func(d *lmdb.Dataset, data []byte, id int64) []format.Field {
 		var s format.Sample
-		must(t, stagetest.Read(d, memory{here: data}, id, nil, &s))
+		stagetest.Must(t, stagetest.Read(d, stagetest.Memory{here: data}, id, nil, &s))
 		return s.Fields
 	}
 	data := fixture(t, "datum_raw")
@@ -358,7 +315,7 @@ func TestDatums(t *testing.T) {
 func TestCheckAndSniff(t *testing.T) {
 	data := fixture(t, "small")
 	d := open(t, data, lmdb.Options{})
-	must(t, d.Check([]string{"jpg;value", "__key__"}))
+	stagetest.Must(t, d.Check([]string{"jpg;value", "__key__"}))
 	if e := errs.From(d.Check([]string{"valeu"})); e.Code != errs.Config || e.Hint != `did you mean "value"?` {
 		t.Errorf("%v | %s", e, e.Hint)
 	}

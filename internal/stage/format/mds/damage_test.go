@@ -44,7 +44,7 @@ func enzstd(t testing.TB, data []byte) []byte {
 const shard0, shard1 = root + "/shard.00000.mds", root + "/shard.00001.mds"
 
 // replace changes the text of index.json, which has to hold it.
-func replace(t testing.TB, m memory, old, by string) {
+func replace(t testing.TB, m stagetest.Memory, old, by string) {
 	t.Helper()
 	text := string(m[root+"/index.json"])
 	if !strings.Contains(text, old) {
@@ -60,88 +60,92 @@ func get32(b []byte, at int) uint32    { return binary.LittleEndian.Uint32(b[at:
 // be found.
 var damages = []struct {
 	name, of string
-	do       func(t testing.TB, m memory)
+	do       func(t testing.TB, m stagetest.Memory)
 	code     errs.Code
 	what     string
 	file     string // path of the file in the error; "": index.json
 	off      int64
 	sample   int64 // -1: found at Open
 }{
-	{"index.json cut", "plain", func(_ testing.TB, m memory) { m[root+"/index.json"] = m[root+"/index.json"][:100] }, errs.Damaged, "can not be read", "", -2, -1},
-	{"index.json empty", "plain", func(_ testing.TB, m memory) { m[root+"/index.json"] = nil }, errs.Damaged, "can not be read", "", 0, -1},
-	{"index.json a list", "plain", func(_ testing.TB, m memory) { m[root+"/index.json"] = []byte("[]") }, errs.Damaged, "can not be read", "", -2, -1},
-	{"another index.json", "plain", func(_ testing.TB, m memory) { m[root+"/index.json"] = []byte(`{"shard": 1}`) }, errs.Damaged, "no list of shards", "", -1, -1},
-	{"no shards", "plain", func(_ testing.TB, m memory) { m[root+"/index.json"] = []byte(`{"shards": [], "version": 2}`) }, errs.Empty, "lists no shard", "", -1, -1},
-	{"version 3", "plain", func(t testing.TB, m memory) { replace(t, m, `}], "version": 2}`, `}], "version": 3}`) }, errs.Unsupported, "version 3", "", -1, -1},
-	{"csv shards", "plain", func(t testing.TB, m memory) { replace(t, m, `"format": "mds"`, `"format": "csv"`) }, errs.Unsupported, "csv", "", -1, -1},
-	{"negative samples", "plain", func(t testing.TB, m memory) { replace(t, m, `"samples": 10`, `"samples": -7`) }, errs.Damaged, "-7 samples", "", -1, -1},
-	{"absurd samples", "plain", func(t testing.TB, m memory) { replace(t, m, `"samples": 10`, `"samples": 4000000000`) }, errs.Damaged, "4000000000 samples in", "", -1, -1},
-	{"a path out of the folder", "plain", func(t testing.TB, m memory) { replace(t, m, `"shard.00000.mds"`, `"../../etc/passwd"`) }, errs.Damaged, "leads out", "", -1, -1},
-	{"a shard twice", "plain", func(t testing.TB, m memory) { replace(t, m, `"shard.00001.mds"`, `"shard.00000.mds"`) }, errs.Damaged, "once more", "", -1, -1},
-	{"fewer columns", "plain", func(t testing.TB, m memory) { replace(t, m, `"column_sizes": [8, null]`, `"column_sizes": [8]`) }, errs.Damaged, "1 sizes", "", -1, -1},
-	{"a column twice", "plain", func(t testing.TB, m memory) { replace(t, m, `["label", "text"]`, `["text", "text"]`) }, errs.Damaged, "twice", "", -1, -1},
-	{"a wrong size of a column", "plain", func(t testing.TB, m memory) { replace(t, m, `[8, null]`, `[4, null]`) }, errs.Damaged, "4 bytes", "", -1, -1},
-	{"an absurd size of a column", "plain", func(t testing.TB, m memory) { replace(t, m, `[8, null]`, `[8, 99999999999999]`) }, errs.Damaged, "99999999999999", "", -1, -1},
-	{"an absurd shape", "one", func(t testing.TB, m memory) { replace(t, m, `"int32"`, `"ndarray:int32:4294967295,4294967295"`) }, errs.Damaged, "shape is not one", "", -1, -1},
-	{"a type that is not one", "one", func(t testing.TB, m memory) { replace(t, m, `"int32"`, `"ndarray:object"`) }, errs.Damaged, "no such type", "", -1, -1},
-	{"other columns later", "plain", func(t testing.TB, m memory) {
+	{"index.json cut", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = m[root+"/index.json"][:100] }, errs.Damaged, "can not be read", "", -2, -1},
+	{"index.json empty", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = nil }, errs.Damaged, "can not be read", "", 0, -1},
+	{"index.json a list", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = []byte("[]") }, errs.Damaged, "can not be read", "", -2, -1},
+	{"another index.json", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = []byte(`{"shard": 1}`) }, errs.Damaged, "no list of shards", "", -1, -1},
+	{"no shards", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = []byte(`{"shards": [], "version": 2}`) }, errs.Empty, "lists no shard", "", -1, -1},
+	{"version 3", "plain", func(t testing.TB, m stagetest.Memory) { replace(t, m, `}], "version": 2}`, `}], "version": 3}`) }, errs.Unsupported, "version 3", "", -1, -1},
+	{"csv shards", "plain", func(t testing.TB, m stagetest.Memory) { replace(t, m, `"format": "mds"`, `"format": "csv"`) }, errs.Unsupported, "csv", "", -1, -1},
+	{"negative samples", "plain", func(t testing.TB, m stagetest.Memory) { replace(t, m, `"samples": 10`, `"samples": -7`) }, errs.Damaged, "-7 samples", "", -1, -1},
+	{"absurd samples", "plain", func(t testing.TB, m stagetest.Memory) { replace(t, m, `"samples": 10`, `"samples": 4000000000`) }, errs.Damaged, "4000000000 samples in", "", -1, -1},
+	{"a path out of the folder", "plain", func(t testing.TB, m stagetest.Memory) { replace(t, m, `"shard.00000.mds"`, `"../../etc/passwd"`) }, errs.Damaged, "leads out", "", -1, -1},
+	{"a shard twice", "plain", func(t testing.TB, m stagetest.Memory) { replace(t, m, `"shard.00001.mds"`, `"shard.00000.mds"`) }, errs.Damaged, "once more", "", -1, -1},
+	{"fewer columns", "plain", func(t testing.TB, m stagetest.Memory) {
+		replace(t, m, `"column_sizes": [8, null]`, `"column_sizes": [8]`)
+	}, errs.Damaged, "1 sizes", "", -1, -1},
+	{"a column twice", "plain", func(t testing.TB, m stagetest.Memory) { replace(t, m, `["label", "text"]`, `["text", "text"]`) }, errs.Damaged, "twice", "", -1, -1},
+	{"a wrong size of a column", "plain", func(t testing.TB, m stagetest.Memory) { replace(t, m, `[8, null]`, `[4, null]`) }, errs.Damaged, "4 bytes", "", -1, -1},
+	{"an absurd size of a column", "plain", func(t testing.TB, m stagetest.Memory) { replace(t, m, `[8, null]`, `[8, 99999999999999]`) }, errs.Damaged, "99999999999999", "", -1, -1},
+	{"an absurd shape", "one", func(t testing.TB, m stagetest.Memory) {
+		replace(t, m, `"int32"`, `"ndarray:int32:4294967295,4294967295"`)
+	}, errs.Damaged, "shape is not one", "", -1, -1},
+	{"a type that is not one", "one", func(t testing.TB, m stagetest.Memory) { replace(t, m, `"int32"`, `"ndarray:object"`) }, errs.Damaged, "no such type", "", -1, -1},
+	{"other columns later", "plain", func(t testing.TB, m stagetest.Memory) {
 		text := string(m[root+"/index.json"])
 		at := strings.LastIndex(text, `"text"`)
 		m[root+"/index.json"] = []byte(text[:at] + `"tixt"` + text[at+6:])
 	}, errs.Unsupported, "other columns than shard 0", "", -1, -1},
 
-	{"a shard missing", "plain", func(_ testing.TB, m memory) { delete(m, shard1) }, errs.NotFound, "no MDS shard", shard1, -1, -1},
-	{"a shard cut", "plain", func(_ testing.TB, m memory) { m[shard1] = m[shard1][:300] }, errs.Damaged, "300 bytes", shard1, 300, -1},
-	{"a shard longer", "plain", func(_ testing.TB, m memory) { m[shard1] = append(m[shard1], 0) }, errs.Damaged, "says", shard1, -2, -1},
-	{"a wrong count", "plain", func(_ testing.TB, m memory) { m[shard1][0]++ }, errs.Damaged, "beginning of the shard", shard1, 0, -1},
-	{"an absurd count", "plain", func(_ testing.TB, m memory) { put32(m[shard1], 0, 1<<32-1) }, errs.Damaged, "beginning of the shard", shard1, 0, -1},
-	{"offsets that fall", "plain", func(_ testing.TB, m memory) { put32(m[shard0], 12, get32(m[shard0], 8)-1) }, errs.Damaged, "beginning of the shard", shard0, 12, -1},
-	{"an offset beyond", "plain", func(_ testing.TB, m memory) { put32(m[shard0], 8, 1<<31) }, errs.Damaged, "beginning of the shard", shard0, 8, -1},
-	{"an offset into the table", "plain", func(_ testing.TB, m memory) { put32(m[shard0], 4, 5) }, errs.Damaged, "beginning of the shard", shard0, 4, -1},
-	{"bytes that no sample has", "plain", func(_ testing.TB, m memory) {
+	{"a shard missing", "plain", func(_ testing.TB, m stagetest.Memory) { delete(m, shard1) }, errs.NotFound, "no MDS shard", shard1, -1, -1},
+	{"a shard cut", "plain", func(_ testing.TB, m stagetest.Memory) { m[shard1] = m[shard1][:300] }, errs.Damaged, "300 bytes", shard1, 300, -1},
+	{"a shard longer", "plain", func(_ testing.TB, m stagetest.Memory) { m[shard1] = append(m[shard1], 0) }, errs.Damaged, "says", shard1, -2, -1},
+	{"a wrong count", "plain", func(_ testing.TB, m stagetest.Memory) { m[shard1][0]++ }, errs.Damaged, "beginning of the shard", shard1, 0, -1},
+	{"an absurd count", "plain", func(_ testing.TB, m stagetest.Memory) { put32(m[shard1], 0, 1<<32-1) }, errs.Damaged, "beginning of the shard", shard1, 0, -1},
+	{"offsets that fall", "plain", func(_ testing.TB, m stagetest.Memory) { put32(m[shard0], 12, get32(m[shard0], 8)-1) }, errs.Damaged, "beginning of the shard", shard0, 12, -1},
+	{"an offset beyond", "plain", func(_ testing.TB, m stagetest.Memory) { put32(m[shard0], 8, 1<<31) }, errs.Damaged, "beginning of the shard", shard0, 8, -1},
+	{"an offset into the table", "plain", func(_ testing.TB, m stagetest.Memory) { put32(m[shard0], 4, 5) }, errs.Damaged, "beginning of the shard", shard0, 4, -1},
+	{"bytes that no sample has", "plain", func(_ testing.TB, m stagetest.Memory) {
 		n := int(get32(m[shard0], 0))
 		put32(m[shard0], 4+4*n, get32(m[shard0], 4+4*n)-1)
 	}, errs.Damaged, "beginning of the shard", shard0, -2, -1},
-	{"columns of another dataset", "plain", func(_ testing.TB, m memory) {
+	{"columns of another dataset", "plain", func(_ testing.TB, m stagetest.Memory) {
 		m[shard0] = bytes.Replace(m[shard0], []byte(`"label"`), []byte(`"lapel"`), 1)
 	}, errs.Damaged, "beginning of the shard", shard0, -2, -1},
-	{"columns that are no JSON", "plain", func(_ testing.TB, m memory) {
+	{"columns that are no JSON", "plain", func(_ testing.TB, m stagetest.Memory) {
 		m[shard0] = bytes.Replace(m[shard0], []byte(`{"column`), []byte(`#"column`), 1)
 	}, errs.Damaged, "beginning of the shard", shard0, -2, -1},
-	{"a length in a sample", "plain", func(_ testing.TB, m memory) { m[shard0][get32(m[shard0], 12)]++ }, errs.Damaged, "do not add up", shard0, -2, 2},
-	{"an absurd length in a sample", "plain", func(_ testing.TB, m memory) { put32(m[shard0], int(get32(m[shard0], 12)), 1<<32-1) }, errs.Damaged, "do not add up", shard0, -2, 2},
-	{"samples that share bytes", "plain", func(_ testing.TB, m memory) { put32(m[shard0], 12, get32(m[shard0], 12)-4) }, errs.Damaged, "do not add up", shard0, -2, 1},
-	{"a Pillow picture larger than it is", "rgba", func(_ testing.TB, m memory) { put32(m[shard0], int(get32(m[shard0], 4))+4, 1<<31) }, errs.Unsupported, "RGBA", shard0, -2, 0},
+	{"a length in a sample", "plain", func(_ testing.TB, m stagetest.Memory) { m[shard0][get32(m[shard0], 12)]++ }, errs.Damaged, "do not add up", shard0, -2, 2},
+	{"an absurd length in a sample", "plain", func(_ testing.TB, m stagetest.Memory) { put32(m[shard0], int(get32(m[shard0], 12)), 1<<32-1) }, errs.Damaged, "do not add up", shard0, -2, 2},
+	{"samples that share bytes", "plain", func(_ testing.TB, m stagetest.Memory) { put32(m[shard0], 12, get32(m[shard0], 12)-4) }, errs.Damaged, "do not add up", shard0, -2, 1},
+	{"a Pillow picture larger than it is", "rgba", func(_ testing.TB, m stagetest.Memory) { put32(m[shard0], int(get32(m[shard0], 4))+4, 1<<31) }, errs.Unsupported, "RGBA", shard0, -2, 0},
 
-	{"a type of an array", "everything", func(_ testing.TB, m memory) { damageArray(m[shard0], 200, 0) }, errs.Damaged, "type of number 200", shard0, -2, -1},
-	{"axes of an array", "everything", func(_ testing.TB, m memory) { damageArray(m[shard0], 255, 1) }, errs.Damaged, "63 axes", shard0, -2, -1},
-	{"a shape of an array", "everything", func(_ testing.TB, m memory) { damageArray(m[shard0], 255, 2) }, errs.Damaged, "should take", shard0, -2, -1},
+	{"a type of an array", "everything", func(_ testing.TB, m stagetest.Memory) { damageArray(m[shard0], 200, 0) }, errs.Damaged, "type of number 200", shard0, -2, -1},
+	{"axes of an array", "everything", func(_ testing.TB, m stagetest.Memory) { damageArray(m[shard0], 255, 1) }, errs.Damaged, "63 axes", shard0, -2, -1},
+	{"a shape of an array", "everything", func(_ testing.TB, m stagetest.Memory) { damageArray(m[shard0], 255, 2) }, errs.Damaged, "should take", shard0, -2, -1},
 
-	{"zstd: a frame cut", "zstd", func(t testing.TB, m memory) {
+	{"zstd: a frame cut", "zstd", func(t testing.TB, m stagetest.Memory) {
 		m[shard1+".zstd"] = m[shard1+".zstd"][:200]
 		resize(t, m, shard1+".zstd")
 	}, errs.Damaged, "can not be unpacked", shard1 + ".zstd", 0, -1},
-	{"zstd: no frame", "zstd", func(_ testing.TB, m memory) { m[shard1+".zstd"][0]++ }, errs.Damaged, "can not be unpacked", shard1 + ".zstd", 0, -1},
-	{"zstd: fewer bytes", "zstd", func(t testing.TB, m memory) {
+	{"zstd: no frame", "zstd", func(_ testing.TB, m stagetest.Memory) { m[shard1+".zstd"][0]++ }, errs.Damaged, "can not be unpacked", shard1 + ".zstd", 0, -1},
+	{"zstd: fewer bytes", "zstd", func(t testing.TB, m stagetest.Memory) {
 		raw := unzstd(t, m[shard1+".zstd"])
 		m[shard1+".zstd"] = enzstd(t, raw[:len(raw)-1])
 		resize(t, m, shard1+".zstd")
 	}, errs.Damaged, "can not be unpacked", shard1 + ".zstd", 0, -1},
-	{"zstd: a bomb", "zstd", func(t testing.TB, m memory) {
+	{"zstd: a bomb", "zstd", func(t testing.TB, m stagetest.Memory) {
 		raw := unzstd(t, m[shard1+".zstd"])
 		m[shard1+".zstd"] = enzstd(t, append(raw, make([]byte, 256<<20)...))
 		resize(t, m, shard1+".zstd")
 	}, errs.Damaged, "can not be unpacked", shard1 + ".zstd", 0, -1},
-	{"zstd: a bomb that index.json knows of", "zstd", func(t testing.TB, m memory) {
+	{"zstd: a bomb that index.json knows of", "zstd", func(t testing.TB, m stagetest.Memory) {
 		m[shard1+".zstd"] = enzstd(t, make([]byte, 256<<20))
 		resize(t, m, shard1+".zstd")
 		setRaw(t, m, shard1, 256<<20)
 	}, errs.Damaged, "can not be unpacked", shard1 + ".zstd", 0, -1},
-	{"gzip: a wrong CRC", "gz", func(_ testing.TB, m memory) { m[shard1+".gz"][len(m[shard1+".gz"])-6]++ }, errs.Damaged, "can not be unpacked", shard1 + ".gz", 0, -1},
-	{"snappy: an absurd length", "snappy", func(_ testing.TB, m memory) {
+	{"gzip: a wrong CRC", "gz", func(_ testing.TB, m stagetest.Memory) { m[shard1+".gz"][len(m[shard1+".gz"])-6]++ }, errs.Damaged, "can not be unpacked", shard1 + ".gz", 0, -1},
+	{"snappy: an absurd length", "snappy", func(_ testing.TB, m stagetest.Memory) {
 		copy(m[shard1+".snappy"], "\xff\xff\xff\xff\x0f")
 	}, errs.Damaged, "can not be unpacked", shard1 + ".snappy", 0, -1},
-	{"bzip2: a flipped bit", "bz2", func(_ testing.TB, m memory) { m[shard1+".bz2"][90] ^= 4 }, errs.Damaged, "can not be unpacked", shard1 + ".bz2", 0, -1},
+	{"bzip2: a flipped bit", "bz2", func(_ testing.TB, m stagetest.Memory) { m[shard1+".bz2"][90] ^= 4 }, errs.Damaged, "can not be unpacked", shard1 + ".bz2", 0, -1},
 }
 
 // damageArray sets a byte of the head of "odd", the last dynamic array with its
@@ -153,11 +157,11 @@ func damageArray(b []byte, v byte, at int) {
 }
 
 // resize tells index.json the present size of a file.
-func resize(t testing.TB, m memory, name string) { setBytes(t, m, name, int64(len(m[name]))) }
+func resize(t testing.TB, m stagetest.Memory, name string) { setBytes(t, m, name, int64(len(m[name]))) }
 
-func setRaw(t testing.TB, m memory, name string, n int64) { setBytes(t, m, name, n) }
+func setRaw(t testing.TB, m stagetest.Memory, name string, n int64) { setBytes(t, m, name, n) }
 
-func setBytes(t testing.TB, m memory, name string, n int64) {
+func setBytes(t testing.TB, m stagetest.Memory, name string, n int64) {
 	t.Helper()
 	text := string(m[root+"/index.json"])
 	_, base, _ := strings.Cut(name, root+"/")
@@ -173,7 +177,7 @@ func setBytes(t testing.TB, m memory, name string, n int64) {
 func TestDamage(t *testing.T) {
 	for _, c := range damages {
 		t.Run(c.name, func(t *testing.T) {
-			m := memory{}
+			m := stagetest.Memory{}
 			for name, data := range stored(t, c.of) {
 				m[name] = bytes.Clone(data)
 			}

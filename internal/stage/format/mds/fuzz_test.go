@@ -23,7 +23,7 @@ func FuzzDataset(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, text, shard []byte) {
-		m := memory{root + "/index.json": text}
+		m := stagetest.Memory{root + "/index.json": text}
 		for _, suffix := range []string{"", ".zstd", ".gz", ".bz2", ".snappy"} {
 			if suffix == "" && bytes.Contains(text, []byte("zip_data\": {")) {
 				continue

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -28,34 +27,12 @@ import (
 
 var ctx = context.Background()
 
-// memory is objects of a store that has no times, by name.
-type memory map[string][]byte
-
-func (m memory) Stat(_ context.Context, name string) (source.Info, error) {
-	if data, ok := m[name]; ok {
-		return source.Info{Name: name, Size: int64(len(data))}, nil
-	}
-	return source.Info{}, errs.New(errs.NotFound, "there is no such object").At(errs.Where{File: strings.Clone(name), Offset: -1, Sample: -1})
-}
-
-func (m memory) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) error {
-	if data := m[obj.Name]; int64(len(data)) == obj.Size && off+int64(len(p)) <= obj.Size {
-		copy(p, data[off:])
-		return nil
-	}
-	return errs.New(errs.Changed, "the object is another one").At(errs.Where{File: strings.Clone(obj.Name), Offset: off, Sample: -1})
-}
-
-func (m memory) List(context.Context, string) iter.Seq2[source.Info, error] {
-	return func(func(source.Info, error) bool) {}
-}
-
 const root = "s3://bucket/data"
 
 // stored is a folder of testdata in memory.
-func stored(t testing.TB, name string) memory {
+func stored(t testing.TB, name string) stagetest.Memory {
 	t.Helper()
-	m := memory{}
+	m := stagetest.Memory{}
 	dir := filepath.Join("testdata", name)
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {

@@ -32,7 +32,7 @@ func TestWrittenIsRead(t *testing.T) {
 			}
 		}
 		var want [][][]byte
-		m := memory{}
+		m := stagetest.Memory{}
 		var shards []any
 		for n := range rapid.IntRange(1, 4).Draw(t, "shards") {
 			var samples [][]byte

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/binary"
 	"hash/crc32"
-	"iter"
 	"runtime"
 	"strconv"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/npy"
 	"github.com/stoker-data/stoker/internal/stage/index"
-	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
@@ -39,7 +37,7 @@ func deflate(data []byte) []byte {
 
 func packedMember(name string, data []byte) member { return member{name, data, deflate(data)} }
 
-func archive(t fataler, list ...member) []byte {
+func archive(t stagetest.TB, list ...member) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	w := zip.NewWriter(&buf)
@@ -50,33 +48,17 @@ func archive(t fataler, list ...member) []byte {
 			h.Method, h.CompressedSize64, data = zip.Deflate, uint64(len(m.packed)), m.packed
 		}
 		f, err := w.CreateRaw(h)
-		must(t, err)
+		stagetest.Must(t, err)
 		_, err = f.Write(data)
-		must(t, err)
+		stagetest.Must(t, err)
 	}
-	must(t, w.Close())
+	stagetest.Must(t, w.Close())
 	return buf.Bytes()
-}
-
-// memory is a source of one object, whatever it is called.
-type memory struct{ data []byte }
-
-func (m memory) Stat(_ context.Context, name string) (source.Info, error) {
-	return source.Info{Name: name, Size: int64(len(m.data)), MTime: 1}, nil
-}
-
-func (m memory) ReadAt(_ context.Context, _ source.Info, p []byte, off int64) error {
-	copy(p, m.data[off:][:len(p)])
-	return nil
-}
-
-func (m memory) List(context.Context, string) iter.Seq2[source.Info, error] {
-	return func(func(source.Info, error) bool) {}
 }
 
 // read opens a file of these bytes and reads all of it.
 func read(name string, data []byte) error {
-	src := memory{data}
+	src := stagetest.Bytes(data)
 	d, err := npy.Open(context.Background(), src, []string{name}, npy.Options{Store: &index.Store{}, UnpackedBytes: 2 << 20})
 	if err != nil {
 		return err
@@ -118,7 +100,7 @@ func patched(data []byte, off int, other ...byte) []byte {
 
 func TestDamagedNpy(t *testing.T) {
 	good := array("<i4", []int{4, 3}, counting(48, 1))
-	must(t, read("x.npy", good))
+	stagetest.Must(t, read("x.npy", good))
 	end := int64(len(good))
 	for _, c := range []struct {
 		name string
@@ -184,7 +166,7 @@ func TestDamagedNpz(t *testing.T) {
 	end := bytes.LastIndex(good, []byte("PK\x05\x06"))
 	le32 := func(n uint32) []byte { return binary.LittleEndian.AppendUint32(nil, n) }
 	le16 := func(n uint16) []byte { return binary.LittleEndian.AppendUint16(nil, n) }
-	must(t, read("a.npz", good))
+	stagetest.Must(t, read("a.npz", good))
 	bomb := bytes.Repeat([]byte{0}, 4<<20)
 	// Two members that share a body: the directory says that both are the first.
 	twice := patched(good, entryY+42, le32(0)...)
@@ -288,7 +270,7 @@ func TestZip64End(t *testing.T) {
 			tail = patched(tail, 10, 0xff, 0xff)
 		}
 		file := append(bytes.Clone(long), tail...)
-		must(t, read("a.npz", file))
+		stagetest.Must(t, read("a.npz", file))
 		for _, c := range []struct {
 			off  int
 			what string
@@ -310,16 +292,16 @@ func TestDamagedLater(t *testing.T) {
 	path := s.put(t, "a.npz", archive(t, packedMember("x", array("<i4", []int{40, 3}, counting(480, 1)))))
 	for off := range 30 + nameLen + 200 {
 		d, err := npy.Open(ctx, s.src, []string{path}, npy.Options{Store: s.store})
-		must(t, err)
+		stagetest.Must(t, err)
 		flipped := make([]byte, 0)
 		var smp format.Sample
 		flaky := stagetest.WithFaults(s.src, "read a.npz flip="+strconv.Itoa(off))
 		e, err := npy.Open(ctx, flaky, []string{path}, npy.Options{Store: s.store})
-		must(t, err)
+		stagetest.Must(t, err)
 		err = stagetest.Read(e, flaky, 3, nil, &smp)
 		if err == nil {
 			flipped = append(flipped, smp.Fields[0].Data...)
-			must(t, stagetest.Read(d, s.src, 3, nil, &smp))
+			stagetest.Must(t, stagetest.Read(d, s.src, 3, nil, &smp))
 			if !bytes.Equal(flipped, smp.Fields[0].Data) {
 				t.Fatalf("the byte at %d is wrong, and nobody knows", off)
 			}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
@@ -21,22 +20,6 @@ import (
 )
 
 var ctx = context.Background()
-
-// fataler is *testing.T or *rapid.T.
-type fataler interface {
-	Helper()
-	Fatalf(format string, a ...any)
-}
-
-func must(t fataler, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-}
-
-// past is long enough ago that no index waits for the clock.
-var past = time.Now().Add(-time.Hour)
 
 // shelf is a folder for files and one for indexes.
 type shelf struct {
@@ -53,13 +36,9 @@ func newShelf(t *testing.T) shelf {
 	return shelf{dir, src, &index.Store{Dir: dir + "/cache"}}
 }
 
-func (s shelf) put(t fataler, name string, data []byte) string {
+func (s shelf) put(t stagetest.TB, name string, data []byte) string {
 	t.Helper()
-	path := filepath.Join(s.dir, name)
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(t, os.WriteFile(path, data, 0o644))
-	must(t, os.Chtimes(path, past, past))
-	return path
+	return stagetest.Put(t, filepath.Join(s.dir, name), data)
 }
 
 func (s shelf) try(paths ...string) (*npy.Dataset, error) {
@@ -87,11 +66,11 @@ func (s shelf) fields(t *testing.T, fields ...npy.Field) *npy.Dataset {
 }
 
 // rows is all of one field.
-func rows(t fataler, d *npy.Dataset, src source.Source, field string) (out []string) {
+func rows(t stagetest.TB, d *npy.Dataset, src source.Source, field string) (out []string) {
 	t.Helper()
 	var s format.Sample
 	for id := range d.Index().Len() {
-		must(t, stagetest.Read(d, src, id, []string{field}, &s))
+		stagetest.Must(t, stagetest.Read(d, src, id, []string{field}, &s))
 		if int64(len(s.Fields[0].Data)) != d.Size(id, field) {
 			t.Fatalf("sample %d has %d bytes, and Size says %d", id, len(s.Fields[0].Data), d.Size(id, field))
 		}
@@ -103,7 +82,7 @@ func rows(t fataler, d *npy.Dataset, src source.Source, field string) (out []str
 // What NumPy writes and reads back; see testdata/npy/make.py.
 func TestLikeNumPy(t *testing.T) {
 	data, err := os.ReadFile("../../../../testdata/npy/golden.json")
-	must(t, err)
+	stagetest.Must(t, err)
 	var golden map[string]struct {
 		Paths  []string
 		Fields []struct {
@@ -114,7 +93,7 @@ func TestLikeNumPy(t *testing.T) {
 		Code errs.Code
 		What string
 	}
-	must(t, json.Unmarshal(data, &golden))
+	stagetest.Must(t, json.Unmarshal(data, &golden))
 	if len(golden) < 40 {
 		t.Fatalf("only %d cases", len(golden))
 	}
@@ -123,7 +102,7 @@ func TestLikeNumPy(t *testing.T) {
 			s := newShelf(t)
 			for i, p := range c.Paths {
 				data, err := os.ReadFile("../../../../testdata/npy/" + p)
-				must(t, err)
+				stagetest.Must(t, err)
 				c.Paths[i] = s.put(t, p, data)
 			}
 			if c.Code != "" {

@@ -105,7 +105,7 @@ func TestNamedFields(t *testing.T) {
 		}
 	}
 	stagetest.Dataset(t, d, s.src)
-	must(t, d.Check([]string{"x", "y;l"}))
+	stagetest.Must(t, d.Check([]string{"x", "y;l"}))
 	if e := errs.From(d.Check([]string{"agian"})); e.Code != errs.Config || !strings.Contains(e.What, "l, x, again") || !strings.Contains(e.Hint, `"again"`) {
 		t.Errorf("%v | %s", e, e.Hint)
 	}
@@ -183,7 +183,7 @@ func TestRandomShards(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "same order") || err != nil && len(fields[0].Paths) == len(fields[1].Paths) && strings.Contains(err.Error(), "file ") {
 			t.Skip("as many files, and of other lengths")
 		}
-		must(t, err)
+		stagetest.Must(t, err)
 		defer d.Close()
 		for f := range want {
 			if got := rows(t, d, s.src, fields[f].Name); !slices.Equal(got, want[f]) {
@@ -201,7 +201,7 @@ func TestStaleness(t *testing.T) {
 	digest := d.Index().Digest()
 	faulty := stagetest.WithFaults(s.src)
 	again, err := npy.Open(ctx, faulty, []string{path}, npy.Options{Store: s.store})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer again.Close()
 	if faulty.Reads() != 0 || again.Index().Digest() != digest {
 		t.Errorf("%d reads of what is indexed", faulty.Reads())
@@ -226,7 +226,7 @@ func TestFewBlocks(t *testing.T) {
 		paths = append(paths, s.put(t, fmt.Sprintf("a-%d.npz", i), archive(t, packedMember("x", array("|u1", []int{10, 50}, bytes.Repeat([]byte{byte(i)}, 500))))))
 	}
 	d, err := npy.Open(ctx, s.src, paths, npy.Options{Store: s.store, UnpackedBytes: 1500})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer d.Close()
 	if note := d.Index().Note(); !strings.Contains(note, "again and again") {
 		t.Errorf("note %q", note)
@@ -234,7 +234,7 @@ func TestFewBlocks(t *testing.T) {
 	var smp format.Sample
 	for i := range int64(200) {
 		id := i * 7 % 40
-		must(t, stagetest.Read(d, s.src, id, nil, &smp))
+		stagetest.Must(t, stagetest.Read(d, s.src, id, nil, &smp))
 		if !bytes.Equal(smp.Fields[0].Data, bytes.Repeat([]byte{byte(id / 10)}, 50)) {
 			t.Fatalf("sample %d is %v", id, smp.Fields[0].Data)
 		}
@@ -270,11 +270,11 @@ func TestUnreadableArrayBesideOthers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.npz")
 	x, text := array("|u1", []int{3}, []byte("abc")), array("<U1", []int{3}, make([]byte, 12))
-	must(t, os.WriteFile(path, archive(t, member{name: "text", data: text}, member{name: "x", data: x}, member{name: "n", data: array("|u1", []int{}, []byte("a"))}), 0o600))
+	stagetest.Must(t, os.WriteFile(path, archive(t, member{name: "text", data: text}, member{name: "x", data: x}, member{name: "n", data: array("|u1", []int{}, []byte("a"))}), 0o600))
 	src := source.NewFile()
 	defer src.Close()
 	d, err := npy.Open(context.Background(), src, []string{path}, npy.Options{Store: &index.Store{}})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer d.Close()
 	if fields := d.Index().Meta().Fields; len(fields) != 1 || fields[0] != "x" || d.Index().Len() != 3 {
 		t.Errorf("%v of %d", fields, d.Index().Len())

@@ -20,9 +20,9 @@ import (
 
 const anywhere = "mem://x.parquet"
 
-// walk opens a file from memory and reads all of it.
+// walk opens a file from stagetest.Bytes and reads all of it.
 func walk(data []byte) (samples int64, err error) {
-	src := memory{data}
+	src := stagetest.Bytes(data)
 	d, err := parquet.Open(ctx, src, []string{anywhere}, parquet.Options{Store: &index.Store{}})
 	if err != nil {
 		return 0, err
@@ -166,7 +166,7 @@ func TestDamaged(t *testing.T) {
 func TestCutAnywhere(t *testing.T) {
 	for _, name := range []string{"huggingface.parquet", "old-time.parquet"} {
 		data, err := os.ReadFile(filepath.Join("../../../../testdata/parquet", name))
-		must(t, err)
+		stagetest.Must(t, err)
 		for n := range data {
 			if _, err := walk(data[:n]); errs.CodeOf(err) != errs.Damaged {
 				t.Fatalf("cut at %d: %v", n, err)
@@ -179,7 +179,7 @@ func TestCutAnywhere(t *testing.T) {
 // row of it is read; the rows of other pages are not touched.
 func TestFlippedBits(t *testing.T) {
 	data, err := os.ReadFile("../../../../testdata/parquet/rows-crc.parquet")
-	must(t, err)
+	stagetest.Must(t, err)
 	d, src := open(t, parquet.Options{}, "rows-crc.parquet")
 	var s format.Sample
 	for _, field := range []string{"f64", "text", "maybe", "vec"} {
@@ -188,10 +188,10 @@ func TestFlippedBits(t *testing.T) {
 			for bit := range 8 {
 				bad := bytes.Clone(data)
 				bad[at] ^= 1 << bit
-				b, err := parquet.Open(ctx, memory{bad}, []string{anywhere}, parquet.Options{Store: &index.Store{}})
+				b, err := parquet.Open(ctx, stagetest.Bytes(bad), []string{anywhere}, parquet.Options{Store: &index.Store{}})
 				if err == nil {
-					err = stagetest.Read(b, memory{bad}, 12, []string{field}, &s)
-					must(t, stagetest.Read(b, memory{bad}, 30, []string{field}, &format.Sample{}))
+					err = stagetest.Read(b, stagetest.Bytes(bad), 12, []string{field}, &s)
+					stagetest.Must(t, stagetest.Read(b, stagetest.Bytes(bad), 30, []string{field}, &format.Sample{}))
 					_ = b.Close()
 				}
 				e := errs.From(err)
@@ -201,7 +201,7 @@ func TestFlippedBits(t *testing.T) {
 			}
 		}
 	}
-	must(t, stagetest.Read(d, src, 12, nil, &s))
+	stagetest.Must(t, stagetest.Read(d, src, 12, nil, &s))
 }
 
 // Whatever bit of a file is wrong, it is a dataset or an error of data, and never
@@ -209,9 +209,9 @@ func TestFlippedBits(t *testing.T) {
 func TestAnyBit(t *testing.T) {
 	for _, name := range []string{"huggingface-plain.parquet", "old-time.parquet", "lists.parquet"} {
 		data, err := os.ReadFile(filepath.Join("../../../../testdata/parquet", name))
-		must(t, err)
+		stagetest.Must(t, err)
 		want, err := walk(data)
-		must(t, err)
+		stagetest.Must(t, err)
 		step := 1
 		if testing.Short() || raceEnabled {
 			step = 97
@@ -238,7 +238,7 @@ func FuzzFooter(f *testing.F) {
 	}
 	for _, name := range []string{"huggingface.parquet", "old-time.parquet"} {
 		data, err := os.ReadFile(filepath.Join("../../../../testdata/parquet", name))
-		must(f, err)
+		stagetest.Must(f, err)
 		add(data)
 	}
 	add(numbers().file())

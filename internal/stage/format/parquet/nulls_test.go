@@ -26,7 +26,7 @@ func TestNullsAreKnownBeforeTheRow(t *testing.T) {
 		"inlist": "2 nulls in its lists", "both": "null in 1 of 24 rows", "out.x": "null in 2 of 24 rows",
 	}
 	files, err := filepath.Glob("../../../../testdata/parquet/nulls-*.parquet")
-	must(t, err)
+	stagetest.Must(t, err)
 	if len(files) < 9 {
 		t.Fatalf("only %d files", len(files))
 	}
@@ -47,7 +47,7 @@ func TestNullsAreKnownBeforeTheRow(t *testing.T) {
 			}
 			var s format.Sample
 			for id := range d.Index().Len() {
-				must(t, stagetest.Read(d, src, id, delivered, &s))
+				stagetest.Must(t, stagetest.Read(d, src, id, delivered, &s))
 			}
 		})
 	}
@@ -84,13 +84,13 @@ func optional(values ...[]byte) crafted {
 
 // counting is a source that counts the bytes that are read.
 type counting struct {
-	memory
+	stagetest.Bytes
 	n *int64
 }
 
 func (c counting) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
 	*c.n += int64(len(p))
-	return c.memory.ReadAt(ctx, obj, p, off)
+	return c.Bytes.ReadAt(ctx, obj, p, off)
 }
 
 // Of a page of megabytes whose nulls nobody has counted, as Spark writes pictures,
@@ -111,18 +111,18 @@ func TestNullsOfLargePages(t *testing.T) {
 			c := optional(values...)
 			pack(&c)
 			n := int64(0)
-			src := counting{memory{c.file()}, &n}
+			src := counting{stagetest.Bytes(c.file()), &n}
 			d, err := parquet.Open(ctx, src, []string{anywhere}, parquet.Options{Store: &index.Store{}})
-			must(t, err)
+			stagetest.Must(t, err)
 			if n > 100<<10 {
-				t.Errorf("%s: %d bytes are read of a file of %d", name, n, len(src.data))
+				t.Errorf("%s: %d bytes are read of a file of %d", name, n, len(src.Bytes))
 			}
 			if none := d.Decode("x") == "none"; none != (len(values) == 1) {
 				t.Errorf("%s: of %d values, left out is %v", name, len(values), none)
 			}
 			var s format.Sample
-			must(t, stagetest.Read(d, src, 0, []string{"x"}, &s))
-			must(t, d.Close())
+			stagetest.Must(t, stagetest.Read(d, src, 0, []string{"x"}, &s))
+			stagetest.Must(t, d.Close())
 		}
 	}
 }
@@ -131,9 +131,9 @@ func TestNullsOfLargePages(t *testing.T) {
 func TestNullsOfDamagedPages(t *testing.T) {
 	c := optional([]byte("value"))
 	c.body[0] = 99 // bytes of levels
-	src := memory{c.file()}
+	src := stagetest.Bytes(c.file())
 	d, err := parquet.Open(ctx, src, []string{anywhere}, parquet.Options{Store: &index.Store{}})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer d.Close()
 	var s format.Sample
 	if err := stagetest.Read(d, src, 0, []string{"x"}, &s); d.Decode("x") == "none" || errs.CodeOf(err) != errs.Damaged {

@@ -21,7 +21,7 @@ import (
 func TestKinds(t *testing.T) {
 	d, src := open(t, parquet.Options{}, "kinds.parquet")
 	var s format.Sample
-	must(t, stagetest.Read(d, src, 1, nil, &s))
+	stagetest.Must(t, stagetest.Read(d, src, 1, nil, &s))
 	for _, want := range []struct {
 		name  string
 		typ   format.Type
@@ -63,7 +63,7 @@ func TestKinds(t *testing.T) {
 	if e := errs.From(stagetest.Read(d, src, 0, []string{"when"}, &s)); e.Code != errs.Unsupported || !strings.Contains(e.What, "INT96") {
 		t.Errorf("INT96: %v", e)
 	}
-	must(t, stagetest.Read(d, src, 0, nil, &s))
+	stagetest.Must(t, stagetest.Read(d, src, 0, nil, &s))
 	if len(s.Fields) != 1 || s.Fields[0].Name != "id" {
 		t.Errorf("everything is %+v", s.Fields)
 	}
@@ -109,7 +109,7 @@ func TestSeveralFiles(t *testing.T) {
 	class := d.Index().Int32s(index.SampleClass)
 	var s format.Sample
 	for id := range d.Index().Len() {
-		must(t, stagetest.Read(d, src, id, []string{"text", "i64"}, &s))
+		stagetest.Must(t, stagetest.Read(d, src, id, []string{"text", "i64"}, &s))
 		row := want[id%int64(len(want))]
 		name := d.Index().Classes()[s.Fields[0].Int]
 		if name != row["text"] || int64(class[id]) != s.Fields[0].Int || show(format.Type{DType: mem.Int64, Shape: mem.Shape{}}, s.Fields[1].Data) != wanted(row["i64"]) {
@@ -144,9 +144,9 @@ func TestStale(t *testing.T) {
 	store := index.Store{Dir: t.TempDir()}
 	put := func(dir, from string) string {
 		data, err := os.ReadFile(filepath.Join("../../../../testdata/parquet", from))
-		must(t, err)
+		stagetest.Must(t, err)
 		path := filepath.Join(dir, "x.parquet")
-		must(t, os.WriteFile(path, data, 0o600))
+		stagetest.Must(t, os.WriteFile(path, data, 0o600))
 		return path
 	}
 	dir := t.TempDir()

@@ -24,18 +24,11 @@ import (
 
 var ctx = context.Background()
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // open opens files of testdata, or of an absolute path, without keeping an index.
 func open(t testing.TB, opt parquet.Options, names ...string) (*parquet.Dataset, source.Source) {
 	t.Helper()
 	d, src, err := try(t, opt, names...)
-	must(t, err)
+	stagetest.Must(t, err)
 	return d, src
 }
 
@@ -61,10 +54,10 @@ func try(t testing.TB, opt parquet.Options, names ...string) (*parquet.Dataset, 
 func rows(t testing.TB, name string) (out []map[string]any) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("../../../../testdata/parquet", name))
-	must(t, err)
+	stagetest.Must(t, err)
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
-	must(t, dec.Decode(&out))
+	stagetest.Must(t, dec.Decode(&out))
 	return out
 }
 
@@ -184,7 +177,7 @@ func readAll(t *testing.T, d *parquet.Dataset, src source.Source, want []map[str
 	}
 	var s format.Sample
 	for id := range d.Index().Len() {
-		must(t, stagetest.Read(d, src, id, nil, &s))
+		stagetest.Must(t, stagetest.Read(d, src, id, nil, &s))
 		compare(t, d, s, want[id])
 	}
 }
@@ -193,7 +186,7 @@ func readAll(t *testing.T, d *parquet.Dataset, src source.Source, want []map[str
 func TestRowsOfPyarrow(t *testing.T) {
 	want := rows(t, "rows.json")
 	files, err := filepath.Glob("../../../../testdata/parquet/rows-*.parquet")
-	must(t, err)
+	stagetest.Must(t, err)
 	if len(files) < 12 {
 		t.Fatalf("only %d files", len(files))
 	}
@@ -230,7 +223,7 @@ func TestHuggingFace(t *testing.T) {
 		}
 	}
 	var s format.Sample
-	must(t, stagetest.Read(d, src, 7, []string{"label"}, &s))
+	stagetest.Must(t, stagetest.Read(d, src, 7, []string{"label"}, &s))
 	if f := s.Fields[0]; !f.IsInt || f.Int != 2 || f.File != -1 {
 		t.Errorf("the label is %+v", f)
 	}
@@ -244,7 +237,7 @@ func TestHuggingFace(t *testing.T) {
 	// Uncompressed, the picture is given out as it lies in the file.
 	d, src = open(t, parquet.Options{}, "huggingface-plain.parquet")
 	readAll(t, d, src, want)
-	must(t, stagetest.Read(d, src, 7, []string{"image"}, &s))
+	stagetest.Must(t, stagetest.Read(d, src, 7, []string{"image"}, &s))
 	if f := s.Fields[0]; f.File != 0 || f.Off == 0 || f.Unpacked {
 		t.Errorf("the picture lies in file %d at %d", f.File, f.Off)
 	}

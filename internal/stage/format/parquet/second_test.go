@@ -76,7 +76,7 @@ func TestRowsOfParquetGo(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		src := memory{file.Bytes()}
+		src := stagetest.Bytes(file.Bytes())
 		d, err := ours.Open(ctx, src, []string{anywhere}, ours.Options{Store: &index.Store{}})
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format/tar"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
 // moved copies a folder of files: new place, new times.
@@ -114,17 +115,17 @@ func TestAnIndexBesideOtherDataIsNotUsed(t *testing.T) {
 	for name, spoil := range map[string]func(to string){
 		"other bytes": func(to string) {
 			data := archive(t, gotar.FormatUSTAR, members("one-a.txt="+strings.Repeat("x", 50_000), "new-a.txt"))
-			must(t, os.WriteFile(filepath.Join(to, "a.tar"), data, 0o600))
+			stagetest.Must(t, os.WriteFile(filepath.Join(to, "a.tar"), data, 0o600))
 			old := time.Now().Add(-time.Hour)
-			must(t, os.Chtimes(filepath.Join(to, "a.tar"), old, old))
+			stagetest.Must(t, os.Chtimes(filepath.Join(to, "a.tar"), old, old))
 		},
 		"damaged index": func(to string) {
 			rel, err := filepath.Rel(dir, at)
-			must(t, err)
+			stagetest.Must(t, err)
 			b, err := os.ReadFile(at)
-			must(t, err)
+			stagetest.Must(t, err)
 			b[len(b)-9] ^= 1
-			must(t, os.WriteFile(filepath.Join(to, rel), b, 0o600))
+			stagetest.Must(t, os.WriteFile(filepath.Join(to, rel), b, 0o600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

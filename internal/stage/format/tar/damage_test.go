@@ -18,7 +18,7 @@ import (
 
 // three is three samples of two members; the body of member i lies at 512+1536*i,
 // and the end at 9216.
-func three(t fataler) []byte {
+func three(t stagetest.TB) []byte {
 	var list []member
 	for i := range 6 {
 		list = append(list, member{fmt.Sprintf("%d.%s", i/2, []string{"jpg", "cls"}[i%2]), strings.Repeat(fmt.Sprint(i), 1000)})
@@ -71,7 +71,7 @@ func TestCut(t *testing.T) {
 		if raceEnabled && at%7 != 0 {
 			continue
 		}
-		d, err := tar.Open(ctx, memory{data[:at]}, []string{"s3://x.tar"}, tar.Options{Store: &index.Store{}})
+		d, err := tar.Open(ctx, stagetest.Bytes(data[:at]), []string{"s3://x.tar"}, tar.Options{Store: &index.Store{}})
 		if err == nil {
 			_ = d.Close()
 			t.Fatalf("cut at %d and nobody knows", at)
@@ -119,7 +119,7 @@ func TestFlippedHeaderAtIndexing(t *testing.T) {
 					continue
 				}
 				data[header+i] ^= 1 << bit
-				d, err := tar.Open(ctx, memory{data}, []string{"s3://x.tar"}, tar.Options{Store: &index.Store{}})
+				d, err := tar.Open(ctx, stagetest.Bytes(data), []string{"s3://x.tar"}, tar.Options{Store: &index.Store{}})
 				if err == nil {
 					_ = d.Close()
 					if i < 148 || i >= 156 || data[header+i] != ' ' && data[header+i] != 0 {
@@ -141,7 +141,7 @@ func TestFlippedHeaderAtReading(t *testing.T) {
 	for i := range 512 {
 		bad := stagetest.WithFaults(s.src, fmt.Sprintf("read a.tar flip=%d", 1536*3+i))
 		var smp format.Sample
-		must(t, stagetest.Read(d, bad, 1, []string{"jpg"}, &smp)) // another member's header
+		stagetest.Must(t, stagetest.Read(d, bad, 1, []string{"jpg"}, &smp)) // another member's header
 		e := damaged(t, stagetest.Read(d, bad, 1, []string{"cls"}, &smp), path, "header of a member", 1536*3)
 		if e.Where.Member != "1.cls" || e.Where.Sample != 1 || e.Where.Field != "cls" {
 			t.Fatalf("%+v", e.Where)
@@ -260,7 +260,7 @@ func TestOddHeaders(t *testing.T) {
 		{"many volumes", join(header("a.x", 'M', zero)), "divided"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			src := memory{c.data}
+			src := stagetest.Bytes(c.data)
 			d, err := tar.Open(ctx, src, []string{"s3://x.tar"}, tar.Options{Store: &index.Store{}})
 			got := ""
 			if err != nil {
@@ -292,7 +292,7 @@ func TestUnreadable(t *testing.T) {
 		t.Errorf("%v at %+v", e, e.Where)
 	}
 	d := s.open(t, path)
-	must(t, os.Remove(path))
+	stagetest.Must(t, os.Remove(path))
 	var smp format.Sample
 	if err := stagetest.Read(d, s.src, 0, nil, &smp); errs.CodeOf(err) != errs.NotFound {
 		t.Errorf("%v", err)
@@ -305,16 +305,16 @@ func TestHostileCounts(t *testing.T) {
 	for i := range 20_000 {
 		list = append(list, member{fmt.Sprintf("same.%d", i), ""})
 	}
-	src := memory{archive(t, gotar.FormatUSTAR, list)}
+	src := stagetest.Bytes(archive(t, gotar.FormatUSTAR, list))
 	start := time.Now()
 	d, err := tar.Open(ctx, src, []string{"s3://x.tar"}, tar.Options{Store: &index.Store{}})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer d.Close()
 	if d.Index().Len() != 1 || len(d.Index().Meta().Fields) > 1000 {
 		t.Errorf("%d samples, %d fields shown", d.Index().Len(), len(d.Index().Meta().Fields))
 	}
 	var smp format.Sample
-	must(t, stagetest.Read(d, src, 0, nil, &smp))
+	stagetest.Must(t, stagetest.Read(d, src, 0, nil, &smp))
 	if len(smp.Fields) != 20_002 {
 		t.Errorf("%d fields", len(smp.Fields))
 	}

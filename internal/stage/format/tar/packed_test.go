@@ -23,20 +23,20 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
-func gzipped(t fataler, data []byte) []byte {
+func gzipped(t stagetest.TB, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	_, err := w.Write(data)
-	must(t, err)
-	must(t, w.Close())
+	stagetest.Must(t, err)
+	stagetest.Must(t, w.Close())
 	return b.Bytes()
 }
 
-func zstded(t fataler, data []byte) []byte {
+func zstded(t stagetest.TB, data []byte) []byte {
 	t.Helper()
 	w, err := zstd.NewWriter(nil)
-	must(t, err)
+	stagetest.Must(t, err)
 	return w.EncodeAll(data, nil)
 }
 
@@ -45,15 +45,15 @@ var packedShards = []string{"large.tar.gz", "members.tgz", "large.tar.zst", "fra
 // What Python's gzip, zstandard and lz4 packed; see testdata/make.py.
 func TestPackedByOthers(t *testing.T) {
 	text, err := os.ReadFile("testdata/packed.json")
-	must(t, err)
+	stagetest.Must(t, err)
 	var sums map[string]string
-	must(t, json.Unmarshal(text, &sums))
+	stagetest.Must(t, json.Unmarshal(text, &sums))
 	var digest []sample
 	for _, name := range packedShards {
 		t.Run(name, func(t *testing.T) {
 			s := newShelf(t)
 			path, err := filepath.Abs("testdata/" + name)
-			must(t, err)
+			stagetest.Must(t, err)
 			d := s.open(t, path)
 			got := all(t, d, s.src)
 			n := 0
@@ -99,7 +99,7 @@ func TestPackedIsIndexedOnce(t *testing.T) {
 	s.put(t, "b.tar.zst", zstded(t, archive(t, gotar.FormatPAX, members("4.txt=another one"))))
 	faulty := stagetest.WithFaults(s.src, "read a.tar.gz unreadable")
 	d, err := tar.Open(ctx, faulty, []string{a, b, c}, tar.Options{Store: s.store})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer d.Close()
 	want[2] = sample{"4", b, map[string]string{"txt": "another one"}}
 	if diff := cmp.Diff(want, all(t, d, s.src)); diff != "" {
@@ -111,7 +111,7 @@ func TestPackedDamage(t *testing.T) {
 	three := three(t)
 	gz, zs := gzipped(t, three), zstded(t, three)
 	lz, err := os.ReadFile("testdata/alone.tar.lz4")
-	must(t, err)
+	stagetest.Must(t, err)
 	change := func(data []byte, at int, by byte) []byte {
 		out := bytes.Clone(data)
 		if at < 0 {
@@ -180,7 +180,7 @@ func TestPackedBytesThatGoBad(t *testing.T) {
 	for _, name := range packedShards {
 		s := newShelf(t)
 		path, err := filepath.Abs("testdata/" + name)
-		must(t, err)
+		stagetest.Must(t, err)
 		d := s.open(t, path)
 		e := d.Extents(20, []string{"txt"}, nil)[0]
 		step := max(e.Len/60, 1)
@@ -214,9 +214,9 @@ func TestOneLargeFrame(t *testing.T) {
 		list = append(list, member{fmt.Sprintf("%d.txt", i), strings.Repeat(fmt.Sprintf("%d ", i), 100_000)})
 	}
 	data := zstded(t, archive(t, gotar.FormatUSTAR, list))
-	src := memory{data}
+	src := stagetest.Bytes(data)
 	d, err := tar.Open(ctx, src, []string{"s3://x.tar.zst"}, tar.Options{Store: &index.Store{}})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer d.Close()
 	if n := d.Notes(); len(n) != 1 || !strings.Contains(n[0], "stoker pack --compress zstd") {
 		t.Errorf("%q", n)
@@ -224,14 +224,14 @@ func TestOneLargeFrame(t *testing.T) {
 	var smp format.Sample
 	for k := range int64(60) {
 		id := k * 37 % 60
-		must(t, stagetest.Read(d, src, id, []string{"txt"}, &smp))
+		stagetest.Must(t, stagetest.Read(d, src, id, []string{"txt"}, &smp))
 		if string(smp.Fields[0].Data) != list[id].data {
 			t.Fatalf("sample %d differs", id)
 		}
 	}
-	small := memory{zstded(t, three(t))}
+	small := stagetest.Bytes(zstded(t, three(t)))
 	d, err = tar.Open(ctx, small, []string{"s3://x.tar.zst"}, tar.Options{Store: &index.Store{}})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer d.Close()
 	if n := d.Notes(); n != nil {
 		t.Errorf("%q", n)

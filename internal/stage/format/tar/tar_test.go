@@ -28,19 +28,6 @@ import (
 
 var ctx = context.Background()
 
-// fataler is *testing.T or *rapid.T.
-type fataler interface {
-	Helper()
-	Fatalf(format string, a ...any)
-}
-
-func must(t fataler, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-}
-
 type member struct{ name, data string }
 
 // members are "name=data", or a name alone whose data is the name.
@@ -56,21 +43,18 @@ func members(list ...string) []member {
 	return out
 }
 
-func archive(t fataler, form gotar.Format, list []member) []byte {
+func archive(t stagetest.TB, form gotar.Format, list []member) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	w := gotar.NewWriter(&buf)
 	for _, m := range list {
-		must(t, w.WriteHeader(&gotar.Header{Name: m.name, Size: int64(len(m.data)), Mode: 0o644, Format: form}))
+		stagetest.Must(t, w.WriteHeader(&gotar.Header{Name: m.name, Size: int64(len(m.data)), Mode: 0o644, Format: form}))
 		_, err := w.Write([]byte(m.data))
-		must(t, err)
+		stagetest.Must(t, err)
 	}
-	must(t, w.Close())
+	stagetest.Must(t, w.Close())
 	return buf.Bytes()
 }
-
-// past is long enough ago that no index waits for the clock.
-var past = time.Now().Add(-time.Hour)
 
 // shelf is a folder for shards and one for indexes.
 type shelf struct {
@@ -88,13 +72,9 @@ func newShelf(t *testing.T) shelf {
 	return shelf{dir, src, &index.Store{Dir: dir + "/cache"}, new(atomic.Int64)}
 }
 
-func (s shelf) put(t fataler, name string, data []byte) string {
+func (s shelf) put(t stagetest.TB, name string, data []byte) string {
 	t.Helper()
-	path := filepath.Join(s.dir, name)
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(t, os.WriteFile(path, data, 0o644))
-	must(t, os.Chtimes(path, past, past))
-	return path
+	return stagetest.Put(t, filepath.Join(s.dir, name), data)
 }
 
 func (s shelf) try(shards ...string) (*tar.Dataset, error) {
@@ -117,12 +97,12 @@ type sample struct {
 	Fields map[string]string
 }
 
-func all(t fataler, d *tar.Dataset, src source.Source) []sample {
+func all(t stagetest.TB, d *tar.Dataset, src source.Source) []sample {
 	t.Helper()
 	var out []sample
 	var s format.Sample
 	for id := range d.Index().Len() {
-		must(t, stagetest.Read(d, src, id, nil, &s))
+		stagetest.Must(t, stagetest.Read(d, src, id, nil, &s))
 		one := sample{Fields: make(map[string]string)}
 		for _, f := range s.Fields {
 			switch f.Name {
@@ -159,18 +139,18 @@ func TestSuite(t *testing.T) {
 // What WebDataset reads from the same shards; see testdata/make.py.
 func TestLikeWebDataset(t *testing.T) {
 	data, err := os.ReadFile("testdata/webdataset.json")
-	must(t, err)
+	stagetest.Must(t, err)
 	var golden map[string][]sample
-	must(t, json.Unmarshal(data, &golden))
+	stagetest.Must(t, json.Unmarshal(data, &golden))
 	for name, want := range golden {
 		t.Run(name, func(t *testing.T) {
 			s := newShelf(t)
 			path, err := filepath.Abs("testdata/" + name)
-			must(t, err)
+			stagetest.Must(t, err)
 			for i := range want {
 				want[i].URL = path
 				want[i].Key, err = url.PathUnescape(want[i].Key)
-				must(t, err)
+				stagetest.Must(t, err)
 				for k, v := range want[i].Fields {
 					want[i].Fields[k] = latin1(v)
 				}
@@ -204,7 +184,7 @@ func TestFieldsTeach(t *testing.T) {
 	s := newShelf(t)
 	path := s.put(t, "a.tar", archive(t, gotar.FormatUSTAR, members("1.jpg", "1.cls", "x/2.jpeg", "x/2.cls")))
 	d := s.open(t, path)
-	must(t, d.Check([]string{"jpg;png", "cls", "__url__", "gif;__key__"}))
+	stagetest.Must(t, d.Check([]string{"jpg;png", "cls", "__url__", "gif;__key__"}))
 	if e := errs.From(d.Check([]string{"jpg", "csl"})); e.Code != errs.Config || !strings.Contains(e.What, "jpg, cls, jpeg") || !strings.Contains(e.Hint, `"cls"`) {
 		t.Errorf("%v | %s", e, e.Hint)
 	}
@@ -214,7 +194,7 @@ func TestFieldsTeach(t *testing.T) {
 		!strings.Contains(e.What, "it has jpeg, cls") || !strings.Contains(e.Hint, `"jpeg"`) {
 		t.Errorf("%v at %+v | %s", e, e.Where, e.Hint)
 	}
-	must(t, stagetest.Read(d, s.src, 1, []string{"jpg;jpeg;png"}, &smp))
+	stagetest.Must(t, stagetest.Read(d, s.src, 1, []string{"jpg;jpeg;png"}, &smp))
 	if f := smp.Fields[0]; f.Name != "jpeg" || string(f.Member) != "x/2.jpeg" || string(f.Data) != "x/2.jpeg" {
 		t.Errorf("%+v", f)
 	}
@@ -283,11 +263,11 @@ func TestStaleness(t *testing.T) {
 		s.put(t, "b.tar", shard(t, "4.jpg", "5.z", "6.jpg"))
 		faulty := stagetest.WithFaults(s.src, "read a.tar unreadable")
 		d, err := tar.Open(ctx, faulty, []string{a, b}, tar.Options{Store: s.store})
-		must(t, err)
+		stagetest.Must(t, err)
 		defer d.Close()
 		fresh := newShelf(t)
 		want, err := tar.Open(ctx, s.src, []string{a, b}, tar.Options{Store: fresh.store})
-		must(t, err)
+		stagetest.Must(t, err)
 		defer want.Close()
 		if diff := cmp.Diff(all(t, want, s.src), all(t, d, s.src)); diff != "" {
 			t.Error(diff)
@@ -299,7 +279,7 @@ func TestStaleness(t *testing.T) {
 	t.Run("only the time", func(t *testing.T) {
 		s, a, b := setup(t)
 		now := time.Now().Add(-time.Minute)
-		must(t, os.Chtimes(a, now, now))
+		stagetest.Must(t, os.Chtimes(a, now, now))
 		s.open(t, a, b)
 		if s.bytes.Load() == 0 {
 			t.Error("was not built anew")
@@ -308,17 +288,17 @@ func TestStaleness(t *testing.T) {
 	t.Run("while it is read", func(t *testing.T) {
 		s, a, b := setup(t)
 		d := s.open(t, a, b)
-		must(t, os.WriteFile(a, shard(t, "1.jpg", "2.jpg", "2.x"), 0o644)) // the same bytes, but who knows
+		stagetest.Must(t, os.WriteFile(a, shard(t, "1.jpg", "2.jpg", "2.x"), 0o644)) // the same bytes, but who knows
 		var smp format.Sample
 		if e := errs.From(stagetest.Read(d, s.src, 0, nil, &smp)); e.Code != errs.Changed {
 			t.Errorf("%v", e)
 		}
-		must(t, stagetest.Read(d, s.src, 2, nil, &smp))
+		stagetest.Must(t, stagetest.Read(d, s.src, 2, nil, &smp))
 	})
 	t.Run("while it is indexed", func(t *testing.T) {
 		s, a, b := setup(t)
-		must(t, os.Remove(s.store.Path(index.Key{Format: "tar", Paths: []string{a, b}})))
-		src := touching{s.src, func() { must(t, os.Chtimes(b, time.Now(), time.Now())) }}
+		stagetest.Must(t, os.Remove(s.store.Path(index.Key{Format: "tar", Paths: []string{a, b}})))
+		src := touching{s.src, func() { stagetest.Must(t, os.Chtimes(b, time.Now(), time.Now())) }}
 		if _, err := tar.Open(ctx, src, []string{a, b}, tar.Options{Store: s.store}); errs.CodeOf(err) != errs.Changed {
 			t.Errorf("%v", err)
 		}
@@ -406,7 +386,7 @@ func TestCancelled(t *testing.T) {
 
 // reference groups what Go's own reader finds by the rules, the slow and plain
 // way.
-func reference(t fataler, data []byte, path string) []sample {
+func reference(t stagetest.TB, data []byte, path string) []sample {
 	t.Helper()
 	r := gotar.NewReader(bytes.NewReader(data))
 	var out []sample
@@ -415,9 +395,9 @@ func reference(t fataler, data []byte, path string) []sample {
 		if err == io.EOF {
 			return out
 		}
-		must(t, err)
+		stagetest.Must(t, err)
 		body, err := io.ReadAll(r)
-		must(t, err)
+		stagetest.Must(t, err)
 		dir, base := "", h.Name
 		if i := strings.LastIndex(h.Name, "/"); i >= 0 {
 			dir, base = h.Name[:i+1], h.Name[i+1:]
@@ -451,7 +431,7 @@ func TestRandomShards(t *testing.T) {
 		data := archive(t, form, list)
 		path := s.put(t, "r.tar", data)
 		d, err := tar.Open(ctx, s.src, []string{path}, tar.Options{Store: &index.Store{}})
-		must(t, err)
+		stagetest.Must(t, err)
 		defer d.Close()
 		if diff := cmp.Diff(reference(t, data, path), all(t, d, s.src)); diff != "" {
 			t.Fatal(diff)

@@ -24,7 +24,7 @@ import (
 const here = "s3://x.tfrecord"
 
 func try(data []byte) (*tfrecord.Dataset, error) {
-	return tfrecord.Open(ctx, memory{data}, []string{here}, tfrecord.Options{Store: &index.Store{}})
+	return tfrecord.Open(ctx, stagetest.Bytes(data), []string{here}, tfrecord.Options{Store: &index.Store{}})
 }
 
 func through(t *testing.T, data []byte, make func(w io.Writer) io.WriteCloser) []byte {
@@ -32,7 +32,7 @@ func through(t *testing.T, data []byte, make func(w io.Writer) io.WriteCloser) [
 	var b bytes.Buffer
 	w := make(&b)
 	_, err := w.Write(data)
-	must(t, errors.Join(err, w.Close()))
+	stagetest.Must(t, errors.Join(err, w.Close()))
 	return b.Bytes()
 }
 
@@ -127,7 +127,7 @@ func TestEveryCutAndBit(t *testing.T) {
 			found := false
 			for id := range d.Index().Len() {
 				var s format.Sample
-				found = found || errs.CodeOf(stagetest.Read(d, memory{bad}, id, nil, &s)) == errs.Damaged
+				found = found || errs.CodeOf(stagetest.Read(d, stagetest.Bytes(bad), id, nil, &s)) == errs.Damaged
 			}
 			_ = d.Close()
 			if !found {
@@ -168,8 +168,8 @@ func TestDamagedSamples(t *testing.T) {
 			d, _ := opened(t, c.was)
 			defer d.Close()
 			var s format.Sample
-			must(t, stagetest.Read(d, memory{c.was}, 0, c.fields, &s))
-			err := stagetest.Read(d, memory{c.now}, 0, c.fields, &s)
+			stagetest.Must(t, stagetest.Read(d, stagetest.Bytes(c.was), 0, c.fields, &s))
+			err := stagetest.Read(d, stagetest.Bytes(c.now), 0, c.fields, &s)
 			e := errs.From(err)
 			if err == nil || e.Code != c.code || e.Where.Shard != here || e.Where.Sample != 0 || e.Where.Offset != 12 || !strings.Contains(e.Error(), c.what) || e.Hint == "" {
 				t.Errorf("%s: %v at %+v | %s", e.Code, e, e.Where, e.Hint)
@@ -183,8 +183,8 @@ func TestMixtures(t *testing.T) {
 	d, src := opened(t, framed(example(feat{"a", []byte("x")}, feat{"n", []int64{1}}), []byte("\xffno Example"), example(feat{"a", []int64{2}}, feat{"n", []int64{2}})))
 	defer d.Close()
 	var s format.Sample
-	must(t, stagetest.Read(d, src, 1, []string{"data"}, &s))
-	must(t, stagetest.Read(d, src, 2, []string{"n"}, &s))
+	stagetest.Must(t, stagetest.Read(d, src, 1, []string{"data"}, &s))
+	stagetest.Must(t, stagetest.Read(d, src, 2, []string{"n"}, &s))
 	for id, want := range map[int64]errs.Code{1: errs.Damaged, 2: errs.Unsupported} {
 		e := errs.From(stagetest.Read(d, src, id, []string{"a"}, &s))
 		if e.Code != want || e.Where.Sample != id || !strings.Contains(e.Hint, tfrecord.Payload) {
@@ -196,8 +196,8 @@ func TestMixtures(t *testing.T) {
 func TestOpenErrorsTeach(t *testing.T) {
 	src := local(t)
 	dir := t.TempDir()
-	must(t, os.WriteFile(dir+"/a-00000-of-00002", framed([]byte("x")), 0o600))
-	must(t, os.WriteFile(dir+"/nothing", nil, 0o600))
+	stagetest.Must(t, os.WriteFile(dir+"/a-00000-of-00002", framed([]byte("x")), 0o600))
+	stagetest.Must(t, os.WriteFile(dir+"/nothing", nil, 0o600))
 	for _, c := range []struct {
 		files []string
 		code  errs.Code
@@ -237,7 +237,7 @@ func FuzzTFRecord(f *testing.F) {
 				wanted = append(wanted, []string{f})
 			}
 			for _, fields := range wanted {
-				if err := stagetest.Read(d, memory{data}, id, fields, &s); err != nil && errs.CodeOf(err) == errs.Bug {
+				if err := stagetest.Read(d, stagetest.Bytes(data), id, fields, &s); err != nil && errs.CodeOf(err) == errs.Bug {
 					t.Fatal(err)
 				}
 				for _, f := range s.Fields {

@@ -31,36 +31,23 @@ import (
 
 var ctx = context.Background()
 
-// fataler is *testing.T or *rapid.T.
-type fataler interface {
-	Helper()
-	Fatalf(format string, a ...any)
-}
-
-func must(t fataler, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-}
-
 func local(t *testing.T) source.Source {
 	src := source.NewFile()
 	t.Cleanup(func() { _ = src.Close() })
 	return src
 }
 
-func open(t fataler, src source.Source, files ...string) *tfrecord.Dataset {
+func open(t stagetest.TB, src source.Source, files ...string) *tfrecord.Dataset {
 	t.Helper()
 	d, err := tfrecord.Open(ctx, src, files, tfrecord.Options{Store: &index.Store{}})
-	must(t, err)
+	stagetest.Must(t, err)
 	return d
 }
 
 // opened is a dataset of one file in memory.
-func opened(t fataler, data []byte) (*tfrecord.Dataset, memory) {
+func opened(t stagetest.TB, data []byte) (*tfrecord.Dataset, stagetest.Bytes) {
 	t.Helper()
-	return open(t, memory{data}, "s3://x.tfrecord"), memory{data}
+	return open(t, stagetest.Bytes(data), "s3://x.tfrecord"), stagetest.Bytes(data)
 }
 
 // crc is TensorFlow's masked CRC.
@@ -126,12 +113,12 @@ func field(dst []byte, num protowire.Number, p []byte) []byte {
 }
 
 // all is every field of every sample.
-func all(t fataler, d *tfrecord.Dataset, src source.Source) []map[string]string {
+func all(t stagetest.TB, d *tfrecord.Dataset, src source.Source) []map[string]string {
 	t.Helper()
 	var out []map[string]string
 	var s format.Sample
 	for id := range d.Index().Len() {
-		must(t, stagetest.Read(d, src, id, nil, &s))
+		stagetest.Must(t, stagetest.Read(d, src, id, nil, &s))
 		one := make(map[string]string)
 		for _, f := range s.Fields {
 			one[strings.Clone(f.Name)] = string(f.Data)
@@ -149,9 +136,9 @@ type golden struct {
 // What TensorFlow reads from what TensorFlow wrote; see testdata/tfrecord/make.py.
 func TestLikeTensorFlow(t *testing.T) {
 	text, err := os.ReadFile("../../../../testdata/tfrecord/tensorflow.json")
-	must(t, err)
+	stagetest.Must(t, err)
 	var files map[string]golden
-	must(t, json.Unmarshal(text, &files))
+	stagetest.Must(t, json.Unmarshal(text, &files))
 	if len(files) < 9 {
 		t.Fatalf("%d files", len(files))
 	}
@@ -160,7 +147,7 @@ func TestLikeTensorFlow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := "../../../../testdata/tfrecord/" + name
 			head, err := os.ReadFile(path)
-			must(t, err)
+			stagetest.Must(t, err)
 			if !tfrecord.Sniff(name, head[:min(len(head), 16)]) {
 				t.Error("was not recognised")
 			}
@@ -192,8 +179,8 @@ func compareFeature(t *testing.T, d *tfrecord.Dataset, at, name string, f [2]jso
 	t.Helper()
 	var kind string
 	var values []string
-	must(t, json.Unmarshal(f[0], &kind))
-	must(t, json.Unmarshal(f[1], &values))
+	stagetest.Must(t, json.Unmarshal(f[0], &kind))
+	stagetest.Must(t, json.Unmarshal(f[1], &values))
 	have, ok := got[name]
 	if kind == "none" || len(values) != 1 {
 		if ok {
@@ -264,7 +251,7 @@ func TestFieldsTeach(t *testing.T) {
 	path, _ := filepath.Abs("../../../../testdata/tfrecord/pictures.tfrecord")
 	d := open(t, src, path)
 	defer d.Close()
-	must(t, d.Check([]string{"image/encoded", "png;text", "data", "__data__"}))
+	stagetest.Must(t, d.Check([]string{"image/encoded", "png;text", "data", "__data__"}))
 	if e := errs.From(d.Check([]string{"text", "image/enoded"})); e.Code != errs.Config || !strings.Contains(e.Hint, "image/encoded") || e.Where.Shard != path {
 		t.Errorf("%v | %s", e, e.Hint)
 	}
@@ -277,7 +264,7 @@ func TestFieldsTeach(t *testing.T) {
 	if e.Code != errs.MissingField || !strings.Contains(e.Hint, `"text"`) {
 		t.Errorf("%v | %s", e, e.Hint)
 	}
-	must(t, stagetest.Read(d, src, 0, []string{"tokens", "parts"}, &s))
+	stagetest.Must(t, stagetest.Read(d, src, 0, []string{"tokens", "parts"}, &s))
 	if len(s.Fields[0].Data) != 0 || string(s.Fields[1].Data) != "alone" {
 		t.Errorf("%+v", s.Fields)
 	}
@@ -377,9 +364,9 @@ func TestStaleness(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.tfrecord")
 	put := func(data []byte, age time.Duration) {
-		must(t, os.WriteFile(path, data, 0o600))
+		stagetest.Must(t, os.WriteFile(path, data, 0o600))
 		at := time.Now().Add(-age)
-		must(t, os.Chtimes(path, at, at))
+		stagetest.Must(t, os.Chtimes(path, at, at))
 	}
 	src := local(t)
 	built := 0
@@ -387,7 +374,7 @@ func TestStaleness(t *testing.T) {
 		d, err := tfrecord.Open(ctx, src, []string{path}, tfrecord.Options{
 			Store: &index.Store{Dir: dir + "/cache"}, Progress: func(int64, int64, string) { built++ },
 		})
-		must(t, err)
+		stagetest.Must(t, err)
 		return d
 	}
 	put(framed([]byte("one")), time.Hour)
@@ -442,7 +429,7 @@ func TestManyFiles(t *testing.T) {
 			p = append(p, fmt.Appendf(nil, "%d-%d", i, j))
 		}
 		paths = append(paths, fmt.Sprintf("%s/x-%05d-of-00030", dir, i))
-		must(t, os.WriteFile(paths[i], framed(p...), 0o600))
+		stagetest.Must(t, os.WriteFile(paths[i], framed(p...), 0o600))
 	}
 	src := local(t)
 	d := open(t, src, paths...)
@@ -467,7 +454,7 @@ func TestManyFiles(t *testing.T) {
 func TestFilesWithoutRecords(t *testing.T) {
 	src, dir := local(t), t.TempDir()
 	put := func(name string, data []byte) string {
-		must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+		stagetest.Must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 		return filepath.Join(dir, name)
 	}
 	a := put("a", framed(example(feat{"x", []int64{1}}), example(feat{"x", []int64{2}})))

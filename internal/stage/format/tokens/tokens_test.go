@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -24,22 +23,6 @@ import (
 )
 
 var ctx = context.Background()
-
-// fataler is *testing.T, *testing.F or *rapid.T.
-type fataler interface {
-	Helper()
-	Fatalf(format string, a ...any)
-}
-
-func must(t fataler, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-}
-
-// past is long enough ago that no index waits for the clock.
-var past = time.Now().Add(-time.Hour)
 
 // shelf is a folder for files and one for indexes.
 type shelf struct {
@@ -56,12 +39,9 @@ func newShelf(t *testing.T) shelf {
 	return shelf{dir, src, &index.Store{Dir: dir + "/cache"}}
 }
 
-func (s shelf) put(t fataler, name string, data []byte) string {
+func (s shelf) put(t stagetest.TB, name string, data []byte) string {
 	t.Helper()
-	path := filepath.Join(s.dir, name)
-	must(t, os.WriteFile(path, data, 0o644))
-	must(t, os.Chtimes(path, past, past))
-	return path
+	return stagetest.Put(t, filepath.Join(s.dir, name), data)
 }
 
 func (s shelf) try(opt tokens.Options, paths ...string) (*tokens.Dataset, error) {
@@ -80,12 +60,12 @@ func (s shelf) open(t *testing.T, opt tokens.Options, paths ...string) *tokens.D
 }
 
 // all is every sample, as numbers.
-func all(t fataler, d *tokens.Dataset, src source.Source) (out [][]int64) {
+func all(t stagetest.TB, d *tokens.Dataset, src source.Source) (out [][]int64) {
 	t.Helper()
 	typ, _ := d.Type(tokens.Field)
 	var s format.Sample
 	for id := range d.Index().Len() {
-		must(t, stagetest.Read(d, src, id, nil, &s))
+		stagetest.Must(t, stagetest.Read(d, src, id, nil, &s))
 		if n := d.Size(id, tokens.Field); len(s.Fields) != 1 || n != int64(len(s.Fields[0].Data)) {
 			t.Fatalf("sample %d has %d fields, of %d bytes", id, len(s.Fields), n)
 		}
@@ -142,7 +122,7 @@ func at(n int64) *int64 { return &n }
 func TestLikeTheirTools(t *testing.T) {
 	const dir = "../../../../testdata/tokens/"
 	data, err := os.ReadFile(dir + "golden.json")
-	must(t, err)
+	stagetest.Must(t, err)
 	var golden []struct {
 		Paths   []string
 		DType   string
@@ -154,7 +134,7 @@ func TestLikeTheirTools(t *testing.T) {
 		}
 		Samples [][]int64
 	}
-	must(t, json.Unmarshal(data, &golden))
+	stagetest.Must(t, json.Unmarshal(data, &golden))
 	if len(golden) < 30 {
 		t.Fatalf("only %d cases", len(golden))
 	}
@@ -218,7 +198,7 @@ func TestRandomCuts(t *testing.T) {
 			}
 			return
 		}
-		must(t, err)
+		stagetest.Must(t, err)
 		defer d.Close()
 		if got := all(t, d, s.src); !slices.EqualFunc(got, want, slices.Equal) {
 			t.Fatalf("got %v, want %v", got, want)
@@ -262,7 +242,7 @@ func TestRandomDocuments(t *testing.T) {
 			}
 			return
 		}
-		must(t, err)
+		stagetest.Must(t, err)
 		defer d.Close()
 		if got := all(t, d, s.src); !slices.EqualFunc(got, want, slices.Equal) {
 			t.Fatalf("got %v, want %v", got, want)
@@ -459,7 +439,7 @@ func TestFields(t *testing.T) {
 	s := newShelf(t)
 	path := s.put(t, "a.bin", upTo(9))
 	d := s.open(t, tokens.Options{Window: 3}, path)
-	must(t, d.Check([]string{"x;tokens"}))
+	stagetest.Must(t, d.Check([]string{"x;tokens"}))
 	if e := errs.From(d.Check([]string{"text"})); e.Code != errs.Config || !strings.Contains(e.What, `"tokens"`) || e.Where.Shard != path {
 		t.Errorf("%v", e)
 	}
@@ -476,7 +456,7 @@ func TestStaleness(t *testing.T) {
 	faulty := stagetest.WithFaults(s.src)
 	opt.Store = s.store
 	again, err := tokens.Open(ctx, faulty, paths, opt)
-	must(t, err)
+	stagetest.Must(t, err)
 	defer again.Close()
 	if faulty.Reads() != 0 || again.Index().Digest() != old.Index().Digest() {
 		t.Errorf("%d reads of what is indexed", faulty.Reads())
@@ -508,12 +488,11 @@ func BenchmarkWindow(b *testing.B) {
 	var paths []string
 	for i := range 10 {
 		paths = append(paths, fmt.Sprintf("%s/%d.bin", dir, i))
-		must(b, os.WriteFile(paths[i], nil, 0o600))
-		must(b, os.Truncate(paths[i], 200<<20))
-		must(b, os.Chtimes(paths[i], past, past))
+		stagetest.Put(b, paths[i], nil)
+		stagetest.Must(b, os.Truncate(paths[i], 200<<20))
 	}
 	d, err := tokens.Open(ctx, src, paths, tokens.Options{Window: 2048, Next: true, Random: 1 << 20, Store: &index.Store{}})
-	must(b, err)
+	stagetest.Must(b, err)
 	defer d.Close()
 	var s format.Sample
 	dst := make([]format.Extent, 0, 1)
@@ -522,7 +501,7 @@ func BenchmarkWindow(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		dst = d.Extents(id&(1<<20-1), nil, dst[:0])
-		must(b, d.Parse(id&(1<<20-1), nil, raw, &s))
+		stagetest.Must(b, d.Parse(id&(1<<20-1), nil, raw, &s))
 		id++
 	}
 }

@@ -1,11 +1,11 @@
 package shard
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
 // Npy is one .npy file for each field of a shard: the arrays of its samples
@@ -42,7 +42,7 @@ func (n *Npy) Files() []File {
 	var out []File
 	for _, f := range n.fields {
 		out = append(out, File{Field: SafeName(f.Name), End: ".npy", Plain: true, Head: func(samples int64) []byte {
-			return npyHeader(f.DType, append(mem.Shape{int(samples)}, f.Shape...))
+			return format.NPY(f.DType, append(mem.Shape{int(samples)}, f.Shape...), nil)
 		}})
 	}
 	return out
@@ -63,53 +63,4 @@ func (n *Npy) Encode(s *Sample, parts [][]byte) error {
 		parts[i] = append(parts[i], f.Data...)
 	}
 	return nil
-}
-
-// npyHeader is format version 1.0 of NumPy's NEP 1: magic, version, length of
-// the text as 2 bytes, and the text, filled up with blanks and a newline so that
-// the data begins at a multiple of 64.
-func npyHeader(d mem.DType, shape mem.Shape) []byte {
-	var dims strings.Builder
-	for i, n := range shape {
-		if i > 0 {
-			dims.WriteString(", ")
-		}
-		fmt.Fprint(&dims, n)
-	}
-	if len(shape) == 1 {
-		dims.WriteByte(',')
-	}
-	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr(d), dims.String())
-	const before = 10
-	text += strings.Repeat(" ", 63-(before+len(text))%64) + "\n"
-	return append([]byte{0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, byte(len(text)), byte(len(text) >> 8)}, text...)
-}
-
-// descr is NumPy's name of a type.
-func descr(d mem.DType) string {
-	switch d {
-	case mem.Uint8:
-		return "|u1"
-	case mem.Int8:
-		return "|i1"
-	case mem.Bool:
-		return "|b1"
-	case mem.Int16:
-		return "<i2"
-	case mem.Int32:
-		return "<i4"
-	case mem.Int64:
-		return "<i8"
-	case mem.Uint16:
-		return "<u2"
-	case mem.Uint32:
-		return "<u4"
-	case mem.Uint64:
-		return "<u8"
-	case mem.Float16:
-		return "<f2"
-	case mem.Float32:
-		return "<f4"
-	}
-	return "<f8"
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
 // Tar is shards as WebDataset reads them: a member for each field, called by the
@@ -45,7 +46,7 @@ func (Tar) Encode(s *Sample, parts [][]byte) error {
 			n, _ := f.Int()
 			out = member(out, s.Key, name, strconv.AppendInt(number[:0], n, 10))
 		default:
-			head := npyHeader(f.DType, f.Shape)
+			head := format.NPY(f.DType, f.Shape, nil)
 			out = header(out, s.Key, name, int64(len(head)+len(f.Data)))
 			out = append(append(out, head...), f.Data...)
 			out = fill(out, len(head)+len(f.Data))

@@ -1,14 +1,11 @@
 package tree_test
 
 import (
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
-	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -19,46 +16,18 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format/hdf5/tree"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
 const fixtures = "../../../../../testdata/hdf5/"
 
-// memory is a source of one object, whatever it is called.
-type memory struct{ data []byte }
-
-func (m memory) Stat(_ context.Context, name string) (source.Info, error) {
-	return source.Info{Name: name, Size: int64(len(m.data)), MTime: 1}, nil
-}
-
-func (m memory) ReadAt(_ context.Context, _ source.Info, p []byte, off int64) error {
-	copy(p, m.data[off:][:len(p)])
-	return nil
-}
-
-func (m memory) List(context.Context, string) iter.Seq2[source.Info, error] {
-	return func(func(source.Info, error) bool) {}
-}
-
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
-	f, err := os.Open(fixtures + name + ".h5.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return stagetest.Unzipped(t, fixtures+name+".h5.gz")
 }
 
 func open(data []byte) (*tree.File, error) {
-	return tree.Open(context.Background(), memory{data}, source.Info{Name: "x.h5", Size: int64(len(data)), MTime: 1})
+	return tree.Open(context.Background(), stagetest.Bytes(data), source.Info{Name: "x.h5", Size: int64(len(data)), MTime: 1})
 }
 
 func items(t *testing.T, data []byte) (*tree.File, map[string]tree.Item) {

@@ -1,0 +1,127 @@
+package stats
+
+// Interval is what a loader did between two snapshots.
+type Interval struct {
+	Seconds   float64 `json:"s"`
+	Samples   float64 `json:"samples_per_s"`
+	Batches   float64 `json:"batches_per_s"`
+	Bytes     float64 `json:"read_bytes_per_s"`
+	WaitShare float64 `json:"wait_share"` // of that time, the consumer waiting; of the time since its first batch, if that is shorter
+	Queue     float64 `json:"queue_mean"` // batches ready when the consumer asked
+	// Limiting is what the consumer waits for: see limiting.
+	Limiting string `json:"limiting"`
+}
+
+// Since is what a loader did since an earlier snapshot of it, which may have gone
+// through JSON; the zero Snapshot stands for the moment it was opened.
+func (s Snapshot) Since(before Snapshot) Interval { return s.SinceWaiting(before, -1) }
+
+// SinceWaiting is Since where the consumer, in a process of its own, knows better
+// what share of the time it waited: with the way there and back. Negative: it does
+// not.
+func (s Snapshot) SinceWaiting(before Snapshot, share float64) Interval {
+	d := s.less(before)
+	from := before.At
+	if from == 0 {
+		from = s.Opened
+	}
+	i := Interval{Seconds: max(s.At-from, 0)}
+	if i.Seconds > 0 {
+		i.Samples, i.Batches, i.Bytes = float64(d.Samples)/i.Seconds, float64(d.Batches)/i.Seconds, float64(d.Read.Bytes)/i.Seconds
+	}
+	// Before its first request, and between passes, nobody waits and nobody works:
+	// only the time between asking and asking again is the consumer's.
+	if whole := d.Wait.BusySeconds + d.Wait.OutputSeconds; whole > 0 {
+		i.WaitShare = min(d.Wait.BusySeconds/whole, 1)
+	}
+	if share >= 0 {
+		i.WaitShare = min(share, 1)
+	}
+	i.Queue = d.Wait.QueueMean
+	i.Limiting = d.limiting(i.WaitShare)
+	return i
+}
+
+// Stages is the work of all between two snapshots, each as a whole: percentiles
+// and means are of that time too.
+func (s Snapshot) less(b Snapshot) Snapshot {
+	s.Read, s.Decode, s.Batch = s.Read.less(b.Read), s.Decode.less(b.Decode), s.Batch.less(b.Batch)
+	s.Deliver, s.Wait = s.Deliver.less(b.Deliver), s.Wait.less(b.Wait)
+	transforms := make([]StageSnapshot, len(s.Transforms))
+	for i, t := range s.Transforms {
+		if i < len(b.Transforms) {
+			t = t.less(b.Transforms[i])
+		}
+		transforms[i] = t
+	}
+	s.Transforms = transforms
+	s.Samples, s.Batches, s.Bad = s.Samples-b.Samples, s.Batches-b.Batches, s.Bad-b.Bad
+	return s
+}
+
+func (s StageSnapshot) less(b StageSnapshot) StageSnapshot {
+	s.BusySeconds, s.InputSeconds, s.OutputSeconds = s.BusySeconds-b.BusySeconds, s.InputSeconds-b.InputSeconds, s.OutputSeconds-b.OutputSeconds
+	s.CPUSeconds = max(s.CPUSeconds-b.CPUSeconds, 0) // scaled: an estimate may shrink
+	s.BusySeconds = max(s.BusySeconds, 0)
+	s.Items, s.Bytes = s.Items-b.Items, s.Bytes-b.Bytes
+	queued := s.QueueMean*float64(s.Queues) - b.QueueMean*float64(b.Queues)
+	s.Queues -= b.Queues
+	s.QueueMean = per(queued, s.Queues)
+	if len(b.buckets) == len(s.buckets) {
+		left := make([]int64, len(s.buckets))
+		for i := range left {
+			left[i] = s.buckets[i] - b.buckets[i]
+		}
+		s.buckets = left
+		s.P50, s.P99 = percentile(left, 0.5), percentile(left, 0.99)
+	}
+	return s
+}
+
+// littleWait is the share of waiting below which the consumer limits itself.
+const littleWait = 0.05
+
+// limiting is the rule for what a consumer waits for, in words: "training loop"
+// where it hardly waits; "" where nothing is known. Otherwise what the lanes spend
+// most of their time on decides: working, it is decoding or the costliest
+// transform; blocked on input, it is "read"; blocked on output, though somebody
+// waits for batches, closing or sending them is slow. Where samples are so small
+// that readers do all the work, it is what costs them most.
+func (s *Snapshot) limiting(waitShare float64) string {
+	if s.Batches == 0 {
+		return ""
+	}
+	if waitShare < littleWait {
+		return "training loop"
+	}
+	read, decode, after := s.Read.BusySeconds, s.Decode.BusySeconds, s.Batch.BusySeconds+s.Deliver.BusySeconds
+	input, output := s.Decode.InputSeconds, s.Decode.OutputSeconds
+	if input+output == 0 {
+		input, output = read, after
+	}
+	switch most := max(decode, input, output); {
+	case most == decode:
+		return s.costliest()
+	case most == input:
+		return "read"
+	case s.Batch.BusySeconds > s.Deliver.BusySeconds:
+		return "batch"
+	}
+	return "deliver"
+}
+
+// costliest is decode, or the transform that costs more than what decoding costs
+// without transforms.
+func (s *Snapshot) costliest() string {
+	name, most, alone := "decode", 0.0, s.Decode.BusySeconds
+	for _, t := range s.Transforms {
+		alone -= t.BusySeconds
+		if t.BusySeconds > most {
+			name, most = t.Name, t.BusySeconds
+		}
+	}
+	if alone >= most {
+		return "decode"
+	}
+	return name
+}

@@ -1,0 +1,97 @@
+package stats
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Stage counts the work of one stage, in the layout of the page, in which it may
+// lie. Safe for concurrent use; the zero value is ready, and a nil Stage counts
+// nothing, so that what is not measured costs nothing.
+type Stage [stageWords]atomic.Int64
+
+// Add counts items that took d together and were of so many bytes.
+func (s *Stage) Add(d time.Duration, items, bytes int64) {
+	if s == nil {
+		return
+	}
+	s[sBusy].Add(int64(d))
+	s[sItems].Add(items)
+	if bytes != 0 {
+		s[sBytes].Add(bytes)
+	}
+	if items > 0 {
+		s[sBuckets+Bucket(int64(d)/items)].Add(items)
+	}
+}
+
+// Count counts items whose time was not taken.
+func (s *Stage) Count(items int64) {
+	if s != nil {
+		s[sItems].Add(items)
+	}
+}
+
+// Timed adds what one of the items counted took: busy is then of the timed items
+// alone.
+func (s *Stage) Timed(d time.Duration) {
+	if s == nil {
+		return
+	}
+	s[sBusy].Add(int64(d))
+	s[sTimed].Add(1)
+	s[sBuckets+Bucket(int64(d))].Add(1)
+}
+
+// CPU counts what a thread used for some of the items.
+func (s *Stage) CPU(d time.Duration, items int64) {
+	if s != nil {
+		s[sCPU].Add(int64(d))
+		s[sCPUItems].Add(items)
+	}
+}
+
+// Blocked counts time blocked, on input or on output.
+func (s *Stage) Blocked(state int, d time.Duration) {
+	switch {
+	case s == nil:
+	case state == Input:
+		s[sInput].Add(int64(d))
+	case state == Output:
+		s[sOutput].Add(int64(d))
+	}
+}
+
+// Queue notes how many items wait in front of the stage.
+func (s *Stage) Queue(n int) {
+	if s == nil {
+		return
+	}
+	s[sQueue].Store(int64(n))
+	s[sQueued].Add(int64(n))
+	s[sQueues].Add(1)
+}
+
+// Lap is a time that is being taken.
+type Lap struct {
+	stage *Stage
+	begin time.Time
+}
+
+// Begin takes the time, unless the stage is nil.
+func (s *Stage) Begin() Lap {
+	if s == nil {
+		return Lap{}
+	}
+	return Lap{s, time.Now()}
+}
+
+// End counts what was done since Begin, and says how long it took.
+func (l Lap) End(items, bytes int64) time.Duration {
+	if l.stage == nil {
+		return 0
+	}
+	d := time.Since(l.begin)
+	l.stage.Add(d, items, bytes)
+	return d
+}

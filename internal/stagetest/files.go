@@ -1,0 +1,102 @@
+package stagetest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// TB is what helpers need of a *testing.T, *testing.B, *testing.F or *rapid.T.
+type TB interface {
+	Helper()
+	Fatalf(format string, a ...any)
+}
+
+// Must ends a test that an error has made pointless.
+func Must(t TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+// Memory is a source of objects by their names; nothing is listed.
+type Memory map[string][]byte
+
+// Stat is source.Source's.
+func (m Memory) Stat(_ context.Context, name string) (source.Info, error) {
+	data, ok := m[name]
+	if !ok {
+		return source.Info{}, errs.New(errs.NotFound, "there is no such file").At(errs.Where{File: strings.Clone(name), Offset: -1, Sample: -1})
+	}
+	return source.Info{Name: name, Size: int64(len(data)), MTime: 1}, nil
+}
+
+// ReadAt is source.Source's.
+func (m Memory) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) error {
+	data := m[obj.Name]
+	at := errs.Where{File: strings.Clone(obj.Name), Offset: off, Sample: -1} // names are not kept
+	switch {
+	case int64(len(data)) != obj.Size:
+		return errs.New(errs.Changed, "the object is another one").At(at)
+	case off < 0 || off > obj.Size || int64(len(p)) > obj.Size-off:
+		return errs.New(errs.Bug, "%d bytes at %d of %d", len(p), off, len(data)).At(at)
+	}
+	copy(p, data[off:])
+	return nil
+}
+
+// List is source.Source's.
+func (m Memory) List(context.Context, string) iter.Seq2[source.Info, error] {
+	return func(func(source.Info, error) bool) {}
+}
+
+// Bytes is a source in which every name is an object of these bytes.
+type Bytes []byte
+
+// Stat is source.Source's.
+func (b Bytes) Stat(_ context.Context, name string) (source.Info, error) {
+	return Memory{name: b}.Stat(context.Background(), name)
+}
+
+// ReadAt is source.Source's.
+func (b Bytes) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
+	return Memory{obj.Name: b}.ReadAt(ctx, obj, p, off)
+}
+
+// List is source.Source's.
+func (b Bytes) List(context.Context, string) iter.Seq2[source.Info, error] {
+	return Memory{}.List(context.Background(), "")
+}
+
+// Unzipped is a fixture that is kept as gzip.
+func Unzipped(t TB, path string) []byte {
+	t.Helper()
+	packed, err := os.ReadFile(path)
+	Must(t, err)
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	Must(t, err)
+	data, err := io.ReadAll(r)
+	Must(t, err)
+	return data
+}
+
+// Put writes a file, below folders that it makes, and dates it an hour back, so that
+// no index waits for the clock.
+func Put(t TB, path string, data []byte) string {
+	t.Helper()
+	Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	Must(t, os.WriteFile(path, data, 0o644))
+	past := time.Now().Add(-time.Hour)
+	Must(t, os.Chtimes(path, past, past))
+	return path
+}
