@@ -22,8 +22,8 @@ PUBLIC = (
     "Batch BatchSampler BetonDataset ConfigError DataError DataLoader DistributedSampler EngineError Field HDF5Dataset "
     "ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset Ragged RandomSampler "
     "ResourceError SequentialSampler ShardWriter SourceError StallError StateError StokerError SubsetRandomSampler "
-    "Synthetic TFRecordDataset Table TokenDataset WebDataset WeightedRandomSampler __version__ files pack transforms "
-    "verify_receipts"
+    "Synthetic TFRecordDataset Table TokenDataset WebDataset WeightedRandomSampler __version__ files pack stats "
+    "transforms verify_receipts"
 )
 
 

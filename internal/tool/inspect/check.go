@@ -23,6 +23,7 @@ type checker struct {
 	src      *source.File
 	all      bool // decode
 	also     func(id int64, s *format.Sample) error
+	each     func(Seen) error
 	kinds    map[string]string // of fields, where not their names tell
 	programs map[string]*transform.Program
 	workers  sync.Pool // *worker
@@ -51,7 +52,7 @@ type found struct {
 
 // check reads the samples and fills in the report.
 func (r *Report) check(ctx context.Context, c Config, ds format.Dataset, ids []int64) error {
-	k := &checker{ds: ds, src: source.NewFile(), all: c.All || c.Decode, also: c.Also, kinds: r.kinds(), fields: map[string]*tally{}}
+	k := &checker{ds: ds, src: source.NewFile(), all: c.All || c.Decode, also: c.Also, each: c.Each, kinds: r.kinds(), fields: map[string]*tally{}}
 	defer k.src.Close()
 	if err := k.compile(); err != nil {
 		return err
@@ -160,6 +161,9 @@ func (k *checker) read(ctx context.Context, w *worker, id int64) (seen []found, 
 		}
 		out, err := k.field(w, f)
 		seen = append(seen, out)
+		if err == nil && k.each != nil {
+			err = k.each(Seen{ID: id, Field: f, Kind: out.kind, Width: out.w, Height: out.h})
+		}
 		if err != nil && bad == nil {
 			bad = format.Place(k.ds, err, id, f)
 		}

@@ -44,8 +44,20 @@ type Config struct {
 	// at once; its error is damage of that sample. It may be nil.
 	Also func(id int64, s *format.Sample) error
 
+	// Each is called with every field that is in order, from several goroutines at
+	// once; its error is damage of the sample. It may be nil.
+	Each func(f Seen) error
+
 	Indexing func(done, total int64, what string) // may be nil
 	Progress func(done, total int64)              // of reading; may be nil
+}
+
+// Seen is one field of one sample; Field is valid until Each returns.
+type Seen struct {
+	ID            int64
+	Field         *format.Field
+	Kind          string // as Field.Kind of the Report
+	Width, Height int64  // of an image
 }
 
 // Range is the sizes of many things.

@@ -49,6 +49,7 @@ from ._samplers import (
     WeightedRandomSampler,
 )
 from ._shards import ShardWriter
+from ._survey import stats
 from ._version import VERSION as __version__
 from ._webdataset import WebDataset
 
@@ -89,6 +90,7 @@ __all__ = [
     "__version__",
     "files",
     "pack",
+    "stats",
     "transforms",
     "verify_receipts",
 ]

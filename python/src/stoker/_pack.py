@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import _notice
+from . import _command, _notice
 from ._compile import to_ops
 from ._datasets import Dataset, _path, absolute
-from ._errors import EngineError, Problems, from_wire, whole
-from ._process import find, status_words
+from ._errors import Problems, whole
+from ._process import find
 
-END_SECONDS = 3.0  # that it may take to stop after Ctrl-C; finished shards are whole whenever it ends
-
-Told = Callable[[int, int, int], Any]
+_RUN = _command.Verb("pack", "packing", "the same call goes on behind the shards that are finished")
 
 
 def pack(
@@ -52,7 +45,7 @@ def pack(
     dry_run: bool = False,
     finish: bool = False,
     overwrite: bool = False,
-    progress: Told | None = None,
+    progress: _command.Told | None = None,
 ) -> dict[str, Any]:
     """Writes a dataset anew as shards, in the folder ``dst``: the command ``stoker pack``, whose flags these are.
 
@@ -95,7 +88,7 @@ def pack(
         problems.add("dst is empty", "give the folder to pack into")
     problems.raise_any()
     command = [find(), "pack", "--json", "--progress", *flags, "--", *paths, absolute(to)]
-    report = _run(command, progress)
+    report = _command.run(command, _RUN, progress)
     manifest = report.get("manifest")
     return report if manifest is None else dict(manifest)
 
@@ -158,78 +151,3 @@ def _flags(said: Mapping[str, Any], problems: Problems) -> list[str]:
         else:
             problems.add(f"{key} is {value!r}", "give text or a whole number")
     return found
-
-
-def _run(command: list[str], progress: Told | None) -> dict[str, Any]:
-    """Runs the command, and returns what it says; its errors are raised. It ends with this call, whatever happens."""
-    bar = _notice.Progress()
-    error: Mapping[str, Any] | None = None
-    words: list[str] = []
-    stopped = "the same call goes on behind the shards that are finished"
-    with tempfile.TemporaryFile() as out:
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, start_new_session=True
-        )
-        try:
-            assert child.stderr is not None
-            for line in child.stderr:
-                told = _line(line)
-                if "progress" in told:
-                    at = told["progress"]
-                    bar.show(at["done"], at["total"], "packing")
-                    if progress is not None:
-                        progress(at["done"], at["total"], at["bytes"])
-                elif "error" in told:
-                    error = told["error"]
-                elif "interrupted" in told:
-                    stopped = told["interrupted"]
-                else:
-                    words.append(line.decode(errors="replace").rstrip())
-            status = child.wait()
-        except BaseException as error_here:
-            _end(child)
-            if not isinstance(error_here, Exception):  # Ctrl-C, or what ends the program
-                assert child.stderr is not None
-                for line in child.stderr:
-                    stopped = _line(line).get("interrupted", stopped)
-                if sys.version_info >= (3, 11):
-                    error_here.add_note(f"stoker.pack was stopped: {stopped}")
-                else:
-                    _notice.say(f"pack was stopped: {stopped}")
-            raise
-        finally:
-            bar.close()
-            assert child.stderr is not None
-            child.stderr.close()
-        if error is not None:
-            raise from_wire(error)
-        if status == 128 + signal.SIGINT:
-            raise KeyboardInterrupt(f"stoker.pack was stopped: {stopped}")
-        if status != 0:
-            raise EngineError(
-                f"pack ended early, by {status_words(status)}",
-                code="died",
-                cause="\n".join(words[-20:]) or None,
-                hint="call it again: it goes on behind the shards that are finished",
-            )
-        out.seek(0)
-        report: dict[str, Any] = json.load(out)
-        return report
-
-
-def _line(line: bytes) -> dict[str, Any]:
-    with suppress(ValueError):
-        told = json.loads(line)
-        if isinstance(told, dict):
-            return told
-    return {}
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ends the child as Ctrl-C does, or at last for good."""
-    child.send_signal(signal.SIGINT)
-    try:
-        child.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/tool/survey"
+)
+
+type statsCmd struct {
+	Path    []string `arg:"" optional:"" help:"Dataset of any format; braces, globs and several are fine."`
+	Sample  string   `help:"Read so much of it, the same choice every time." placeholder:"5%"`
+	Headers bool     `help:"Read only the headers of pictures: sizes and classes, no mean and deviation."`
+	OnBad   string   `help:"What becomes of samples that can not be read: fail, at the end; skip." default:"fail" placeholder:"HOW"`
+	JSON    bool     `help:"Write JSON."`
+
+	Data     dataFlags `embed:""`
+	Dataset  string    `hidden:"" help:"The dataset as a Spec has it, as JSON, instead of its paths."`
+	Progress bool      `hidden:"" help:"Write progress for machines on standard error: a line of JSON now and then."`
+}
+
+func (statsCmd) Help() string {
+	return `Examples:
+
+  stoker stats data/train                    Normalize(mean=..., std=...), the classes and what they should weigh
+  stoker stats data/train --sample 5%
+  stoker stats 'shards/{000..099}.tar' --headers --json
+  stoker stats train.bin --documents --eos 50256 --dtype uint16      how long the documents are
+
+Pixels count as they are stored and shown, before any transform: mean and deviation are those of all pixels of all
+pictures. The weight of a class is samples / (classes * its samples). Samples that can not be read are left out, and
+the exit status is then 3.`
+}
+
+func (s statsCmd) Run(con *console) error {
+	con.client = s.Progress
+	c, err := s.config()
+	if err != nil {
+		return err
+	}
+	tell, end := con.indexing()
+	machines := con.lines(s.Progress)
+	var shown *bar
+	c.Indexing = tell
+	c.Progress = func(done, total int64) {
+		machines(done, total, 0)
+		if shown == nil {
+			end()
+			shown = con.progress("reading")
+		}
+		shown.count(done, total, "samples")
+	}
+	report, err := survey.Run(con.ctx, c)
+	end()
+	shown.end()
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		err = con.writeJSON(report)
+	} else {
+		err = report.WriteText(con.out)
+	}
+	if err != nil || s.OnBad == "skip" {
+		return err
+	}
+	return report.Err()
+}
+
+func (s statsCmd) config() (c survey.Config, err error) {
+	c.Headers = s.Headers
+	if c.Share, err = shareOf(s.Sample); err != nil {
+		return c, err
+	}
+	if err := words(word{"--on-bad", s.OnBad, []string{"fail", "skip"}}); err != nil {
+		return c, err
+	}
+	if s.Dataset != "" {
+		if err := json.Unmarshal([]byte(s.Dataset), &c.Dataset); err != nil {
+			return c, errs.New(errs.Config, "--dataset is no dataset of a Spec").Because(err)
+		}
+		return c, nil
+	}
+	if len(s.Path) == 0 {
+		return c, errs.New(errs.Config, "there is no path to a dataset").Try("stoker stats data/train")
+	}
+	c.Dataset, err = s.Data.dataset(s.Path...)
+	return c, err
+}

@@ -1,0 +1,112 @@
+"""Verbs of the command as functions: run by the engine's file beside this process, with their progress and errors."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from . import _notice
+from ._errors import EngineError, from_wire
+from ._process import status_words
+
+END_SECONDS = 3.0  # that a command may take to stop after Ctrl-C
+
+Told = Callable[[int, int, int], Any]  # samples done, samples in all, bytes
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What a command is called in what is said about it."""
+
+    name: str
+    doing: str
+    again: str  # what is said when it was stopped, unless it says so itself
+
+
+def run(command: list[str], verb: Verb, progress: Told | None = None) -> dict[str, Any]:
+    """Runs a command that was given --json and --progress, and returns what it says; its errors are raised. It ends
+    with this call, whatever happens."""
+    bar = _notice.Progress()
+    error: Mapping[str, Any] | None = None
+    words: list[str] = []
+    stopped = verb.again
+    with tempfile.TemporaryFile() as out:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, start_new_session=True
+        )
+        try:
+            assert child.stderr is not None
+            for line in child.stderr:
+                told = read_line(line)
+                if "progress" in told:
+                    at = told["progress"]
+                    bar.show(at["done"], at["total"], verb.doing)
+                    if progress is not None:
+                        progress(at["done"], at["total"], at["bytes"])
+                elif "error" in told:
+                    error = told["error"]
+                elif "interrupted" in told:
+                    stopped = told["interrupted"]
+                else:
+                    words.append(line.decode(errors="replace").rstrip())
+            status = child.wait()
+        except BaseException as error_here:
+            end(child)
+            if not isinstance(error_here, Exception):  # Ctrl-C, or what ends the program
+                assert child.stderr is not None
+                for line in child.stderr:
+                    stopped = read_line(line).get("interrupted", stopped)
+                if sys.version_info >= (3, 11):
+                    error_here.add_note(f"stoker.{verb.name} was stopped: {stopped}")
+                else:
+                    _notice.say(f"{verb.name} was stopped: {stopped}")
+            raise
+        finally:
+            bar.close()
+            assert child.stderr is not None
+            child.stderr.close()
+        if error is not None:
+            raise from_wire(error)
+        if status == 128 + signal.SIGINT:
+            raise KeyboardInterrupt(f"stoker.{verb.name} was stopped: {stopped}")
+        if status != 0:
+            raise died(verb, status, words)
+        out.seek(0)
+        report: dict[str, Any] = json.load(out)
+        return report
+
+
+def died(verb: Verb, status: int | None, words: list[str]) -> EngineError:
+    """The error of a command that ended without saying why."""
+    return EngineError(
+        f"{verb.name} ended early, by {status_words(status)}",
+        code="died",
+        cause="\n".join(words[-20:]) or None,
+        hint=f"call it again: {verb.again}",
+    )
+
+
+def read_line(line: bytes) -> dict[str, Any]:
+    """The object on a line of JSON; empty where there is none."""
+    with suppress(ValueError):
+        told = json.loads(line)
+        if isinstance(told, dict):
+            return told
+    return {}
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """Ends the child as Ctrl-C does, or at last for good."""
+    child.send_signal(signal.SIGINT)
+    try:
+        child.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
