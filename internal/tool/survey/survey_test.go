@@ -107,7 +107,7 @@ func photos(t *testing.T, n int) string {
 	return root
 }
 
-func describeFolder(t *testing.T, root string) *Report {
+func surveyed(t *testing.T, root string) *Report {
 	r, err := Run(t.Context(), Config{Dataset: loader.Dataset{Path: loader.Paths{root}}})
 	if err != nil {
 		t.Fatal(err)
@@ -117,10 +117,10 @@ func describeFolder(t *testing.T, root string) *Report {
 
 func TestLanesDoNotMatter(t *testing.T) {
 	root := photos(t, 60)
-	want := describeFolder(t, root)
+	want := surveyed(t, root)
 	for _, n := range []int{1, 3, 8} {
 		before := runtime.GOMAXPROCS(n)
-		got := describeFolder(t, root)
+		got := surveyed(t, root)
 		runtime.GOMAXPROCS(before)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
@@ -151,7 +151,7 @@ label: number in 60 samples
 func TestText(t *testing.T) {
 	root := photos(t, 60)
 	var b strings.Builder
-	if err := describeFolder(t, root).WriteText(&b); err != nil {
+	if err := surveyed(t, root).WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -177,7 +177,7 @@ func TestText(t *testing.T) {
 func TestDamageCountsNowhere(t *testing.T) {
 	root := photos(t, 30)
 	bad := filepath.Join(root, "cat", "0003.png")
-	sound := describeFolder(t, root)
+	sound := surveyed(t, root)
 	b, err := os.ReadFile(bad)
 	if err == nil {
 		err = os.WriteFile(bad, b[:len(b)/2], 0o600)
@@ -185,7 +185,7 @@ func TestDamageCountsNowhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := describeFolder(t, root)
+	r := surveyed(t, root)
 	if r.Damaged != 1 || errs.CodeOf(r.Err()) != errs.Damaged || sound.Err() != nil {
 		t.Errorf("%d damaged: %v", r.Damaged, r.Err())
 	}
