@@ -48,7 +48,7 @@ func TestLengthsOfAField(t *testing.T) {
 			t.Errorf("the longer file lies in a batch of %d", b.Rows)
 		}
 	}
-	for field, says := range map[string]string{"label": "no bytes", "nothing": "nothing"} {
+	for field, says := range map[string]string{"label": "does not know how long", "nothing": "nothing"} {
 		files.Batch.Lengths.Field = field
 		if _, err := Open(context.Background(), s, files, Options{}); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("lengths of %s: %v", field, err)
