@@ -126,9 +126,10 @@ func (c *child) pass(s syscall.Signal, first bool) {
 // patience is how long a script may take to end after SIGTERM.
 const patience = 5 * time.Second
 
-// stop ends the script and all that came of it: seen are its processes, also
-// those that others have taken over, such as ranks in sessions of their own.
-func (c *child) stop(ctx context.Context, w *watched) {
+// stop ends the script and all that came of it, also what others have taken over,
+// such as ranks in sessions of their own: w has seen them. What does not end in
+// time, or when ctx does, is killed.
+func (c *child) stop(ctx context.Context, w *watched, patience time.Duration) {
 	w.look(c.pid(), now())
 	late := time.NewTimer(patience)
 	defer late.Stop()

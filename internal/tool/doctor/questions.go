@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // What rules ask of a view.
@@ -25,6 +26,15 @@ func (v *view) seenEnough() bool {
 // beyond says whether a loop waits, and no number of workers that there are cores
 // for would end that: then its costliest part has to become cheaper.
 func (v *view) beyond() bool { return v.waits() && v.needed() > v.usable() }
+
+// middle is the share of all time that waiting in the middle of epochs takes, to
+// be held against start.
+func (v *view) middle() float64 {
+	if v.now <= 0 {
+		return 0
+	}
+	return v.l.Wait.Value / v.now
+}
 
 // matters says whether this loop's waiting is more than a twentieth of the time of
 // all loops of its process: a small validation may do without workers.
@@ -164,10 +174,10 @@ func (v *view) insufficient(missing []string) Verdict {
 		out.Changes = v.unhooked()
 		out.Lines = v.procLines()
 	case len(v.ev.Loops) == 0:
-		out.Sentence = "No DataLoader of torch was iterated."
+		out.Sentence = "No DataLoader of torch was iterated" + ended(r) + "."
 		out.Missing = []string{"a loop over a torch.utils.data.DataLoader"}
-		if _, torch := r.Libraries["torch"]; !torch {
-			out.Sentence = "torch was not imported, and no DataLoader was iterated."
+		if _, torch := r.Libraries["torch"]; !torch && !strings.HasPrefix(r.Ended, "killed") { // one that was killed may have got further than its last line
+			out.Sentence = "torch was not imported, and no DataLoader was iterated" + ended(r) + "."
 		}
 		out.Lines = v.procLines()
 	case v.l.Batches.Value < 1:

@@ -130,7 +130,7 @@ var tooManyStart = rule{
 	verdict: TooMany,
 	needs:   []need{aWait, aFirst, anEpoch, aCores, aBatch},
 	holds: func(v *view) bool {
-		return v.start >= threshold && v.start >= v.wait && v.l.Settings.Workers > 2*max(v.usable(), v.needed())
+		return v.start >= threshold && v.start >= v.middle() && v.l.Settings.Workers > 2*max(v.usable(), v.needed())
 	},
 	says: func(v *view) string {
 		return fmt.Sprintf("Starting %s takes %s of the time, and %d would do.", count(v.l.Settings.Workers, "worker"), percent(v.start), v.enough())
@@ -147,7 +147,7 @@ var tooManyStart = rule{
 var startOfEpochs = rule{
 	verdict: EpochStart,
 	needs:   []need{aWait, aFirst, anEpoch},
-	holds:   func(v *view) bool { return v.start >= threshold && v.start >= v.wait },
+	holds:   func(v *view) bool { return v.start >= threshold && v.start >= v.middle() },
 	says: func(v *view) string {
 		return fmt.Sprintf("%s of the time goes before the first batch of each epoch.", percent(v.start))
 	},

@@ -32,6 +32,9 @@ type Script struct {
 	hurry float64 // tests: all patience is that many times shorter
 }
 
+// patience is how long the script may take to end after SIGTERM.
+func (s Script) patience() time.Duration { return time.Duration(s.after(float64(patience))) }
+
 // after is one of the times below.
 func (s Script) after(seconds float64) float64 { return seconds / max(1, s.hurry) }
 
@@ -116,11 +119,11 @@ func (w *watching) run(ctx context.Context) (out Outcome) {
 				w.child.pass(sig, signals[s] == 1)
 			}
 		case <-ctx.Done():
-			w.child.stop(context.Background(), w.watched)
+			w.child.stop(context.Background(), w.watched, w.patience())
 			return out
 		case <-slow.C:
 			if w.look() && w.Stop {
-				w.child.stop(ctx, w.watched)
+				w.child.stop(ctx, w.watched, w.patience())
 				out.Stopped = true
 				return out
 			}
