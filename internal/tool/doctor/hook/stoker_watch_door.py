@@ -9,6 +9,7 @@ An exception that a signal handler raises while we run in a destructor would be 
 at the next door.
 """
 
+import _signal
 import itertools
 from _functools import partial
 
@@ -25,21 +26,42 @@ Method = type(_Probe().method)
 
 
 def keep(error: BaseException) -> None:
-    """Call it with what a destructor caught: what a signal handler raised (an exit, Ctrl-C) comes at the next door."""
-    if isinstance(error, Exception):
-        trouble(error)
-    elif not _late:
+    """Call it with what a destructor caught: what a signal handler raised comes at the next door."""
+    try:
+        if isinstance(error, Exception):
+            trouble(error)
+        else:
+            _late.append(error)
+    except Exception:
         _late.append(error)
 
 
 def trouble(error: Exception) -> None:
-    """A mistake of ours: never the script's matter, and told in the lines, so that it does not stay unseen."""
+    """A mistake of ours: never the script's matter, and told in the lines, so that it does not stay unseen.
+
+    What a signal handler of the script raised while we ran is no mistake of ours, and is raised again.
+    """
+    frames, entry = [], error.__traceback__
+    while entry is not None:
+        frames.append((entry.tb_frame.f_code, entry.tb_lineno))
+        entry = entry.tb_next
+    handlers = _handlers()
+    if any(code in handlers for code, _ in frames):
+        raise error
     if len(troubles) < 4:
-        frame = error.__traceback__
-        while frame is not None and frame.tb_next is not None:
-            frame = frame.tb_next
-        place = f"{frame.tb_frame.f_code.co_name}:{frame.tb_lineno}: " if frame is not None else ""
+        place = f"{frames[-1][0].co_name}:{frames[-1][1]}: " if frames else ""
         troubles.append(f"{place}{type(error).__name__}: {error}"[:200])
+
+
+def _handlers() -> list:
+    """The code of the script's signal handlers."""
+    found = []
+    for number in _signal.valid_signals():
+        handler = _signal.getsignal(number)
+        code = getattr(getattr(handler, "__func__", handler), "__code__", None)
+        if code is not None:
+            found.append(code)
+    return found
 
 
 def _raise_late() -> None:

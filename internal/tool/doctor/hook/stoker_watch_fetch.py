@@ -102,7 +102,7 @@ class Stage:
         self.dataset = _no_dataset  # a weak reference: the script's own lifetimes hold
         self.stateful: list = []
         self.base = core.kernel()
-        self.delay = (0, 0.0)  # thread, what it had waited for a core when it came
+        self.delay = 0.0  # s that the worker's thread had waited for a core when it came
         self.fetcher: object = None
 
     # What a fetch passes through, in this order.
@@ -132,9 +132,10 @@ class Stage:
         return call
 
     def enter(self, fetcher) -> None:
+        core.process.pulse.start()
         if self.ident != get_ident():
             self.ident, self.native = get_ident(), get_native_id()
-            self.delay = (self.native, _delay(self.native))
+            self.delay = _delay(self.native)
         dataset = fetcher.__dict__.get("dataset")
         if self.before is None or dataset is not self.dataset():
             try:
@@ -261,7 +262,7 @@ class Stage:
             "waits": {name: n / looks for name, n in self.waits.copy().items()} if self.looks else {},
             "looks": self.looks,
             "on_cpu": min(1.0, (sample_cpu + collate_cpu) / fetch) if fetch else None,
-            "delay": _delay(self.native) - self.delay[1] if self.native and self.delay[0] == self.native else None,
+            "delay": None if self.index is None or not self.native else _delay(self.native) - self.delay,
             "cpu": now["cpu"] - self.base["cpu"],
             "io": {k: now[k] - self.base.get(k, 0) for k in ("rchar", "read_bytes", "syscr") if k in now},
             "faults": now["faults"] - self.base["faults"],
@@ -375,7 +376,6 @@ def _become_worker(process, info) -> None:
     process.cuda_before_fork = bool(getattr(sys.modules.get("torch.cuda"), "_is_in_bad_fork", bool)())
     # A forked worker ends in os._exit, which runs multiprocessing's finalizers and not atexit's.
     sys.modules["multiprocessing.util"].Finalize(None, _last, exitpriority=1000)
-    process.pulse.start()
 
 
 def _last() -> None:

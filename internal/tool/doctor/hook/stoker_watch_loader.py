@@ -1,8 +1,9 @@
 """torch's DataLoader, watched from the loop: how long it waits for each batch, and what the loader is.
 
-Doors hang before DataLoader.__init__ and __iter__ and before the iterators' __next__ and _next_index, so that
-subclasses and wrappers that come down to them are seen under their own names. A pass is one epoch over a loader; it
-lies in the iterator's __dict__ (which refuses to be pickled anyway), the loader itself is not written to.
+Doors hang before DataLoader.__init__ and _get_iterator and before the iterators' _reset, _next_index and __next__, so
+that subclasses and wrappers that come down to them are seen under their own names. None hangs before __iter__: what a
+signal handler raises in a descriptor there, CPython turns into "object is not iterable". A pass is one epoch over a
+loader; it lies in the iterator's __dict__ (which refuses to be pickled anyway), the loader itself is not written to.
 """
 
 import sys
@@ -35,6 +36,7 @@ class Loader:
     """Figures of one DataLoader, all its epochs together."""
 
     def __init__(self, loader, number: int, where: str) -> None:
+        self.reference = weakref.ref(loader)
         self.number = number
         self.where = where
         self.steps = 0
@@ -283,7 +285,7 @@ def _next_index(iterator, original):
 
 
 class _Start:
-    """One call of DataLoader.__iter__."""
+    """One call of DataLoader._get_iterator."""
 
     __slots__ = ("outer", "over", "thread")
 
@@ -328,9 +330,18 @@ class _Start:
             keep(error)
 
 
-def _iter(loader, original):
+def _get_iterator(loader, original):
     start = _Start()
     return around(start.before, original, start.after, loader)
+
+
+def _reset(iterator, original):
+    """Persistent workers begin another pass; the first _reset is part of making the iterator."""
+    over = iterator.__dict__.get(PASS)
+    loader = over.loader.reference() if over is not None and get_ident() not in _building else None
+    if loader is not None:
+        iterator.__dict__[PASS] = over.loader.begin(loader, monotonic())
+    return Method(original, iterator)
 
 
 def _init(loader, original):
@@ -366,22 +377,26 @@ def _facts(loader) -> dict:
             length = len(dataset)
         except Exception:
             pass
-    sampler = getattr(loader, "sampler", None)
-    collate = getattr(loader, "collate_fn", None)
+    sampler, batches = getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)
+    sizes = loader
+    if getattr(loader, "batch_size", None) is None and batches is not None:  # given as a batch_sampler, or wrapped
+        sizes = batches
+        for inner in _inside(batches):
+            sampler = inner
     return {
         "class": _named(type(loader)),
         "dataset": _named(type(dataset)),
         "kind": kind,
         "length": length,
-        "batch_size": _plain(getattr(loader, "batch_size", None)),
+        "batch_size": _plain(getattr(sizes, "batch_size", None)),
         "workers": int(getattr(loader, "num_workers", 0)),
         "prefetch": _plain(getattr(loader, "prefetch_factor", None)),
         "pin": bool(getattr(loader, "pin_memory", False)),
         "persistent": bool(getattr(loader, "persistent_workers", False)),
-        "drop_last": bool(getattr(loader, "drop_last", False)),
+        "drop_last": bool(getattr(sizes, "drop_last", False)),
         "sampler": type(sampler).__name__,
         "shuffled": _shuffled(sampler),
-        "collate": _collate(collate),
+        "collate": _collate(getattr(loader, "collate_fn", None)),
     }
 
 
@@ -416,14 +431,24 @@ def _collate(collate: object) -> str:
 
 def _epoch_sampler(loader) -> object:
     """The sampler whose order depends on set_epoch, under the wrappers that Accelerate and Lightning put around it."""
-    todo = [loader.__dict__.get("batch_sampler"), loader.__dict__.get("sampler")]
-    for sampler in todo:
-        inside = getattr(sampler, "__dict__", {})
-        if callable(getattr(type(sampler), "set_epoch", None)) and isinstance(inside.get("epoch"), int):
-            return sampler if inside.get("shuffle", True) else None
-        if len(todo) < 12:
-            todo.extend(inside[name] for name in ("batch_sampler", "sampler") if inside.get(name) is not None)
+    for outer in (loader.__dict__.get("batch_sampler"), loader.__dict__.get("sampler")):
+        for sampler in (outer, *_inside(outer)):
+            inside = getattr(sampler, "__dict__", {})
+            if callable(getattr(type(sampler), "set_epoch", None)) and isinstance(inside.get("epoch"), int):
+                return sampler if inside.get("shuffle", True) else None
     return None
+
+
+def _inside(sampler: object) -> list:
+    """The samplers that a sampler wraps, outermost first."""
+    found: list = []
+    while len(found) < 6:
+        inside = getattr(sampler, "__dict__", {})
+        sampler = inside.get("batch_sampler", inside.get("sampler"))
+        if sampler is None or isinstance(sampler, (list, tuple, range)):
+            break
+        found.append(sampler)
+    return found
 
 
 def _ready(iterator) -> "int | None":
@@ -479,7 +504,8 @@ def dress(module) -> None:
     _torch = module
     fetch.dress(module._utils.fetch, module._utils.worker)
     hang(module.DataLoader, "__init__", _init)
-    hang(module.DataLoader, "__iter__", _iter)
+    hang(module.DataLoader, "_get_iterator", _get_iterator)
+    hang(module._MultiProcessingDataLoaderIter, "_reset", _reset)
     hang(module._BaseDataLoaderIter, "__next__", _next)
     hang(module._BaseDataLoaderIter, "_next_index", _next_index)
 

@@ -227,8 +227,8 @@ class Process:
             last = getattr(sys, "last_type", None)
             self.exit = "ok" if last is None else f"exception {last.__name__}"
             self.write()
-        except Exception as error:
-            trouble(error)
+        except BaseException:  # of a signal handler: the interpreter would print it, and nothing comes after
+            pass
 
 
 process: Process
@@ -273,7 +273,8 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    if _restart:
+    """From Python 3.13 on threads are counted after this: there the next batch starts the thread again."""
+    if _restart and sys.version_info < (3, 13):
         process.pulse.start()
 
 
