@@ -26,6 +26,7 @@ const help = `stoker keeps GPUs fed: it loads training data, and says what limit
   stoker inspect data/train            what is in it, what is damaged, and the Python lines to paste
   stoker inspect 'shards/{000..099}.tar' --json
   stoker stats data/train              mean and deviation for Normalize, weights of classes, sizes
+  stoker tune data/train               the fewest workers and the least prefetch that are fast enough
   stoker pack data/train packed        the same samples as tar shards, which are read faster from slow disks
   stoker verify 'shards/{000..099}.tar'    is it what it was? what exactly is damaged?
   stoker cat data.parquet 17           one sample; stoker ls lists them
@@ -40,6 +41,7 @@ type cli struct {
 	Doctor       doctorCmd       `cmd:"" help:"Say what limits a training run, by how much, and what to change."`
 	Inspect      inspectCmd      `cmd:"" help:"Say what is in a dataset, and what is damaged."`
 	Stats        statsCmd        `cmd:"" help:"Compute mean and deviation, weights of classes, sizes and lengths."`
+	Tune         tuneCmd         `cmd:"" help:"Find the fewest lanes and the least prefetch that are fast enough."`
 	Pack         packCmd         `cmd:"" help:"Write a dataset anew as shards: tar, TFRecord, NumPy or tokens."`
 	Index        indexCmd        `cmd:"" help:"Index a dataset where it lies, for this machine or to travel with it."`
 	Verify       verifyCmd       `cmd:"" help:"Say whether a dataset is what it was, and exactly what is damaged."`

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"os"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/tool/bench"
+	"github.com/stoker-data/stoker/internal/tool/show"
+	"github.com/stoker-data/stoker/internal/tool/tune"
+)
+
+type tuneCmd struct {
+	Path []string `arg:"" optional:"" help:"Dataset of any format; braces, globs and several are fine."`
+	Spec string   `help:"Spec to load, YAML or JSON." placeholder:"FILE"`
+
+	Workers    []int   `help:"Numbers of lanes to try; by the cores if left out." placeholder:"N"`
+	Prefetch   []int   `help:"Batches ready ahead to try (2,4,8)." placeholder:"N"`
+	BatchSize  []int   `help:"Samples a batch; several are compared (the Spec's, or 64)." placeholder:"N"`
+	ImageSize  int     `help:"Side of the pictures after RandomResizedCrop." default:"224" placeholder:"PIXELS"`
+	OutputFlt  bool    `name:"output-float" help:"Normalised float32 instead of uint8."`
+	StepMillis float64 `name:"step-ms" help:"Pretend that a training step takes so many milliseconds a batch." placeholder:"MS"`
+	Budget     float64 `help:"Seconds that it may take." default:"300" placeholder:"S"`
+	All        bool    `help:"Measure every combination, instead of those that may be the choice."`
+	Playbook   string  `help:"Where the choice is written down; empty: nowhere." default:"stoker.playbook.yaml" placeholder:"FILE"`
+	Plot       string  `help:"The plot, without .svg and .png; empty: none." default:"stoker.tune" placeholder:"PATH"`
+	JSON       bool    `help:"Write JSON."`
+
+	Data dataFlags `embed:""`
+	Line bool      `hidden:"" help:"Measure nothing itself: a process at the other end of standard input and output does (Python)."`
+	Find string    `hidden:"" help:"Print what the playbook says of a dataset's digest on this machine."`
+}
+
+func (tuneCmd) Help() string {
+	return `Examples:
+
+  stoker tune data/train
+  stoker tune --spec train.yaml --step-ms 80     a training loop that needs 80 ms a batch
+  stoker tune 'shards/{000..099}.tar' --budget 60 --playbook playbooks/a100.yaml
+
+It chooses the fewest lanes, then the least prefetch, within 5 % of the best throughput, and writes that to
+stoker.playbook.yaml, where stoker.DataLoader(..., tune="playbook") finds it. Run again, it says what changed. For
+torch's DataLoader there is stoker.tune in Python.`
+}
+
+func (t tuneCmd) Run(con *console) error {
+	switch {
+	case t.Find != "":
+		return t.find(con)
+	case t.Line:
+		return t.line(con)
+	}
+	own, space, err := t.own()
+	if err != nil {
+		return err
+	}
+	tell, end := con.indexing()
+	own.Indexing = tell
+	subject, err := own.Subject(con.ctx)
+	end()
+	if err != nil {
+		return err
+	}
+	own.Indexing = nil
+	shown := con.progress("tuning")
+	report, err := t.run(con, tune.Config{
+		Subject: subject, Space: space, Budget: seconds(t.Budget),
+		Progress: func(now tune.Settings, spent, budget time.Duration) {
+			shown.set(int64(spent), int64(budget), now.Words(subject.Loader)+", at most "+show.Time(budget)+" in all")
+		},
+	}, own, t.Playbook, t.Plot)
+	shown.end()
+	if err != nil {
+		return err
+	}
+	if t.JSON {
+		return con.writeJSON(report)
+	}
+	return report.WriteText(con.out)
+}
+
+// run tunes on this machine, and writes down what came of it.
+func (t tuneCmd) run(con *console, c tune.Config, meter tune.Meter, playbook, plot string) (*tune.Report, error) {
+	if playbook != "" { // before minutes are spent
+		if _, _, err := tune.Read(playbook); err != nil {
+			return nil, err
+		}
+	}
+	machine := tune.Look(con.ctx)
+	c.Space = c.Space.Complete(c.Loader, machine.Cores, len(machine.GPUs) > 0)
+	report, err := tune.Run(con.ctx, c, meter)
+	if err != nil {
+		return nil, err
+	}
+	report.Hardware = machine
+	return report, report.Keep(playbook, plot, time.Now())
+}
+
+// own is stoker's loader as the flags describe it.
+func (t tuneCmd) own() (own tune.OwnLoader, space tune.Space, err error) {
+	if t.Budget <= 0 || t.StepMillis < 0 || t.ImageSize < 1 {
+		return own, space, errs.New(errs.Config, "a budget, a step or a size is not positive").Try("see `stoker tune --help`")
+	}
+	b := benchCmd{Path: t.Path, Spec: t.Spec, Data: t.Data}
+	if len(t.BatchSize) > 0 {
+		b.BatchSize = &t.BatchSize[0]
+	}
+	spec, err := b.spec()
+	if err != nil {
+		return own, space, err
+	}
+	space = tune.Space{Workers: t.Workers, Prefetch: t.Prefetch, Batch: t.BatchSize, All: t.All}
+	if len(space.Batch) == 0 {
+		space.Batch = []int{max(spec.Batch.Size, spec.Batch.GlobalSize, 1)}
+	}
+	for _, w := range space.Workers {
+		if w < 1 {
+			return own, space, errs.New(errs.Config, "--workers %d: there is at least one lane", w)
+		}
+	}
+	return tune.OwnLoader{Spec: spec, Chain: bench.Chain{Size: t.ImageSize, Float: t.OutputFlt}, Step: seconds(t.StepMillis / 1000)}, space, nil
+}
+
+// line tunes what another process measures.
+func (t tuneCmd) line(con *console) error {
+	con.json, con.client = true, true
+	l, ask, err := tune.Listen(os.Stdin, con.raw)
+	if err != nil {
+		return err
+	}
+	report, err := t.run(con, tune.Config{Subject: ask.Subject, Space: ask.Space, Budget: seconds(ask.Budget)}, l, ask.Playbook, ask.Plot)
+	if err != nil {
+		return err
+	}
+	return l.Say(map[string]any{"report": report})
+}
+
+// find prints the entry for a dataset on this machine, or what comes near it.
+func (t tuneCmd) find(con *console) error {
+	con.json, con.client = true, true
+	p, exists, err := tune.Read(t.Playbook)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		return errs.New(errs.NotFound, "there is no playbook %s", errs.Name(t.Playbook)).
+			Try("make it: stoker tune PATH --playbook %s, or stoker.tune(...) in Python", errs.Name(t.Playbook))
+	}
+	machine := tune.Look(con.ctx)
+	answer := map[string]any{}
+	if e, ok := p.Find(machine.Digest(), t.Find, tune.Own); ok {
+		answer["entry"] = e
+	} else if e, ok := p.Previous(tune.Entry{Dataset: t.Find, Loader: tune.Own}); ok {
+		now := e
+		now.Hardware, now.Dataset = machine, t.Find
+		answer["near"], answer["changes"] = e, tune.Changes(e, now)
+	}
+	return con.writeJSON(answer)
+}

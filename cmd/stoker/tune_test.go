@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stoker-data/stoker/internal/tool/tune"
+)
+
+func TestStats(t *testing.T) {
+	root := folder(t, 2)
+	got := command(t, "stats", root)
+	if got.status != 0 || !strings.Contains(got.out, "Normalize(mean=[0.") || !strings.Contains(got.out, "3 classes, of 2 to 2 samples") {
+		t.Errorf("%+v", got)
+	}
+	var report struct {
+		Read    int64 `json:"read"`
+		Damaged int64 `json:"damaged"`
+	}
+	got = command(t, "stats", root, "--sample", "50%", "--headers", "--json")
+	if err := json.Unmarshal([]byte(got.out), &report); err != nil || report.Read != 3 {
+		t.Errorf("%v: %+v", err, got)
+	}
+	bad := filepath.Join(root, "rocket", "00.jpg")
+	b, err := os.ReadFile(bad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, bad, b[:len(b)/2])
+	if got = command(t, "stats", root); got.status != 3 || !strings.Contains(got.out, "1 sample is damaged, and left out") {
+		t.Errorf("%+v", got)
+	}
+	if got = command(t, "stats", root, "--on-bad", "skip"); got.status != 0 {
+		t.Errorf("%+v", got)
+	}
+	for _, args := range [][]string{{"stats"}, {"stats", root, "--on-bad", "skp"}, {"stats", root, "--sample", "200%"}} {
+		if got := command(t, args...); got.status != 2 || !strings.Contains(got.err, "try:") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+}
+
+func TestTune(t *testing.T) {
+	dir := t.TempDir()
+	book, plot := filepath.Join(dir, "book.yaml"), filepath.Join(dir, "plot")
+	spec := filepath.Join(dir, "spec.yaml")
+	write(t, spec, []byte("dataset: {format: synthetic, samples: 500, shape: [8, 8, 3]}\nbatch: {size: 4}\n"))
+	args := []string{"tune", "--spec", spec, "--budget", "2", "--workers", "1,2", "--prefetch", "2", "--playbook", book, "--plot", plot}
+	got := command(t, args...)
+	if got.status != 0 || !strings.Contains(got.out, "\nuse num_workers=") || strings.Contains(got.out, "since") {
+		t.Fatalf("%+v", got)
+	}
+	for _, name := range []string{book, plot + ".svg", plot + ".png"} {
+		if _, err := os.Stat(name); err != nil {
+			t.Error(err)
+		}
+	}
+	got = command(t, append(args, "--json")...)
+	var report tune.Report
+	if err := json.Unmarshal([]byte(got.out), &report); err != nil || report.Before == "" || report.Choice.Samples <= 0 || len(report.Files) != 3 {
+		t.Errorf("%v: %+v", err, got)
+	}
+	got = command(t, "tune", "--find", report.Dataset, "--playbook", book)
+	var found struct{ Entry *tune.Entry }
+	if err := json.Unmarshal([]byte(got.out), &found); err != nil || found.Entry == nil || found.Entry.Settings != report.Choice.Settings {
+		t.Errorf("%v: %+v", err, got)
+	}
+	if got = command(t, "tune", "--find", "another", "--playbook", book); got.status != 0 || strings.Contains(got.out, "entry") {
+		t.Errorf("%+v", got)
+	}
+	write(t, book, []byte("version: 7\n"))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"tune"}, "no path"},
+		{[]string{"tune", dir, "--budget", "0"}, "budget"},
+		{[]string{"tune", "--spec", spec, "--workers", "0"}, "at least one lane"},
+		{[]string{"tune", "--spec", spec, "--playbook", book}, "version is 7"},
+		{[]string{"tune", "--find", "x", "--playbook", filepath.Join(dir, "none.yaml")}, "no playbook"},
+	} {
+		if got := command(t, c.args...); got.status != 2 || !strings.Contains(got.err, c.want) {
+			t.Errorf("%v: %+v", c.args, got)
+		}
+	}
+}

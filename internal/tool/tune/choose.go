@@ -1,0 +1,53 @@
+package tune
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Settings are what is chosen. Prefetch is in batches: of the whole loader for
+// stoker, a worker for torch, and 0 where there are no workers.
+type Settings struct {
+	Workers  int  `json:"num_workers" yaml:"num_workers"`
+	Prefetch int  `json:"prefetch" yaml:"prefetch"`
+	Pin      bool `json:"pin_memory" yaml:"pin_memory"`
+	Batch    int  `json:"batch_size" yaml:"batch_size"`
+}
+
+// Figures are what was measured with some settings, of the steady state: an epoch's
+// first batch stands apart.
+type Figures struct {
+	Samples float64 `json:"samples_per_second" yaml:"samples_per_second"`
+	Batches float64 `json:"batches_per_second" yaml:"batches_per_second"`
+	// Cores are busy on the mean: processor time of all processes, by the time.
+	Cores  float64 `json:"cores_busy" yaml:"cores_busy"`
+	First  float64 `json:"first_batch_s" yaml:"first_batch_s"`
+	Spread float64 `json:"spread" yaml:"spread"` // of windows: (largest - smallest) / median
+}
+
+// Measurement is one row of the table.
+type Measurement struct {
+	Settings
+	Figures
+	Failed string `json:"failed,omitempty"` // why there are no figures
+}
+
+// Slack is how much of the best throughput is given up for fewer workers and less
+// prefetch: both cost memory, and workers the trainer's cores.
+const Slack = 0.05
+
+// Choose is the fewest workers, then the least prefetch, whose throughput is within
+// Slack of the best; of these the largest throughput. It is also the best itself;
+// false: nothing was measured.
+func Choose(table []Measurement) (choice, best Measurement, ok bool) {
+	good := slices.DeleteFunc(slices.Clone(table), func(m Measurement) bool { return m.Failed != "" || m.Samples <= 0 })
+	if len(good) == 0 {
+		return choice, best, false
+	}
+	best = slices.MaxFunc(good, func(a, b Measurement) int { return cmp.Compare(a.Samples, b.Samples) })
+	good = slices.DeleteFunc(good, func(m Measurement) bool { return m.Samples < best.Samples*(1-Slack) })
+	choice = slices.MinFunc(good, func(a, b Measurement) int {
+		return cmp.Or(cmp.Compare(a.Workers, b.Workers), cmp.Compare(a.Prefetch, b.Prefetch), cmp.Compare(b.Samples, a.Samples))
+	})
+	return choice, best, true
+}

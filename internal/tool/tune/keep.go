@@ -1,0 +1,71 @@
+package tune
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"time"
+)
+
+// Keep compares a report with what the playbook said before, writes its entry, and
+// draws the plot. Empty paths are left out.
+func (r *Report) Keep(playbook, plot string, now time.Time) error {
+	e := r.entry(now)
+	if playbook != "" {
+		p, _, err := Read(playbook)
+		if err != nil {
+			return err
+		}
+		if before, ok := p.Previous(e); ok {
+			r.Before, r.Changes = before.Date, Changes(before, e)
+		}
+		p.Put(e)
+		if err := p.Write(playbook); err != nil {
+			return err
+		}
+		r.Files = append(r.Files, playbook)
+	}
+	if plot != "" {
+		for _, form := range []struct {
+			ending string
+			draw   func(*Report) ([]byte, error)
+		}{{".svg", SVG}, {".png", PNG}} {
+			drawn, err := form.draw(r)
+			if err != nil {
+				return fmt.Errorf("tune: the plot: %w", err)
+			}
+			if err := write(plot+form.ending, drawn); err != nil {
+				return err
+			}
+			r.Files = append(r.Files, plot+form.ending)
+		}
+	}
+	for i, f := range r.Files {
+		r.Files[i] = filepath.Clean(f)
+	}
+	return nil
+}
+
+// entry is the report as the playbook keeps it.
+func (r *Report) entry(now time.Time) Entry {
+	f := r.Choice.Figures
+	for _, x := range []*float64{&f.Samples, &f.Batches, &f.Cores, &f.First, &f.Spread} {
+		*x = digits(*x)
+	}
+	return Entry{
+		Machine: r.Hardware.Digest(), Dataset: r.Dataset, Name: r.Name, Loader: r.Loader, Step: r.Step,
+		Date: now.UTC().Format(time.RFC3339), Settings: r.Choice.Settings, Figures: f, Hardware: r.Hardware,
+	}
+}
+
+// digits is x with the four digits that a measurement has at most.
+func digits(x float64) float64 {
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(math.Abs(x)))-3)
+	if unit < 1 {
+		return math.Round(x/unit) / math.Round(1/unit)
+	}
+	return math.Round(x/unit) * unit
+}

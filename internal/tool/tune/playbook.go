@@ -1,0 +1,292 @@
+package tune
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// File is what a playbook is called.
+const File = "stoker.playbook.yaml"
+
+const playbookVersion = 1
+
+// Playbook is what was found out on which machine, for which dataset.
+type Playbook struct {
+	Version int     `yaml:"version"`
+	Entries []Entry `yaml:"entries"`
+}
+
+// Entry is one machine, dataset and kind of loader.
+type Entry struct {
+	Machine  string   `json:"machine" yaml:"machine"` // Hardware.Digest
+	Dataset  string   `json:"dataset" yaml:"dataset"` // its digest
+	Name     string   `json:"name" yaml:"name"`       // what it is called, for people
+	Loader   string   `json:"loader" yaml:"loader"`
+	Date     string   `json:"date" yaml:"date"` // RFC 3339, UTC
+	Step     float64  `json:"step_s" yaml:"step_s"`
+	Settings Settings `json:"settings" yaml:"settings"`
+	Figures  Figures  `json:"figures" yaml:"figures"`
+	Hardware Hardware `json:"hardware" yaml:"hardware"`
+}
+
+const heading = `# Settings that stoker tune measured: an entry a machine and dataset. Written anew by it; read by
+# stoker.DataLoader(..., tune="playbook"). prefetch is batches: of the loader for stoker, a worker for torch.
+`
+
+// Read reads a playbook; one that does not exist has no entries, and found is false.
+func Read(path string) (p *Playbook, found bool, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return &Playbook{Version: playbookVersion}, false, nil
+	}
+	if err != nil {
+		return nil, false, errs.New(errs.Unreadable, "the playbook can not be read").Because(err)
+	}
+	p, err = parse(text)
+	if err != nil {
+		e := errs.New(errs.Config, "%s is no playbook", errs.Name(path)).Because(err)
+		return nil, true, e.Try("mend the line, or remove the file and run stoker tune again")
+	}
+	return p, true, nil
+}
+
+// parse reads the shape that Write writes, and nothing else: a key that is unknown
+// or twice there is an error.
+func parse(text []byte) (*Playbook, error) {
+	p := &Playbook{}
+	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(p); err != nil {
+		line, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
+		return nil, errors.New(line)
+	}
+	if p.Version != playbookVersion {
+		return nil, fmt.Errorf("its version is %d, and this stoker reads %d", p.Version, playbookVersion)
+	}
+	for i, e := range p.Entries {
+		s := e.Settings
+		if e.Machine == "" || e.Dataset == "" || e.Loader == "" || s.Workers < 0 || s.Prefetch < 0 || s.Batch < 0 {
+			return nil, fmt.Errorf("entry %d lacks machine, dataset or loader, or a setting is negative", i+1)
+		}
+		if _, err := time.Parse(time.RFC3339, e.Date); err != nil {
+			return nil, fmt.Errorf("entry %d has the date %q", i+1, e.Date)
+		}
+	}
+	return p, nil
+}
+
+// Write writes a playbook, whole or not at all.
+func (p *Playbook) Write(path string) error {
+	return write(path, p.text())
+}
+
+// text is the playbook as YAML. Every text is quoted: what may stand plain is a
+// long story, and names are whatever people call their data.
+func (p *Playbook) text() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%sversion: %d\nentries:\n", heading, p.Version)
+	for _, e := range p.Entries {
+		fmt.Fprintf(&b, "  - machine: %s\n", quoted(e.Machine))
+		put := func(indent int, key string, value any) {
+			fmt.Fprintf(&b, "%*s%s: %v\n", indent, "", key, value)
+		}
+		put(4, "dataset", quoted(e.Dataset))
+		put(4, "name", quoted(e.Name))
+		put(4, "loader", quoted(e.Loader))
+		put(4, "date", quoted(e.Date))
+		put(4, "step_s", e.Step)
+		b.WriteString("    settings:\n")
+		put(6, "num_workers", e.Settings.Workers)
+		put(6, "prefetch", e.Settings.Prefetch)
+		put(6, "pin_memory", e.Settings.Pin)
+		put(6, "batch_size", e.Settings.Batch)
+		b.WriteString("    figures:\n")
+		put(6, "samples_per_second", e.Figures.Samples)
+		put(6, "batches_per_second", e.Figures.Batches)
+		put(6, "cores_busy", e.Figures.Cores)
+		put(6, "first_batch_s", e.Figures.First)
+		put(6, "spread", e.Figures.Spread)
+		b.WriteString("    hardware:\n")
+		put(6, "cpu", quoted(e.Hardware.CPU))
+		put(6, "cores", e.Hardware.Online)
+		put(6, "usable_cores", e.Hardware.Cores)
+		if e.Hardware.Quota > 0 {
+			put(6, "cgroup_cores", e.Hardware.Quota)
+		}
+		put(6, "memory_gib", e.Hardware.Memory)
+		if len(e.Hardware.GPUs) > 0 {
+			b.WriteString("      gpus:\n")
+		}
+		for _, g := range e.Hardware.GPUs {
+			fmt.Fprintf(&b, "        - %s\n", quoted(g))
+		}
+	}
+	return b.Bytes()
+}
+
+// quoted is a text in YAML's double quotes; what can not be printed is escaped.
+func quoted(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case strconv.IsPrint(r):
+			b.WriteRune(r)
+		case r <= 0xffff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// write writes a file through another beside it.
+func write(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err == nil {
+		defer os.Remove(f.Name())
+		_, err = f.Write(text)
+		err = errors.Join(err, f.Chmod(0o644), f.Close())
+		if err == nil {
+			err = os.Rename(f.Name(), path)
+		}
+	}
+	if err != nil {
+		return errs.New(errs.Unreadable, "%s can not be written", errs.Name(path)).Because(err).Try("run it where files can be written, or give --playbook and --plot")
+	}
+	return nil
+}
+
+// Put adds an entry, in the place of the one for the same machine, dataset and kind
+// of loader.
+func (p *Playbook) Put(e Entry) {
+	if i := p.at(e); i >= 0 {
+		p.Entries[i] = e
+		return
+	}
+	p.Entries = append(p.Entries, e)
+}
+
+func (p *Playbook) at(e Entry) int {
+	return slices.IndexFunc(p.Entries, func(o Entry) bool {
+		return o.Machine == e.Machine && o.Dataset == e.Dataset && o.Loader == e.Loader
+	})
+}
+
+// Find is the entry for a machine and dataset.
+func (p *Playbook) Find(machine, dataset, loader string) (Entry, bool) {
+	if i := p.at(Entry{Machine: machine, Dataset: dataset, Loader: loader}); i >= 0 {
+		return p.Entries[i], true
+	}
+	return Entry{}, false
+}
+
+// Previous is the entry that e is to be compared with: its own, or the youngest of
+// the same dataset on another machine, or of a dataset of the same name.
+func (p *Playbook) Previous(e Entry) (Entry, bool) {
+	if i := p.at(e); i >= 0 {
+		return p.Entries[i], true
+	}
+	for _, alike := range []func(o Entry) bool{
+		func(o Entry) bool { return o.Dataset == e.Dataset },
+		func(o Entry) bool { return o.Name == e.Name && o.Machine == e.Machine },
+		func(o Entry) bool { return o.Name == e.Name },
+	} {
+		var youngest Entry
+		for _, o := range p.Entries {
+			if o.Loader == e.Loader && alike(o) && o.Date >= youngest.Date {
+				youngest = o
+			}
+		}
+		if youngest.Date != "" {
+			return youngest, true
+		}
+	}
+	return Entry{}, false
+}
+
+// Change is one term that is not what it was.
+type Change struct {
+	Term   string `json:"term"` // hardware, dataset, settings or figures
+	What   string `json:"what"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// noise is the least that figures have to differ by; more where windows differed
+// by more.
+const noise = 0.05
+
+// Changes are the terms in which two entries differ: figures only by more than
+// their noise.
+func Changes(before, after Entry) (all []Change) {
+	add := func(term, what string, a, b any) {
+		if x, y := fmt.Sprint(a), fmt.Sprint(b); x != y {
+			all = append(all, Change{term, what, x, y})
+		}
+	}
+	a, b := before.Hardware, after.Hardware
+	add("hardware", "cpu", a.CPU, b.CPU)
+	add("hardware", "cores", a.Online, b.Online)
+	add("hardware", "usable cores", a.Cores, b.Cores)
+	add("hardware", "cgroup limit in cores", none(a.Quota), none(b.Quota))
+	add("hardware", "memory in GiB", a.Memory, b.Memory)
+	add("hardware", "gpus", list(a.GPUs), list(b.GPUs))
+	add("dataset", "digest", before.Dataset, after.Dataset)
+	add("dataset", "name", before.Name, after.Name)
+	s, t := before.Settings, after.Settings
+	add("settings", "num_workers", s.Workers, t.Workers)
+	add("settings", Keyword(after.Loader), s.Prefetch, t.Prefetch)
+	add("settings", "pin_memory", s.Pin, t.Pin)
+	add("settings", "batch_size", s.Batch, t.Batch)
+	add("settings", "step in seconds", before.Step, after.Step)
+	f, g := before.Figures, after.Figures
+	limit := max(noise, f.Spread, g.Spread)
+	if f.Samples > 0 && math.Abs(g.Samples/f.Samples-1) > limit {
+		add("figures", "samples a second", rounded(f.Samples), rounded(g.Samples))
+	}
+	if f.Samples > 0 && g.Samples > 0 && f.Cores > 0 {
+		x, y := f.Cores/f.Samples*1000, g.Cores/g.Samples*1000
+		if math.Abs(y/x-1) > 2*limit {
+			add("figures", "CPU seconds per 1,000 samples", rounded(x), rounded(y))
+		}
+	}
+	return all
+}
+
+func none(cores float64) string {
+	if cores == 0 {
+		return "none"
+	}
+	return fmt.Sprint(cores)
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// rounded is a number with three digits.
+func rounded(x float64) string {
+	if math.Abs(x) >= 100 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
+}

@@ -1,0 +1,352 @@
+// Package tune finds out with how many workers, how much prefetch and with or
+// without pinned memory a loader is fast enough: the fewest workers, then the
+// least prefetch, within Slack of the best.
+//
+// Measuring is somebody else's business, a Meter: stoker's own loaders are run by
+// Own in this process, others by a Python process at the other end of a pipe (Line).
+// What to measure next is a function of what was measured (Space.Next), so that
+// the search can be tested on tables; the clock is looked at here only.
+package tune
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// Own and Torch are kinds of loaders.
+const (
+	Own   = "stoker"
+	Torch = "torch"
+)
+
+// Meter measures a loader with some settings, for about so long, warmed up.
+type Meter interface {
+	Measure(ctx context.Context, s Settings, about time.Duration) (Figures, error)
+}
+
+// Subject is what is tuned.
+type Subject struct {
+	Loader  string  `json:"loader"`  // Own, Torch, or what a factory's class is called
+	Dataset string  `json:"dataset"` // digest
+	Name    string  `json:"name"`    // of the dataset, for people
+	Step    float64 `json:"step_s"`  // pretended training step, seconds
+}
+
+// Config is one tuning.
+type Config struct {
+	Subject
+	Space  Space
+	Budget time.Duration
+
+	// Progress is told what is measured, and how much of the budget is spent. May be nil.
+	Progress func(now Settings, spent, budget time.Duration)
+}
+
+// DefaultBudget is how long a tuning may take.
+const DefaultBudget = 5 * time.Minute
+
+// Report is what was found.
+type Report struct {
+	Subject
+	Hardware Hardware      `json:"hardware"`
+	Table    []Measurement `json:"table"`
+	Choice   Measurement   `json:"choice"`
+	Best     Measurement   `json:"best"`
+	// Pairs are the last measurements, of choice and best in turn, samples a second.
+	Pairs   []Pair   `json:"pairs,omitempty"`
+	LeftOut []int    `json:"workers_left_out,omitempty"` // that the model ruled out
+	Cut     bool     `json:"cut_short,omitempty"`        // by the budget
+	Seconds float64  `json:"seconds"`
+	Changes []Change `json:"changes,omitempty"` // since the last time
+	Before  string   `json:"before,omitempty"`  // when that was
+	Files   []string `json:"files,omitempty"`   // that were written
+	Notes   []string `json:"notes,omitempty"`
+}
+
+// Pair is one interleaved comparison.
+type Pair struct {
+	Choice float64 `json:"choice"`
+	Best   float64 `json:"best"`
+}
+
+// Complete fills in what a Space leaves open.
+func (s Space) Complete(loader string, cores float64, gpu bool) Space {
+	if s.Cores <= 0 {
+		s.Cores = cores
+	}
+	if len(s.Workers) == 0 {
+		s.Workers = workerCounts(loader, s.Cores)
+	}
+	if len(s.Prefetch) == 0 {
+		s.Prefetch = []int{2, 4, 8}
+	}
+	if len(s.Pin) == 0 {
+		s.Pin = []bool{false}
+		if gpu && loader != Own {
+			s.Pin = []bool{false, true}
+		}
+	}
+	for _, list := range []*[]int{&s.Workers, &s.Prefetch, &s.Batch} {
+		*list = slices.Clone(*list)
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	if !slices.Contains(s.Prefetch, s.Usual) {
+		usual := 2
+		if loader == Own {
+			usual = 4
+		}
+		s.Usual = slices.MinFunc(s.Prefetch, func(a, b int) int { return cmp.Compare(max(a-usual, usual-a), max(b-usual, usual-b)) })
+	}
+	return s
+}
+
+// Check says what is wrong with a Space.
+func (s Space) Check() error {
+	for _, list := range []struct {
+		name  string
+		v     []int
+		least int
+	}{{"workers", s.Workers, 0}, {"prefetch", s.Prefetch, 1}, {"batch_size", s.Batch, 1}} {
+		if len(list.v) == 0 {
+			return errs.New(errs.Config, "there is no %s to try", list.name)
+		}
+		if i := slices.IndexFunc(list.v, func(n int) bool { return n < list.least || n > 1<<20 }); i >= 0 {
+			return errs.New(errs.Config, "%s to try is %d", list.name, list.v[i]).Try("give numbers from %d on", list.least)
+		}
+	}
+	return nil
+}
+
+// A measurement is at least shortest and at most longest; at the end pairs of them
+// compare choice and best.
+const (
+	shortest = 300 * time.Millisecond
+	longest  = 6 * time.Second
+	pairs    = 3
+	rounds   = 4 // of pairs, each with another choice
+	repeats  = 2 // of every contender
+)
+
+// contender is how close to the best a measurement must be to be measured again: in
+// one measurement a neighbour's burst of work costs this much.
+const contender = 0.85
+
+// Run tunes. The first setting that can not be measured is its error; of others the
+// table says that they failed.
+func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
+	if err := c.Space.Check(); err != nil {
+		return nil, err
+	}
+	if c.Budget <= 0 {
+		c.Budget = DefaultBudget
+	}
+	s := &search{Config: c, meter: meter, begin: time.Now(), slice: c.slice()}
+	r := &Report{Subject: c.Subject}
+	if err := s.look(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := s.repeat(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.confirm(ctx, r); err != nil {
+		return nil, err
+	}
+	r.Table = s.table
+	slices.SortStableFunc(r.Table, func(a, b Measurement) int {
+		return cmp.Or(cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Workers, b.Workers), cmp.Compare(a.Prefetch, b.Prefetch))
+	})
+	for _, w := range c.Space.Workers {
+		if !slices.ContainsFunc(r.Table, func(m Measurement) bool { return m.Workers == w }) {
+			r.LeftOut = append(r.LeftOut, w)
+		}
+	}
+	r.Seconds = time.Since(s.begin).Seconds()
+	return r, nil
+}
+
+// search is a tuning that runs.
+type search struct {
+	Config
+	meter Meter
+	begin time.Time
+	slice time.Duration // of one measurement
+	took  time.Duration // the longest, start of workers included
+	table []Measurement
+}
+
+// slice is how long one measurement takes when all that may have to be measured is
+// to fit.
+func (c Config) slice() time.Duration {
+	n := len(c.Space.Workers) + 2*len(c.Space.Prefetch) + len(c.Space.Pin)
+	n *= len(c.Space.Batch)
+	if c.Space.All {
+		n = len(c.Space.every())
+	}
+	return min(max(c.Budget*3/4/time.Duration(n+2*pairs), shortest), longest)
+}
+
+// left says whether one more measurement fits into a share of the budget.
+func (s *search) left(share float64) bool {
+	return time.Since(s.begin)+s.took < time.Duration(share*float64(s.Budget))
+}
+
+func (s *search) measure(ctx context.Context, set Settings) (Measurement, error) {
+	if s.Progress != nil {
+		s.Progress(set, time.Since(s.begin), s.Budget)
+	}
+	before := time.Now()
+	f, err := s.meter.Measure(ctx, set, s.slice)
+	s.took = max(s.took, time.Since(before))
+	if ctx.Err() != nil {
+		return Measurement{}, ctx.Err()
+	}
+	m := Measurement{Settings: set, Figures: f}
+	if err != nil {
+		var lost *LineError
+		if len(s.table) == 0 || errors.As(err, &lost) {
+			return m, err
+		}
+		m.Failed = err.Error()
+	}
+	return m, nil
+}
+
+// look measures until enough is known, or the budget is nearly spent.
+func (s *search) look(ctx context.Context, r *Report) error {
+	for {
+		next, more := s.Space.Next(s.table)
+		if !more {
+			return nil
+		}
+		if len(s.table) > 0 && !s.left(0.75) {
+			r.Cut = true
+			return nil
+		}
+		m, err := s.measure(ctx, next)
+		if err != nil {
+			return err
+		}
+		s.table = append(s.table, m)
+	}
+}
+
+// repeat measures the settings that may become best or choice again, in turn, so that
+// what the machine does beside hits all alike; the median of each counts.
+func (s *search) repeat(ctx context.Context) error {
+	_, best, ok := Choose(s.table)
+	if !ok {
+		return nil
+	}
+	again := map[int][]Measurement{}
+	for i, m := range s.table {
+		if m.Failed == "" && m.Samples >= contender*best.Samples {
+			again[i] = []Measurement{m}
+		}
+	}
+	if len(again) < 2 {
+		return nil
+	}
+	for range repeats {
+		for i := range s.table {
+			if again[i] == nil {
+				continue
+			}
+			if !s.left(0.75) {
+				return nil // all or nothing: a part of them measured more often would not be alike
+			}
+			m, err := s.measure(ctx, s.table[i].Settings)
+			if err != nil {
+				return err
+			}
+			again[i] = append(again[i], m)
+		}
+	}
+	for i, all := range again {
+		s.table[i] = median(all)
+	}
+	return nil
+}
+
+// confirm measures choice and best again, in turn, and chooses anew where the choice
+// does not hold: the best of many measurements is often only the luckiest.
+func (s *search) confirm(ctx context.Context, r *Report) error {
+	for round := 0; ; round++ {
+		var ok bool
+		if r.Choice, r.Best, ok = Choose(s.table); !ok {
+			return errs.New(errs.Config, "no setting could be measured: %s", s.table[0].Failed)
+		}
+		if r.Choice.Settings == r.Best.Settings {
+			return nil
+		}
+		var choices, bests []Measurement
+		r.Pairs = nil
+		for range pairs {
+			if !s.left(1) {
+				break
+			}
+			choice, err := s.measure(ctx, r.Choice.Settings)
+			if err != nil {
+				return err
+			}
+			best, err := s.measure(ctx, r.Best.Settings)
+			if err != nil {
+				return err
+			}
+			choices, bests = append(choices, choice), append(bests, best)
+			r.Pairs = append(r.Pairs, Pair{choice.Samples, best.Samples})
+		}
+		if len(choices) == 0 {
+			r.Notes = append(r.Notes, "the budget did not allow to measure choice and best again")
+			return nil
+		}
+		r.Choice, r.Best = median(choices), median(bests)
+		s.update(r.Choice)
+		s.update(r.Best)
+		if again, best, _ := Choose(s.table); again.Settings == r.Choice.Settings && best.Samples*(1-Slack) <= again.Samples {
+			r.Best = best
+			return nil
+		}
+		if round == rounds || !s.left(0.95) {
+			r.Choice, r.Best, _ = Choose(s.table)
+			r.Cut = true
+			return nil
+		}
+	}
+}
+
+func (s *search) update(m Measurement) {
+	i := slices.IndexFunc(s.table, func(o Measurement) bool { return o.Settings == m.Settings })
+	s.table[i] = m
+}
+
+func median(all []Measurement) Measurement {
+	slices.SortFunc(all, func(a, b Measurement) int { return cmp.Compare(a.Samples, b.Samples) })
+	return all[len(all)/2]
+}
+
+// Words are settings as a person says them.
+func (s Settings) Words(loader string) string {
+	out := fmt.Sprintf("num_workers=%d", s.Workers)
+	if s.Prefetch > 0 {
+		out += fmt.Sprintf(", %s=%d", Keyword(loader), s.Prefetch)
+	}
+	if s.Pin {
+		out += ", pin_memory=True"
+	}
+	return out
+}
+
+// Keyword is what a loader calls prefetch.
+func Keyword(loader string) string {
+	if loader == Own {
+		return "prefetch"
+	}
+	return "prefetch_factor"
+}
