@@ -4,10 +4,9 @@
 // meets the same storage; and it counts what it served, exactly, so that others'
 // books of opens, reads and bytes can be held against it.
 //
-// Data comes from files below the folder by pread and goes to the kernel. What a
-// program read once is not kept: with Direct every read of a program is one here
-// (reads beyond 1 MiB are several), and without it the kernel reads ahead and
-// maps files as from a disk, and forgets a file's pages when it is opened again.
+// Data comes from files below the folder by pread and goes to the kernel. What the
+// kernel keeps of it is said at the mount, see [Cache]: unless asked, nothing, so
+// that a delay is met by every read (those beyond 1 MiB are several).
 //
 // Delays are of the whole mount: latencies of requests that overlap pass side by
 // side, as in a network or an SSD; bytes share the one bandwidth, in the order in
@@ -57,7 +56,7 @@ type Served struct {
 // FS is a mounted file system. Its methods may be called concurrently.
 type FS struct {
 	at     string
-	direct bool
+	cache  Cache
 	server *fuse.Server
 
 	delays              atomic.Pointer[Delays]
@@ -70,10 +69,18 @@ type FS struct {
 // Options of a mount.
 type Options struct {
 	Delays Delays
-	// Direct passes every read of a program on as it is. Files of such a mount can
-	// be mapped privately only.
-	Direct bool
+	Cache  Cache
 }
+
+// Cache is what the kernel keeps in memory of what was read.
+type Cache int
+
+// The caches.
+const (
+	Direct Cache = iota // nothing: every read of a program arrives as it is; files can be mapped privately only
+	Reopen              // the pages of a file, read ahead and mapped as from a disk, until it is opened again
+	Keep                // all that there is memory for, as of a disk
+)
 
 // largest is the most that the kernel asks for at once.
 const largest = 1 << 20
@@ -91,7 +98,7 @@ func Mount(of, at string, o Options) (*FS, error) {
 	if _, err := folder(at); err != nil {
 		return nil, err
 	}
-	f := &FS{at: at, direct: o.Direct}
+	f := &FS{at: at, cache: o.Cache}
 	f.Set(o.Delays)
 	root := &fs.LoopbackRoot{Path: of, Dev: uint64(info.Sys().(*syscall.Stat_t).Dev)}
 	node := &node{LoopbackNode: &fs.LoopbackNode{RootData: root}, of: f}
@@ -217,10 +224,7 @@ func (n *node) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, s
 	if err != nil {
 		return nil, 0, fs.ToErrno(err)
 	}
-	var how uint32 // without FOPEN_KEEP_CACHE the kernel forgets the file's pages
-	if n.of.direct {
-		how = fuse.FOPEN_DIRECT_IO
-	}
+	how := map[Cache]uint32{Direct: fuse.FOPEN_DIRECT_IO, Reopen: 0, Keep: fuse.FOPEN_KEEP_CACHE}[n.of.cache]
 	return &file{below: fd, of: n.of}, how, 0
 }
 

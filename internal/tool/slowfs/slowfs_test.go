@@ -64,9 +64,9 @@ func TestShowsTheFolderAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	want["link"] = want["deep/c"]
-	for name, direct := range map[string]bool{"direct": true, "read ahead": false} {
+	for name, cache := range map[string]slowfs.Cache{"direct": slowfs.Direct, "reopen": slowfs.Reopen, "keep": slowfs.Keep} {
 		t.Run(name, func(t *testing.T) {
-			at, _ := mount(t, of, slowfs.Options{Direct: direct})
+			at, _ := mount(t, of, slowfs.Options{Cache: cache})
 			seen := 0
 			err := filepath.WalkDir(at, func(path string, e fs.DirEntry, err error) error {
 				if err != nil || e.IsDir() {
@@ -109,7 +109,7 @@ func TestCountsWhatItServes(t *testing.T) {
 	const size = 300_000
 	content := noise(4, size)
 	write(t, filepath.Join(of, "f"), content)
-	at, served := mount(t, of, slowfs.Options{Direct: true})
+	at, served := mount(t, of, slowfs.Options{})
 	rapid.Check(t, func(t *rapid.T) {
 		before := served.Served()
 		f, err := os.Open(filepath.Join(at, "f"))
@@ -150,7 +150,7 @@ func atLeast(t *testing.T, what string, least time.Duration, do func()) {
 func TestInjects(t *testing.T) {
 	of := t.TempDir()
 	write(t, filepath.Join(of, "f"), noise(5, 1<<20))
-	at, served := mount(t, of, slowfs.Options{Direct: true})
+	at, served := mount(t, of, slowfs.Options{})
 	path := filepath.Join(at, "f")
 	buf := make([]byte, 1<<20)
 	open := func() *os.File {
@@ -207,7 +207,7 @@ func TestInjects(t *testing.T) {
 func TestLatencyIsEachReadersOwn(t *testing.T) {
 	of := t.TempDir()
 	write(t, filepath.Join(of, "f"), noise(6, 16<<12))
-	at, _ := mount(t, of, slowfs.Options{Direct: true, Delays: slowfs.Delays{Read: time.Second}})
+	at, _ := mount(t, of, slowfs.Options{Delays: slowfs.Delays{Read: time.Second}})
 	f, err := os.Open(filepath.Join(at, "f"))
 	if err != nil {
 		t.Fatal(err)
@@ -232,9 +232,9 @@ func TestLatencyIsEachReadersOwn(t *testing.T) {
 func TestNothingIsKept(t *testing.T) {
 	of := t.TempDir()
 	write(t, filepath.Join(of, "f"), noise(7, 1<<18))
-	for name, direct := range map[string]bool{"direct": true, "read ahead": false} {
+	for name, cache := range map[string]slowfs.Cache{"direct": slowfs.Direct, "reopen": slowfs.Reopen} {
 		t.Run(name, func(t *testing.T) {
-			at, served := mount(t, of, slowfs.Options{Direct: direct})
+			at, served := mount(t, of, slowfs.Options{Cache: cache})
 			for i := range 3 {
 				if _, err := os.ReadFile(filepath.Join(at, "f")); err != nil {
 					t.Fatal(err)
@@ -247,11 +247,26 @@ func TestNothingIsKept(t *testing.T) {
 	}
 }
 
+// As of a disk: what was read once and still fits into memory is not asked again.
+func TestKeepsWhatItIsToldTo(t *testing.T) {
+	of := t.TempDir()
+	write(t, filepath.Join(of, "f"), noise(9, 1<<18))
+	at, served := mount(t, of, slowfs.Options{Cache: slowfs.Keep})
+	for i := range 3 {
+		if _, err := os.ReadFile(filepath.Join(at, "f")); err != nil {
+			t.Fatal(err)
+		}
+		if got := served.Served(); got.Opens != int64(i+1) || i == 2 && got.Bytes >= 3<<18 {
+			t.Fatalf("after %d readings: %+v", i+1, got)
+		}
+	}
+}
+
 // A program that is killed while it waits for a read goes, and the mount with it.
 func TestAKilledReaderDoesNotHoldIt(t *testing.T) {
 	of := t.TempDir()
 	write(t, filepath.Join(of, "f"), noise(8, 1<<16))
-	at, served := mount(t, of, slowfs.Options{Direct: true, Delays: slowfs.Delays{Read: time.Hour}})
+	at, served := mount(t, of, slowfs.Options{Delays: slowfs.Delays{Read: time.Hour}})
 	cmd := exec.Command("cat", filepath.Join(at, "f"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
