@@ -20,7 +20,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats soak fuzz wheel clean
+.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats doctor-score doctor-score-short soak fuzz wheel clean
 
 demo: setup engine
 	@build/stoker demo
@@ -125,6 +125,16 @@ bench-order: engine venv
 bench-index: engine venv
 	@test -n "$(DATA)" || { echo "usage: make bench-index DATA=folder-of-jpegs"; exit 2; }
 	$(VENV)/python -m bench.index --data "$(DATA)" --out build/bench-index.json
+
+# The doctor against jobs of which it is known what is wrong with them; half an
+# hour a seed, on a machine that does nothing else. Mounts FUSE, makes cgroups.
+doctor-score: engine venv
+	@mkdir -p build
+	go build -o build/score ./internal/tool/score/cmd
+	build/score run --seeds $${SEEDS:-1} --keep build/doctor-score --out build/doctor-score.json
+
+doctor-score-short: engine venv
+	STOKER_SCORE_PYTHON=$(abspath $(VENV))/python STOKER_SCORE_COMMAND=$(abspath build/stoker) go test -count=1 -v -run TestShort ./internal/tool/score
 
 # Needs jpegtran (Debian's libjpeg-turbo-progs), and for FFCV what bench/setup.py says.
 bench-formats: engine venv bench-venvs
