@@ -236,12 +236,15 @@ type Frame struct {
 	Share float64 `json:"share"`
 }
 
-// Storage is what reading costs where the dataset lies, measured by reading.
+// Storage is what reading costs where the dataset lies, measured by reading,
+// beside the script that goes on reading: rates are of both together.
 type Storage struct {
 	File    string `json:"file,omitempty"`
-	Latency Figure `json:"latency_s,omitzero"`        // of a small read
-	Rate    Figure `json:"bytes_per_second,omitzero"` // of a large one, after its latency
 	Open    Figure `json:"open_s,omitzero"`
+	Latency Figure `json:"small_read_s,omitzero"`
+	Alone   Figure `json:"one_stream_bytes_per_second,omitzero"`
+	Streams int    `json:"streams,omitempty"`
+	Rate    Figure `json:"streams_bytes_per_second,omitzero"`
 }
 
 // IsZero says that nothing was measured.

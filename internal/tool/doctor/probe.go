@@ -1,22 +1,31 @@
 package doctor
 
 import (
+	"cmp"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// prober reads a little of a file that the script has open, to learn whether its
-// storage is slow to begin or slow to go on: from the time of reads of one size
-// alone these two can not be told apart. It reads at most a few MiB, once.
+// prober reads a little of the files that the script has open, to learn whether
+// its storage is slow to begin or slow to go on. The time of reads alone does not
+// say: a large read goes to the device in pieces, each with its latency. So one
+// stream reads, and then many at once: what waits for latency is as many times
+// faster then, and what waits for bandwidth is not. It reads for a second and 32 MiB
+// at most, once, and pages that the script put into the page cache may have to be read again.
 type prober struct {
 	mu    sync.Mutex
+	root  string
 	files map[string]bool // that workers had open
+	pids  []int           // of the script's processes
 	begun bool
 	ended bool
 	out   Storage
@@ -24,8 +33,11 @@ type prober struct {
 
 const (
 	smallRead = 4 << 10
-	largeRead = 4 << 20
+	piece     = 128 << 10 // that a stream reads at a time: more, the kernel would divide
+	streams   = 16
 	fewFiles  = 16
+	spell     = 0.4      // seconds that streams read
+	enough    = 16 << 20 // bytes after which they stop before that
 )
 
 // watch notes which files of data workers have open.
@@ -33,7 +45,11 @@ func (p *prober) watch(f *folder, root string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.files == nil {
-		p.files = map[string]bool{}
+		p.files, p.root = map[string]bool{}, root
+	}
+	p.pids = p.pids[:0]
+	for pid := range f.processes {
+		p.pids = append(p.pids, pid)
 	}
 	for pid, process := range f.processes {
 		if l := process.last(); l.Worker == nil && !inline(l) {
@@ -77,62 +93,135 @@ func ofData(path string) bool {
 	return err == nil && s.Mode().IsRegular() && s.Size() >= 4*smallRead
 }
 
-// settled says whether the storage is known as well as the verdict asks: one
-// about reading begins the probe, and waits for it.
-func (p *prober) settled(r Report) bool {
-	switch r.Verdict.Name {
-	case SmallFiles, Bandwidth, Latency:
-	default:
+// settled says whether the storage is known as well as the verdict needs it: where
+// reads are what costs, it begins the probe, and waits for it.
+func (p *prober) settled(ev Evidence) bool {
+	if v := newView(ev, ev.worst()); !v.beyond() || v.costliest().kind != Read {
 		return true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.begun && len(p.files) > 0 {
 		p.begun = true
-		var largest string
-		var most int64
-		for path := range p.files {
-			if s, err := os.Stat(path); err == nil && s.Size() > most {
-				largest, most = path, s.Size()
-			}
+		files := slices.SortedFunc(maps.Keys(p.files), func(a, b string) int {
+			return cmp.Or(cmp.Compare(sizeOf(b), sizeOf(a)), cmp.Compare(a, b))
+		})
+		if most := sizeOf(files[0]); most >= 4*piece { // a small file beside a large one is an index of it
+			files = slices.DeleteFunc(files, func(f string) bool { return sizeOf(f) < 4*piece })
 		}
-		go p.probe(largest, most)
+		go p.probe(files, slices.Clone(p.pids))
 	}
 	return p.ended || len(p.files) == 0
 }
 
-func (p *prober) probe(path string, bytes int64) {
-	s := Storage{File: path}
-	var small, large, opening []float64
-	buf := make([]byte, min(largeRead, bytes))
-	for range 3 {
-		t := now()
-		f, err := os.Open(path)
-		if err != nil {
-			break
-		}
-		opening = append(opening, now()-t)
-		read := func(n int64) float64 {
-			at := rand.Int64N(max(1, bytes-n+1)) &^ (smallRead - 1)
-			_ = unix.Fadvise(int(f.Fd()), at, n, unix.FADV_DONTNEED)
-			_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_RANDOM) // what is timed is this read, and no reading ahead
-			t := now()
-			if _, err := f.ReadAt(buf[:n], at); err != nil && n == smallRead {
-				return -1
-			}
-			return now() - t
-		}
-		small = append(small, read(smallRead))
-		large = append(large, read(int64(len(buf))))
-		_ = f.Close()
+func (p *prober) probe(files []string, pids []int) {
+	s := Storage{File: files[0], Streams: streams}
+	if sizeOf(files[0]) < 4*piece { // two streams in one small file would read each other's pages
+		files = neighbours(files)
+		s.Streams = min(streams, len(files))
 	}
-	if len(small) == 3 {
-		s.Open, s.Latency = figure(middle(opening), "probe"), figure(middle(small), "probe")
-		s.Rate = ratio(float64(len(buf)-smallRead), middle(large)-middle(small), "probe")
+	if open, small, ok := firsts(files); ok {
+		s.Open, s.Latency = figure(open, "probe"), figure(small, "probe")
+		if s.Streams >= 4 {
+			s.Alone = p.rate(files, pids, 1)
+			s.Rate = p.rate(files, pids, s.Streams)
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out, p.ended = s, true
+}
+
+// neighbours adds files that lie beside the first: what workers had open when they
+// were looked at are few of many.
+func neighbours(files []string) []string {
+	dir, err := os.Open(filepath.Dir(files[0]))
+	if err != nil {
+		return files
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(20 * streams)
+	for _, name := range names {
+		path := filepath.Join(dir.Name(), name)
+		if len(files) < 2*streams && filepath.Ext(path) == filepath.Ext(files[0]) && ofData(path) && !slices.Contains(files, path) {
+			files = append(files, path)
+		}
+	}
+	return files
+}
+
+func sizeOf(path string) int64 {
+	s, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return s.Size()
+}
+
+// firsts are the seconds of opening a file and of a small read, the middle of
+// three.
+func firsts(files []string) (open, small float64, ok bool) {
+	var opens, smalls []float64
+	for i := range 3 {
+		t := now()
+		f, err := os.Open(files[i%len(files)])
+		if err != nil {
+			return 0, 0, false
+		}
+		opens = append(opens, now()-t)
+		t = now()
+		readPiece(f, smallRead)
+		smalls = append(smalls, now()-t)
+		_ = f.Close()
+	}
+	return middle(opens), middle(smalls), true
+}
+
+// rate is the bytes a second of n streams and of the script beside them.
+func (p *prober) rate(files []string, pids []int, n int) Figure {
+	var open []*os.File
+	for i := range n {
+		if f, err := os.Open(files[i%len(files)]); err == nil {
+			defer f.Close()
+			open = append(open, f)
+		}
+	}
+	var all sync.WaitGroup
+	var sum atomic.Int64
+	before, began := p.readBy(pids), now()
+	for _, f := range open {
+		all.Go(func() {
+			for now()-began < spell && sum.Load() < enough {
+				got := readPiece(f, piece)
+				if got == 0 {
+					return
+				}
+				sum.Add(got)
+			}
+		})
+	}
+	all.Wait()
+	return ratio(float64(sum.Load())+max(0, p.readBy(pids)-before), now()-began, "probe")
+}
+
+// readPiece reads so many bytes somewhere in a file, from its device.
+func readPiece(f *os.File, n int64) int64 {
+	s, err := f.Stat()
+	if err != nil {
+		return 0
+	}
+	at := rand.Int64N(max(1, s.Size()-n+1)) &^ (smallRead - 1)
+	_ = unix.Fadvise(int(f.Fd()), at, n, unix.FADV_DONTNEED)
+	got, _ := f.ReadAt(make([]byte, n), at)
+	return int64(got)
+}
+
+// readBy is the bytes that processes have read since they started.
+func (p *prober) readBy(pids []int) (sum float64) {
+	for _, pid := range pids {
+		sum += pairs(text(filepath.Join(p.root, "proc", strconv.Itoa(pid)), "io"))["rchar"]
+	}
+	return sum
 }
 
 func middle(three []float64) float64 {

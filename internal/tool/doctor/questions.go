@@ -77,11 +77,34 @@ func (v *view) enough() int {
 	return min(v.job.Fewest(max(v.usable(), 1), 0.05), max(1, v.l.Settings.Workers))
 }
 
-// full says whether a sample's reading is mostly bytes on their way, and not the
-// wait for the first of them.
+// full says whether what is read waits for bandwidth and not for latency: many
+// streams at once bring hardly more than one, beside the script's own. If they
+// waited for latency, each would bring as much as one does.
 func (v *view) full() bool {
-	rate, read := v.ev.Storage.Rate, v.part(Read).seconds()
-	return rate.Known() && rate.Value > 0 && v.l.Cost.Read.Value/rate.Value >= read/2
+	s := v.ev.Storage
+	if !s.Alone.Known() || !s.Rate.Known() {
+		return false
+	}
+	n, own := float64(s.Streams), max(1, float64(v.l.Settings.Workers))*v.part(Read).seconds()/max(v.sum(), 1e-9)
+	// How many times one stream's rate the streams bring, at least: all of the
+	// bandwidth in both cases. At most: each what one alone brings.
+	least, most := 1.0, (n+own)/(1+own)
+	if v.mapped() { // the script's own bytes are not counted, and are part of the bandwidth
+		least, most = n*(1+own)/(n+own), n
+	}
+	return s.Rate.Value < s.Alone.Value*math.Sqrt(least*most)
+}
+
+// mapped says whether samples are read by touching memory: neither calls nor bytes
+// are counted then, and what is opened may be anything.
+func (v *view) mapped() bool {
+	opening := 0.0
+	for _, s := range v.l.Cost.Stages {
+		if s.Name == "open" {
+			opening += s.Wall.Value
+		}
+	}
+	return v.l.Cost.Faults.Value >= 1 && opening < v.part(Read).seconds()/2
 }
 
 // uneven says whether a few samples take much longer than most.

@@ -50,8 +50,7 @@ var (
 	aQueue    = need{"time that workers waited for a core", func(v *view) Figure { return v.l.Cost.Queue }}
 	someOpens = need{"files opened a sample", func(v *view) Figure { return v.l.Cost.Opens }}
 	someBytes = need{"bytes read a sample", func(v *view) Figure { return v.l.Cost.Read }}
-	aRate     = need{"what a large read of the dataset's file costs", func(v *view) Figure { return v.ev.Storage.Rate }}
-	aLatency  = need{"what a small read of the dataset's file costs", func(v *view) Figure { return v.ev.Storage.Latency }}
+	aRate     = need{"what one stream reads of the dataset's files, and many at once", func(v *view) Figure { return v.ev.Storage.Rate }}
 	aThread   = need{"threads that a worker computes with", func(v *view) Figure { return v.l.Cost.Threads }}
 )
 

@@ -19,7 +19,7 @@ var smallFiles = rule{
 	needs:   []need{aWait, aSample, someOpens, someBytes},
 	holds: func(v *view) bool {
 		c := v.l.Cost
-		return v.beyond() && v.costliest().kind == Read && c.Opens.Value >= 0.5 && c.Read.Value/c.Opens.Value < whole && !v.full()
+		return v.beyond() && v.costliest().kind == Read && c.Opens.Value >= 0.5 && c.Read.Value/c.Opens.Value < whole && !v.mapped() && !v.full()
 	},
 	says: func(v *view) string {
 		c := v.l.Cost
@@ -32,12 +32,12 @@ var smallFiles = rule{
 
 var bandwidth = rule{
 	verdict: Bandwidth,
-	needs:   []need{aWait, aSample, someBytes, aRate, aLatency},
+	needs:   []need{aWait, aSample, aRate},
 	holds: func(v *view) bool {
 		return v.beyond() && v.costliest().kind == Read && v.full()
 	},
 	says: func(v *view) string {
-		return fmt.Sprintf("A batch needs %s, and the storage gives %s a second.", size(v.l.Cost.Read.Value*v.batch), size(v.ev.Storage.Rate.Value))
+		return fmt.Sprintf("Reading takes %s of a sample's time, and the storage gives no more than %s a second, to however many.", percent(v.part(Read).seconds()/v.sum()), size(v.ev.Storage.Rate.Value))
 	},
 	why:    func(v *view) []Line { return append(v.storageLines(), v.partLines()...) },
 	change: changeOfBytes,
@@ -46,7 +46,7 @@ var bandwidth = rule{
 
 var latency = rule{
 	verdict: Latency,
-	needs:   []need{aWait, aSample, aRate, aLatency},
+	needs:   []need{aWait, aSample, aRate},
 	holds:   func(v *view) bool { return v.beyond() && v.costliest().kind == Read },
 	says: func(v *view) string {
 		return fmt.Sprintf("Each sample waits %s for reads to begin, and does not read much.", ms(v.part(Read).seconds()))

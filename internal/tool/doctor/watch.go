@@ -161,7 +161,7 @@ func (w *watching) look() bool {
 	if w.Stop && r.Verdict.Name == Insufficient {
 		late = t-first >= w.after(stopping)
 	}
-	if steady && !w.storage.settled(r) {
+	if !w.storage.settled(r.Evidence) {
 		steady = false
 	}
 	if steady || late {

@@ -139,7 +139,8 @@ func (v *view) storageLines() []Line {
 	out.add("read", c.Read, "%s a sample in %.1f calls", size(c.Read.Value), c.Reads.Value)
 	out.add("opening a file", s.Open, "%s", ms(s.Open.Value))
 	out.add("small read", s.Latency, "%s", ms(s.Latency.Value))
-	out.add("large read", s.Rate, "%s a second", size(s.Rate.Value))
+	out.add("one stream more", s.Alone, "%s a second, the script's reads with it", size(s.Alone.Value))
+	out.add(fmt.Sprintf("%d streams", s.Streams), s.Rate, "%s a second, the script's reads with them", size(s.Rate.Value))
 	return append(out, v.loopLines()...)
 }
 
