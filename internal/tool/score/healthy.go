@@ -25,10 +25,10 @@ func healthy() []Scenario {
 		job("cheap samples and no workers", false, inline),
 		job("a step on the processor", false, busy),
 		job("two ranks, alike", false, ranks),
-		spec("healthy: pictures", folderSpec(Small, 4, ""), 80*ms),
-		spec("healthy: small files", bytesSpec(Files, 8, ""), 40*ms),
-		spec("healthy: large files", bytesSpec(Blobs, 2, ""), 80*ms),
-		spec("healthy: an array", arraySpec(8, ""), 40*ms),
-		spec("healthy: a transform, in time", folderSpec(Small, 4, ""), 120*ms),
+		spec("a Spec: small pictures, in time", folderSpec(Small, 4, ""), 80*ms),
+		spec("a Spec: small files, in time", bytesSpec(Files, 8, ""), 40*ms),
+		spec("a Spec: large files, in time", bytesSpec(Blobs, 2, ""), 80*ms),
+		spec("a Spec: an array, in time", arraySpec(8, ""), 40*ms),
+		spec("a Spec: pictures and a long step", folderSpec(Small, 4, ""), 120*ms),
 	}
 }

@@ -26,6 +26,9 @@ type Counts struct {
 	Alarms  int `json:"alarms"`
 	Near    int `json:"near"`
 	NearBig int `json:"near_above_3x"`
+	Planted int `json:"planted"` // known mistakes, by name
+	Found   int `json:"found"`
+	Loud    int `json:"loud"` // healthy runs in which mistakes were found
 }
 
 // The aims.
@@ -33,6 +36,7 @@ const (
 	wantIll, wantHealthy  = 40, 10
 	wantRight             = 38
 	wantNear, wantNearBig = 30, 10
+	wantPlanted           = 14 // all but those that need a GPU, and tokenising, which needs a library
 )
 
 func count(outcomes []Outcome) (c Counts) {
@@ -42,10 +46,17 @@ func count(outcomes []Outcome) (c Counts) {
 		}
 		return 0
 	}
+	found := map[string]bool{}
 	for _, o := range outcomes {
 		c.Failed += one(o.Error != "")
+		if o.Finds != "" {
+			found[o.Finds] = found[o.Finds] || o.Found
+		}
+		if o.Label == "" {
+			continue
+		}
 		if o.Healthy {
-			c.Healthy, c.Alarms = c.Healthy+1, c.Alarms+one(o.Alarm)
+			c.Healthy, c.Alarms, c.Loud = c.Healthy+1, c.Alarms+one(o.Alarm), c.Loud+one(len(o.Findings) > 0)
 			continue
 		}
 		c.Ill++
@@ -53,6 +64,9 @@ func count(outcomes []Outcome) (c Counts) {
 		c.Void += one(o.Void)
 		c.Near += one(o.Near)
 		c.NearBig += one(o.Near && o.Gain >= 3)
+	}
+	for _, ok := range found {
+		c.Planted, c.Found = c.Planted+1, c.Found+one(ok)
 	}
 	return c
 }
@@ -86,6 +100,7 @@ func Sum(outcomes []Outcome) Result {
 		Void: mid(func(c Counts) int { return c.Void }), Failed: mid(func(c Counts) int { return c.Failed }),
 		Healthy: mid(func(c Counts) int { return c.Healthy }), Alarms: mid(func(c Counts) int { return c.Alarms }),
 		Near: mid(func(c Counts) int { return c.Near }), NearBig: mid(func(c Counts) int { return c.NearBig }),
+		Planted: mid(func(c Counts) int { return c.Planted }), Found: mid(func(c Counts) int { return c.Found }), Loud: mid(func(c Counts) int { return c.Loud }),
 	}
 	m := r.Median
 	for _, aim := range []struct {
@@ -96,6 +111,8 @@ func Sum(outcomes []Outcome) Result {
 		{m.Right >= wantRight, fmt.Sprintf("%d verdicts are right, and %d should be", m.Right, wantRight)},
 		{m.Alarms == 0, fmt.Sprintf("%d healthy runs were called ill", m.Alarms)},
 		{m.Near >= wantNear, fmt.Sprintf("%d predictions are within %.0f %%, and %d should be", m.Near, 100*near, wantNear)},
+		{m.Found == wantPlanted, fmt.Sprintf("%d of %d known mistakes were found, and %d should be", m.Found, m.Planted, wantPlanted)},
+		{m.Loud == 0, fmt.Sprintf("mistakes were found in %d healthy runs", m.Loud)},
 		{m.NearBig >= wantNearBig, fmt.Sprintf("%d of these are of gains above 3x, and %d should be", m.NearBig, wantNearBig)},
 	} {
 		if !aim.met {
@@ -109,8 +126,8 @@ func Sum(outcomes []Outcome) Result {
 func (r Result) WriteSums(w io.Writer) error {
 	p := &printer{w: w}
 	m := r.Median
-	p.f("\n%d of %d verdicts right, %d of %d healthy runs called ill, %d predictions within %.0f %% (%d above 3x); %d void, %d failed",
-		m.Right, m.Ill, m.Alarms, m.Healthy, m.Near, 100*near, m.NearBig, m.Void, m.Failed)
+	p.f("\n%d of %d verdicts right, %d of %d healthy runs called ill, %d predictions within %.0f %% (%d above 3x); %d of %d mistakes found, and some in %d healthy runs; %d void, %d failed",
+		m.Right, m.Ill, m.Alarms, m.Healthy, m.Near, 100*near, m.NearBig, m.Found, m.Planted, m.Loud, m.Void, m.Failed)
 	if len(r.Seeds) > 1 {
 		p.f(" (medians of %d seeds)", len(r.Seeds))
 	}
@@ -133,8 +150,10 @@ func (o Outcome) Line() string {
 		mark = "-"
 	case o.Healthy && o.Alarm:
 		mark = "ALARM"
-	case !o.Right:
+	case o.Label != "" && !o.Right:
 		mark = "WRONG"
+	case o.Finds != "" && !o.Found:
+		mark = "MISSED"
 	}
 	said := o.Verdict
 	if o.VerdictOf != "" {
@@ -143,6 +162,9 @@ func (o Outcome) Line() string {
 	s := fmt.Sprintf("%-6s  %-5s  %s (%.2f): %s", mark, o.Kind, o.Scenario, o.Strength, o.Label)
 	if o.Of != "" {
 		s += " " + o.Of
+	}
+	if o.Finds != "" {
+		s += fmt.Sprintf(" [%s]", o.Finds)
 	}
 	s += "\n        "
 	if o.Error != "" {

@@ -211,6 +211,10 @@ func (s *set) doctor(ctx context.Context) (said Said, err error) {
 func (s *set) run(ctx context.Context, command []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
+	if s.job.Shm > 0 {
+		const mounted = `mount -t tmpfs -o size="$0" tmpfs /dev/shm && exec "$@"`
+		command = append([]string{"unshare", "--mount", "sh", "-c", mounted, strconv.FormatInt(s.job.Shm, 10)}, command...)
+	}
 	cmd := exec.Command(command[0], command[1:]...)
 	var out, errs bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.folder, &out, &errs

@@ -18,9 +18,10 @@ func between(a, b time.Duration, strength float64) time.Duration {
 // mix is the number at a strength.
 func mix(a, b, strength float64) float64 { return a + strength*(b-a) }
 
-// Scenarios is the table: what is wrong first, then what is healthy.
+// Scenarios is the table: what is wrong first, then mistakes that cost nothing,
+// then what is healthy.
 func Scenarios() []Scenario {
-	return slices.Concat(storageOfScripts(), processorOfScripts(), workersOfScripts(), startsOfScripts(), othersOfScripts(), specs(), healthy())
+	return slices.Concat(storageOfScripts(), processorOfScripts(), workersOfScripts(), startsOfScripts(), othersOfScripts(), specs(), planted(), healthy())
 }
 
 // Costs are chosen against two cores, a step on a device, and two workers where
@@ -41,7 +42,7 @@ func storageOfScripts() []Scenario {
 			Sick: func(x float64) Job { return stored(array(20*ms), slowfs.Delays{Read: between(20*ms, 45*ms, x)}) },
 			Well: func(float64) Job { return array(20 * ms) },
 		}, {
-			Name: "a small file a sample, each open waits", Label: smallFiles, Kind: Torch, Short: true,
+			Name: "a small file a sample, each open waits", Label: smallFiles, Finds: "millions of tiny files", Kind: Torch, Short: true,
 			Sick: func(x float64) Job { return stored(files, slowfs.Delays{Open: between(8*ms, 16*ms, x)}) },
 			Well: func(float64) Job { return files },
 		}, {
@@ -161,7 +162,7 @@ func workersOfScripts() []Scenario {
 	}
 	return []Scenario{
 		{
-			Name: "no workers beside a device", Label: tooFew, Kind: Torch, Short: true,
+			Name: "no workers beside a device", Label: tooFew, Finds: "no workers", Kind: Torch, Short: true,
 			Sick: func(x float64) Job { return with(0, 40*ms, sleeping(between(5*ms, 8*ms, x))) },
 			Well: func(x float64) Job { return with(2, 40*ms, sleeping(between(5*ms, 8*ms, x))) },
 		}, {
@@ -169,7 +170,7 @@ func workersOfScripts() []Scenario {
 			Sick: func(x float64) Job { return with(1, 40*ms, sleeping(between(7500*time.Microsecond, 9*ms, x))) },
 			Well: func(x float64) Job { return with(2, 40*ms, sleeping(between(7500*time.Microsecond, 9*ms, x))) },
 		}, {
-			Name: "twelve workers, started for every short epoch", Label: tooMany, Kind: Torch,
+			Name: "twelve workers, started for every short epoch", Label: tooMany, Finds: "too many workers", Kind: Torch,
 			Sick: func(x float64) Job { return many(12, between(40*ms, 80*ms, x)) },
 			Well: func(x float64) Job { return many(1, between(40*ms, 80*ms, x)) },
 		}, {
@@ -177,7 +178,7 @@ func workersOfScripts() []Scenario {
 			Sick: func(x float64) Job { return many(16, between(25*ms, 50*ms, x)) },
 			Well: func(x float64) Job { return many(1, between(25*ms, 50*ms, x)) },
 		}, {
-			Name: "a rare sample takes long, and one batch lies ready", Label: prefetch, Kind: Torch,
+			Name: "a rare sample takes long, and one batch lies ready", Label: prefetch, Finds: "prefetch too small", Kind: Torch,
 			Sick: func(x float64) Job { return uneven(1, between(500*ms, 800*ms, x)) },
 			Well: func(x float64) Job { return uneven(24, between(500*ms, 800*ms, x)) },
 		}, {
@@ -205,7 +206,7 @@ func startsOfScripts() []Scenario {
 	}
 	return []Scenario{
 		{
-			Name: "workers that connect to something at every epoch", Label: epochStart, Kind: Torch, Short: true,
+			Name: "workers that connect to something at every epoch", Label: epochStart, Finds: "workers torn down every epoch", Kind: Torch, Short: true,
 			Sick: func(x float64) Job { return worker(between(300*ms, 700*ms, x), false) },
 			Well: func(x float64) Job { return worker(between(300*ms, 700*ms, x), true) },
 		}, {
@@ -247,7 +248,7 @@ func othersOfScripts() []Scenario {
 	open := func(line ...string) Job { return made(8, 30*ms, line...) }
 	return []Scenario{
 		{
-			Name: "padding in Python, number by number", Label: assembly, Kind: Torch, Short: true,
+			Name: "padding in Python, number by number", Label: assembly, Finds: "Python collate", Kind: Torch, Short: true,
 			Sick: func(x float64) Job {
 				n := int(mix(40, 80, x))
 				return collating(fmt.Sprintf("for _ in range(%d):", n), "    rows = [[float(v) for v in s] for s in samples]", "    samples = [torch.tensor(r) for r in rows]")
@@ -266,7 +267,7 @@ func othersOfScripts() []Scenario {
 			Sick: func(x float64) Job { return ranks(between(35*ms, 70*ms, x)) },
 			Well: func(float64) Job { return ranks(0) },
 		}, {
-			Name: "workers compute with eight threads each", Label: misset, Of: "thread oversubscription in workers", Kind: Torch,
+			Name: "workers compute with eight threads each", Label: misset, Finds: "thread oversubscription in workers", Of: "thread oversubscription in workers", Kind: Torch,
 			Sick: func(x float64) Job { return threads(8, int(mix(200, 260, x))) },
 			Well: func(x float64) Job { return threads(1, int(mix(200, 260, x))) },
 		}, {

@@ -81,16 +81,21 @@ type Scenario struct {
 	Label string // the verdict that is right
 	Of    string // what it is about, where the verdict names something; "": anything
 	Kind  Kind
-	Short bool // one of those that are quick enough for every test run
+	Finds string // the known mistake that is made in it, by its name; "": none
+	Short bool   // one of those that are quick enough for every test run
 
 	// Sick makes the job with the injection; strength lies in [0, 1]. Well makes
-	// the same job without it; nil: the scenario is healthy.
+	// the same job without it; nil: the scenario is healthy, or has a mistake in it
+	// that costs nothing there, and no label.
 	Sick func(strength float64) Job
 	Well func(strength float64) Job
 }
 
 // Healthy says that nothing is wrong.
-func (s Scenario) Healthy() bool { return s.Well == nil }
+func (s Scenario) Healthy() bool { return s.Well == nil && s.Finds == "" }
+
+// Planted says that there is a mistake to be found, and no verdict to be right.
+func (s Scenario) Planted() bool { return s.Well == nil && s.Finds != "" }
 
 // Job is something that can be run: a script or a Spec, and where it runs.
 type Job struct {
@@ -101,6 +106,7 @@ type Job struct {
 	Storage slowfs.Delays // of the disk that it lies on
 	Cache   slowfs.Cache
 	Quota   float64 // cores that its cgroup gives; 0: no limit
+	Shm     int64   // bytes of its /dev/shm; 0: the machine's
 	Memory  int64   // bytes that its cgroup gives; 0: no limit
 	Ranks   int     // processes that train together; 0: one, not distributed
 	Alone   bool    // Python runs isolated (-I): no hook loads

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 func TestTheTableIsWhatWasPromised(t *testing.T) {
 	names := map[string]bool{}
 	labels := map[string]int{}
+	finds := map[string]bool{}
 	ill, well, scripts, short := 0, 0, 0, 0
 	for _, s := range Scenarios() {
 		if names[s.Name] {
@@ -31,7 +33,14 @@ func TestTheTableIsWhatWasPromised(t *testing.T) {
 		if s.Short {
 			short++
 		}
-		if s.Healthy() {
+		if s.Finds != "" {
+			finds[s.Finds] = true
+		}
+		if s.Planted() {
+			if s.Label != "" {
+				t.Errorf("%q is planted, and labelled %q", s.Name, s.Label)
+			}
+		} else if s.Healthy() {
 			well++
 			if s.Label != notDataBound {
 				t.Errorf("%q is healthy, and labelled %q", s.Name, s.Label)
@@ -48,13 +57,13 @@ func TestTheTableIsWhatWasPromised(t *testing.T) {
 			if err := sick.check(); err != nil || (sick.Script != nil) != (s.Kind == Torch) {
 				t.Errorf("%q is no job of its kind: %v", s.Name, err)
 			}
-			if !s.Healthy() && reflect.DeepEqual(sick, s.Well(x)) {
+			if s.Well != nil && reflect.DeepEqual(sick, s.Well(x)) {
 				t.Errorf("%q is the same without its injection", s.Name)
 			}
 		}
 	}
-	if ill != wantIll || well != wantHealthy || scripts < ill/2 || short != 10 {
-		t.Errorf("%d ill (%d of them scripts), %d healthy, %d short", ill, scripts, well, short)
+	if ill != wantIll || well != wantHealthy || scripts < ill/2 || short != 10 || len(finds) != wantPlanted {
+		t.Errorf("%d ill (%d of them scripts), %d healthy, %d short, %d mistakes", ill, scripts, well, short, len(finds))
 	}
 	for _, label := range Labels() {
 		if labels[label] < 2 {
@@ -73,6 +82,15 @@ func TestLabelsAreTheDoctorsWords(t *testing.T) {
 		doctor.EpochStart, doctor.Latency, doctor.SmallFiles, doctor.Bandwidth, doctor.CPULimit, doctor.TheDecode, doctor.TheTransform, doctor.PythonCode,
 		doctor.TooFew, doctor.TooMany, doctor.Assembly, doctor.Shallow, doctor.Pressure, doctor.Imbalance, doctor.Misset, doctor.Insufficient,
 	}
+	mistakes := []string{
+		doctor.NoWorkers, doctor.ManyWorkers, doctor.StatefulDataset, doctor.SharedHandles, doctor.LargeIndex, doctor.PythonCollate, doctor.PaddingWaste,
+		doctor.WrongOrder, doctor.TinyFiles, doctor.SmallPrefetch, doctor.SetEpochMissing, doctor.ThreadsInWorkers, doctor.SmallShm, doctor.TornDown,
+	}
+	for _, s := range Scenarios() {
+		if s.Finds != "" && !slices.Contains(mistakes, s.Finds) {
+			t.Errorf("%q is no mistake that the doctor knows", s.Finds)
+		}
+	}
 	if diff := cmp.Diff(want, Labels()); diff != "" || doctor.NotDataBound != notDataBound {
 		t.Error(diff)
 	}
@@ -84,7 +102,7 @@ func TestScriptsArePython(t *testing.T) {
 	for i, s := range Scenarios() {
 		for _, x := range []float64{0, 1} {
 			jobs := []Job{s.Sick(x)}
-			if !s.Healthy() {
+			if s.Well != nil {
 				jobs = append(jobs, s.Well(x))
 			}
 			for k, j := range jobs {
@@ -95,7 +113,7 @@ func TestScriptsArePython(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if strings.Contains(text, s.Name) || len(strings.Fields(s.Label)) > 2 && strings.Contains(text, s.Label) {
+				if s.Label != "" && strings.Contains(text, s.Name) || len(strings.Fields(s.Label)) > 2 && strings.Contains(text, s.Label) {
 					t.Errorf("%q is written into its script", s.Name)
 				}
 				if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d-%v-%d.py", i, x, k)), []byte(text), 0o644); err != nil {

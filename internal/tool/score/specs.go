@@ -88,12 +88,12 @@ func specs() []Scenario {
 		},
 		{
 			Name: "a Spec: large pictures and a short step", Label: decode, Kind: Spec,
-			Sick: func(x float64) Job { return folderSpec(Large, 8, "").job(between(25*ms, 12*ms, x)) },
-			Well: func(x float64) Job { return folderSpec(Small, 8, "").job(between(25*ms, 12*ms, x)) },
+			Sick: func(x float64) Job { return folderSpec(Large, 8, "").job(between(14*ms, 8*ms, x)) },
+			Well: func(x float64) Job { return folderSpec(Small, 8, "").job(between(14*ms, 8*ms, x)) },
 		},
 		{
 			Name: "a Spec: a container with a part of a core", Label: cpuLimit, Kind: Spec,
-			Sick: func(x float64) Job { return limited(folderSpec(Large, 8, "").job(150*ms), mix(0.4, 0.25, x)) },
+			Sick: func(x float64) Job { return limited(folderSpec(Large, 8, "").job(150*ms), mix(0.3, 0.15, x)) },
 			Well: func(float64) Job { return folderSpec(Large, 8, "").job(150 * ms) },
 		},
 		{

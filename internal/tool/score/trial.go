@@ -61,6 +61,8 @@ type Outcome struct {
 	Findings  []string `json:"findings,omitempty"`
 
 	Right bool   `json:"right"`
+	Finds string `json:"finds,omitempty"` // the mistake that was made
+	Found bool   `json:"found,omitempty"`
 	Near  bool   `json:"near"`  // predicted within a quarter of what was gained
 	Alarm bool   `json:"alarm"` // healthy, and called ill
 	Error string `json:"error,omitempty"`
@@ -123,7 +125,7 @@ type trial struct {
 
 func (t trial) run(ctx context.Context) (out Outcome) {
 	s := t.s
-	out = Outcome{Scenario: s.Name, Label: s.Label, Of: s.Of, Kind: s.Kind, Healthy: s.Healthy(), Seed: t.o.Seed}
+	out = Outcome{Scenario: s.Name, Label: s.Label, Of: s.Of, Kind: s.Kind, Finds: s.Finds, Healthy: s.Healthy(), Seed: t.o.Seed}
 	fail := func(err error) Outcome {
 		out.Error = err.Error()
 		return out
@@ -151,6 +153,7 @@ func (t trial) run(ctx context.Context) (out Outcome) {
 // judge holds what was said against the label and the truth.
 func (o *Outcome) judge() {
 	o.Right = o.Verdict == o.Label && (o.Of == "" || o.VerdictOf == o.Of) && !o.Void
+	o.Found = o.Finds != "" && slices.Contains(o.Findings, o.Finds)
 	o.Alarm = o.Healthy && (o.Bound || o.Verdict != notDataBound && o.Verdict != insufficient)
 	o.Near = o.Gain >= Least && o.Predicted > 0 && math.Abs(o.Predicted-o.Gain) <= near*o.Gain
 }
@@ -163,7 +166,7 @@ func (t trial) injected(ctx context.Context, out *Outcome) (x float64, err error
 	low := 0.0
 	for range strengths {
 		x = low + (1-low)*r.Float64()
-		if t.s.Healthy() || t.o.Trusted {
+		if t.s.Well == nil || t.o.Trusted {
 			return x, nil
 		}
 		if err := t.ablate(ctx, x, out); err != nil {
