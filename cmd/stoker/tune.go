@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"strings"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -132,7 +133,11 @@ func (t tuneCmd) line(con *console) error {
 	if err != nil {
 		return err
 	}
-	return l.Say(map[string]any{"report": report})
+	var text strings.Builder
+	if err := report.WriteText(&plain{to: &text}); err != nil {
+		return err
+	}
+	return l.Say(map[string]any{"report": report, "text": text.String()})
 }
 
 // find prints the entry for a dataset on this machine, or what comes near it.

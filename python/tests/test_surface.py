@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import stoker
 import torch.utils.data
 from conftest import TOP, run_python
-
-import stoker
 from stoker import _errors
 from stoker._wire import MAX_FRAME, FrameError, Reader, pack
 
 PUBLIC = (
-    "Batch BatchSampler BetonDataset ConfigError DataError DataLoader DistributedSampler EngineError Field HDF5Dataset "
-    "ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset Ragged RandomSampler "
-    "ResourceError SequentialSampler ShardWriter SourceError StallError StateError StokerError SubsetRandomSampler "
-    "Synthetic TFRecordDataset Table TokenDataset WebDataset WeightedRandomSampler __version__ files pack stats "
-    "transforms verify_receipts"
+    "Batch BatchSampler Benchmark BetonDataset ConfigError DataError DataLoader DistributedSampler EngineError "
+    "Field HDF5Dataset ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset Ragged "
+    "RandomSampler ResourceError SequentialSampler ShardWriter SourceError StallError StateError StokerError "
+    "SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset WeightedRandomSampler "
+    "__version__ benchmark files pack stats transforms tune verify_receipts"
 )
 
 
@@ -59,7 +58,7 @@ def test_dataloader_has_torchs_signature() -> None:
     assert added == set(
         "seed rank world_size tail on_bad max_bad max_bad_rate device output layout prefetch memory "
         "global_batch_size block window streams weights balanced replacement num_samples "
-        "lengths bucket tokens pack long length_window cache".split()
+        "lengths bucket tokens pack long length_window cache tune".split()
     )
     assert all(ours[name].kind == inspect.Parameter.KEYWORD_ONLY and ours[name].default is None for name in added)
 

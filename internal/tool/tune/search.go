@@ -18,12 +18,12 @@ type Space struct {
 	All   bool    `json:"all"`   // measure every combination
 }
 
-// Workers are the counts worth trying: closer together where they are few, up to
-// twice the cores where workers may wait for a disk.
+// workerCounts are those worth trying: closer together where they are few, and more
+// than the cores where workers may wait for a disk.
 func workerCounts(loader string, cores float64) (counts []int) {
 	least, most := 1, max(1, int(cores))
 	if loader != Own {
-		least, most = 0, max(2, 2*int(cores))
+		least, most = 0, max(8, 2*int(cores))
 	}
 	for n, step := least, 1; n < most; n += step {
 		counts = append(counts, n)

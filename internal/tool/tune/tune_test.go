@@ -261,7 +261,7 @@ func TestWorkerCounts(t *testing.T) {
 		{Own, 1, []int{1}},
 		{Own, 4, []int{1, 2, 3, 4}},
 		{Own, 13.5, []int{1, 2, 3, 4, 6, 8, 12, 13}},
-		{Torch, 1, []int{0, 1, 2}},
+		{Torch, 1, []int{0, 1, 2, 3, 4, 6, 8}},
 		{Torch, 8, []int{0, 1, 2, 3, 4, 6, 8, 12, 16}},
 	} {
 		if diff := cmp.Diff(c.want, workerCounts(c.loader, c.cores)); diff != "" {

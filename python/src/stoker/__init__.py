@@ -11,6 +11,7 @@ Importing it needs the standard library only; numpy, torch and jax are used wher
 
 from . import transforms
 from ._batch import Batch, Ragged
+from ._benchmark import Benchmark, benchmark
 from ._datasets import ImageFolder, Synthetic
 from ._errors import (
     ConfigError,
@@ -50,12 +51,14 @@ from ._samplers import (
 )
 from ._shards import ShardWriter
 from ._survey import stats
+from ._tune import Tuning, tune
 from ._version import VERSION as __version__
 from ._webdataset import WebDataset
 
 __all__ = [
     "Batch",
     "BatchSampler",
+    "Benchmark",
     "BetonDataset",
     "ConfigError",
     "DataError",
@@ -85,12 +88,15 @@ __all__ = [
     "TFRecordDataset",
     "Table",
     "TokenDataset",
+    "Tuning",
     "WebDataset",
     "WeightedRandomSampler",
     "__version__",
+    "benchmark",
     "files",
     "pack",
     "stats",
     "transforms",
+    "tune",
     "verify_receipts",
 ]

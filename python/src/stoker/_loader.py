@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from . import _client, _notice, _ranks
+from . import _client, _notice, _ranks, _tune
 from ._batch import Batch, DictBatch, Maker
 from ._datasets import Dataset, make_kind
 from ._errors import ConfigError, Problems, whole
@@ -77,6 +77,9 @@ class DataLoader:
                       transform: "8GiB", a number of bytes, or True, a quarter of what the machine has left; or
                       {"memory": "8GiB", "after": "decode"}, to keep them only decoded. What does not fit is made anew
                       in every epoch; no batch changes by it. ``stats()["cache"]`` tells what is kept
+    tune              "playbook", or the path of one: num_workers and prefetch that ``stoker.tune`` found for this
+                      machine and dataset, where they are left out here. Without a fitting entry the defaults, with a
+                      warning; without the file ConfigError
 
     Raises ConfigError at once for all that is wrong with the keywords, in one message; then ConfigError, DataError,
     SourceError and ResourceError for what is wrong with the dataset, its transforms or the memory for batches. While
@@ -133,6 +136,7 @@ class DataLoader:
         prefetch: int | None = None,
         memory: str | int | None = None,
         cache: Any = None,
+        tune: str | None = None,
     ) -> None:
         keywords = {key: value for key, value in locals().items() if key not in ("self", "dataset")}
         problems = Problems("DataLoader")
@@ -143,6 +147,8 @@ class DataLoader:
             problems.add(*_stranger(dataset))
         self._settings = read(keywords, recipe, problems)
         self._dataset: Dataset = dataset
+        if tune is not None:
+            self._settings = _tune.of_playbook(tune, self._settings, dataset)
         self._lock = threading.Lock()
         self._remote: _client.Remote | None = None
         self._maker: Maker | None = None

@@ -1,0 +1,337 @@
+"""stoker.tune: the settings with which a loader is fast enough, and the playbook that keeps them.
+
+What to measure next, which settings to choose, the table, the plot and the playbook are the command's
+(``stoker tune``): it asks over a pipe, and here loaders are made and measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from . import _command, _notice
+from ._benchmark import benchmark
+from ._datasets import Dataset, absolute
+from ._errors import ConfigError, Problems, from_wire, whole
+from ._process import find
+from ._spec import Settings
+
+FILE = "stoker.playbook.yaml"
+_RUN = _command.Verb("tune", "tuning", "it begins anew")
+
+
+class Tuning:
+    """What ``stoker.tune`` found; ``str()`` gives the table and all that was said about it.
+
+    settings   what to pass to the loader, by its own keywords
+    report     all of it as a dict of plain values: table, choice, best, hardware, changes, files
+    """
+
+    def __init__(self, settings: dict[str, Any], report: dict[str, Any], text: str) -> None:
+        self.settings = settings
+        self.report = report
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Tuning({', '.join(f'{key}={value}' for key, value in self.settings.items())})"
+
+
+def tune(
+    make_loader: Callable[..., Any],
+    *,
+    workers: Sequence[int] | None = None,
+    prefetch: Sequence[int] | None = None,
+    pin_memory: Sequence[bool] | None = None,
+    batch_size: Sequence[int] | None = None,
+    step: float | Callable[[Any], Any] = 0.0,
+    budget: float = 300.0,
+    exhaustive: bool = False,
+    name: str | None = None,
+    playbook: str | None = FILE,
+    plot: str | None = "stoker.tune",
+    quiet: bool = False,
+) -> Tuning:
+    """Finds the fewest workers, then the least prefetch, with which a loader is within 5 % of its best on this machine.
+
+    make_loader   a function that makes a loader of stoker's or torch's from keywords, such as
+                  ``lambda **settings: torch.utils.data.DataLoader(data, batch_size=64, shuffle=True, **settings)``.
+                  It is given num_workers; prefetch_factor where there are workers (for stoker's loaders prefetch); and
+                  pin_memory and batch_size where they are searched. It may leave out what it does not take
+    workers, prefetch, pin_memory, batch_size   what to try. Left out: workers by the cores; prefetch 2, 4 and 8 (less
+                  leaves nothing for a batch that comes late); pin_memory False, and True where CUDA is there; the batch
+                  size that the loader has
+    step          seconds of a training step, or a function of the batch: then no more is looked for than feeds it
+    budget        seconds that all of it may take, about
+    exhaustive    measures every combination, not only those that a model of the throughput leaves open
+    name          what the dataset is called in the playbook; left out: its path or class
+    playbook      the file that the choice is written to; None: none
+    plot          the plot of throughput and CPU over workers, without .svg and .png; None: none
+    quiet         does not print the report
+
+    Run again, the report says what changed since the entry in the playbook: hardware, dataset, settings, or figures by
+    more than their noise. A setting that fails is shown with its error; the first that fails is raised.
+    """
+    problems = Problems("tune")
+    if not callable(make_loader):
+        problems.add(
+            f"make_loader is a {type(make_loader).__name__}",
+            "give a function: lambda **settings: DataLoader(data, batch_size=64, **settings)",
+        )
+    if not isinstance(budget, (int, float)) or not 0 < budget < float("inf"):
+        problems.add(f"budget is {budget!r}", "give seconds")
+    for key, values in (("workers", workers), ("prefetch", prefetch), ("batch_size", batch_size)):
+        if values is not None and (isinstance(values, (str, bytes)) or not values or not all(map(whole, values))):
+            problems.add(f"{key} is {values!r}", "give a list of whole numbers to try")
+    problems.raise_any()
+    maker = _Maker(make_loader, workers, batch_size)
+    pins = list(pin_memory) if pin_memory is not None else [False, True] if _cuda() else [False]
+    space: dict[str, Any] = {
+        "workers": list(workers or []),
+        "prefetch": list(prefetch or []) if maker.takes_prefetch else [2],
+        "pin_memory": pins if maker.takes("pin_memory") else [False],
+        "batch_size": list(batch_size or [maker.batch_size]),
+        "all": exhaustive,
+    }
+    maker.given = {"pin_memory": len(space["pin_memory"]) > 1 or pin_memory is not None, "batch_size": bool(batch_size)}
+    ask = {
+        "loader": maker.kind,
+        "dataset": maker.digest,
+        "name": name or maker.name,
+        "step_s": 0.0 if callable(step) else float(step),
+        "space": space,
+        "budget_s": float(budget),
+        "playbook": absolute(playbook) if playbook else "",
+        "plot": absolute(plot) if plot else "",
+    }
+    answer = _converse(ask, lambda settings, seconds: maker.measure(settings, seconds, step))
+    tuned = Tuning(maker.keywords(answer["report"]["choice"]), answer["report"], answer["text"])
+    if not quiet:
+        print(tuned, end="")
+    return tuned
+
+
+class _Maker:
+    """Makes loaders by the user's function, and knows what the first one was."""
+
+    def __init__(
+        self, make: Callable[..., Any], workers: Sequence[int] | None, batch_size: Sequence[int] | None
+    ) -> None:
+        self._make = make
+        self.given: dict[str, bool] = {}  # keywords that are searched
+        self._names: set[str] | None = None  # keywords it takes; None: any
+        self._needs: dict[str, Any] = {}  # those it can not do without
+        with contextlib.suppress(TypeError, ValueError):  # of C
+            parameters = inspect.signature(make).parameters.values()
+            if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters):
+                self._names = {p.name for p in parameters if p.kind is not inspect.Parameter.POSITIONAL_ONLY}
+            usual = {"prefetch": 2, "prefetch_factor": 2, "pin_memory": False, "batch_size": (batch_size or [1])[0]}
+            self._needs = {p.name: usual[p.name] for p in parameters if p.default is p.empty and p.name in usual}
+        if not self.takes("num_workers"):
+            raise ConfigError(
+                "tune: make_loader takes no num_workers",
+                hint="give a function of keywords: lambda **settings: DataLoader(data, batch_size=64, **settings)",
+            )
+        self.kind = ""
+        first = self._made({**self._needs, "num_workers": max(1, min(workers or [1]))})
+        try:
+            self.kind = _kind(first)
+            self.batch_size = getattr(first, "batch_size", None) or 1
+            self.digest, self.name = _known(getattr(first, "dataset", None))
+        finally:
+            _close(first)
+
+    @property
+    def prefetch(self) -> str:
+        """What the loader calls prefetch."""
+        return "prefetch" if self.kind == "stoker" and self.takes("prefetch") else "prefetch_factor"
+
+    @property
+    def takes_prefetch(self) -> bool:
+        return self.takes(self.prefetch)
+
+    def takes(self, keyword: str) -> bool:
+        return self._names is None or keyword in self._names
+
+    def _made(self, keywords: dict[str, Any]) -> Any:
+        with warnings.catch_warnings():  # torch's own opinion on how many workers there should be
+            warnings.filterwarnings("ignore", message="This DataLoader will create")
+            return self._make(**keywords)
+
+    def keywords(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings of the command by the loader's own keywords."""
+        found: dict[str, Any] = {"num_workers": settings["num_workers"]}
+        if settings["num_workers"] > 0 and self.takes_prefetch:
+            found[self.prefetch] = settings["prefetch"]
+        elif self.prefetch in self._needs:
+            found[self.prefetch] = None
+        for key in ("pin_memory", "batch_size"):
+            if self.given.get(key) or key in self._needs:
+                found[key] = settings[key]
+        return found
+
+    def measure(self, settings: Mapping[str, Any], seconds: float, step: Any) -> dict[str, float]:
+        loader = self._made(self.keywords(settings))
+        try:
+            found = benchmark(loader, seconds=seconds, step=step)
+        finally:
+            _close(loader)
+        return {
+            "samples_per_second": found.samples_per_second,
+            "batches_per_second": found.batches_per_second,
+            "cores_busy": found.cores_busy,
+            "first_batch_s": found.first_batch,
+            "spread": found.spread,
+        }
+
+
+def _close(loader: Any) -> None:
+    if callable(close := getattr(loader, "close", None)):
+        close()
+
+
+def _kind(loader: Any) -> str:
+    for kind in type(loader).__mro__:
+        top = kind.__module__.partition(".")[0]
+        if kind.__name__ == "DataLoader" and top in ("stoker", "torch"):
+            return top
+    return type(loader).__qualname__
+
+
+def _known(dataset: Any) -> tuple[str, str]:
+    """A digest and a name of a dataset. That of stoker's own is the one of their index; of others class, length and the
+    path they say they have: what can be known without reading them."""
+    kind: type[Any] = type(dataset)
+    where = next((str(v) for key in ("root", "path", "urls", "url") if (v := getattr(dataset, key, None))), "")
+    name = where or f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(dataset, Dataset):
+        recipe = dataset._recipe().dataset
+        paths = recipe.get("path") if isinstance(recipe, Mapping) else None
+        shown = " ".join(paths) if isinstance(paths, list) else str(paths or "")
+        return dataset._remote().info().digest, where or shown or kind.__name__
+    length = None
+    with contextlib.suppress(TypeError, NotImplementedError):
+        length = len(dataset)
+    what = json.dumps([kind.__module__, kind.__qualname__, length, where])
+    return hashlib.sha256(what.encode()).hexdigest()[:32], name
+
+
+def _cuda() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_available())
+
+
+def _converse(
+    ask: Mapping[str, Any], measure: Callable[[Mapping[str, Any], float], dict[str, float]]
+) -> dict[str, Any]:
+    """Asks the command what to measure until it has enough, and returns its last answer."""
+    bar = _notice.Progress()
+    begin, measured = time.monotonic(), 0
+    with tempfile.TemporaryFile() as errors:
+        child = subprocess.Popen(
+            [find(), "tune", "--line"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            _say(child, ask)
+            for line in child.stdout:
+                told = _command.read_line(line)
+                if "report" in told:
+                    child.stdin.close()
+                    child.wait()
+                    return told
+                settings = told["measure"]
+                spent = int(time.monotonic() - begin)
+                bar.show(spent, int(ask["budget_s"]), f"tuning, {settings['num_workers']} workers: seconds")
+                try:
+                    answer: dict[str, Any] = {"figures": measure(settings, told["seconds"])}
+                    measured += 1
+                except Exception as error:
+                    if not measured:  # nothing works, and the reason is the user's to see
+                        raise
+                    answer = {"failed": f"{type(error).__name__}: {error}"}
+                _say(child, answer)
+            status = child.wait()
+        except BaseException:
+            _command.end(child)
+            raise
+        finally:
+            bar.close()
+            for pipe in (child.stdin, child.stdout):
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        errors.seek(0)
+        words = errors.read().decode(errors="replace").splitlines()
+    for line_ in words:
+        told = _command.read_line(line_.encode())
+        if "error" in told:
+            raise from_wire(told["error"])
+    raise _command.died(_RUN, status, words)
+
+
+def _say(child: subprocess.Popen[bytes], message: Mapping[str, Any]) -> None:
+    assert child.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # what it has to say comes by its other ends
+        child.stdin.write(json.dumps(message).encode() + b"\n")
+        child.stdin.flush()
+
+
+# The playbook.
+
+
+def of_playbook(said: Any, settings: Settings, dataset: Dataset) -> Settings:
+    """Settings with what a playbook says of this machine and dataset, where the user did not say it.
+
+    A playbook that is not there is an error: its name is wrong, or nothing was tuned yet. One without a fitting entry
+    is not: a job that waited for its machine should run, with the defaults and a warning that says what is missing.
+    """
+    if not isinstance(said, str) or not (said == "playbook" or said.endswith((".yaml", ".yml"))):
+        raise ConfigError(
+            f"DataLoader: tune is {said!r}", hint=f'tune="playbook" reads {FILE} here, or give the path of such a file'
+        )
+    path = FILE if said == "playbook" else said
+    digest = dataset._remote().info().digest
+    told = _command.run([find(), "tune", f"--find={digest}", f"--playbook={absolute(path)}", "--json"], _RUN)
+    entry = told.get("entry")
+    if entry is None:
+        why = "no entry for this dataset"
+        if told.get("near"):
+            changes = [f"{c['what']} {c['before']} -> {c['after']}" for c in told["changes"]]
+            why = f"its entry is of another machine ({', '.join(changes)})"
+        where = Path(path).name
+        _notice.warn(f"{where} has {why}: the defaults are used; run stoker tune or stoker.tune here")
+        return settings
+    chosen = entry["settings"]
+    found = settings
+    if settings.workers is None:
+        found = replace(found, workers=int(chosen["num_workers"]))
+    if settings.prefetch is None and settings.prefetch_factor is None and chosen["prefetch"]:
+        found = replace(found, prefetch=int(chosen["prefetch"]))
+    if chosen["pin_memory"]:
+        found = replace(found, pin=True)
+    if found is settings:  # all of it was said by the user
+        return settings
+    line = f"{Path(path).name}: num_workers={found.workers}"
+    if found.prefetch is not None:
+        line += f", prefetch={found.prefetch}"
+    line += f", as measured on {entry['date'][:10]} with batches of {chosen['batch_size']}"
+    _notice.say(line)
+    return found
