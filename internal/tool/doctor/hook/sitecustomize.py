@@ -4,6 +4,7 @@ Python runs it at its start because its folder leads PYTHONPATH. It owns three p
 writable folder in STOKER_DOCTOR_DIR; the script's sys.path is what it would be without us; another sitecustomize
 runs, and fails, as if it were the first.
 
+It parses under any Python, and its modules need 3.10: an older one runs the script unwatched and says nothing.
 Modules of the standard library that the interpreter has not loaded by itself are not imported: the script's folder
 is not on sys.path yet, and a script that brings a json.py of its own must still get that one.
 """
@@ -16,9 +17,9 @@ import sys
 _PARTS = ("look", "calls", "fetch", "loader")  # in the order in which they import each other
 
 
-def _load(here: str, part: str) -> object:
+def _load(here, part):
     """A module of the hook, found by place: its folder leaves sys.path before the script runs."""
-    name = f"stoker_watch_{part}"
+    name = "stoker_watch_" + part
     if name not in sys.modules:
         spec = _frozen_importlib_external.spec_from_file_location(name, os.path.join(here, name + ".py"))
         module = _frozen_importlib.module_from_spec(spec)
@@ -34,10 +35,10 @@ class _Finder:
     import. Other libraries need no finder: the stage looks for them when it times a batch.
     """
 
-    def __init__(self, here: str) -> None:
+    def __init__(self, here):
         self.here = here
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+    def find_spec(self, name, path=None, target=None):
         if name != "torch.utils.data.dataloader":
             return None
         for finder in sys.meta_path:
@@ -54,7 +55,7 @@ class _Finder:
             door.trouble(error)
         return spec
 
-    def _dress(self) -> None:
+    def _dress(self):
         torch = sys.modules.get("torch.utils.data.dataloader")
         if torch is None or not hasattr(torch, "DataLoader"):
             return  # the import failed, and the script hears of it from torch
@@ -66,7 +67,7 @@ class _Finder:
         sys.modules["stoker_watch_loader"].dress(torch)
 
 
-def _watch(here: str) -> None:
+def _watch(here):
     out = os.environ.get("STOKER_DOCTOR_DIR")
     if not out or not os.path.isdir(out) or not os.access(out, os.W_OK | os.X_OK):
         return
@@ -75,7 +76,7 @@ def _watch(here: str) -> None:
     sys.meta_path.insert(0, _Finder(here))
 
 
-def _hand_on() -> None:
+def _hand_on():
     spec = _frozen_importlib_external.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or not hasattr(spec.loader, "exec_module"):
         return

@@ -1,7 +1,7 @@
 """A stage: the place where a DataLoader fetches samples, in a worker or, without workers, in the loop itself.
 
 Every batch is timed as a whole (three looks at the clocks); samples one by one where they are long enough for that
-not to matter; calls into libraries in some batches only, as many as cost three thousandths of the time. Figures of
+not to matter; calls into libraries in some batches only, as many as cost two thousandths of the time. Figures of
 calls are scaled by samples to all batches, and timed_samples says of how many they are.
 
 torch's fetcher reads its own attributes at the right moments: `dataset` before each sample of a map, `dataset_iter`
@@ -14,7 +14,7 @@ import os
 import sys
 import weakref
 from _thread import get_ident, get_native_id
-from time import monotonic, thread_time
+from time import clock_gettime, monotonic, pthread_getcpuclockid, thread_time
 
 import stoker_watch_calls as calls
 import stoker_watch_look as look
@@ -22,8 +22,9 @@ import stoker_watch_process as core
 from stoker_watch_door import Method, ending, hang, trouble
 
 STAGE = "_stoker_watch_stage"  # in the __dict__ of a fetcher, which is never pickled
-SHARE = 0.003  # of the time that timing calls may take
+SHARE = 0.002  # of the time that timing calls may take
 SOON = 0.2  # s between two batches whose calls are timed, at least
+LATER = 1.0  # s until a worker that is not its loader's first times a batch
 FINE = 50e-6  # s a sample from which on each is timed in every batch
 STACKS = 8
 
@@ -86,6 +87,7 @@ class Stage:
         self.sums: dict = {}
         self.timed_samples = 0
         self.timed_batches = 0
+        self.eager = True  # time the first batches, before there is a share of the time to spend
         self.next_timed = 0.0
         self.doors = _doors
         self.stacks: dict = {}
@@ -93,6 +95,8 @@ class Stage:
         self.looks = 0
         self.ident = 0
         self.native = 0
+        self.clock = 0
+        self.looked = (0.0, 0.0)  # when the thread looked last, and the CPU s of the fetching thread then
         self.since = 0.0  # when the fetch that runs began; 0: none runs
         self.left = 0.0  # when the last one ended
         self.fine = False  # each sample of the next batch is timed
@@ -116,7 +120,7 @@ class Stage:
         self.count = -1
         self.spans = None
         now = monotonic()
-        if now >= self.next_timed or self.timed_batches < 2 and self.totals[0] < 3:
+        if now >= self.next_timed or self.eager and self.timed_batches < 2 and self.totals[0] < 3:
             spans = calls.Spans()
             self.doors.look(fetcher.__dict__.get("dataset"))
             now = monotonic()  # what is done once is not charged to each timed batch
@@ -135,6 +139,7 @@ class Stage:
         core.process.pulse.start()
         if self.ident != get_ident():
             self.ident, self.native = get_ident(), get_native_id()
+            self.clock = pthread_getcpuclockid(self.ident)
             self.delay = _delay(self.native)
         dataset = fetcher.__dict__.get("dataset")
         if self.before is None or dataset is not self.dataset():
@@ -193,7 +198,7 @@ class Stage:
         self.fine = (end - self.at) / self.count >= FINE
 
     def _calls(self, spans, now: float) -> None:
-        if self.timed_batches == 1 and self.totals[0] == 2:
+        if self.timed_batches == 1 and self.eager:
             self.sums, self.timed_samples = {}, 0  # the first batch imported, opened and warmed
         for name, (n, s, c) in spans.sums.items():
             total = self.sums.setdefault(name, [0, 0.0, 0.0])
@@ -220,7 +225,12 @@ class Stage:
         """Where the fetch is just now: the script's line, and what the kernel waits for."""
         if not self.since:
             return
-        wait = _WAITS.get(_system_call(self.native), "")
+        # A thread that computes waits for nothing; asking the kernel gives the interpreter's lock away, and taking
+        # it back from a thread that computes is what looking costs most.
+        now, cpu = monotonic(), clock_gettime(self.clock)
+        computing = cpu - self.looked[1] > 0.9 * (now - self.looked[0])
+        self.looked = (now, cpu)
+        wait = "" if computing else _WAITS.get(_system_call(self.native), "")
         frame = sys._current_frames().get(self.ident)
         if frame is None or not self.since:
             return
@@ -348,6 +358,7 @@ def _plain(kind: type) -> type:
 
 
 _doors = calls.Doors()
+_eager = True
 _worker_of = None  # torch's module with _worker_info
 
 
@@ -372,6 +383,8 @@ def _become_worker(process, info) -> None:
         process.ppid = parent.pid  # of a forkserver's child, getppid() tells the server
     process.role = "worker"
     process.worker = Stage(this._config.get(LOADER), info.id, process.started)
+    process.worker.eager = _eager
+    process.worker.next_timed = 0.0 if _eager else monotonic() + LATER
     process.stages = [process.worker]
     process.cuda_before_fork = bool(getattr(sys.modules.get("torch.cuda"), "_is_in_bad_fork", bool)())
     # A forked worker ends in os._exit, which runs multiprocessing's finalizers and not atexit's.
@@ -409,8 +422,17 @@ def dress(fetch, worker) -> None:
 
 
 def forked() -> None:
+    """A child keeps the plan of doors that its parent made, and nothing else."""
     global _doors
     if _doors.hung:
         _doors.down()
     calls.active.clear()
-    _doors = calls.Doors()
+    _doors = _doors.again()
+
+
+def prepare(dataset: object, first: bool) -> None:
+    """Before workers are forked: the search for libraries is made once and inherited, and only the workers of a
+    loader's first pass time their first batches; later ones, made anew for every epoch, wait for their share."""
+    global _eager
+    _eager = first
+    _doors.look(dataset)

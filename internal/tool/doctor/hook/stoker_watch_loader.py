@@ -84,6 +84,8 @@ class Loader:
                 self.set_epoch = number != self.epoch_number
             self.epoch_number = number
         self.passes += 1
+        if self.facts["workers"]:
+            fetch.prepare(loader.dataset, self.passes == 1)
         epoch = {"begin": now, "first": None, "end": None, "batches": 0}
         self.epochs.append(epoch)
         self.doing = ("start", now)

@@ -27,8 +27,10 @@ LIBRARIES = (
 ).split()
 THREAD_SETTINGS = "OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS NUMEXPR_NUM_THREADS".split()
 
-PULSE = 0.25  # s between looks of the thread; a process that fetches samples is looked at more often
-SAMPLING = 0.05
+# s between looks of the thread at a process that fetches samples, while it is younger than so many s. Waking it costs
+# some 0.2 ms of CPU, most of it for the lock of the interpreter: twenty a second are almost a hundredth of a core.
+SAMPLING = ((3.0, 0.05), (20.0, 0.1))
+PULSE = 0.25  # later, and where nothing is fetched
 INTERVAL = 0.5  # s between lines in the first seconds, then a fiftieth of the age, so that a day gives some hundred
 INTERVAL_MAX = 30.0
 STILL = 2.0  # s without a batch, while one is awaited, after which a line says so
@@ -120,7 +122,7 @@ class Pulse:
             self.thread = _thread.get_native_id()
             # The script's signals are for the script's threads.
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-            wait = SAMPLING
+            wait = 0.05
             while not gate.acquire(timeout=wait):
                 wait = self.beat()
         except BaseException:
@@ -172,7 +174,10 @@ class Process:
             due = interval if steps != before else interval / 5  # nothing comes just now: perhaps the end
         if now - self.written >= due:
             self.write()
-        return SAMPLING if self.stages else PULSE
+        if self.stages:
+            age = now - self.stages[-1].started
+            return next((wait for until, wait in SAMPLING if age < until), PULSE)
+        return PULSE
 
     def line(self) -> dict:
         line = {
