@@ -30,6 +30,9 @@ type Field struct {
 	// Unpacked says that Data does not lie in File as it is: it came out of packed
 	// bytes, which begin at Off, or was made of what lies there.
 	Unpacked bool
+	// JSON says that Data is a JSON value that is no string, where the format holds
+	// strings as their text: a number, a list, an object, true, false or null.
+	JSON bool
 }
 
 // Sample is the encoded fields of one sample; its memory is reused.

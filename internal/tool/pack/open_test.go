@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/tool/pack"
+	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 )
 
 // A file written anew in its place gives its folder no new time, and is packed as
@@ -110,5 +111,27 @@ func TestTwoAtOnce(t *testing.T) {
 			}
 		}
 		run(t, c)
+	}
+}
+
+// Numbers are not taken for text: their bytes would be.
+func TestWhatIsNoText(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir+"/t.csv", []byte("text,n\nab,1\ncd,2\n"))
+	opt := prepare.Options{Tokenize: "gpt2", TextField: "n"}
+	_, err := pack.Run(context.Background(), config(dir+"/t.csv", dir+"/dst", pack.Options{Options: opt}))
+	if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, `field "n" is not text: it is int64`) {
+		t.Errorf("%v", err)
+	}
+	for value, what := range map[string]string{
+		"null": "null", "5": "a number", "-0.5": "a number", "true": "true", `["a"]`: "a list", `{"a":"b"}`: "an object",
+	} {
+		first := `{"text": "null 5"}` + "\n"
+		put(t, dir+"/t.jsonl", []byte(first+`{"text": `+value+"}\n"))
+		_, err := pack.Run(context.Background(), config(dir+"/t.jsonl", t.TempDir(), pack.Options{Options: prepare.Options{Tokenize: "gpt2"}}))
+		e := errs.From(err)
+		if err == nil || e.Code != errs.Damaged || !strings.Contains(e.What, "is "+what) || e.Where.Offset != int64(len(first)) || e.Where.Sample != 1 || e.Where.Field != "text" {
+			t.Errorf("%s: %v", value, err)
+		}
 	}
 }

@@ -195,7 +195,7 @@ func (d *Dataset) value(id int64, wanted string, object map[string]json.RawMessa
 		if len(v) > 0 && v[0] == '"' && json.Unmarshal(v, &text) == nil {
 			f.Data = unsafe.Slice(unsafe.StringData(text), len(text))
 		} else {
-			f.Data = v
+			f.Data, f.JSON = v, true
 		}
 		return nil
 	}

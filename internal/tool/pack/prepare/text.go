@@ -30,7 +30,25 @@ func (p *Program) openTokens(have []string) (err error) {
 		return errs.New(errs.Config, "no field is called text; there are %s", strings.Join(have, ", ")).Try("say which one is, with --text-field")
 	}
 	p.opt.Fields = []string{p.opt.TextField}
-	return nil
+	return p.textual()
+}
+
+// textual refuses a field that the format knows to be numbers: their bytes would
+// pass for text.
+func (p *Program) textual() error {
+	if p.typed == nil {
+		return nil
+	}
+	t, ok := p.typed.Type(p.opt.TextField)
+	if !ok || t.DType == mem.Object {
+		return nil
+	}
+	what := t.DType.String()
+	if t.Ragged || len(t.Shape) > 0 {
+		what = "arrays of " + what
+	}
+	return errs.New(errs.Config, "field %q is not text: it is %s", p.opt.TextField, what).
+		Try("say with --text-field which field is text; numbers that are tokens already are packed with --output tokens, without --tokenize")
 }
 
 // TextField is the field that becomes tokens; "": none does.
@@ -42,8 +60,12 @@ func (p *Program) Vocabulary() *token.Tokenizer { return p.tokens }
 // tokenized is a text as its tokens.
 func (p *Program) tokenized(l *Lane, f *format.Field) (shard.Field, error) {
 	var err error
-	if f.IsInt {
-		return shard.Field{}, errs.New(errs.Config, "field %q is a number, and no text", f.Name)
+	switch {
+	case f.IsInt:
+		return shard.Field{}, errs.New(errs.Config, "field %q is not text: it is int64", f.Name).Try("say with --text-field which field is text")
+	case f.JSON:
+		return shard.Field{}, errs.New(errs.Damaged, "the text of this line is %s", jsonKind(f.Data)).At(errs.Where{Offset: f.Off, Sample: -1}).
+			Try("mend the line or take it out: a text is a string, and an empty one is \"\"")
 	}
 	if l.tokens, err = p.tokens.Document(f.Data, l.tokens[:0]); err != nil {
 		return shard.Field{}, err
@@ -53,4 +75,19 @@ func (p *Program) tokenized(l *Lane, f *format.Field) (shard.Field, error) {
 		binary.LittleEndian.PutUint32(data[4*i:], t)
 	}
 	return shard.Field{Name: "tokens", Data: data, DType: mem.Uint32, Shape: mem.Shape{len(l.tokens)}}, nil
+}
+
+// jsonKind is what a JSON value that is no string is, in words.
+func jsonKind(v []byte) string {
+	switch v[0] {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return string(v) + ", not a string"
+	case '[':
+		return "a list, not a string"
+	case '{':
+		return "an object, not a string"
+	}
+	return "a number, not a string"
 }
