@@ -434,6 +434,8 @@ def test_the_time_of_known_libraries(scripts: Scripts) -> None:
     # Self times: nothing is counted twice, on the clock of the CPU, which other processes do not disturb.
     assert calls["torchvision.transforms.Compose"]["cpu"] < calls["__main__.Burn"]["cpu"] / 4
     assert 0 < first["timed_samples"] <= 24
+    names = ["torchvision.transforms.Resize", "__main__.Burn", "__main__.Nested", "torchvision.transforms.ToTensor"]
+    assert run.loader("First")["transforms"] == names
     second = run.workers(run.loader("Second"))[0]["calls"]
     assert {"PIL", "open", "torchvision.transforms.v2.RandomCrop", "torchvision.transforms.v2.ToImage"} <= set(second)
 

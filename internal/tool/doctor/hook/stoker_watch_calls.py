@@ -18,6 +18,7 @@ from stoker_watch_process import is_user
 
 active: dict = {}  # thread -> Spans: where a timed batch is being fetched
 
+OBJECTS = 400  # of a dataset's that are searched for transforms
 INSTALLS = 400  # CPython 3.12 and 3.13 give up caching a type's attributes after a thousand changes of it
 
 # Functions: module, names, and what they count as ("": each under its own name).
@@ -103,6 +104,48 @@ def _function(name: str):
     return enter
 
 
+def transforms(dataset: object) -> list:
+    """The names of what stands in the first Compose that the dataset holds, in order, those within others in place."""
+    names: list = []
+
+    def add(members: list) -> None:
+        for member in members:
+            inner = getattr(member, "__dict__", {}).get("transforms")
+            if type(inner) in (list, tuple):
+                add(inner)
+            elif len(names) < 32:
+                names.append(_title(member))
+
+    add(next(_lists(dataset), []))
+    return names
+
+
+def _lists(dataset: object):
+    """The lists called transforms of the objects that the dataset holds, nearest first; a few hundred are visited."""
+    todo, seen = [dataset], {id(dataset)}
+    plain = (int, float, str, bytes, list, tuple, dict, set, type, type(sys), type(_lists))
+    while todo and len(seen) < OBJECTS:
+        inside = getattr(todo.pop(0), "__dict__", None)
+        for name, value in list(inside.items()) if isinstance(inside, dict) else ():
+            if name == "transforms" and type(value) in (list, tuple):
+                yield list(value[:64])
+                todo.extend(member for member in value[:64] if id(member) not in seen)
+                seen.update(map(id, value[:64]))
+            elif not isinstance(value, plain) and id(value) not in seen:
+                seen.add(id(value))
+                todo.append(value)
+
+
+def _title(member: object) -> str:
+    kind = type(member)
+    if kind is type(_title):
+        return f"{member.__module__}.{member.__qualname__}"
+    for prefix in ("torchvision.transforms.v2", "torchvision.transforms"):
+        if kind.__module__.startswith(prefix):
+            return f"{prefix}.{kind.__name__}"
+    return _named(kind)
+
+
 def _method(name: str, within: bool = True):
     """`within`: whether it counts by itself inside a transform, which else is charged for what it calls."""
 
@@ -151,7 +194,7 @@ class Doors:
         """New modules may bring new entry points; a script imports most of them before its first batches."""
         if not self.cost:
             self.cost = _calibrate()
-        known = (len(sys.modules), len(_subclasses(dataset)))
+        known = (len(sys.modules), min(self.installs, 2))
         if known != self.known:
             self.known = known
             self.plan = list(_plan(dataset))
@@ -256,25 +299,9 @@ def _subclasses(dataset: object) -> list:
         kind = todo.pop()
         found.append(kind)
         todo.extend(kind.__subclasses__())
-    for member in _members(dataset, 4):
-        kind = type(member)
-        if kind not in found and not kind.__module__.startswith(("torchvision.", "torch.", "builtins", "functools")):
-            if isinstance(member, object) and "__call__" in kind.__dict__ or "forward" in kind.__dict__:
+    foreign = ("torchvision.", "torch.", "builtins", "functools")
+    for kind in {type(member): None for members in _lists(dataset) for member in members}:
+        if kind not in found and not kind.__module__.startswith(foreign):
+            if "__call__" in kind.__dict__ or "forward" in kind.__dict__:
                 found.append(kind)
-    return found
-
-
-def _members(holder: object, depth: int) -> list:
-    """What stands in lists called transforms, of the objects that the dataset holds."""
-    found: list = []
-    inner = getattr(holder, "__dict__", None)
-    for name, value in list(inner.items()) if isinstance(inner, dict) and depth else []:
-        if name == "transforms" and type(value) in (list, tuple):
-            found.extend(value[:64])
-            for member in value[:64]:
-                found.extend(_members(member, depth - 1))
-        elif not isinstance(value, (int, float, str, bytes, list, tuple, dict, type, type(sys), type(_members))):
-            found.extend(_members(value, depth - 1))
-        if len(found) > 256:
-            break
     return found

@@ -12,6 +12,7 @@ from _thread import get_ident
 from collections import deque
 from time import monotonic
 
+import stoker_watch_calls as calls
 import stoker_watch_fetch as fetch
 import stoker_watch_look as look
 import stoker_watch_process as core
@@ -399,6 +400,7 @@ def _facts(loader) -> dict:
         "sampler": type(sampler).__name__,
         "shuffled": _shuffled(sampler),
         "collate": _collate(getattr(loader, "collate_fn", None)),
+        "transforms": calls.transforms(dataset),
     }
 
 
