@@ -81,6 +81,7 @@ const (
 // CodeOf is the code of err; "bug" for an error that is not of this package.
 func CodeOf(err error) Code { return errs.CodeOf(err) }
 
-// Stats is a Loader's numbers at one moment: busy time, items and bytes of every
-// stage since it was opened.
+// Stats is a Loader's numbers at one moment, since it was opened: of every stage what
+// it did and what it was blocked on, its CPU, items, bytes, percentiles and queue. Its
+// Since gives rates, the share of time that the consumer waited, and what limits it.
 type Stats = stats.Snapshot

@@ -358,7 +358,8 @@ func (s *session) ask(m *wire.Message) ([]deliver.Envelope, error) {
 // was told before, or since the loader was opened.
 type told struct {
 	stats.Snapshot
-	Rates stats.Interval `json:"rates"`
+	Rates      stats.Interval `json:"rates"`
+	ProcessCPU float64        `json:"process_cpu_s"` // of the engine, all loaders and what runs beside them, by the kernel
 }
 
 func (s *session) stats(m *wire.Message) ([]deliver.Envelope, error) {
@@ -380,7 +381,7 @@ func (s *session) stats(m *wire.Message) ([]deliver.Envelope, error) {
 	if since.WaitShare != nil {
 		share = *since.WaitShare
 	}
-	b, err := json.Marshal(told{now, now.SinceWaiting(since.Before, share)})
+	b, err := json.Marshal(told{now, now.SinceWaiting(since.Before, share), stats.ProcessCPU().Seconds()})
 	if err != nil {
 		return nil, err
 	}

@@ -177,7 +177,8 @@ func (l *Loader) newCache() error {
 // keep makes what is kept of a sample that was parsed, and returns it; nil where
 // it can not be made, which the sample's own decoding will tell of better: it may
 // not need the part of a picture that is damaged.
-func (l *Loader) keep(lane *transform.Lane, part *part, sample int64, s *format.Sample) []byte {
+func (l *Loader) keep(own *filler, part *part, sample int64) []byte {
+	lane, s := own.lane, &own.sample
 	var out []byte
 	for i := range part.programs {
 		if l.fields[i].Of > 0 {
@@ -210,7 +211,7 @@ func (l *Loader) keep(lane *transform.Lane, part *part, sample int64, s *format.
 		if before.Finish(lane, out[at:]) != nil {
 			return nil
 		}
-		l.counted(lane, before)
+		l.counted(own, before)
 	}
 	l.cache.put(sample, out)
 	return out

@@ -8,7 +8,6 @@ import (
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
-	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
@@ -107,7 +106,7 @@ func (l *Loader) submitBunches(ob *openBatch) {
 // hand is what a reader fills with.
 type hand struct {
 	lane   transform.Lane // for all but pictures
-	sample format.Sample
+	fill   filler
 	failed []*task
 	n      int // bunches
 }
@@ -119,15 +118,14 @@ func (r *bunch) Run(h *fetch.Hand) {
 	l, ob := r.l, r.batch
 	own := l.hands.Get().(*hand)
 	defer l.hands.Put(own)
-	own.failed = own.failed[:0]
+	own.fill.lane, own.failed = &own.lane, own.failed[:0]
 	var thread stats.Thread
-	measured, onThread := l.stats.Decode != nil, own.n%cheapEvery == 0
-	onThread = onThread && measured
+	measured, begin := l.stats.Decode != nil, time.Now()
+	onThread := measured && own.n%bunchEvery == 0
 	own.n++
 	if onThread {
 		thread = stats.OnThread()
 	}
-	begin := time.Now()
 	count, bytes := r.read(h)
 	took := time.Since(begin)
 	if onThread {
@@ -139,7 +137,7 @@ func (r *bunch) Run(h *fetch.Hand) {
 			continue
 		}
 		h.At(wire.StageDecode, t.req.Sample)
-		if err := l.fill(&own.lane, &own.sample, t); err != nil {
+		if err := l.fill(&own.fill, t); err != nil {
 			own.failed = append(own.failed, t)
 		}
 	}

@@ -66,7 +66,8 @@ func (l *Loader) locate(t *task) {
 }
 
 // fill decodes one sample into its row.
-func (l *Loader) fill(lane *transform.Lane, s *format.Sample, t *task) error {
+func (l *Loader) fill(f *filler, t *task) error {
+	s := &f.sample
 	defer t.req.Release()
 	ob := t.batch
 	if ob.gone.Load() {
@@ -85,7 +86,7 @@ func (l *Loader) fill(lane *transform.Lane, s *format.Sample, t *task) error {
 		return errs.New(errs.Damaged, "the engine died twice while it worked on this sample").
 			Try("look at the file; please report it, with the file if you may")
 	}
-	programs, value, err := l.parse(lane, part, local, s, t)
+	programs, value, err := l.parse(f, part, local, t)
 	if err != nil {
 		return err
 	}
@@ -97,10 +98,10 @@ func (l *Loader) fill(lane *transform.Lane, s *format.Sample, t *task) error {
 		if value != nil {
 			at = value[i]
 		}
-		if err := l.fillValue(lane, prog, i, part, &s.Fields[at], t); err != nil {
+		if err := l.fillValue(f.lane, prog, i, part, &s.Fields[at], t); err != nil {
 			return l.place(err, s, at, i, part)
 		}
-		l.counted(lane, prog)
+		l.counted(f, prog)
 	}
 	if l.spec.Batch.Pack > 0 {
 		l.fillRun(t)
@@ -111,7 +112,8 @@ func (l *Loader) fill(lane *transform.Lane, s *format.Sample, t *task) error {
 // parse gives the fields of a sample, from the cache or from what was read, the
 // programs that they are for, and which field each of them takes; nil: in their
 // order.
-func (l *Loader) parse(lane *transform.Lane, part *part, local int64, s *format.Sample, t *task) ([]*transform.Program, []int, error) {
+func (l *Loader) parse(f *filler, part *part, local int64, t *task) ([]*transform.Program, []int, error) {
+	s := &f.sample
 	if l.cache != nil {
 		if data, ok := l.cache.get(t.req.Sample); ok {
 			l.kept(part, data, s)
@@ -122,7 +124,7 @@ func (l *Loader) parse(lane *transform.Lane, part *part, local int64, s *format.
 		return nil, nil, err
 	}
 	if l.cache != nil && l.cache.open() {
-		if data := l.keep(lane, part, t.req.Sample, s); data != nil {
+		if data := l.keep(f, part, t.req.Sample); data != nil {
 			l.kept(part, data, s)
 			return part.after, nil, nil
 		}
@@ -402,7 +404,7 @@ func (l *Loader) closeTimed(ob *openBatch) error {
 		return l.close(ob)
 	}
 	var thread stats.Thread
-	onThread := ob.step%cheapEvery == 0
+	onThread := l.closing.due()
 	if onThread {
 		thread = stats.OnThread()
 	}

@@ -60,7 +60,9 @@ type Loader struct {
 	cache      *cache        // nil: nothing is kept
 	deadly     map[int64]int // samples in work when an engine died -> times
 	stats      *stats.Stream
-	costs      map[*transform.Program]costs
+	closing    seldom // CPU is measured
+	sending    seldom
+	costs      map[*transform.Program]*costs
 	small      bool // samples are read and filled in bunches
 	pace       pace
 	hands      sync.Pool // *hand

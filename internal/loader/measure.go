@@ -2,6 +2,7 @@ package loader
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/stats"
@@ -11,15 +12,26 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// What is measured and how often: a lane takes the time of every sample, its CPU
-// of one sample in cpuEvery (of pictures; of others, which cost less, one in
-// cheapEvery), and what of it each transform took of one in splitEvery. Readers of
-// small samples measure bunches. Everything is scaled by counts, which are exact.
+// What is measured and how often: a lane takes the time of every sample; its CPU of
+// about one in cpuTime of work, and what each transform took of it of one in
+// splitTime, so that what measuring costs does not depend on how small samples are.
+// Readers of small samples measure bunches, and the CPU of one in bunchEvery. Everything is scaled by counts, which are exact.
+// The first sample of a lane is not measured: it makes the lane's memory.
 const (
-	cpuEvery   = 4
-	cheapEvery = 16
-	splitEvery = 16
+	cpuTime   = int64(8 * time.Millisecond)
+	splitTime = int64(20 * time.Millisecond)
+
+	bunchEvery = 32
 )
+
+// seldom says now and then that something is due: no more often than once in cpuTime.
+// Safe for concurrent use.
+type seldom struct{ at atomic.Int64 }
+
+func (s *seldom) due() bool {
+	now, at := stats.Monotonic(), s.at.Load()
+	return now >= at && s.at.CompareAndSwap(at, now+cpuTime)
+}
 
 // costs are where the transforms of one program are counted.
 type costs struct{ stages []*stats.Stage }
@@ -47,9 +59,9 @@ func (l *Loader) measure() {
 		}
 	}
 	l.stats = l.shared.Page.Stream(l.id, l.lanes, names)
-	l.costs = make(map[*transform.Program]costs, len(programs))
+	l.costs = make(map[*transform.Program]*costs, len(programs))
 	for prog, own := range programs {
-		var c costs
+		c := &costs{}
 		for _, name := range own {
 			c.stages = append(c.stages, l.stats.Transforms[slices.Index(names, name)])
 		}
@@ -57,42 +69,94 @@ func (l *Loader) measure() {
 	}
 }
 
-// worker is what a lane keeps for itself.
-type worker struct {
-	book   *stats.Worker
-	kernel *transform.Lane
+// filler is what filling in samples takes: of one goroutine.
+type filler struct {
+	lane   *transform.Lane
 	sample format.Sample
-	hand   fetch.Hand
-	reads  int
-	n      int // samples done
-	asleep bool
+	tally  tally
 }
 
-// timed is fill, with its time taken.
-func (l *Loader) timed(w *worker, t *task) error {
-	decode := l.stats.Decode
-	if decode == nil {
-		return l.fill(w.kernel, &w.sample, t)
+// tally is what a lane has counted and not yet put into the books of a loader: the
+// words there are all lanes', and adding to them for every sample would cost more
+// the more lanes there are.
+type tally struct {
+	l        *Loader
+	took     [16]int64 // ns, of n samples
+	n        int
+	programs []done
+}
+
+type done struct {
+	*costs
+	n int64
+}
+
+// flush puts it there.
+func (y *tally) flush(book *stats.Worker) {
+	if y.n == 0 {
+		return
 	}
-	every := cheapEvery
-	if len(l.costs) > 0 {
-		every = cpuEvery
-		w.kernel.Timed(w.n%splitEvery == 0)
+	y.l.stats.Decode.AddEach(y.took[:y.n])
+	for _, p := range y.programs {
+		for _, stage := range p.stages {
+			stage.Count(p.n)
+		}
 	}
+	book.Done(y.l.id, int64(y.n))
+	y.n, y.programs = 0, y.programs[:0]
+}
+
+// worker is what a lane keeps for itself.
+type worker struct {
+	filler
+	book   *stats.Worker
+	hand   fetch.Hand
+	asleep bool
+
+	mean           int64 // ns, of the last samples
+	cpuIn, splitIn int64 // samples until one is measured
+}
+
+func newWorker(lane *transform.Lane) *worker {
+	return &worker{filler: filler{lane: lane}, cpuIn: 1, splitIn: 1}
+}
+
+// timed is fill, with its time taken from begin (stats.Monotonic) on.
+func (l *Loader) timed(w *worker, t *task, begin int64) error {
+	if l.stats.Decode == nil {
+		return l.fill(&w.filler, t)
+	}
+	if w.tally.l != l {
+		w.tally.flush(w.book)
+		w.tally.l = l
+	}
+	split, onThread := w.splitIn == 0 && len(l.costs) > 0, w.cpuIn == 0
+	w.lane.Timed(split)
 	var thread stats.Thread
-	onThread := w.n%every == 0
-	w.n++
 	if onThread {
 		thread = stats.OnThread()
 	}
-	lap := decode.Begin()
-	err := l.fill(w.kernel, &w.sample, t)
-	lap.End(1, 0)
+	err := l.fill(&w.filler, t)
+	took := stats.Monotonic() - begin
 	if onThread {
-		decode.CPU(thread.Used(), 1)
+		l.stats.Decode.CPU(thread.Used(), 1)
 	}
-	w.book.Done(l.id)
+	w.tally.took[w.tally.n] = took
+	if w.tally.n++; w.tally.n == len(w.tally.took) {
+		w.tally.flush(w.book)
+	}
+	w.mean += (took - w.mean) / 8
+	w.cpuIn, w.splitIn = countdown(w.cpuIn, cpuTime/max(w.mean, 1)), countdown(w.splitIn, splitTime/max(w.mean, 1))
 	return err
+}
+
+// countdown goes to the next sample to measure, one in every so many. Not the first
+// after some time: a lane that has slept finds its caches cold.
+func countdown(in, every int64) int64 {
+	if in == 0 {
+		return every
+	}
+	return in - 1
 }
 
 // readNow reads a sample whose bytes are at hand; else it goes to the readers.
@@ -101,18 +165,16 @@ func (l *Loader) readNow(w *worker, work *stats.Work, t *task) bool {
 		return true // and nothing is done with it
 	}
 	read := l.stats.Read
-	work.Begin(wire.StageRead, uint32(l.id), t.req.Sample)
+	begin := work.Begin(wire.StageRead, uint32(l.id), t.req.Sample)
 	var thread stats.Thread
-	onThread := read != nil && w.reads%cheapEvery == 0
-	w.reads++
+	onThread := read != nil && w.cpuIn == 0
 	if onThread {
 		thread = stats.OnThread()
 	}
-	lap := read.Begin()
 	hot := l.fetch.Now(&w.hand, &t.req)
 	work.End()
-	if hot {
-		lap.End(1, t.req.Bytes())
+	if hot && read != nil {
+		read.Add(time.Duration(stats.Monotonic()-begin), 1, t.req.Bytes())
 	}
 	if onThread {
 		if used := thread.Used(); hot {
@@ -129,18 +191,23 @@ func (l *Loader) readNow(w *worker, work *stats.Work, t *task) bool {
 	return false
 }
 
-// counted counts a program's transforms, which a lane has just done for a sample.
-func (l *Loader) counted(lane *transform.Lane, prog *transform.Program) {
-	c, ok := l.costs[prog]
-	if !ok {
+// counted counts a program's transforms, which have just been done for a sample.
+func (l *Loader) counted(f *filler, prog *transform.Program) {
+	c := l.costs[prog]
+	if c == nil {
 		return
 	}
+	y := &f.tally
+	i := slices.IndexFunc(y.programs, func(d done) bool { return d.costs == c })
+	if i < 0 {
+		i = len(y.programs)
+		y.programs = append(y.programs, done{costs: c})
+	}
+	y.programs[i].n++
 	var few [8]time.Duration // of most programs: nothing is allocated
-	spent, timed := prog.Divide(lane, few[:0])
-	for i, stage := range c.stages {
-		stage.Count(1)
-		if timed {
-			stage.Timed(spent[i])
+	if spent, timed := prog.Divide(f.lane, few[:0]); timed {
+		for k, stage := range c.stages {
+			stage.Timed(spent[k])
 		}
 	}
 }
@@ -183,6 +250,7 @@ func (s *Shared) sleeps(w *worker) {
 		return
 	}
 	w.asleep = true
+	w.tally.flush(w.book)
 	if s.asleep = append(s.asleep, w); len(s.asleep) == 1 {
 		s.cause = s.why()
 	}
@@ -324,7 +392,7 @@ func (b *Batch) Sending() Sending {
 	if b.l.stats.Deliver == nil {
 		return s
 	}
-	if s.onThread = b.Step%cheapEvery == 0; s.onThread {
+	if s.onThread = b.l.sending.due(); s.onThread {
 		s.thread = stats.OnThread()
 	}
 	s.begin = stats.Monotonic()

@@ -75,19 +75,20 @@ func (s *Shared) lane() {
 	defer kernel.Close()
 	work := s.Board.Take()
 	defer s.Board.Give(work)
-	w := &worker{kernel: kernel}
+	w := newWorker(kernel)
 	if !s.quiet {
 		w.book = s.Page.Worker(stats.LaneWorker)
 		w.book.Turn(stats.Busy, stats.Monotonic())
 		defer w.book.Free()
+		defer func() { w.tally.flush(w.book) }()
 	}
 	for t := s.take(w); t != nil; t = s.take(w) {
 		l := t.batch.pass.l
 		if t.unread && !l.readNow(w, work, t) {
 			continue
 		}
-		work.Begin(wire.StageDecode, uint32(l.id), t.req.Sample)
-		err := l.timed(w, t)
+		begin := work.Begin(wire.StageDecode, uint32(l.id), t.req.Sample)
+		err := l.timed(w, t, begin)
 		work.End()
 		l.finish(t, err)
 	}
@@ -100,6 +101,7 @@ func (s *Shared) take(w *worker) *task {
 	defer s.mu.Unlock()
 	for {
 		if s.closed {
+			s.wakes(w)
 			return nil
 		}
 		var best *openBatch

@@ -14,7 +14,7 @@ import pytest
 from conftest import TOP, engine
 
 import stoker
-from stoker import _gpu, _stats
+from stoker import _gpu, _iterate, _stats
 from stoker import transforms as T
 
 CHAIN = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.ToTensor(), T.Normalize([0.5] * 3, [0.2] * 3)])
@@ -143,6 +143,7 @@ def test_a_line_at_the_end_of_each_epoch(folder: Path, listening: pytest.LogCapt
 
 def test_a_line_a_minute(folder: Path, listening: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_stats, "LINE_NS", 0)
+    monkeypatch.setattr(_iterate, "FLUSH_NS", 0)
     with loader_of(folder) as loader:
         list(loader)
     found = [LINE.fullmatch(line) for line in lines(listening)]

@@ -44,7 +44,7 @@ typedef struct {
   int32_t stock;                   // libjpeg's own entropy decoder, for tests and comparisons
   int32_t npass;
   int32_t is_float, chw;
-  int32_t timed;                   // what follows is wanted, ns of CLOCK_MONOTONIC
+  int32_t timed;                   // what follows is wanted
   int64_t decode_ns, write_ns, all_ns;  // in the decoder; writing rows; the whole run
   float scale[3], bias[3];
   stk_pass pass[STK_MAX_PASS];

@@ -23,12 +23,15 @@ type Work struct {
 // WorkSize is the bytes of one entry.
 const WorkSize = int(unsafe.Sizeof(Work{}))
 
-// Begin says that the worker starts a stage of a sample.
-func (w *Work) Begin(stage, loader uint32, sample int64) {
+// Begin says that the worker starts a stage of a sample, and returns when that is
+// (Monotonic).
+func (w *Work) Begin(stage, loader uint32, sample int64) int64 {
+	now := Monotonic()
 	w.loader.Store(loader)
 	w.sample.Store(sample)
-	w.since.Store(Monotonic())
+	w.since.Store(now)
 	w.stage.Store(stage)
+	return now
 }
 
 // End says that it is done.

@@ -117,8 +117,8 @@ package stats
 // even number afterwards. A reader reads seq, the row, and seq again, and begins
 // anew unless it saw one even number twice. A writer that dies between leaves it
 // odd: the row is then left out. Counters of stages have many writers and no
-// seq: each word is true for itself, and two of them differ at most by what was
-// in work.
+// seq: each word is true for itself, and two of them differ at most by what is in
+// work, and 16 samples a lane that it has not put in yet.
 const (
 	Magic   = 0x31544154534b5453 // "STKSTAT1"
 	Version = 1

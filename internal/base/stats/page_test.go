@@ -34,8 +34,7 @@ func enginePage() []byte {
 	lane.Turn(Input, second(103))
 	lane.Turn(Output, second(103.5))
 	lane.Turn(Busy, second(104))
-	lane.Done(7)
-	lane.Done(7)
+	lane.Done(7, 2)
 	reader.Turn(Busy, second(100.25))
 
 	s := p.Stream(7, 2, []string{"RandomResizedCrop", "Normalize"})

@@ -25,6 +25,29 @@ func (s *Stage) Add(d time.Duration, items, bytes int64) {
 	}
 }
 
+// AddEach counts items that took so long each.
+func (s *Stage) AddEach(took []int64) {
+	if s == nil {
+		return
+	}
+	var all, same int64
+	last := -1
+	for _, d := range took {
+		all += d
+		at := Bucket(d)
+		if at != last && same > 0 {
+			s[sBuckets+last].Add(same)
+			same = 0
+		}
+		last, same = at, same+1
+	}
+	if same > 0 {
+		s[sBuckets+last].Add(same)
+	}
+	s[sBusy].Add(all)
+	s[sItems].Add(int64(len(took)))
+}
+
 // Count counts items whose time was not taken.
 func (s *Stage) Count(items int64) {
 	if s != nil {

@@ -38,10 +38,10 @@ func (w *Worker) Turn(state int, now int64) (was int, took int64) {
 	return was, took
 }
 
-// Done counts a sample of a loader.
-func (w *Worker) Done(loader int64) {
+// Done counts samples of a loader.
+func (w *Worker) Done(loader, items int64) {
 	if w != nil {
-		w[wItems].Store(w[wItems].Load() + 1)
+		w[wItems].Store(w[wItems].Load() + items)
 		w[wLoader].Store(loader)
 	}
 }

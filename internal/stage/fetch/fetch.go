@@ -39,7 +39,7 @@ const (
 	// enough to be shared out early.
 	chunkBytes = 4 << 20
 	// cpuEvery is how many reads come to one whose CPU is measured.
-	cpuEvery = 8
+	cpuEvery = 16
 )
 
 // Request is the bytes of one sample. The caller owns it, fills in Sample and
@@ -417,7 +417,7 @@ func (f *Fetcher) read() {
 		if onThread {
 			f.opt.Stage.CPU(thread.Used(), int64(len(c.uses)))
 		}
-		book.Done(int64(f.opt.Loader))
+		book.Done(int64(f.opt.Loader), int64(len(c.uses)))
 		work.End()
 		f.arrived(c, err)
 	}

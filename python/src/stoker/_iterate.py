@@ -13,7 +13,7 @@ from typing import Any
 from . import _client
 from ._feed import Feed, Piece
 from ._receipt import Part
-from ._stats import Meter, Tally
+from ._stats import FLUSH_NS, Meter, Tally
 from ._wire import Message
 
 # Batches before the end of a piece of a sampler's order at which the next piece is begun.
@@ -61,7 +61,7 @@ class Passage(Iterator[Any]):
         self._piece: Piece | None = None
         self._next: tuple[Piece, _client.Walk] | None = None
         self._meter: Meter = loader._meter
-        self._tally = Tally()
+        self._tally = Tally(remote)
         self._meter.begins(self._tally)
         self._walk = self._begin()
 
@@ -112,8 +112,12 @@ class Passage(Iterator[Any]):
             if batch is not None:
                 walk = self._walk
                 self._received(walk.told)
-                bad = len(walk.told.get("bad") or ())
-                self._meter.got(tally, asked, walk.waited, walk.epoch, walk.step - 1, walk.rows, bad)
+                if "bad" in walk.told:
+                    self._meter.bad += len(walk.told["bad"])
+                now = monotonic_ns()
+                tally.taken.append((asked, now, walk.waited, walk.rows, walk.epoch, walk.step - 1))
+                if now - tally.settled >= FLUSH_NS:
+                    self._meter.settle(tally)
                 return batch
             if self._piece is not None:
                 self._following()

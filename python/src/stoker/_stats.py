@@ -10,6 +10,7 @@ The engine counts for itself (its stages); here it is the time in ``next`` that 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -22,6 +23,11 @@ LINE_NS = 60_000_000_000  # between two lines while a pass runs
 FLUSH_NS = 5_000_000  # quick batches are put into the page together: it is looked at by people
 
 _logger = logging.getLogger("stoker")
+_meters: weakref.WeakSet[Meter] = weakref.WeakSet()
+
+# A batch that the loop was given: when it asked and got it, ns, how much of that it waited for the engine; rows, epoch
+# and step.
+Taken = tuple[int, int, int, int, int, int]
 _gpu_watch = _gpu.Watch()  # finds the device when it is first asked
 
 
@@ -51,10 +57,10 @@ class Meter:
         self._seat = _Seat()
         weakref.finalize(self, _Seat.leave, self._seat).atexit = False
         self._known = (0, 0)
-        self._flushed = 0
-        self._pending = _Pending()
+        self._tallies: weakref.WeakSet[Tally] = weakref.WeakSet()
         self._lined = 0
         self._mark: Mark | None = None
+        _meters.add(self)
 
     def opened(self, loader: int, lanes: int) -> None:
         """The engine has opened the loader, by this number; again on another engine, or after ``close``."""
@@ -73,61 +79,68 @@ class Meter:
         if seat.entry is not None:
             seat.entry.known(*self._known)
 
-    def got(self, tally: Tally, asked: int, waited: int, epoch: int, step: int, rows: int, bad: int) -> int:
-        """Counts a batch that the loop gets now, and returns when that is."""
+    def flush(self) -> None:
+        """Counts what was not counted yet, of all passes."""
+        for tally in list(self._tallies):
+            self.settle(tally)
+
+    def settle(self, tally: Tally) -> None:
+        """Counts the batches that a pass gave since it was last settled, and puts them into the page."""
         with self._lock:
-            now = monotonic_ns()
-            took = now - asked
-            pending = self._pending
-            if tally.got:
-                self.away += asked - tally.got
-                pending.away += asked - tally.got
-            else:
-                self.passes += 1
-                self.first = pending.first = tally.first = now - tally.begun
-                self.firsts += self.first
-            waited = min(waited, took)
-            self.busy += took - waited
-            self.input += waited
-            self.batches += 1
-            self.samples += rows
-            self.bad += bad
-            pending.add(took, waited, asked, epoch, step, rows)
-            if now - self._flushed >= FLUSH_NS:
-                self._flush(now)
+            tally.settled = now = monotonic_ns()
+            count = len(tally.taken)
+            taken = tally.taken[:count]  # and no more: its own thread may go on
+            del tally.taken[:count]
+            if not taken:
+                return
+            self._count(tally, taken)
             line = now - self._lined >= LINE_NS
         if line:
-            self._minute(tally, now, epoch)
-            now = monotonic_ns()
-        tally.got = now
-        return now
+            self._minute(tally, now, tally.epoch)
+            tally.paused(monotonic_ns() - now)
 
-    def flush(self) -> None:
-        """Puts into the page what is not there yet."""
-        with self._lock:
-            self._flush(monotonic_ns())
-
-    def _flush(self, now: int) -> None:
-        self._flushed = now
-        pending = self._pending
-        if not pending.took:
-            return
-        self._pending = _Pending()
+    def _count(self, tally: Tally, taken: list[Taken]) -> None:
+        away = first = 0
+        took = []
+        for asked, got, _, _, _, _ in taken:
+            took.append(got - asked)
+            if tally.got:
+                away += asked - tally.got
+            else:
+                tally.first = first = got - tally.begun
+            tally.got = got
+        waited = sum(one[2] for one in taken)
+        self.away += away
+        self.busy += sum(took) - waited
+        self.input += waited
+        self.batches += len(taken)
+        self.samples += sum(one[3] for one in taken)
+        if first:
+            self.passes += 1
+            self.first = first
+            self.firsts += first
         if self._seat.page is not _page.page():
             self._enter()
         entry = self._seat.mine()
         if entry is None:
             return
-        entry.wait(sum(pending.took) - pending.waited, pending.waited, pending.away, len(pending.took), 0, pending.took)
-        step = pending.step + len(pending.took) - 1
-        entry.progress(now, pending.epoch, step, self.samples, self.batches, self.bad, pending.first)
-        entry.span(pending.epoch, pending.step, len(pending.took), pending.asked, now, pending.rows)
+        if tally.remote.number != self._known[0]:  # on another engine
+            self._known = tally.remote.number, self._known[1]
+            entry.known(*self._known)
+        asked, got, _, rows, tally.epoch, step = taken[-1]
+        entry.wait(sum(took) - waited, waited, away, len(taken), 0, took)
+        entry.progress(got, tally.epoch, step, self.samples, self.batches, self.bad, first)
+        steps = sum(1 for one in taken if one[4] == tally.epoch)  # a pass may run from one epoch into the next
+        entry.span(tally.epoch, step - steps + 1, steps, taken[-steps][0], got, rows)
 
     def close(self) -> None:
         """The loader is closed."""
+        self.flush()
         with self._lock:
-            self._flush(monotonic_ns())
             self._seat.leave()
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     def _ask(self, before: dict[str, Any] | None, wait_share: float | None) -> dict[str, Any]:
         ask = self._method()
@@ -166,6 +179,7 @@ class Meter:
 
     def begins(self, tally: Tally) -> None:
         """A pass has begun."""
+        self._tallies.add(tally)
         if _logger.isEnabledFor(logging.INFO):
             self._lined = tally.begun
             _gpu_watch.look(tally.begun)
@@ -173,7 +187,7 @@ class Meter:
 
     def ended(self, tally: Tally, epoch: int) -> None:
         """A pass has ended by itself."""
-        self.flush()
+        self.settle(tally)
         if tally.mark is not None and _logger.isEnabledFor(logging.INFO):
             self._line(f"epoch {epoch} ended", tally, tally.mark, monotonic_ns())
 
@@ -221,27 +235,31 @@ class _Seat:
             entry.close()
 
 
-class _Pending:
-    """Batches that are not in the page yet."""
-
-    def __init__(self) -> None:
-        self.took: list[int] = []
-        self.waited = self.away = self.first = self.asked = 0
-        self.epoch = self.step = self.rows = 0
-
-    def add(self, took: int, waited: int, asked: int, epoch: int, step: int, rows: int) -> None:
-        if not self.took:
-            self.asked, self.epoch, self.step, self.rows = asked, epoch, step, rows
-        self.took.append(took)
-        self.waited += waited
-
-
 class Tally:
-    """What the books need to know of one pass."""
+    """What one pass has given. Its own thread appends to ``taken``; the meter settles it now and then.
 
-    def __init__(self) -> None:
+    A loop of quick batches has one in some ten microseconds: what is done for each is this.
+    """
+
+    def __init__(self, remote: Any) -> None:
+        self.remote = remote  # the loader in the engine
         self.begun = monotonic_ns()
-        self.got = 0  # when the loop had its last batch; 0: none yet
+        self.taken: list[Taken] = []
+        self.settled = 0  # when
+        self.got = 0  # when the loop had the last batch that was settled; 0: none yet
         self.first = 0  # what the first one took
+        self.epoch = 0
         self.ended = False
         self.mark: Mark | None = None
+
+    def paused(self, ns: int) -> None:
+        """Writing a line took so long, in the time of the loop."""
+        self.got += ns
+
+
+def _after_fork() -> None:
+    for meter in list(_meters):
+        meter.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
