@@ -284,6 +284,7 @@ def test_counts_and_times(scripts: Scripts) -> None:
 
         class Inline(Slow): pass
         class Kept(Slow): pass
+        class Again(Slow): pass
 
         class Whole(Slow):
             def __getitems__(self, indices):
@@ -307,6 +308,8 @@ def test_counts_and_times(scripts: Scripts) -> None:
         kept = DataLoader(Kept(), 5, num_workers=2, persistent_workers=True, prefetch_factor=3, drop_last=True)
         for _ in range(3):
             for _ in kept: pass
+        for _ in range(3):
+            for _ in DataLoader(Again(), 11): pass
         for _ in DataLoader(Whole(), 4): pass
         for _ in DataLoader(Stream(), 4, num_workers=2): pass
         for _ in DataLoader(Short(), 4, num_workers=2, drop_last=True): pass
@@ -320,7 +323,7 @@ def test_counts_and_times(scripts: Scripts) -> None:
         False,
         "default",
     )
-    assert slow["where"] == "train.py:32"
+    assert slow["where"] == "train.py:33"
     assert slow["class"] == "torch.utils.data.dataloader.DataLoader"
     assert slow["shape"] == "[[2,3,5],float32]" or slow["shape"] == "[[4,3,5],float32]"
     assert slow["sample_bytes"] == 60
@@ -360,6 +363,9 @@ def test_counts_and_times(scripts: Scripts) -> None:
     assert [x["batches"] for x in kept["epochs"]] == [4, 4, 4]
     assert sum(x["batches"] for x in run.workers(kept)) == 12
     assert len(run.workers(kept)) == 2
+
+    again = run.loader("Again")  # built anew for every epoch
+    assert (again["passes"], again["batches"], again["inline"]["samples"]) == (3, 6, 66)
 
     whole = run.loader("Whole")["inline"]
     assert (whole["samples"], whole["sample_hist"]["of"]) == (22, "batch")

@@ -15,6 +15,7 @@ from time import monotonic
 import stoker_watch_calls as calls
 import stoker_watch_fetch as fetch
 import stoker_watch_look as look
+import stoker_watch_moves as moves
 import stoker_watch_process as core
 from stoker_watch_door import Method, around, hang, keep, trouble
 
@@ -22,12 +23,12 @@ PASS = "_stoker_watch_pass"  # in the __dict__ of an iterator
 EPOCHS = 8
 RECENT = 64
 FIRST = 32  # indices that tell one epoch's order from another's
+LOADERS = 64
 LOOKS = 16  # batches from one that is looked at to the next
 LOOKING = 0.002  # share of the time that looking may take
-MOVES = 64  # batches whose way to the device is watched
 
 _torch = None  # the module torch.utils.data.dataloader
-_loaders: dict = {}  # id of a loader -> (weak reference, Loader)
+_loaders: dict = {}  # id of a loader -> Loader, which may by now be another's id
 _places: dict = {}  # id of a loader -> (weak reference, where it was built)
 _building: dict = {}  # thread -> Pass whose iterator is being made
 _count = 0
@@ -36,7 +37,7 @@ _count = 0
 class Loader:
     """Figures of one DataLoader, all its epochs together."""
 
-    def __init__(self, loader, number: int, where: str) -> None:
+    def __init__(self, loader, number: int, where: str, facts: dict) -> None:
         self.reference = weakref.ref(loader)
         self.number = number
         self.where = where
@@ -63,7 +64,7 @@ class Loader:
         self.stage = None
         self.dataset_bytes: int | None = None
         self.handles: list = []
-        self.facts = _facts(loader)
+        self.facts = facts
         workers = self.facts["workers"]
         if workers:
             self.dataset_bytes = look.pickled_bytes(loader.dataset)
@@ -215,9 +216,9 @@ class Pass:
         loader.steps += 1
         core.process.pulse.start()
         loader.look(data)
-        if loader.moved < MOVES and look.cuda():
+        if loader.moved < moves.MOVES and look.cuda():
             loader.moved += 1
-            _watch_moves(loader, data)
+            moves.watch(loader.moves, data)
         self.got_at = monotonic()
         loader.doing = ("step", self.got_at)
 
@@ -228,7 +229,7 @@ class Pass:
         self.got_at = 0.0
         self.loader.doing = ("", self.epoch["end"])
         self.loader.steps += 1
-        _end_moves()
+        moves.end()
 
 
 def _number(index: object) -> object:
@@ -246,7 +247,7 @@ class _Ask:
 
     def before(self, iterator):
         try:
-            _end_moves()
+            moves.end()
             self.asked = monotonic()
             self.open = True
             self.ready = self.over.asked(iterator, self.asked)
@@ -299,6 +300,8 @@ class _Start:
         try:
             now = monotonic()
             known = of(loader)
+            if known is None:
+                return loader
             self.thread = get_ident()
             self.outer = _building.get(self.thread)
             self.over = _building[self.thread] = known.begin(loader, now)
@@ -354,18 +357,28 @@ def _init(loader, original):
     return Method(original, loader)
 
 
-def of(loader) -> Loader:
+def of(loader) -> "Loader | None":
+    """What is known of a loader. One that a script builds anew at the same line for every epoch stays the same; of
+    a script that keeps hundreds, the first are watched."""
     global _count
     number = id(loader)
-    reference, known = _loaders.get(number, (None, None))
-    if reference is not None and reference() is loader:
+    known = _loaders.get(number)
+    if known is not None and known.reference() is loader:
         return known
-    _count += 1
     place = _places.get(number)
     where = place[1] if place is not None and place[0]() is loader else core.caller(3)
-    known = Loader(loader, _count, where)
-    core.process.loaders.append(known)
-    _loaders[number] = (weakref.ref(loader), known)
+    facts = _facts(loader)
+    for known in core.process.loaders:
+        if known.where == where and known.reference() is None and known.facts == facts:
+            known.reference = weakref.ref(loader)
+            break
+    else:
+        if len(core.process.loaders) >= LOADERS:
+            return None
+        _count += 1
+        known = Loader(loader, _count, where, facts)
+        core.process.loaders.append(known)
+    _loaders[number] = known
     return known
 
 
@@ -468,40 +481,6 @@ def _ready(iterator) -> "int | None":
         return None
 
 
-# The way of a batch to the device, watched for the first batches of a process that uses CUDA: Tensor.to and .cuda
-# hang between a batch and the next call of __next__ and are torch's own again in between.
-
-_moving: list = []
-
-
-def _watch_moves(loader: Loader, data) -> None:
-    tensor = sys.modules["torch"].Tensor
-    wanted = {id(leaf) for _, leaf in look.leaves(data)}
-
-    def mover(name: str):
-        original = getattr(tensor, name)
-
-        def moved(self, *args, **options):
-            if id(self) in wanted and self.device.type == "cpu":
-                target = str(args[0] if args else options.get("device", "cuda" if name == "cuda" else ""))
-                if name == "cuda" or target.startswith("cuda") or target.isdigit():
-                    loader.moves["true" if options.get("non_blocking") or True in args[1:] else "false"] += 1
-            return original(self, *args, **options)
-
-        return moved
-
-    for name in ("to", "cuda"):
-        if name not in tensor.__dict__:
-            setattr(tensor, name, mover(name))
-            _moving.append((tensor, name))
-
-
-def _end_moves() -> None:
-    while _moving:
-        owner, name = _moving.pop()
-        delattr(owner, name)
-
-
 def dress(module) -> None:
     """`module` is torch.utils.data.dataloader, just imported."""
     global _torch
@@ -518,5 +497,5 @@ def forked() -> None:
     global _count
     _loaders.clear()
     _building.clear()
-    _end_moves()
+    moves.end()
     _count = 0
