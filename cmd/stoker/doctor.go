@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"strings"
 	"time"
 
 	stoker "github.com/stoker-data/stoker"
@@ -14,16 +16,20 @@ import (
 )
 
 type doctorCmd struct {
-	Command []string `arg:"" optional:"" passthrough:"" help:"A script to watch, after --: it runs unchanged."`
+	Path []string `arg:"" optional:"" help:"A dataset to load; a script to watch stands after --."`
+	Spec string   `help:"A Spec to load, YAML or JSON." placeholder:"FILE"`
 
-	Attach    int     `help:"Look at a process that runs already." placeholder:"PID"`
-	From      string  `help:"Judge evidence that was recorded: the output of --json." placeholder:"FILE"`
-	Stop      bool    `help:"End the script once there is a verdict."`
-	Check     bool    `help:"Exit with status 4 if the loop is data-bound."`
-	Checklist bool    `help:"Also print the readiness list, with measured values."`
-	Timeline  bool    `help:"Also draw the last ten steps."`
-	GPUCost   float64 `name:"gpu-cost" help:"Say what the waiting costs a month, at this price of an hour." placeholder:"PRICE"`
-	JSON      bool    `help:"Write JSON; the script's output goes to standard error."`
+	Attach     int     `help:"Look at a process that runs already." placeholder:"PID"`
+	From       string  `help:"Judge evidence that was recorded: the output of --json." placeholder:"FILE"`
+	Stop       bool    `help:"End the script once there is a verdict."`
+	Check      bool    `help:"Exit with status 4 if the loop is data-bound."`
+	Checklist  bool    `help:"Also print the readiness list, with measured values."`
+	Timeline   bool    `help:"Also draw the last ten steps."`
+	GPUCost    float64 `name:"gpu-cost" help:"Say what the waiting costs a month, at this price of an hour." placeholder:"PRICE"`
+	StepMillis float64 `name:"step-ms" help:"Pretend that a training step takes so many milliseconds a batch (PATH, --spec)." placeholder:"MS"`
+	JSON       bool    `help:"Write JSON; the script's output goes to standard error."`
+
+	Data dataFlags `embed:""`
 }
 
 func (doctorCmd) Help() string {
@@ -32,46 +38,72 @@ func (doctorCmd) Help() string {
   stoker doctor                                    this machine: cores, limits, memory, disk, GPU
   stoker doctor -- python train.py                 what limits this training run
   stoker doctor --stop --check --json -- torchrun train.py > report.json
+  stoker doctor data/train --step-ms 120           what limits stoker itself over a dataset
   stoker doctor --attach 4711
   stoker doctor --from report.json --checklist     the same report again
 
 The script runs unchanged and goes on after the verdict; its exit status is kept. The report goes to standard error.`
 }
 
-func (d doctorCmd) Run(con *console) error {
-	command := d.Command
-	if len(command) > 0 && command[0] == "--" {
-		command = command[1:]
-	}
+func (d doctorCmd) Run(con *console, behind another) error {
+	dataset := len(d.Path) > 0 || d.Spec != ""
 	asked := 0
-	for _, is := range []bool{len(command) > 0, d.Attach != 0, d.From != ""} {
+	for _, is := range []bool{behind != nil, d.Attach != 0, d.From != "", dataset} {
 		if is {
 			asked++
 		}
 	}
 	if asked > 1 {
-		return errs.New(errs.Config, "a command, --attach and --from exclude each other").Try("see `stoker doctor --help`")
+		return errs.New(errs.Config, "a command behind --, a dataset, --attach and --from exclude each other").Try("see `stoker doctor --help`")
 	}
-	if d.GPUCost < 0 {
-		return errs.New(errs.Config, "--gpu-cost can not be negative")
+	if d.GPUCost < 0 || d.StepMillis < 0 {
+		return errs.New(errs.Config, "a price or a step is negative").Try("see `stoker doctor --help`")
 	}
+	if len(d.Path) > 0 && !exists(d.Path[0]) {
+		if _, err := exec.LookPath(d.Path[0]); err == nil {
+			return errs.New(errs.Config, "%s is a command, and stands where a dataset would", d.Path[0]).Try("stoker doctor -- %s", strings.Join(d.Path, " "))
+		}
+	}
+	var r doctor.Report
+	var err error
 	switch {
-	case len(command) > 0:
-		return d.watch(con, command)
+	case behind != nil:
+		return d.watch(con, behind)
+	case dataset:
+		r, err = d.load(con)
 	case d.Attach != 0:
-		r, err := doctor.Attach(con.ctx, d.Attach, stoker.Version())
-		if err != nil {
-			return err
-		}
-		return d.finish(con, con.out, r)
+		r, err = doctor.Attach(con.ctx, d.Attach, stoker.Version())
 	case d.From != "":
-		r, err := readEvidence(d.From)
-		if err != nil {
-			return err
-		}
-		return d.finish(con, con.out, r)
+		r, err = readEvidence(d.From)
+	default:
+		r = doctor.Judge(doctor.Alone(con.ctx, stoker.Version()))
 	}
-	return d.finish(con, con.out, doctor.Judge(doctor.Alone(con.ctx, stoker.Version())))
+	if err != nil {
+		return err
+	}
+	return d.finish(con, con.out, r)
+}
+
+// load looks at a dataset by loading it.
+func (d doctorCmd) load(con *console) (doctor.Report, error) {
+	name := d.Spec
+	spec := usualSpec()
+	if d.Spec != "" {
+		var err error
+		if spec, err = readSpec(d.Spec); err != nil {
+			return doctor.Report{}, err
+		}
+	}
+	if len(d.Path) > 0 {
+		spec.Dataset.Path = d.Path
+		name = strings.Join(d.Path, " ")
+	}
+	if err := d.Data.set(&spec.Dataset); err != nil {
+		return doctor.Report{}, err
+	}
+	tell, end := con.indexing()
+	defer end()
+	return doctor.LoadIt(con.ctx, doctor.Load{Spec: spec, Name: name, Step: seconds(d.StepMillis / 1000), Version: stoker.Version(), Indexing: tell})
 }
 
 // watch runs a script. Without --json its output is left alone, and reports go to

@@ -107,12 +107,12 @@ const interrupted = 128 + int(syscall.SIGINT)
 // run carries out one command line and returns its exit status: the only place
 // where an error becomes one.
 func run(ctx context.Context, args []string, out, errOut io.Writer) (status int) {
-	own, _, _ := strings.Cut(strings.Join(args, "\x00")+"\x00", "\x00--\x00") // what follows is another command's
-	con := newConsole(ctx, out, errOut, slices.Contains(strings.Split(own, "\x00"), "--json"))
+	args, behind := beforeDashes(args)
+	con := newConsole(ctx, out, errOut, slices.Contains(args, "--json"))
 	var c cli
 	exit := -1
 	parser, err := kong.New(&c, kong.Name("stoker"), kong.Description(help), kong.Writers(out, errOut),
-		kong.Exit(func(code int) { exit = code }), kong.Bind(con), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}))
+		kong.Exit(func(code int) { exit = code }), kong.Bind(con), kong.Bind(behind), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}))
 	if err != nil {
 		return con.report(errs.New(errs.Bug, "the command line's own description is wrong").Because(err))
 	}
@@ -141,6 +141,19 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 		return con.report(err)
 	}
 	return 0
+}
+
+// another is what stands behind -- in the command line of a verb that runs
+// another command.
+type another []string
+
+// beforeDashes divides a command line that runs another one: what the other is
+// given is none of our flags.
+func beforeDashes(args []string) (ours []string, behind another) {
+	if i := slices.Index(args, "--"); i > 0 && args[0] == "doctor" {
+		return args[:i], another(args[i+1:])
+	}
+	return args, nil
 }
 
 // usage is a command line that makes no sense, as an Error.

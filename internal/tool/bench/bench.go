@@ -95,7 +95,7 @@ type Memory struct {
 
 // Run measures. It indexes the dataset first, which does not count.
 func Run(ctx context.Context, c Config) (*Report, error) {
-	spec, err := prepare(ctx, c)
+	spec, err := Complete(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +137,8 @@ func stage(s stats.StageSnapshot, samples int64) Stage {
 	return Stage{BusySeconds: s.BusySeconds, PerSampleUS: s.BusySeconds / float64(max(samples, 1)) * 1e6, Bytes: s.Bytes}
 }
 
-// prepare indexes the dataset, and completes the Spec's fields.
-func prepare(ctx context.Context, c Config) (loader.Spec, error) {
+// Complete indexes the dataset, and completes the Spec's fields by the Chain.
+func Complete(ctx context.Context, c Config) (loader.Spec, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
 	l, err := loader.Open(ctx, shared, c.Spec, loader.Options{Progress: c.Indexing})

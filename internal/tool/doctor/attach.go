@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +23,8 @@ func Alone(ctx context.Context, version string) Evidence {
 // attached is how long a process is looked at from outside.
 const attached = 4 * time.Second
 
-// Attach looks at a process that runs already, by /proc alone.
+// Attach looks at a process that runs already: at the statistics of stoker's
+// loaders in it or in what it started, and by /proc, from outside, at any other.
 func Attach(ctx context.Context, pid int, version string) (Report, error) {
 	w := newWatched("/")
 	if _, ok := sight(w.root, pid, 0); !ok {
@@ -32,10 +35,13 @@ func Attach(ctx context.Context, pid int, version string) (Report, error) {
 		Subject: Subject{Kind: OfProcess, PID: pid, Command: commandOf(w.root, pid)}, Machine: Look(ctx),
 	}
 	where, began := map[string]int{}, now()
+	p := newPages()
+	defer p.close()
 	ticks := time.NewTicker(200 * time.Millisecond)
 	defer ticks.Stop()
 	for end := began + attached.Seconds(); now() < end; {
 		w.look(pid, now())
+		p.look(slices.Collect(maps.Keys(w.pids)), true)
 		where[standing(w.root, pid)]++
 		select {
 		case <-ticks.C:
@@ -43,6 +49,7 @@ func Attach(ctx context.Context, pid int, version string) (Report, error) {
 			return Report{}, errors.Join(ctx.Err(), context.Canceled)
 		}
 	}
+	ev.Loops = ordered(p.loops())
 	ev.Run = runOf(newFolder(""), w, began)
 	if a, b, ok := w.between(pid, began); ok && b.rchar > 0 {
 		ev.Run.ReadRate = figure((b.rchar-a.rchar)/(b.t-a.t), "/proc/PID/io")

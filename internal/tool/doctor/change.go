@@ -9,6 +9,9 @@ import (
 
 // loader writes the settings of the loop's loader that are to change.
 func (v *view) loader(settings ...string) string {
+	if v.l.Settings.Class == own {
+		return "stoker.DataLoader(..., " + strings.Join(settings, ", ") + ")"
+	}
 	return "DataLoader(..., " + strings.Join(settings, ", ") + ")"
 }
 
@@ -16,7 +19,7 @@ func workers(n int) string { return fmt.Sprintf("num_workers=%d", n) }
 
 // kept adds what keeps workers from one epoch to the next, where it is not on.
 func (v *view) kept(settings ...string) string {
-	if !v.l.Settings.Persistent {
+	if !v.l.Settings.Persistent && v.l.Settings.Class != own {
 		settings = append(settings, "persistent_workers=True")
 	}
 	return v.loader(settings...)
@@ -36,6 +39,9 @@ func morePrefetch(v *view) []Change {
 
 func changeOfStart(v *view) []Change {
 	s := v.l.Settings
+	if s.Class == own {
+		return []Change{{"stoker.DataLoader(..., prefetch=8)", "the next epoch is begun while this one ends, if set_epoch does not say another"}}
+	}
 	if s.Workers > 0 && !s.Persistent {
 		out := []Change{{v.loader(workers(s.Workers), "persistent_workers=True"), "workers stay from one epoch to the next"}}
 		if s.Pickled.Value >= pickledMuch {
@@ -93,6 +99,9 @@ func changeOfBytes(v *view) []Change {
 }
 
 func changeOfReads(v *view) []Change {
+	if v.l.Settings.Class == own {
+		return []Change{{"order: {shuffle: block}", "reads neighbours together; stoker order --quality says how well that mixes"}, {"stoker.DataLoader(..., cache=\"8GiB\")", "keeps what is read twice"}}
+	}
 	out := []Change{{"stoker.DataLoader(...)", "reads ahead of the plan, 16 reads at a time: latency is not waited for one by one"}}
 	if n := v.needed(); n <= 64 {
 		out = append(out, Change{v.kept(workers(n)), "waiting needs no core: more workers wait side by side"})
@@ -101,6 +110,9 @@ func changeOfReads(v *view) []Change {
 }
 
 func changeOfCollate(v *view) []Change {
+	if v.l.Settings.Class == own {
+		return []Change{{"uint8 fields, and floats made on the device", "fewer bytes a batch"}}
+	}
 	if c := v.l.Settings.Collate; c != "" && c != "default" {
 		return []Change{{"def collate(batch): return torch.stack(...)", c + " works sample by sample; make tensors of one shape in __getitem__ and stack them once"}}
 	}
@@ -108,6 +120,9 @@ func changeOfCollate(v *view) []Change {
 }
 
 func changeOfDecode(v *view) []Change {
+	if v.l.Settings.Class == own {
+		return []Change{{"stoker pack data/train packed --resize 256", "store pictures at the size that training looks at"}, {"stoker pack data/train packed --jpeg index", "the same pixels, and crops that are cheaper to decode"}}
+	}
 	return []Change{
 		{"stoker.ImageFolder(...)", "decodes only what the crop shows, several times as fast as PIL"},
 		{"stoker pack data/train packed --resize 256", "or store pictures at the size that training looks at"},
@@ -116,6 +131,9 @@ func changeOfDecode(v *view) []Change {
 
 func changeOfTransform(v *view) []Change {
 	name := short(v.costliest().name)
+	if v.l.Settings.Class == own {
+		return []Change{{name + " on the GPU, after the batch came", "or a smaller picture before it: what leaves fewer pixels comes first"}, {"stoker pack data/train packed --resize 256", "or the work done once, while packing"}}
+	}
 	if v.costliest().kind == Tokenize {
 		return []Change{{"stoker pack corpus tokens --tokenize gpt2", "tokenise once, not in every epoch"}}
 	}

@@ -74,6 +74,7 @@ const (
 	OfMachine = "machine"
 	OfScript  = "script"
 	OfProcess = "pid"
+	OfSpec    = "spec"
 )
 
 // Subject is what was looked at.
@@ -242,6 +243,7 @@ type Storage struct {
 	File    string `json:"file,omitempty"`
 	Open    Figure `json:"open_s,omitzero"`
 	Latency Figure `json:"small_read_s,omitzero"`
+	Quiet   bool   `json:"quiet,omitempty"` // nothing else read beside the probe
 	Alone   Figure `json:"one_stream_bytes_per_second,omitzero"`
 	Streams int    `json:"streams,omitempty"`
 	Rate    Figure `json:"streams_bytes_per_second,omitzero"`

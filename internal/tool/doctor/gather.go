@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"math"
+	"os"
 	"slices"
 	"strings"
 )
@@ -22,6 +23,11 @@ func gather(f *folder, w *watched) (loops []Loop) {
 			loops = append(loops, loopOf(f, w, pid, p.last().Loaders[i].ID))
 		}
 	}
+	return ordered(loops)
+}
+
+// ordered puts the loop that lost the most time first.
+func ordered(loops []Loop) []Loop {
 	slices.SortFunc(loops, func(a, b Loop) int {
 		return cmp.Or(cmp.Compare(b.spent(), a.spent()), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Settings.ID, b.Settings.ID))
 	})
@@ -515,9 +521,18 @@ func runOf(f *folder, w *watched, from float64) (r Run) {
 	if b.psi {
 		r.Pressure = figure((b.pressure-a.pressure)/seconds, "memory.pressure")
 	}
-	r.Swapped = figure((b.swapped-a.swapped)*4096/seconds, "/proc/vmstat")
+	if b.limit > 0 {
+		r.Limit, r.Used = figure(b.limit, fromCgroup), figure(b.used/b.limit, fromCgroup)
+		if b.refault {
+			r.Refaults = figure(max(0, b.refaults-a.refaults)*pageSize/seconds, "memory.stat")
+		}
+	}
+	r.Swapped = figure((b.swapped-a.swapped)*pageSize/seconds, "/proc/vmstat")
 	return r
 }
+
+// pageSize is bytes of a page of memory, in which the kernel counts.
+var pageSize = float64(os.Getpagesize())
 
 // last is when it was looked at last.
 func (w *watched) last() float64 {

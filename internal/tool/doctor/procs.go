@@ -46,7 +46,7 @@ func sight(root string, pid int, t float64) (s sighting, ok bool) {
 	number := func(i int) float64 { n, _ := strconv.ParseFloat(f[i], 64); return n }
 	s = sighting{
 		t: t, name: stat[open+1 : shut], state: f[0][0], ppid: int(number(1)), faults: number(9),
-		user: number(11) * tick, system: number(12) * tick, start: number(19), resident: number(21) * float64(os.Getpagesize()),
+		user: number(11) * tick, system: number(12) * tick, start: number(19), resident: number(21) * pageSize,
 	}
 	if q := strings.Fields(text(dir, "schedstat")); len(q) >= 2 {
 		ran, _ := strconv.ParseFloat(q[0], 64)
@@ -120,14 +120,18 @@ type counters struct {
 	pressure float64 // seconds that some process waited for memory
 	psi      bool
 	swapped  float64 // pages
-	refaults float64
+	refaults float64 // pages
+	refault  bool    // the kernel counts them
+	limit    float64 // bytes of memory; 0: none
+	used     float64 // of these
 }
 
 func countersOf(root, pid string, t float64) counters {
 	g := cgroupsOf(root, pid)
 	_, dir := g.quota()
 	c := counters{t: t, busy: busyCores(root), throttle: throttleOf(dir)}
-	c.refaults, _ = g.refaults()
+	c.refaults, c.refault = g.refaults()
+	c.limit, c.used, _ = g.memoryLimit()
 	c.swapped = pairs(text(root, "proc/vmstat"))["pswpin"]
 	psi := text(root, "proc/pressure/memory")
 	if len(g.memory) > 0 && g.version == 2 {

@@ -25,7 +25,15 @@ func (v *view) seenEnough() bool {
 
 // beyond says whether a loop waits, and no number of workers that there are cores
 // for would end that: then its costliest part has to become cheaper.
-func (v *view) beyond() bool { return v.waits() && v.needed() > v.usable() }
+func (v *view) beyond() bool {
+	return v.waits() && (v.needed() > v.usable() || v.readAhead())
+}
+
+// readAhead says whether a loader of stoker waits for its readers: they read at
+// the same time whatever the number of lanes is.
+func (v *view) readAhead() bool {
+	return v.l.Settings.Class == own && v.costliest().kind == Read
+}
 
 // middle is the share of all time that waiting in the middle of epochs takes, to
 // be held against start.
@@ -86,6 +94,9 @@ func (v *view) full() bool {
 		return false
 	}
 	n, own := float64(s.Streams), max(1, float64(v.l.Settings.Workers))*v.part(Read).seconds()/max(v.sum(), 1e-9)
+	if s.Quiet {
+		own = 0
+	}
 	// How many times one stream's rate the streams bring, at least: all of the
 	// bandwidth in both cases. At most: each what one alone brings.
 	least, most := 1.0, (n+own)/(1+own)
@@ -124,7 +135,15 @@ func (v *view) manyThreads() bool {
 func (v *view) squeezed() bool {
 	r := v.ev.Run
 	tight := r.Used.Known() && r.Used.Value >= 0.9
-	return r.Pressure.Value >= 0.1 || r.Swapped.Value >= 1<<20 || r.Refaults.Value >= 4<<20 || (tight && r.Faults.Value >= 50)
+	return r.Pressure.Value >= 0.1 || r.Swapped.Value >= 1<<20 || r.Refaults.Value >= max(4<<20, 0.3*v.readRate()) || (tight && r.Faults.Value >= 50)
+}
+
+// readRate is the bytes a second that samples are read with.
+func (v *view) readRate() float64 {
+	if v.now <= 0 {
+		return 0
+	}
+	return v.l.Cost.Read.Value * v.batch / v.now
 }
 
 // unstopped is what a batch waits for in its worker when no quota stops it.
@@ -187,11 +206,12 @@ func (v *view) insufficient(missing []string) Verdict {
 		out.Sentence = "Nothing was run: what limits a training loop shows while it runs."
 		out.Changes = []Change{{"stoker doctor -- python train.py", "watches it; the script runs unchanged"}}
 		out.Missing = nil
-	case v.ev.Subject.Kind == OfProcess:
+	case v.ev.Subject.Kind == OfProcess && len(v.ev.Loops) == 0:
 		out.Sentence = "From outside, a process does not say where it waits for data."
+		out.Missing = []string{"the statistics of a loader of stoker"}
 		out.Changes = []Change{{"stoker doctor -- python train.py", "watches a run from its start"}}
 		out.Lines = v.procLines()
-	case r.Hooked == 0:
+	case r.Hooked == 0 && len(v.ev.Loops) == 0:
 		out.Sentence = "No Python process loaded the hook, so nothing is known of its loaders."
 		out.Missing = []string{"a Python process with the hook"}
 		out.Changes = v.unhooked()

@@ -53,6 +53,8 @@ func (r Report) title() string {
 	switch s.Kind {
 	case OfScript:
 		return "stoker doctor: " + strings.Join(s.Command, " ")
+	case OfSpec:
+		return "stoker doctor: " + strings.Join(s.Command, " ") + ", loaded by stoker"
 	case OfProcess:
 		return fmt.Sprintf("stoker doctor: process %d, %s", s.PID, strings.Join(s.Command, " "))
 	}

@@ -211,7 +211,7 @@ var tooFew = rule{
 	verdict: TooFew,
 	needs:   []need{aWait, aBatch, aCores},
 	holds: func(v *view) bool {
-		return v.waits() && v.needed() > v.l.Settings.Workers && v.needed() <= v.usable()
+		return v.waits() && !v.beyond() && v.needed() > v.l.Settings.Workers
 	},
 	says: func(v *view) string {
 		if v.l.Settings.Workers == 0 {

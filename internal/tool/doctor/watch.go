@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"syscall"
@@ -68,7 +69,8 @@ func Watch(ctx context.Context, s Script) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer h.remove()
-	w := &watching{Script: s, folder: newFolder(h.lines), watched: newWatched("/"), machine: Look(ctx), began: now()}
+	w := &watching{Script: s, pages: newPages(), folder: newFolder(h.lines), watched: newWatched("/"), machine: Look(ctx), began: now()}
+	defer w.pages.close()
 	w.child, err = startChild(s.Command, h.env(), s.In, s.Out, s.Err)
 	if err != nil {
 		return Outcome{}, err
@@ -94,6 +96,7 @@ type watching struct {
 	watched *watched
 	machine Machine
 	storage prober
+	pages   *pages
 	began   float64
 	ended   string
 
@@ -141,11 +144,12 @@ func (w *watching) look() bool {
 	t := now()
 	_, _ = w.folder.poll()
 	w.watched.look(w.child.pid(), t)
+	w.pages.look(slices.Collect(maps.Keys(w.watched.pids)), !w.told)
 	w.stalled(t)
 	if w.told {
 		return true
 	}
-	first, came := w.folder.firstBatch()
+	first, came := w.firstBatch()
 	switch {
 	case !came && w.folder.empty() && t-w.began > w.after(unhooked):
 		w.tell(Judge(w.evidence()))
@@ -239,10 +243,10 @@ func (w *watching) evidence() Evidence {
 	ev := Evidence{
 		Schema: Schema, Stoker: w.Version, When: time.Now().UTC().Truncate(time.Second),
 		Subject: Subject{Kind: OfScript, Command: w.Command}, Machine: w.machine,
-		Loops: gather(w.folder, w.watched), Storage: w.storage.found(),
+		Loops: ordered(append(gather(w.folder, w.watched), w.pages.loops()...)), Storage: w.storage.found(),
 	}
 	from := w.began
-	if t, ok := w.folder.firstBatch(); ok {
+	if t, ok := w.firstBatch(); ok {
 		from = t
 	}
 	ev.Run = runOf(w.folder, w.watched, from)
@@ -255,6 +259,17 @@ func (w *watching) evidence() Evidence {
 		ev.Notes = append(ev.Notes, "Some lines of the hook could not be read: "+w.folder.strange)
 	}
 	return ev
+}
+
+// firstBatch is when the first batch of all came, from torch or from stoker.
+func (w *watching) firstBatch() (t float64, ok bool) {
+	t, ok = w.folder.firstBatch()
+	for key, s := range w.pages.latest {
+		if at := s.Opened + w.pages.first[key].First; s.Batches > 0 && (!ok || at < t) {
+			t, ok = at, true
+		}
+	}
+	return t, ok
 }
 
 // empty says that no process has written yet.

@@ -31,7 +31,11 @@ func (v *view) loopLines() []Line {
 	}
 	out.add("wait in __next__", l.Wait, "%s a batch%s, %s of the time", ms(l.Wait.Value), p99, percent(v.wait))
 	out.add("step", l.Step, "%s a batch, between two __next__", ms(l.Step.Value))
-	out.add("batches ready", l.Ready, "%.1f of %d when __next__ is called", l.Ready.Value, max(1, l.Settings.Workers)*max(1, l.Settings.Prefetch))
+	of := ""
+	if l.Settings.Prefetch > 0 {
+		of = fmt.Sprintf(" of %d", max(1, l.Settings.Workers)*l.Settings.Prefetch)
+	}
+	out.add("batches ready", l.Ready, "%.1f%s when __next__ is called", l.Ready.Value, of)
 	out.add("measured over", l.Batches, "%s batches, %s", show.Number(l.Batches.Value), took(l.Seconds.Value))
 	return out
 }
@@ -139,8 +143,12 @@ func (v *view) storageLines() []Line {
 	out.add("read", c.Read, "%s a sample in %.1f calls", size(c.Read.Value), c.Reads.Value)
 	out.add("opening a file", s.Open, "%s", ms(s.Open.Value))
 	out.add("small read", s.Latency, "%s", ms(s.Latency.Value))
-	out.add("one stream more", s.Alone, "%s a second, the script's reads with it", size(s.Alone.Value))
-	out.add(fmt.Sprintf("%d streams", s.Streams), s.Rate, "%s a second, the script's reads with them", size(s.Rate.Value))
+	with := ", the script's reads with it"
+	if s.Quiet {
+		with = ""
+	}
+	out.add("one stream", s.Alone, "%s a second%s", size(s.Alone.Value), with)
+	out.add(fmt.Sprintf("%d streams", s.Streams), s.Rate, "%s a second%s", size(s.Rate.Value), with)
 	return append(out, v.loopLines()...)
 }
 

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/tool/doctor"
+)
+
+const recordedEvidence = "../../internal/tool/doctor/testdata/evidence/"
+
+func TestDoctorJudgesWhatWasRecorded(t *testing.T) {
+	got := command(t, "doctor", "--from", recordedEvidence+"too-few-none.json", "--timeline", "--checklist", "--gpu-cost", "2.5")
+	if got.status != 0 || got.err != "" {
+		t.Fatalf("%d %s", got.status, got.err)
+	}
+	for _, part := range []string{"verdict   too few workers (train.py:40)", "num_workers=4", "timeline  the last 10 steps", "checklist\n", "at 2.50 an hour"} {
+		if !strings.Contains(got.out, part) {
+			t.Errorf("%q is not in\n%s", part, got.out)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		status int
+	}{{"too-few-none", 4}, {"healthy", 0}, {"no-hook", 0}} {
+		asJSON := command(t, "doctor", "--from", recordedEvidence+c.name+".json", "--check", "--json")
+		var r doctor.Report
+		if err := json.Unmarshal([]byte(asJSON.out), &r); err != nil || asJSON.status != c.status || r.Schema != doctor.Schema {
+			t.Errorf("%s: status %d, %v", c.name, asJSON.status, err)
+		}
+		report := filepath.Join(t.TempDir(), "report.json") // a report is evidence again
+		write(t, report, []byte(asJSON.out))
+		if again := command(t, "doctor", "--from", report, "--check", "--json"); again != asJSON {
+			t.Errorf("%s: judged again it is\n%s", c.name, again.out)
+		}
+	}
+}
+
+func TestDoctorErrors(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "x.json"), []byte("{"))
+	write(t, filepath.Join(dir, "new.json"), []byte(`{"evidence": {"schema": 99}}`))
+	for _, c := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{"--from", filepath.Join(dir, "none.json")}, 2, "the evidence can not be read"},
+		{[]string{"--from", filepath.Join(dir, "x.json")}, 3, "this is no evidence"},
+		{[]string{"--from", filepath.Join(dir, "new.json")}, 7, "schema 99"},
+		{[]string{"--attach", "1073741824"}, 2, "there is no process 1073741824"},
+		{[]string{"--attach", "1", "--from", "x"}, 2, "exclude each other"},
+		{[]string{"--gpu-cost=-1"}, 2, "negative"},
+		{[]string{"sh", "train.sh"}, 2, "stoker doctor -- sh train.sh"},
+		{[]string{"--", "no-such-command-anywhere"}, 2, "can not be started"},
+		{[]string{"--"}, 2, "no command to watch"},
+	} {
+		got := command(t, append([]string{"doctor"}, c.args...)...)
+		if got.status != c.status || !strings.Contains(got.err, c.says) {
+			t.Errorf("%q: status %d, %s", c.args, got.status, got.err)
+		}
+	}
+}
+
+// What stands behind -- is the script's, whatever it looks like; its output and
+// its exit status are its own.
+func TestDoctorLeavesTheScriptAlone(t *testing.T) {
+	got := command(t, "doctor", "--", "/bin/sh", "-c", `echo "$@"; exit 5`, "sh", "--json", "--stop", "--", "x")
+	if got.status != 5 || got.out != "--json --stop -- x\n" || !strings.Contains(got.err, "verdict   insufficient evidence") {
+		t.Errorf("%+v", got)
+	}
+	got = command(t, "doctor", "--json", "--", "/bin/sh", "-c", "echo out; echo err >&2")
+	var r doctor.Report
+	if err := json.Unmarshal([]byte(got.out), &r); err != nil || got.status != 0 || r.Verdict.Name != doctor.Insufficient {
+		t.Errorf("%v %+v", err, got)
+	}
+	if !strings.Contains(got.err, "out\n") || !strings.Contains(got.err, "err\n") {
+		t.Errorf("the script's output is not on standard error: %q", got.err)
+	}
+}
+
+// The first Ctrl-C is the script's: it may take its time to end, longer than a
+// command of ours may, and the report comes then.
+func TestDoctorHandsCtrlCOn(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "doctor", "--", "/bin/sh", "-c", `trap 'sleep 1.5; echo saved; exit 7' INT; echo ready; while :; do sleep 0.1; done`)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	var errOut strings.Builder
+	cmd.Stderr = &errOut
+	pipe, err := os.CreateTemp(t.TempDir(), "out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = pipe
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	written := func() string { b, _ := os.ReadFile(pipe.Name()); return string(b) }
+	for range 500 {
+		if strings.Contains(written(), "ready") {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if cmd.ProcessState.ExitCode() != 7 || !strings.Contains(written(), "saved") || !strings.Contains(errOut.String(), "verdict   ") {
+		t.Errorf("status %d, %q, %q", cmd.ProcessState.ExitCode(), written(), errOut.String())
+	}
+}

@@ -1,0 +1,51 @@
+package doctor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/loader"
+)
+
+func synthetic(samples int64) loader.Spec {
+	var s loader.Spec
+	s.Dataset.Format, s.Dataset.Samples, s.Dataset.Shape = "synthetic", samples, []int{64, 64, 3}
+	s.Batch.Size = 8
+	return s
+}
+
+// A dataset that costs nothing beside a step that takes its time: the loop is
+// measured from both sides, and nothing is wrong with it.
+func TestADatasetThatIsLoaded(t *testing.T) {
+	r, err := LoadIt(t.Context(), Load{Spec: synthetic(4000), Name: "synthetic", Step: 20 * time.Millisecond, Time: 1500 * time.Millisecond, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := r.Evidence.Loops[0]
+	if l.Batches.Value < 5 || l.Step.Value < 0.02 || l.PerEpoch.Value != 500 || l.Settings.Class != own || l.Settings.BatchSize != 8 || !l.BatchBytes.Known() {
+		t.Errorf("%+v", l)
+	}
+	if r.Verdict.Loader != "synthetic" || r.Evidence.Subject.Kind != OfSpec {
+		t.Errorf("%+v", r.Verdict)
+	}
+}
+
+// An epoch that is shorter than the queue is filled by says little, and ends.
+func TestADatasetOfOneBatch(t *testing.T) {
+	r, err := LoadIt(t.Context(), Load{Spec: synthetic(3), Name: "three", Step: time.Millisecond, Time: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Evidence.Loops) != 1 {
+		t.Errorf("%+v", r.Evidence.Loops)
+	}
+}
+
+func TestADatasetThatIsNotThere(t *testing.T) {
+	var s loader.Spec
+	s.Dataset.Path = []string{"/no/such/dataset"}
+	if _, err := LoadIt(t.Context(), Load{Spec: s}); errs.CodeOf(err) != errs.NotFound {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,160 @@
+package doctor
+
+import (
+	"math"
+	"slices"
+
+	"github.com/stoker-data/stoker/internal/base/stats"
+)
+
+// own is the class of stoker's loaders: their stages are counted by the engine,
+// and their lanes never wait for a core's sake in a stage that computes.
+const own = "stoker.DataLoader"
+
+// fromPage is where their figures come from.
+const fromPage = "statistics page"
+
+// loopOfPage is the loop over a loader of stoker between two looks at its
+// statistics.
+func loopOfPage(a, b stats.Snapshot) Loop {
+	l := Loop{World: 1, Epochs: int(b.Passes), Settings: Settings{ID: int(b.Loader), Class: own, Workers: max(1, b.Lanes), Persistent: true}}
+	n := float64(b.Batches - a.Batches)
+	l.Batches = figure(n, fromPage)
+	if n <= 0 {
+		return l
+	}
+	wait, step := b.Wait.BusySeconds-a.Wait.BusySeconds, b.Wait.OutputSeconds-a.Wait.OutputSeconds
+	if firsts := float64(b.Passes - a.Passes); firsts > 0 && b.FirstMean > 0 {
+		wait = max(0, wait-firsts*b.FirstMean)
+	}
+	l.Wait, l.Step, l.Seconds = figure(wait/n, fromPage), figure(step/n, fromPage), figure(wait+step, fromPage)
+	l.WaitP99 = figure(b.Wait.P99, fromPage)
+	l.First = figure(b.FirstMean, fromPage)
+	l.Ready = ratio(b.Wait.QueueMean*float64(b.Wait.Queues)-a.Wait.QueueMean*float64(a.Wait.Queues), float64(b.Wait.Queues-a.Wait.Queues), fromPage)
+	samples := float64(b.Samples - a.Samples)
+	l.Settings.BatchSize = int(math.Round(samples / n))
+	l.Cost = costOfPage(a, b, samples, n)
+	return l
+}
+
+// costOfPage is what a batch costs in a lane: working on samples, and standing
+// without the bytes of any. Where readers do all the work, it is theirs.
+func costOfPage(a, b stats.Snapshot, samples, batches float64) (c Cost) {
+	c.Workers, c.Samples = b.Lanes, figure(samples, fromPage)
+	if samples <= 0 {
+		return c
+	}
+	work := b.Decode.BusySeconds - a.Decode.BusySeconds
+	cpu := b.Decode.CPUSeconds - a.Decode.CPUSeconds
+	read := b.Decode.InputSeconds - a.Decode.InputSeconds
+	joined := b.Batch.BusySeconds - a.Batch.BusySeconds + b.Deliver.BusySeconds - a.Deliver.BusySeconds
+	if work+read == 0 {
+		read = b.Read.BusySeconds - a.Read.BusySeconds
+	}
+	share := 1.0
+	if cpu > 0 && cpu < work {
+		share = cpu / work
+		c.Queue = figure(1-share, fromPage) // what computes and has no core, waits for one
+	}
+	add := func(name, kind string, wall, cpu float64) {
+		if wall > 0 {
+			c.Stages = append(c.Stages, stage(name, kind, call{S: wall, CPU: cpu}, samples))
+		}
+	}
+	rest := work
+	for i, t := range b.Transforms {
+		busy := t.BusySeconds
+		if i < len(a.Transforms) {
+			busy -= a.Transforms[i].BusySeconds
+		}
+		rest -= busy
+		add(t.Name, Transform, busy, busy*share)
+	}
+	add("decode", Decode, max(0, rest), max(0, rest)*share)
+	add("read", Read, read, 0)
+	add("collate", Collate, joined, joined)
+	for i := range c.Stages {
+		c.Stages[i].Wall.Source, c.Stages[i].CPU.Source = fromPage, fromPage
+	}
+	slices.SortStableFunc(c.Stages, func(a, b Stage) int { return -compare(a.Wall.Value, b.Wall.Value) })
+	c.Batch, c.CPU = figure((work+read+joined)/batches, fromPage), figure((work*share+joined)/batches, fromPage)
+	c.Process = c.CPU
+	c.Sample, c.Sample0 = figure((work+read)/samples, fromPage), figure(work*share/samples, fromPage)
+	c.Collate = figure(joined/batches, fromPage)
+	c.Spread, c.P50, c.P99, c.Most = "sample", figure(b.Decode.P50, fromPage), figure(b.Decode.P99, fromPage), figure(b.Decode.P99, fromPage)
+	c.Read = ratio(float64(b.Read.Bytes-a.Read.Bytes), samples, fromPage)
+	return c
+}
+
+func compare(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// pages are the statistics of the loaders of stoker in some processes, as they
+// were first seen and as they are now.
+type pages struct {
+	open   map[int]*stats.Reader
+	none   map[int]bool // processes that were asked
+	first  map[pageKey]stats.Snapshot
+	latest map[pageKey]stats.Snapshot
+}
+
+type pageKey struct {
+	pid    int
+	loader int64
+}
+
+func newPages() *pages {
+	return &pages{open: map[int]*stats.Reader{}, none: map[int]bool{}, first: map[pageKey]stats.Snapshot{}, latest: map[pageKey]stats.Snapshot{}}
+}
+
+// look reads the engines' pages among some processes. A process that has none is
+// asked again, since it may yet start one, as long as again is true.
+func (p *pages) look(pids []int, again bool) {
+	for _, pid := range pids {
+		if p.open[pid] != nil || p.none[pid] && !again {
+			continue
+		}
+		r, err := stats.Open(pid)
+		if err != nil || r.Header().Role != stats.RoleEngine {
+			p.none[pid] = true
+			if r != nil {
+				_ = r.Close()
+			}
+			continue
+		}
+		p.open[pid] = r
+	}
+	for pid, r := range p.open {
+		for _, s := range r.Loaders() {
+			key := pageKey{pid, s.Loader}
+			if first, seen := p.first[key]; !seen || first.Batches <= int64(first.Lanes) && s.Batches != first.Batches {
+				p.first[key] = s // until every lane has given something: before that the queue is filled
+			}
+			p.latest[key] = s
+		}
+	}
+}
+
+func (p *pages) loops() (out []Loop) {
+	for key, b := range p.latest {
+		if a := p.first[key]; b.Batches > a.Batches {
+			l := loopOfPage(a, b)
+			l.PID = key.pid
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func (p *pages) close() {
+	for _, r := range p.open {
+		_ = r.Close()
+	}
+}

@@ -1,0 +1,102 @@
+package doctor
+
+import (
+	"math"
+	"os"
+	"testing"
+
+	"github.com/stoker-data/stoker/internal/base/stats"
+)
+
+// A loader's statistics at two moments, of ten batches of eight samples: 2 lanes
+// work 16 ms on a sample, of which a crop takes 4, and wait 4 ms for its bytes.
+func snapshots() (a, b stats.Snapshot) {
+	at := func(n float64) stats.Snapshot {
+		s := stats.Snapshot{Loader: 3, Lanes: 2, Batches: int64(n), Samples: int64(8 * n), Passes: 1, FirstMean: 0.2}
+		s.Decode = stats.StageSnapshot{BusySeconds: 8 * n * 0.016, InputSeconds: 8 * n * 0.004, CPUSeconds: 8 * n * 0.008, Items: int64(8 * n), P50: 0.015, P99: 0.030}
+		s.Transforms = []stats.StageSnapshot{{Name: "RandomResizedCrop", BusySeconds: 8 * n * 0.004, Items: int64(8 * n)}}
+		s.Read = stats.StageSnapshot{BusySeconds: n, Items: int64(8 * n), Bytes: int64(8 * n * 1000)}
+		s.Batch = stats.StageSnapshot{BusySeconds: n * 0.001}
+		s.Wait = stats.StageSnapshot{BusySeconds: n * 0.06, OutputSeconds: n * 0.02, P99: 0.1, QueueMean: 0.5, Queues: int64(n)}
+		return s
+	}
+	return at(10), at(110)
+}
+
+func TestLoopOfAPage(t *testing.T) {
+	l := loopOfPage(snapshots())
+	for _, c := range []struct {
+		name string
+		got  Figure
+		want float64
+	}{
+		{"batches", l.Batches, 100},
+		{"wait", l.Wait, 0.06},
+		{"step", l.Step, 0.02},
+		{"ready", l.Ready, 0.5},
+		{"a batch", l.Cost.Batch, 8*0.020 + 0.001},
+		{"a sample", l.Cost.Sample, 0.020},
+		{"a sample on a core", l.Cost.Sample0, 0.008},
+		{"collate", l.Cost.Collate, 0.001},
+		{"lanes without a core", l.Cost.Queue, 0.5},
+		{"bytes", l.Cost.Read, 1000},
+	} {
+		if !c.got.Known() || math.Abs(c.got.Value-c.want) > 1e-9 {
+			t.Errorf("%s: %g [%s], not %g", c.name, c.got.Value, c.got.Source, c.want)
+		}
+	}
+	if s := l.Cost.Stages; len(s) != 4 || s[0].Name != "decode" || math.Abs(s[0].Wall.Value-0.012) > 1e-9 || math.Abs(s[0].CPU.Value-0.006) > 1e-9 {
+		t.Errorf("%+v", s)
+	}
+	if l.Settings.BatchSize != 8 || l.Settings.Workers != 2 {
+		t.Errorf("%+v", l.Settings)
+	}
+	a, _ := snapshots()
+	if same := loopOfPage(a, a); same.Wait.Known() || same.Cost.Batch.Known() {
+		t.Errorf("nothing happened, and it is %+v", same)
+	}
+}
+
+// Lanes of stoker never wait in a stage: what is not on a core there is no
+// reading, as it is in a worker that decodes.
+func TestVerdictsOverPages(t *testing.T) {
+	a, b := snapshots()
+	judged := func() Verdict {
+		return Judge(Evidence{Subject: Subject{Kind: OfSpec, Command: []string{"x.yaml"}}, Machine: Machine{Cores: figure(2, "test")}, Loops: []Loop{loopOfPage(a, b)}}).Verdict
+	}
+	if v := judged(); v.Name != TheDecode || v.Changes[0].Code == "stoker.ImageFolder(...)" {
+		t.Errorf("%+v", v)
+	}
+	b.Decode.InputSeconds = 40
+	if v := judged(); v.Name != Insufficient || !v.DataBound { // no probe
+		t.Errorf("%+v", v)
+	}
+	b.Wait.BusySeconds = a.Wait.BusySeconds
+	if v := judged(); v.Name != NotDataBound {
+		t.Errorf("%+v", v)
+	}
+}
+
+// The page of a process that has one, read as --attach does.
+func TestPages(t *testing.T) {
+	page, err := stats.NewPage(stats.RoleEngine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := page.Stream(5, 2, nil)
+	defer s.Close()
+	p := newPages()
+	defer p.close()
+	pids := []int{os.Getpid(), 1 << 30}
+	p.look(pids, true)
+	if len(p.loops()) != 0 {
+		t.Errorf("no batch came, and there are %d loops", len(p.loops()))
+	}
+	for i := range 5 {
+		s.Hand(stats.Progress{Step: int64(i), Samples: int64(8 * (i + 1)), Batches: int64(i + 1)})
+		p.look(pids, false)
+	}
+	if l := p.loops(); len(l) != 1 || l[0].Batches.Value < 1 || l[0].PID != os.Getpid() {
+		t.Errorf("%+v", l)
+	}
+}
