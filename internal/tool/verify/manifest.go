@@ -74,9 +74,11 @@ func damagedFile(path, what string, cause error) *errs.Error {
 }
 
 // files compares the shards with the manifest: that they are there, their sizes,
-// and with deep their SHA-256. What differs is returned, shard by shard.
-func (p *packed) files(ctx context.Context, deep bool) (wrong []*errs.Error, err error) {
-	for _, s := range p.manifest.Shards {
+// and with deep their SHA-256. What differs is returned, file by file, and the
+// numbers of the shards that they are of.
+func (p *packed) files(ctx context.Context, deep bool) (wrong []*errs.Error, shards []int, err error) {
+	for no, s := range p.manifest.Shards {
+		before := len(wrong)
 		for _, f := range s.Files {
 			path := filepath.Join(p.dir, filepath.Base(f.Name))
 			at := errs.Where{Shard: path, Offset: -1, Sample: -1}
@@ -86,7 +88,7 @@ func (p *packed) files(ctx context.Context, deep bool) (wrong []*errs.Error, err
 				wrong = append(wrong, errs.New(errs.Damaged, "the shard of samples %d to %d is missing", s.First, s.First+s.Samples-1).At(at))
 				continue
 			case err != nil:
-				return nil, errs.New(errs.Unreadable, "a shard can not be looked at").At(at).Because(err)
+				return nil, nil, errs.New(errs.Unreadable, "a shard can not be looked at").At(at).Because(err)
 			case st.Size() != f.Bytes:
 				at.Offset = min(st.Size(), f.Bytes)
 				wrong = append(wrong, errs.New(errs.Damaged, "the shard has %d bytes, and was written with %d", st.Size(), f.Bytes).At(at))
@@ -96,14 +98,17 @@ func (p *packed) files(ctx context.Context, deep bool) (wrong []*errs.Error, err
 			}
 			sum, err := digestOf(ctx, path)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if sum != f.SHA256 {
 				wrong = append(wrong, errs.New(errs.Damaged, "the shard's bytes are not those that were written: SHA-256 %.16s..., not %.16s...", sum, f.SHA256).At(at))
 			}
 		}
+		if len(wrong) > before {
+			shards = append(shards, no)
+		}
 	}
-	return wrong, nil
+	return wrong, shards, nil
 }
 
 func digestOf(ctx context.Context, path string) (string, error) {

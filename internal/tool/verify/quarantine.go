@@ -24,18 +24,26 @@ const (
 
 // Quarantine writes to dir what is damaged: a list of it, the stored bytes of
 // every damaged sample as far as they can be read, and the ids of the others.
-// The data stay as they are.
+// The data stay as they are. ds is nil where the dataset does not open: then there
+// are no copies.
 func Quarantine(ctx context.Context, ds format.Dataset, src source.Source, r *Report, dir string) error {
+	// Lists, also where there is nothing in them.
+	broken, list, shards := append([]int64{}, r.Broken...), append([]*wire.Error{}, r.Damage...), append([]*wire.Error{}, r.Shards...)
 	damage, err := json.MarshalIndent(struct {
 		Digest  string        `json:"digest"`
 		Samples int64         `json:"samples"`
 		Broken  []int64       `json:"broken"`
 		Damage  []*wire.Error `json:"damage"`
-	}{r.Digest, r.Samples, r.Broken, r.Damage}, "", "  ")
+		Shards  []*wire.Error `json:"shards"`
+		Sound   []string      `json:"sound_files,omitempty"` // that the ids count in, where others do not open
+	}{r.Digest, r.Samples, broken, list, shards, r.Sound}, "", "  ")
 	if err != nil {
 		return err
 	}
 	for _, id := range r.Broken {
+		if ds == nil {
+			break
+		}
 		if err := copyStored(ctx, ds, src, id, dir); err != nil {
 			return err
 		}
@@ -83,6 +91,9 @@ func npy(v []int64) []byte {
 // Err is the error that a command ends with when there is damage, or nil.
 func (r *Report) Err() error {
 	switch {
+	case len(r.Sound) > 0 || len(r.Shards) > 0 && r.Unread != nil && r.Manifest == "":
+		return errs.New(errs.Damaged, "%d files can not be read, and %d of the %d samples of the others that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
+			Try("fetch those files again; --quarantine DIR lists the samples of the others that are sound, whose ids count without these files")
 	case len(r.Shards) > 0 && r.Manifest == "":
 		return errs.New(errs.Damaged, "%d files are not as their hashes say, and %d of the %d samples that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
 			Try("fetch those files again from where they came from")
@@ -106,12 +117,17 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.Hashed > 0 {
 		fmt.Fprintf(w, "  %s compared with the hashes beside the data\n", show.Count(r.Hashed, "file", "files"))
 	}
+	if r.Unread != nil && r.Manifest != "" {
+		fmt.Fprintf(w, "  the dataset does not open as it is: %s\n", r.Unread.What)
+	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(w, "  note: %s\n", note)
 	}
 	switch {
 	case r.Checked == 0:
 		fmt.Fprintln(w, "  counts, sizes and structure agree; no sample was read")
+	case !r.Opened:
+		fmt.Fprintf(w, "  %s held against what was written of them\n", show.Count(r.Checked, "sample", "samples"))
 	default:
 		fmt.Fprintf(w, "  %s of %s read and decoded\n", show.Number(float64(r.Checked)), show.Count(r.Samples, "sample", "samples"))
 	}
@@ -134,7 +150,11 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 	}
 	if len(r.Shards) > 0 {
-		fmt.Fprintf(w, "%s not as it was written:\n", show.Count(int64(len(r.Shards)), "file is", "files are"))
+		what := "not as it was written"
+		if len(r.Sound) > 0 || r.Unread != nil && r.Manifest == "" {
+			what = "damaged as a whole; the others were looked at without"
+		}
+		fmt.Fprintf(w, "%s %s:\n", show.Count(int64(len(r.Shards)), "file is", "files are"), what)
 		list(r.Shards)
 	}
 	if r.Damaged == 0 && len(r.Shards) == 0 {

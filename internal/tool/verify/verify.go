@@ -8,6 +8,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -51,6 +52,14 @@ type Report struct {
 	Hashed   int64  `json:"hashed,omitempty"` // shards that were compared with hashes that came with them
 	// The shards that are not as their manifest or their hashes say.
 	Shards []*wire.Error `json:"shards,omitempty"`
+	// Why the dataset does not open as it is, where that is so.
+	Unread *wire.Error `json:"unread,omitempty"`
+	// Sound are the files that can be read, where others can not: ids count in a
+	// dataset of them alone.
+	Sound []string `json:"sound_files,omitempty"`
+
+	Dataset loader.Dataset `json:"-"` // that ids are of
+	Opened  bool           `json:"-"` // it could be
 }
 
 // hashed is a dataset whose shards come with hashes of theirs, as MDS has them in
@@ -61,73 +70,104 @@ type hashed interface {
 	Verify(ctx context.Context, src source.Source, no int) (checked []string, err error)
 }
 
-// hashes compares every shard with its hashes.
-func (r *Report) hashes(ctx context.Context, ds hashed, files int) error {
+// hashes compares every shard with its hashes. Of a shard that differs nobody
+// knows which sample it is: all of them are damaged.
+func (r *Report) hashes(ctx context.Context, ds hashed, x format.Dataset) (broken []*errs.Error, err error) {
 	src := source.NewFile()
 	defer src.Close()
-	for no := range files {
+	wrong := map[int]*errs.Error{} // by file
+	for no := range x.Index().Files() {
 		checked, err := ds.Verify(ctx, src, no)
 		switch {
 		case errs.CodeOf(err) == errs.Damaged:
-			r.Shards = append(r.Shards, wire.FromError(errs.From(err)))
+			wrong[no] = errs.From(err)
+			r.Shards = append(r.Shards, wire.FromError(wrong[no]))
 		case err != nil:
-			return err
+			return nil, err
 		case checked == nil:
 			continue
 		}
 		r.Hashed++
 	}
-	return nil
+	var room [8]format.Extent
+	for id := int64(0); id < x.Index().Len() && len(wrong) > 0; id++ {
+		for _, e := range x.Extents(id, nil, room[:0]) {
+			if why := wrong[e.File]; why != nil {
+				e := errs.New(errs.Damaged, "the shard that it is in is not as its hash says").At(why.Where)
+				e.Where.Sample = id
+				broken = append(broken, e)
+				break
+			}
+		}
+	}
+	return broken, nil
 }
 
-// Run verifies a dataset. Damage of samples is in the report; an error is what
-// kept it from being verified, such as a shard that is cut off.
+// Run verifies a dataset. Damage of samples and of shards is in the report; an
+// error is what kept it from being verified.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	p, err := openPacked(c.Dataset)
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{}
-	if p != nil {
-		src := source.NewFile()
-		defer src.Close()
-		p.src = src
-		r.Manifest = filepath.Join(p.dir, pack.ManifestName)
-		wrong, err := p.files(ctx, !c.Quick && c.Share == 0)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range wrong {
-			r.Shards = append(r.Shards, wire.FromError(e))
-		}
+	if p == nil {
+		return plainly(ctx, c)
+	}
+	if p.manifest.Options.Output == pack.OutputTokens && c.Dataset.Window == (loader.Window{}) {
+		c.Dataset.Window.Documents = true // what was packed are these
+	}
+	r := &Report{Manifest: filepath.Join(p.dir, pack.ManifestName), Dataset: c.Dataset, Opened: true}
+	src := source.NewFile()
+	defer src.Close()
+	p.src = src
+	deep := !c.Quick && c.Share == 0
+	wrong, shards, err := p.files(ctx, deep)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range wrong {
+		r.Shards = append(r.Shards, wire.FromError(e))
+	}
+	broken, compared, err := p.broken(ctx, shards, wrong, deep)
+	if err != nil {
+		return nil, err
 	}
 	sums := &digests{}
-	conf := inspect.Config{
-		Dataset: c.Dataset, Check: -1, Indexing: c.Indexing, Progress: c.Progress,
-		Opened: func(ds format.Dataset) error {
-			if h, ok := ds.(hashed); ok && !c.Quick && c.Share == 0 {
-				if err := r.hashes(ctx, h, ds.Index().Files()); err != nil {
-					return err
-				}
-			}
-			if p == nil {
-				return sums.open(ds.Index())
-			}
-			if n := ds.Index().Len(); n != p.manifest.Samples && len(r.Shards) == 0 {
-				return errs.New(errs.Damaged, "the shards have %d samples, and the manifest counts %d", n, p.manifest.Samples).
-					At(errs.Where{File: r.Manifest, Offset: -1, Sample: -1}).Try("remove shards that are not of this packing")
-			}
-			p.ds = ds
-			return sums.open(ds.Index())
-		},
-		Also: func(id int64, s *format.Sample) error {
-			if p != nil && p.compares() && len(r.Shards) < len(p.manifest.Shards) && p.ds.Index().Len() == p.manifest.Samples {
-				sums.compared.Add(1)
-				return p.sample(id)
-			}
-			return sums.compare(id, s)
-		},
+	conf := c.inspection(func(ds format.Dataset) error {
+		if n := ds.Index().Len(); n != p.manifest.Samples {
+			return errs.New(errs.Damaged, "the shards have %d samples, and the manifest counts %d", n, p.manifest.Samples).
+				At(errs.Where{File: r.Manifest, Offset: -1, Sample: -1}).Try("remove shards that are not of this packing")
+		}
+		p.ds = ds
+		return sums.open(ds.Index())
+	}, func(id int64, s *format.Sample) error {
+		if p.compares() {
+			sums.compared.Add(1)
+			return p.sample(id)
+		}
+		return sums.compare(id, s)
+	})
+	report, err := inspect.Run(ctx, conf)
+	switch {
+	case err != nil && (len(r.Shards) == 0 || ctx.Err() != nil):
+		return nil, err
+	case err != nil: // the shards say more, and the digests tell their samples
+		report = &inspect.Report{Path: c.Dataset.Path, Format: p.manifest.Options.Output, Samples: p.manifest.Samples, Bytes: p.manifest.Bytes}
+		r.Opened = false
+		if deep {
+			report.Checked = p.manifest.Samples
+		}
+		r.Unread = wire.FromError(errs.From(err))
 	}
+	r.Report, r.Digests = report, sums.path
+	r.Compared = max(sums.compared.Load(), compared)
+	r.lay(broken)
+	return r, nil
+}
+
+// inspection is what is read of a dataset.
+func (c Config) inspection(opened func(format.Dataset) error, also func(int64, *format.Sample) error) inspect.Config {
+	conf := inspect.Config{Dataset: c.Dataset, Check: -1, Indexing: c.Indexing, Progress: c.Progress, Opened: opened, Also: also}
 	switch {
 	case c.Quick:
 	case c.Share > 0 && c.Share < 1:
@@ -135,18 +175,62 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	default:
 		conf.All = true
 	}
-	report, err := inspect.Run(ctx, conf)
-	if err != nil && (p == nil || len(r.Shards) == 0 || ctx.Err() != nil) {
-		return nil, err
-	}
-	if err != nil { // the shards say more
-		report = &inspect.Report{Path: c.Dataset.Path, Format: p.manifest.Options.Output, Samples: p.manifest.Samples, Bytes: p.manifest.Bytes}
-		report.Damage = append(report.Damage, wire.FromError(errs.From(err)))
-		report.Damaged = 1
-	}
-	r.Report, r.Digests, r.Compared = report, sums.path, sums.compared.Load()
-	return r, nil
+	return conf
 }
+
+// broken are the samples of these shards that are not as they were packed.
+func (p *packed) broken(ctx context.Context, shards []int, wrong []*errs.Error, deep bool) (all []*errs.Error, compared int64, err error) {
+	if !deep || p.sums == nil {
+		return nil, 0, nil
+	}
+	for _, no := range shards {
+		s := &p.manifest.Shards[no]
+		if s.First < 0 || s.Samples < 0 || s.First+s.Samples > p.manifest.Samples || len(s.Files) == 0 {
+			return nil, 0, damagedFile(filepath.Join(p.dir, pack.ManifestName), "the manifest contradicts itself", nil)
+		}
+		path := filepath.Join(p.dir, filepath.Base(s.Files[0].Name))
+		for _, f := range s.Files {
+			own := filepath.Join(p.dir, filepath.Base(f.Name))
+			if slices.ContainsFunc(wrong, func(e *errs.Error) bool { return e.Where.Shard == own }) {
+				path = own
+				break
+			}
+		}
+		broken, known, err := p.damaged(ctx, s, path)
+		if err != nil {
+			return nil, 0, err
+		}
+		if known {
+			compared += s.Samples
+			all = append(all, broken...)
+			continue
+		}
+		for id := s.First; id < s.First+s.Samples; id++ {
+			all = append(all, errs.New(errs.Damaged, "the shard that it is in is not as it was written").At(errs.Where{Shard: path, Offset: -1, Sample: id}))
+		}
+	}
+	return all, compared, nil
+}
+
+// lay puts more damaged samples beside those that reading them has found, which
+// say more.
+func (r *Report) lay(broken []*errs.Error) {
+	known := r.Broken
+	for _, e := range broken {
+		if _, found := slices.BinarySearch(known, e.Where.Sample); found {
+			continue
+		}
+		r.Broken = append(r.Broken, e.Where.Sample)
+		r.Damage = append(r.Damage, wire.FromError(e))
+	}
+	slices.Sort(r.Broken)
+	slices.SortStableFunc(r.Damage, func(a, b *wire.Error) int { return cmp.Compare(a.Where.Sample, b.Where.Sample) })
+	r.Damaged = int64(len(r.Broken))
+	r.Damage = r.Damage[:min(len(r.Damage), maxDamage)]
+}
+
+// maxDamage bounds the damage that is told in full.
+const maxDamage = 1000
 
 // digests are those of the samples of a dataset, as they were written down.
 type digests struct {

@@ -1,0 +1,103 @@
+package verify
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/tool/inspect"
+)
+
+// plainly verifies what stoker pack has not written.
+func plainly(ctx context.Context, c Config) (*Report, error) {
+	r, err := verified(ctx, c)
+	if err == nil || errs.CodeOf(err) != errs.Damaged || ctx.Err() != nil {
+		return r, err
+	}
+	all := files(c.Dataset, errs.From(err))
+	if len(all) < 2 {
+		return nil, err
+	}
+	// A shard that can not be indexed says nothing of the others: each by itself.
+	var wrong []*wire.Error
+	var sound []string
+	for _, path := range all {
+		one := c.Dataset
+		one.Path = loader.Paths{path}
+		_, e := inspect.Run(ctx, inspect.Config{Dataset: one, Check: -1})
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case e != nil:
+			wrong = append(wrong, wire.FromError(errs.From(e)))
+		default:
+			sound = append(sound, path)
+		}
+	}
+	if len(wrong) == 0 || len(sound) == 0 {
+		r = &Report{Report: &inspect.Report{Path: c.Dataset.Path, Format: c.Dataset.Format, Files: int64(len(all))}, Dataset: c.Dataset}
+		r.Shards, r.Unread = wrong, wire.FromError(errs.From(err))
+		if len(wrong) == 0 {
+			return nil, err // together they are damaged, not alone
+		}
+		return r, nil
+	}
+	c.Dataset.Path = sound
+	if r, err = verified(ctx, c); err != nil {
+		return nil, err
+	}
+	r.Shards, r.Sound = append(wrong, r.Shards...), sound
+	return r, nil
+}
+
+// verified is the report on a dataset that opens as a whole.
+func verified(ctx context.Context, c Config) (*Report, error) {
+	r := &Report{Dataset: c.Dataset, Opened: true}
+	sums := &digests{}
+	var broken []*errs.Error
+	report, err := inspect.Run(ctx, c.inspection(func(ds format.Dataset) (err error) {
+		if h, ok := ds.(hashed); ok && !c.Quick && c.Share == 0 {
+			if broken, err = r.hashes(ctx, h, ds); err != nil {
+				return err
+			}
+		}
+		return sums.open(ds.Index())
+	}, sums.compare))
+	if err != nil {
+		return nil, err
+	}
+	r.Report, r.Digests, r.Compared = report, sums.path, sums.compared.Load()
+	r.lay(broken)
+	return r, nil
+}
+
+// files are those that a dataset is, where each is a shard by itself: the list that
+// its paths are, or of a folder those called like the one that is damaged.
+func files(d loader.Dataset, damage *errs.Error) []string {
+	bad := damage.Where.Shard
+	if bad == "" {
+		bad = damage.Where.File
+	}
+	if d.Manifest != "" || bad == "" || filepath.Ext(bad) == ".mds" {
+		return nil
+	}
+	paths, err := source.Expand(d.Path)
+	if err != nil {
+		return nil
+	}
+	if len(paths) == 1 {
+		st, err := os.Stat(paths[0])
+		if err != nil || !st.IsDir() {
+			return nil
+		}
+		paths, _ = filepath.Glob(filepath.Join(filepath.Dir(bad), "*"+filepath.Ext(bad)))
+		slices.Sort(paths)
+	}
+	return paths
+}
