@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/tool/show"
 	"github.com/stoker-data/stoker/internal/tool/verify"
@@ -142,7 +141,7 @@ func (v verifyCmd) Run(con *console) error {
 		return err
 	}
 	if v.Quarantine != "" {
-		if err := v.quarantine(con, data, report); err != nil {
+		if err := v.quarantine(con, report); err != nil {
 			return err
 		}
 	}
@@ -157,12 +156,15 @@ func (v verifyCmd) Run(con *console) error {
 	return report.Err()
 }
 
-func (v verifyCmd) quarantine(con *console, data loader.Dataset, report *verify.Report) error {
+func (v verifyCmd) quarantine(con *console, report *verify.Report) error {
 	if report.Checked < report.Samples {
 		return errs.New(errs.Config, "%d of %d samples were checked, and nobody knows whether the others are sound", report.Checked, report.Samples).
 			Try("leave --quick and --sample out")
 	}
-	d, err := con.open(data)
+	if !report.Opened {
+		return verify.Quarantine(con.ctx, nil, nil, report, v.Quarantine)
+	}
+	d, err := con.open(report.Dataset)
 	if err != nil {
 		return err
 	}
