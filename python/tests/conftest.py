@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -22,7 +23,8 @@ import stoker
 from stoker import _client, _notice
 
 TOP = Path(__file__).resolve().parents[2]
-PHOTOS = sorted((TOP / "testdata" / "photos").glob("*.jpg"))
+DATA = TOP / "testdata"
+PHOTOS = sorted((DATA / "photos").glob("*.jpg"))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -174,3 +176,24 @@ def run_python(code: str, *flags: str, env: dict[str, str] | None = None, timeou
         timeout=timeout,
         check=False,
     )
+
+
+def stored(kind: str) -> Path:
+    """The folder of the fixtures of a format."""
+    found = [DATA / kind, TOP / "internal" / "stage" / "format" / kind / "testdata"]
+    return next(path for path in found if (path / "make.py").exists())
+
+
+@pytest.fixture(scope="session")
+def unzip(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], str]:
+    """The path of a fixture that is kept as .gz, unpacked."""
+    root = tmp_path_factory.mktemp("unzipped")
+
+    def unzipped(kind: str, name: str) -> str:
+        path = root / kind / name
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(gzip.decompress((stored(kind) / (name + ".gz")).read_bytes()))
+        return str(path)
+
+    return unzipped

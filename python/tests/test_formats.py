@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import json
 import pickle
@@ -13,34 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import PHOTOS, TOP, jpeg, make_folder
+from conftest import DATA, PHOTOS, jpeg, make_folder, stored
 
 import stoker
 from stoker import Field
 from stoker import transforms as T
-
-DATA = TOP / "testdata"
-
-
-def stored(kind: str) -> Path:
-    """The folder of the fixtures of a format."""
-    found = [DATA / kind, TOP / "internal" / "stage" / "format" / kind / "testdata"]
-    return next(path for path in found if (path / "make.py").exists())
-
-
-@pytest.fixture(scope="session")
-def unzip(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], str]:
-    """The path of a fixture that is kept as .gz, unpacked."""
-    root = tmp_path_factory.mktemp("unzipped")
-
-    def unzipped(kind: str, name: str) -> str:
-        path = root / kind / name
-        if not path.exists():
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(gzip.decompress((stored(kind) / (name + ".gz")).read_bytes()))
-        return str(path)
-
-    return unzipped
 
 
 def golden(kind: str, name: str) -> Any:

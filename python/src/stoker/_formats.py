@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _client
@@ -103,16 +103,21 @@ class Stored(Dataset):
     """What datasets of stored fields share. Samples are dicts by the names of their fields.
 
     fields     what is delivered, in order: names, or ``Field``; None: all that the format has
+
+    A name that was declared before, by ``fields`` or an earlier call, keeps what was said of it: ``select("image")``
+    of a dataset with a transform has that transform.
     """
 
     _as_tuple = False
     _format = ""
     _known: list[dict[str, Any]] | None = None
+    _declared: dict[str, dict[str, Any]]  # by name: the last that was said of every field, delivered now or not
 
     def __init__(self, path: Any, fields: Sequence[str | Field] | None = None, **keys: Any) -> None:
         problems = Problems(type(self).__name__)
         self.path = paths(path, problems)
-        self._given = _fields(fields, problems)
+        self._given = _fields(fields, {}, problems)
+        self._declared = {field["name"]: field for field in self._given or []}
         problems.raise_any()
         self._keys = {key: value for key, value in keys.items() if value is not None}
         self._remote().info()
@@ -164,7 +169,7 @@ class Stored(Dataset):
         return list(self._remote().info().classes)
 
     def select(self, *fields: str | Field) -> Any:
-        """The same dataset with these fields only, in this order, as dicts."""
+        """The same dataset with these fields only, in this order, as dicts. See the class for what they keep."""
         return self._with(fields, as_tuple=False)
 
     def to_tuple(self, *fields: str | Field) -> Any:
@@ -176,7 +181,8 @@ class Stored(Dataset):
         other.__dict__ = self.__getstate__()
         problems = Problems(type(self).__name__)
         if fields is not None:
-            other._given = _fields(fields, problems)
+            other._given = _fields(fields, self._declared, problems)
+            other._declared = {**self._declared, **{field["name"]: field for field in other._given or []}}
             other._known = None
         problems.raise_any()
         other._as_tuple = as_tuple
@@ -197,7 +203,9 @@ def paths(path: Any, problems: Problems, name: str = "path") -> str | list[str]:
     return []
 
 
-def _fields(fields: Sequence[str | Field] | None, problems: Problems) -> list[dict[str, Any]] | None:
+def _fields(
+    fields: Sequence[str | Field] | None, declared: Mapping[str, dict[str, Any]], problems: Problems
+) -> list[dict[str, Any]] | None:
     if fields is None:
         return None
     if isinstance(fields, (str, Field)):
@@ -205,14 +213,35 @@ def _fields(fields: Sequence[str | Field] | None, problems: Problems) -> list[di
     found = []
     for field in fields:
         if isinstance(field, Field):
-            found.append(dict(field.spec))
+            found.append(_kept(field.spec, declared))
         elif isinstance(field, str):
-            found.append({"name": field})
+            found.append(_kept({"name": field}, declared))
         else:
             problems.add(f"fields has {field!r}", "give names of fields, or stoker.Field")
     if not found:
         problems.add("fields is empty", "leave it out to have all fields")
     return found
+
+
+def _kept(spec: dict[str, Any], declared: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """The Spec of a field: what is left out is what was declared under its name, or of the one field that has the same
+    source and so gets another name. A transform belongs to the decoding it was declared with."""
+    name = spec["name"]
+    before = declared.get(name)
+    if "from" in spec and (before is None or before.get("from", name) != spec["from"]):
+        same = [field for field in declared.values() if field.get("from", field["name"]) == spec["from"]]
+        before = same[0] if len(same) == 1 else None
+    if before is None:
+        return dict(spec)
+    kept = {"from": before["name"], **copy.deepcopy(before)}
+    if "decode" in spec:
+        kept.pop("transform", None)
+    if "batch" in spec:
+        kept.pop("pad", None)
+    kept.update(spec)
+    if kept["from"] == name:
+        del kept["from"]
+    return kept
 
 
 class NpyDataset(Stored):
@@ -469,7 +498,7 @@ class Table(Stored):
     label     the column of labels: whole numbers from 0 on, or names of classes, which are numbered in sorted order
               ("none": none is; left out without ``path``: one that is called label or class)
     root      the folder that paths are relative to and may not leave; None: that of the table
-    transform transforms of the images
+    transform transforms of the images; with ``fields``, of those that have none of their own
 
     With ``path``, samples are ``(image, label)``, or ``(image,)`` without a label; without it, tuples of the columns.
     ``table.select("image", "score")`` are dicts of any columns.
@@ -502,8 +531,8 @@ class Table(Stored):
         root = None if root is None else absolute(_path(root, "root", problems))
         if not isinstance(manifest, (str, bytes, os.PathLike)):
             problems.add(f"manifest is {manifest!r}", "give the path of one table")
+        fields = _images(fields, transform, label is not None, problems)
         problems.raise_any()
-        fields = _images(fields, transform, label is not None)
         super().__init__(manifest, fields, path_column=path, label=label or "none", root=root)
 
     def _where(self) -> dict[str, Any]:
@@ -520,12 +549,34 @@ class Table(Stored):
         return {**own, **{field.name: "text" for field in more if field.kind == "bytes"}}
 
 
-def _images(fields: Sequence[str | Field] | None, transform: Any, labels: bool) -> Sequence[str | Field]:
-    """The fields of files; as they were given, if they were."""
-    if fields is not None:
+def _images(
+    fields: Sequence[str | Field] | None, transform: Any, labels: bool, problems: Problems
+) -> Sequence[str | Field]:
+    """The fields of files. A transform is of the pictures that have none of their own."""
+    if fields is None:
+        found = [Field("image", decode="rgb", transform=transform)]
+        return [*found, Field("label")] if labels else found
+    if transform is None:
         return fields
-    found = [Field("image", decode="rgb", transform=transform)]
-    return [*found, Field("label")] if labels else found
+    given: list[str | Field] = [fields] if isinstance(fields, (str, Field)) else list(fields)
+    plain = [i for i, field in enumerate(given) if _plain(field.spec if isinstance(field, Field) else {"name": field})]
+    for i in plain:
+        field = given[i]
+        before = field.spec if isinstance(field, Field) else {"name": field}
+        given[i] = full = Field(before["name"], decode=before.get("decode"), transform=transform)
+        full.spec = {**before, **full.spec}
+    if not plain:
+        problems.add(
+            "transform is given, and fields have no picture without a transform of its own",
+            "name 'image' among the fields, or give transforms to fields alone: Field('image', transform=...)",
+        )
+    return given
+
+
+def _plain(spec: Mapping[str, Any]) -> bool:
+    """Whether a field of files is a picture without a transform."""
+    picture = spec.get("from", spec["name"]) == "image" and spec.get("decode", "rgb") in ("rgb", "gray")
+    return picture and "transform" not in spec
 
 
 class files(Stored):
@@ -533,7 +584,7 @@ class files(Stored):
 
     pattern    "data/*/*.jpg", "data/**/*.png", or a list of paths and patterns
     labels     "folder": the label is the name of the folder of a file, numbered in sorted order; None: no labels
-    transform  transforms of the images
+    transform  transforms of the images; with ``fields``, of those that have none of their own
 
     Samples are ``(image, label)``, or ``(image,)`` without labels.
     """
@@ -552,5 +603,6 @@ class files(Stored):
         problems = Problems("files")
         if labels not in (None, "folder"):
             problems.add(f"labels is {labels!r}", "it can be 'folder' or None; stoker.Table reads labels from a table")
+        fields = _images(fields, transform, labels is not None, problems)
         problems.raise_any()
-        super().__init__(pattern, _images(fields, transform, labels is not None), label=labels or "none")
+        super().__init__(pattern, fields, label=labels or "none")

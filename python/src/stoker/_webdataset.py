@@ -187,14 +187,19 @@ class WebDataset(Dataset):
         names = {name: stored for name, stored in names.items() if name != "handler"}
         resolved = {name: ";".join(self._stored(part) for part in stored.split(";")) for name, stored in names.items()}
         ops = dict(self._ops)
+        taken = {part for stored in names.values() for part in stored.split(";")}
+        before = {name: stored for name, stored in self._renamed.items() if keep and name not in taken}
         for name, stored in names.items():  # what was mapped before goes by the new name
             for part in stored.split(";"):
-                if part in ops:
-                    ops[name] = ops.pop(part)
-        return self._with(_renamed={**self._renamed, **resolved}, _keep=keep and self._keep, _ops=ops)
+                if part in self._ops:
+                    ops[name] = ops.get(name, []) + self._ops[part]
+                    ops.pop(part, None)
+        return self._with(_renamed={**before, **resolved}, _keep=keep and self._keep, _ops=ops)
 
     def to_tuple(self, *args: Any, **keywords: Any) -> WebDataset:
         """Samples are tuples of these fields; "jpg;png" takes the first there is."""
+        if self._tuple is not None:
+            raise ConfigError("WebDataset.to_tuple: the samples are tuples already", hint="call to_tuple once, last")
         names = args[0].split() if len(args) == 1 and isinstance(args[0], str) else args
         flat = [";".join(name) if isinstance(name, (list, tuple)) else name for name in names]
         if not flat or not all(isinstance(name, str) and name for name in flat):

@@ -1,0 +1,144 @@
+"""Chains of calls on datasets: what was said of a field stays said, whatever is called behind it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import DATA, PHOTOS, make_folder, make_tar, stored
+from test_formats import SMALL, columns, reviews, table
+
+import stoker
+from stoker import Field
+from stoker import transforms as T
+
+CROP = T.CenterCrop(4)
+
+# Datasets that say something of their first field, and nothing of another.
+MAKE: dict[str, Callable[[Any, Path], Any]] = {
+    "npy": lambda unzip, tmp: stoker.NpyDataset(
+        DATA / "npy/images.npy", DATA / "npy/labels.npy", fields=[Field("images", transform=CROP), "labels"]
+    ),
+    "hdf5": lambda unzip, tmp: stoker.HDF5Dataset(
+        unzip("hdf5", "filters.h5"), fields=[Field("gzip", dtype="float64"), "lzf_rows"]
+    ),
+    "lmdb": lambda unzip, tmp: stoker.LMDBDataset(
+        unzip("lmdb", "datum_raw.mdb"), fields=[Field("image", dtype="float32"), "label"]
+    ),
+    "tfrecord": lambda unzip, tmp: stoker.TFRecordDataset(
+        stored("tfrecord") / "pictures-0000{0,1}-of-00002",
+        [Field("tokens", batch="padded", value=9, to=40), "image/class/label"],
+    ),
+    "parquet": lambda unzip, tmp: stoker.ParquetDataset(
+        stored("parquet") / "rows-zstd.parquet", [Field("vec", dtype="float64", batch="padded", to=9), "text"]
+    ),
+    "renamed": lambda unzip, tmp: stoker.ParquetDataset(
+        stored("parquet") / "rows-zstd.parquet", [Field("number", source="i64", dtype="float32"), "text"]
+    ),
+    "mds": lambda unzip, tmp: stoker.MDSDataset(stored("mds") / "zstd", [Field("label", dtype="float32"), "text"]),
+    "beton": lambda unzip, tmp: stoker.BetonDataset(
+        unzip("beton", "raw.beton"), [Field("image", transform=CROP), "label"], pictures=True
+    ),
+    "tokens": lambda unzip, tmp: stoker.TokenDataset(DATA / "tokens/train.bin", 16, out="float32"),
+    "files": lambda unzip, tmp: stoker.files(PHOTOS, transform=SMALL),
+    "files, fields": lambda unzip, tmp: stoker.files(PHOTOS, transform=SMALL, fields=["image", "label"]),
+    "table": lambda unzip, tmp: stoker.Table(table(tmp), "file", "class", root=PHOTOS[0].parent, transform=SMALL),
+    "table, fields": lambda unzip, tmp: stoker.Table(
+        table(tmp), "file", "class", root=PHOTOS[0].parent, transform=SMALL, fields=[Field("image"), "label"]
+    ),
+    "rows": lambda unzip, tmp: stoker.Table(
+        table(tmp), label="class", fields=[Field("score", dtype="float32"), "file"]
+    ),
+    "lines": lambda unzip, tmp: stoker.LinesDataset(reviews(tmp), [Field("of", decode="bytes"), "text"]),
+}
+
+CHAINS: dict[str, Callable[[Any, str, str], Any]] = {
+    "select": lambda data, first, other: data.select(first),
+    "select both": lambda data, first, other: data.select(other, first),
+    "select twice": lambda data, first, other: data.select(other, first).select(first),
+    "select it back": lambda data, first, other: data.select(other).select(first),
+    "select a Field": lambda data, first, other: data.select(Field(first)),
+    "to_tuple": lambda data, first, other: data.to_tuple(first),
+    "to_tuple of all": lambda data, first, other: data.to_tuple(),
+    "to_tuple, select": lambda data, first, other: data.to_tuple(other, first).select(first),
+    "cache": lambda data, first, other: data.cache().select(first),
+    "cache behind": lambda data, first, other: data.select(first).cache(),
+    "pickle": lambda data, first, other: pickle.loads(pickle.dumps(data)).select(first),
+}
+
+
+@pytest.mark.parametrize("name", list(MAKE))
+def test_what_was_said_of_a_field_stays(name: str, unzip: Any, tmp_path: Path) -> None:
+    data = MAKE[name](unzip, tmp_path)
+    first, other = data.fields[:2]
+    want = columns(data)[first]
+    shape = described(data, first)
+    for chain, call in CHAINS.items():
+        chained = call(data, first, other)
+        assert columns(chained)[first] == want, chain
+        assert described(chained, first) == shape, chain
+    alone = stoker.Mixture([data.select(first)])
+    assert described(alone, first, [first]) == shape
+
+
+def described(data: Any, name: str, names: Any = None) -> Any:
+    """The type and shape of a field in a batch of two."""
+    with stoker.DataLoader(data, batch_size=2, output="numpy") as loader:
+        batch = next(iter(loader))
+    at = list(names or data.fields).index(name)
+    value = batch[name] if isinstance(batch, dict) else batch[at]
+    return type(value), getattr(value, "dtype", None), getattr(value, "shape", None)
+
+
+def test_another_name_keeps_what_was_said() -> None:
+    data = stoker.files(PHOTOS, transform=SMALL)
+    assert described(data.select(Field("photo", source="image")), "photo") == described(data, "image")
+
+
+def test_a_field_that_says_more_adds_to_what_was_said() -> None:
+    rows = stoker.ParquetDataset(stored("parquet") / "rows-zstd.parquet", [Field("vec", dtype="float64")])
+    padded = rows.select(Field("vec", batch="padded", to=9))
+    assert described(padded, "vec")[1:] == ("float64", (2, 9))
+    files = stoker.files(PHOTOS, transform=SMALL)
+    encoded = files.select(Field("image", decode="bytes"))  # which takes the transform away
+    assert isinstance(encoded[0]["image"], bytes)
+    assert described(files.select(Field("image", transform=CROP)), "image")[2] == (2, 3, 4, 4)
+
+
+def test_a_transform_beside_fields_is_of_the_picture_that_has_none() -> None:
+    two: list[Any] = [Field("small", source="image", transform=CROP), Field("image", decode="gray"), "label"]
+    data = stoker.files(PHOTOS, transform=T.CenterCrop(6), fields=two)
+    assert described(data, "small")[2] == (2, 3, 4, 4)
+    assert described(data, "image")[2] == (2, 1, 6, 6)
+    none: list[list[Any]] = [["label"], [Field("image", transform=CROP)], [Field("image", decode="bytes")]]
+    for fields in none:
+        with pytest.raises(stoker.ConfigError, match="transform is given") as caught:
+            stoker.files(PHOTOS, transform=CROP, fields=fields)
+        assert "Field('image', transform=" in str(caught.value)
+
+
+def test_folders_and_shards(tmp_path: Path) -> None:
+    root = make_folder(tmp_path / "folder", 6)
+    whole = stoker.ImageFolder(str(root), CROP)
+    for data in (whole.cache(), pickle.loads(pickle.dumps(whole)), stoker.Mixture([whole])):
+        assert described(data, "image", ["image", "label"])[2] == (2, 3, 4, 4)
+    shard = stoker.WebDataset(str(make_tar(tmp_path / "a.tar", 0, 6)))
+    decoded = shard.decode("pil")
+    for chain in (
+        decoded.to_tuple("jpg", "cls").map_tuple(CROP),
+        decoded.to_tuple("jpg", "cls").map_tuple(CROP).shuffle(9).with_epoch(4).with_length(4).cache(),
+        shard.map_dict(jpg=CROP).decode("pil").to_tuple("jpg", "cls"),
+        decoded.map_dict(jpg=CROP).rename(image="jpg").to_tuple("image", "cls"),
+        decoded.rename(image="jpg;png").map_dict(image=CROP).to_tuple("image", "cls"),
+        decoded.rename(image="jpg").map_dict(image=CROP).rename(photo="image").to_tuple("photo", "cls"),
+        decoded.map_dict(jpg=CROP).to_tuple("png;jpg", "cls"),
+    ):
+        assert described(chain, "image", ["image", "label"])[2] == (2, 3, 4, 4)
+    renamed = decoded.rename(image="jpg").map_dict(image=CROP).rename(photo="image")
+    assert "image" not in renamed[0]  # nor is it there a second time, whole
+    assert renamed[0]["photo"].shape == (3, 4, 4)
+    with pytest.raises(stoker.ConfigError, match="tuples already"):
+        decoded.to_tuple("jpg", "cls").map_tuple(CROP).to_tuple("cls", "jpg")
