@@ -219,5 +219,6 @@ def test_the_gpu_in_stats_and_lines(
     with loader_of(folder) as loader:
         list(loader)
         assert loader.stats()["gpu"] == {"utilization": 0.42, "utilization_mean": pytest.approx(0.42)}
+        assert lines(listening)[0].endswith(", GPU 42 %")
         monkeypatch.setattr(_stats, "_gpu_watch", _gpu.Watch(str(tmp_path / "none.so")))
         assert loader.stats()["gpu"] is None

@@ -98,8 +98,13 @@ class Watch:
             self._lock.release()
 
     def sums(self) -> tuple[float, int]:
-        """All figures and how many they are: two of these give the mean between them."""
+        """All figures and how many they are, for ``between``."""
         return self._sum, self._looks
+
+    def between(self, before: tuple[float, int], after: tuple[float, int]) -> float | None:
+        """The mean of the figures between two moments, the last one where none lies there; None without a GPU."""
+        looks = after[1] - before[1]
+        return (after[0] - before[0]) / looks if looks else self._last
 
     def told(self) -> dict[str, float] | None:
         """The last figure and the mean of all; None without a GPU."""

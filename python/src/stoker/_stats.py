@@ -95,6 +95,8 @@ class Meter:
                 return
             self._count(tally, taken)
             line = now - self._lined >= LINE_NS
+        if self._mark is not None:  # somebody listens
+            _gpu_watch.look(now)
         if line:
             self._minute(tally, now, tally.epoch)
             tally.paused(monotonic_ns() - now)
@@ -205,7 +207,7 @@ class Meter:
         waited, away = after.waited - mark.waited, after.away - mark.away
         share = waited / max(waited + away, 1)
         engine = self._ask(mark.engine, share).get("rates", {})
-        gpu, looks = after.gpu[0] - mark.gpu[0], after.gpu[1] - mark.gpu[1]
+        gpu = _gpu_watch.between(mark.gpu, after.gpu)
         parts = [
             f"{(after.samples - mark.samples) / max((now - mark.at) / 1e9, 1e-9):,.0f} samples/s",
             f"wait {100 * share:.0f} %",
@@ -213,8 +215,8 @@ class Meter:
             f"queue {engine.get('queue_mean', 0.0):.1f}",
             f"first batch after {tally.first / 1e9:.2f} s",
         ]
-        if looks:
-            parts.append(f"GPU {100 * gpu / looks:.0f} %")
+        if gpu is not None:
+            parts.append(f"GPU {100 * gpu:.0f} %")
         _logger.info("%s: %s", what, ", ".join(parts))
 
 
