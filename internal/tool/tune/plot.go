@@ -142,11 +142,7 @@ func (r *Report) shapes() (all []shape) {
 	}
 	chosen := point{x(r.Choice.Workers), y(r.Choice.Samples)}
 	all = append(all, shape{points: []point{chosen}, disc: true, width: 8, color: accent}, shape{points: []point{chosen}, disc: true, width: 4.2, color: paper})
-	where, at := start, point{chosen.x - 8, chosen.y - 16}
-	if chosen.x > plotWidth*0.6 {
-		where, at.x = end, chosen.x+8
-	}
-	text(at, where, accent, "chosen: "+r.Choice.Words(r.Loader))
+	text(point{left + 20 + inner/2, 58}, middle, accent, "chosen: "+r.Choice.Words(r.Loader))
 	return all
 }
 

@@ -138,6 +138,9 @@ const (
 // one measurement a neighbour's burst of work costs this much.
 const contender = 0.85
 
+// restless is a spread of windows at which a choice says little.
+const restless = 0.3
+
 // Run tunes. The first setting that can not be measured is its error; of others the
 // table says that they failed.
 func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
@@ -166,6 +169,9 @@ func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
 		if !slices.ContainsFunc(r.Table, func(m Measurement) bool { return m.Workers == w }) {
 			r.LeftOut = append(r.LeftOut, w)
 		}
+	}
+	if r.Choice.Spread > restless {
+		r.Notes = append(r.Notes, fmt.Sprintf("throughput went up and down by %.0f %% while the choice was measured: run it again when nothing else runs here", 100*r.Choice.Spread))
 	}
 	r.Seconds = time.Since(s.begin).Seconds()
 	return r, nil

@@ -113,6 +113,8 @@ class _Run:
         self._limit, self._spread = limit, spread
         self._step = step
         self._begin = time.perf_counter()
+        self._cold = cpu_seconds()
+        self._lanes = 1  # that make whole batches: these come in bursts of so many
         self._came = 0.0  # when the first batch was there
         self._warm = min(0.1 * limit, 2.0)
         self._window = max(limit / 40, 0.05)
@@ -130,6 +132,8 @@ class _Run:
     def take(self, loader: Any) -> None:
         """Takes batches, epoch after epoch."""
         ahead = _ahead(loader)
+        if ahead and not hasattr(loader, "_settings"):
+            self._lanes = int(loader.num_workers)
         while True:
             began = time.perf_counter()
             iterator = iter(loader)
@@ -189,19 +193,20 @@ class _Run:
     def _enough(self, now: float) -> bool:
         spent = now - self._came
         if spent >= self._limit:
-            return self._count >= 2 or len(self.epochs) >= 2 or spent >= 3 * self._limit
+            return self._count >= 2 * self._lanes or len(self.epochs) >= 2 or spent >= 3 * self._limit
         return spent >= 0.3 * self._limit and self._speaks() and self._agree()
 
     def _speaks(self) -> bool:
         """Whether the middle of epochs speaks for all of them: it is most of what the loop went through, behind the
         very first batch."""
         spent = time.perf_counter() - self._came
-        return self._count >= max(2, STEADY_SHARE * self.batches) and self._cycles >= STEADY_SHARE * spent
+        return self._count >= max(2 * self._lanes, STEADY_SHARE * self.batches) and self._cycles >= STEADY_SHARE * spent
 
     def result(self) -> Benchmark:
         seconds = time.perf_counter() - self._begin
-        cpu, since, before = self._cpu or (0.0, self._begin, 0)
-        busy = cpu_seconds() - cpu if self._cpu else 0.0
+        # Where it never got warm, its start is in the processor time too.
+        cpu, since, before = self._cpu or (self._cold, self._begin, 0)
+        busy = cpu_seconds() - cpu
         busy_time = max(time.perf_counter() - since, 1e-9)
         counted = max(self.samples - before, 1)
         spread = _differ(self._windows[-WINDOWS:])
@@ -209,13 +214,13 @@ class _Run:
         # One epoch is the start of everything; the others are what a training sees.
         whole = self.epochs[1:] or self.epochs
         basis = "steady"
-        if self._speaks() or not whole:
-            if self._count:
-                rate, size = self._count / max(self._cycles, 1e-9), self._samples / self._count
-                waited = self._waits / max(self._cycles, 1e-9)
-            else:  # not even one epoch, nor the warm-up
-                taken = seconds if self.batches == 1 else seconds - self.firsts[0]
-                rate, size = max(self.batches - 1, 1) / max(taken, 1e-9), self.samples / self.batches
+        if self._speaks():
+            rate, size = self._count / max(self._cycles, 1e-9), self._samples / self._count
+            waited = self._waits / max(self._cycles, 1e-9)
+        elif not whole:  # the first burst came with the first batch
+            late = self.batches - self._lanes
+            taken = seconds - self.firsts[0] if late > 0 else seconds
+            rate, size = max(late, 1) / max(taken, 1e-9), self.samples / self.batches
         else:
             basis = "epochs"
             batches, samples, took = (sum(column) for column in zip(*whole, strict=True))

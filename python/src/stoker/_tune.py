@@ -167,7 +167,7 @@ class _Maker:
         return self._names is None or keyword in self._names
 
     def _made(self, keywords: dict[str, Any]) -> Any:
-        with warnings.catch_warnings():  # torch's own opinion on how many workers there should be
+        with warnings.catch_warnings():  # torch has an opinion on how many workers there should be
             warnings.filterwarnings("ignore", message="This DataLoader will create")
             return self._make(**keywords)
 
@@ -186,7 +186,9 @@ class _Maker:
     def measure(self, settings: Mapping[str, Any], seconds: float, step: Any) -> dict[str, float]:
         loader = self._made(self.keywords(settings))
         try:
-            found = benchmark(loader, seconds=seconds, step=step)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="This DataLoader will create")
+                found = benchmark(loader, seconds=seconds, step=step)
         finally:
             _close(loader)
         return {
