@@ -383,22 +383,22 @@ def of(loader) -> "Loader | None":
 
 
 def _facts(loader) -> dict:
-    """What the loader is, as it says in its attributes; of the dataset's methods only __len__ is called, which the
-    samplers of a map call in every epoch."""
+    """What the loader is, as it says in its attributes. Of the dataset's own code only __len__ is called, and only
+    where the sampler does the same in every epoch."""
     kind = {0: "map", 1: "iterable"}.get(getattr(loader, "_dataset_kind", None))
     dataset = getattr(loader, "dataset", None)
-    length = None
-    if kind == "map":
-        try:
-            length = len(dataset)
-        except Exception:
-            pass
     sampler, batches = getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)
     sizes = loader
     if getattr(loader, "batch_size", None) is None and batches is not None:  # given as a batch_sampler, or wrapped
         sizes = batches
         for inner in _inside(batches):
             sampler = inner
+    length = None
+    if kind == "map" and {"SequentialSampler", "RandomSampler", "DistributedSampler"} & _kinds(sampler):
+        try:
+            length = len(dataset)
+        except Exception:
+            pass
     return {
         "class": _named(type(loader)),
         "dataset": _named(type(dataset)),
@@ -429,12 +429,16 @@ def _shuffled(sampler: object) -> "bool | None":
     said = getattr(sampler, "__dict__", {}).get("shuffle")
     if isinstance(said, bool):
         return said
-    names = [kind.__name__ for kind in type(sampler).__mro__]
+    names = _kinds(sampler)
     if "SequentialSampler" in names:
         return False
-    if {"RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler"} & set(names):
+    if {"RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler"} & names:
         return True
     return None
+
+
+def _kinds(value: object) -> set:
+    return {kind.__name__ for kind in type(value).__mro__}
 
 
 def _collate(collate: object) -> str:

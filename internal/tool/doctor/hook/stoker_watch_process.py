@@ -155,6 +155,7 @@ class Process:
         self.said = -1  # steps() at the last line
         self.seen = -1  # and when the thread looked last
         self.torn = False
+        self.paused = False  # the collector of cycles stands still while a line is made
         self.pulse = Pulse(self.beat)
 
     def steps(self) -> int:
@@ -204,7 +205,7 @@ class Process:
         return line
 
     def write(self) -> None:
-        collecting = gc.isenabled()
+        self.paused = gc.isenabled()
         try:
             gc.disable()  # else the script's finalizers may run in this thread
             self.said = self.steps()
@@ -220,8 +221,9 @@ class Process:
         except Exception as error:
             trouble(error)
         finally:
-            if collecting:
+            if self.paused:
                 gc.enable()
+            self.paused = False
 
     def finish(self) -> None:
         """The last line; run by exit handlers, perhaps by more than one."""
@@ -286,6 +288,8 @@ def _after_fork() -> None:
 def _in_child() -> None:
     global process
     try:
+        if process.paused:  # the thread that would end the pause was not forked
+            gc.enable()
         process = Process(process.folder, "child")
         for module in ("fetch", "loader"):
             part = sys.modules.get(f"stoker_watch_{module}")
