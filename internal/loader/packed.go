@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -143,8 +145,7 @@ func packingIn(dir string) (*packing, error) {
 	at := errs.Where{File: filepath.Join(dir, "manifest.json"), Offset: -1, Sample: -1}
 	m, err := readPacking(at.File)
 	if err != nil {
-		return nil, errs.New(errs.Damaged, "the manifest of a packing can not be read").At(at).Because(err).
-			Try("run the `stoker pack` that made it again with --overwrite")
+		return nil, manifestDamage(at.File, err)
 	}
 	if m != nil || !exists(filepath.Join(dir, ".pack", "plan.json")) || exists(at.File) {
 		return m, nil
@@ -229,8 +230,11 @@ func listed(names []string) string {
 func readPacking(path string) (*packing, error) {
 	head := make([]byte, headBytes) // which has the key: it is the first one
 	n, err := source.Head(path, head)
-	if err != nil || !bytes.Contains(head[:n], []byte(`"stoker_pack"`)) {
-		return nil, nil //nolint:nilerr // no manifest, or of somebody else
+	if err != nil {
+		return nil, nil //nolint:nilerr // no manifest
+	}
+	if !bytes.Contains(head[:n], []byte(`"stoker_pack"`)) {
+		return nil, brokenManifest(path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -245,4 +249,52 @@ func readPacking(path string) (*packing, error) {
 		return nil, nil
 	}
 	return m, nil
+}
+
+// shardName is what stoker pack calls the files of shards.
+var shardName = regexp.MustCompile(`-[0-9]{6}\.(tar|tfrecord|npy|bin|idx)(\.[a-z0-9]+)?$`)
+
+// mostManifest bounds what is read of a manifest that is not known to be ours, bytes.
+const mostManifest = 64 << 20
+
+// brokenManifest is why a manifest.json without our mark can not be of somebody
+// else: it is empty or no JSON, beside files called as stoker pack calls its shards.
+// nil: it is another's, such as JSON, or lines of it.
+func brokenManifest(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil //nolint:nilerr // there is none
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() || st.Size() > mostManifest {
+		return nil //nolint:nilerr // as above
+	}
+	var first json.RawMessage
+	why := json.NewDecoder(f).Decode(&first)
+	if why == nil {
+		return nil
+	}
+	if errors.Is(why, io.EOF) {
+		why = errors.New("it is empty")
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return shardName.MatchString(e.Name()) }) {
+		return nil //nolint:nilerr // listing the folder says so
+	}
+	return why
+}
+
+// CheckManifest refuses a manifest.json beside shards that is empty or broken;
+// whoever wrote it, nobody can tell which shards there should be.
+func CheckManifest(path string) error {
+	_, err := readPacking(path)
+	if err != nil {
+		return manifestDamage(path, err)
+	}
+	return nil
+}
+
+func manifestDamage(path string, why error) *errs.Error {
+	return errs.New(errs.Damaged, "the manifest of a packing can not be read").At(errs.Where{File: path, Offset: -1, Sample: -1}).Because(why).
+		Try("fetch it again, or run the `stoker pack` that made it again with --overwrite; if it is of something else, move it away")
 }

@@ -47,8 +47,8 @@ func openPacked(d loader.Dataset) (*packed, error) {
 	var kind struct {
 		Version int `json:"stoker_pack"`
 	}
-	if json.Unmarshal(b, &kind) != nil || kind.Version == 0 {
-		return nil, nil // of somebody else
+	if err := json.Unmarshal(b, &kind); err != nil || kind.Version == 0 {
+		return nil, loader.CheckManifest(path) // of somebody else, or broken
 	}
 	if err := json.Unmarshal(b, &p.manifest); err != nil {
 		return nil, damagedFile(path, "the manifest can not be read", err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/tool/inspect"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/verify"
@@ -232,5 +233,46 @@ func TestEveryShardByItself(t *testing.T) {
 		if out := text(t, r); !strings.Contains(out, shards[0]) || !strings.Contains(out, shards[2]) {
 			t.Errorf("%s", out)
 		}
+	}
+}
+
+// A manifest that was cut to nothing does not make its shards somebody else's;
+// what is of somebody else does not make a folder a packing.
+func TestBrokenManifest(t *testing.T) {
+	for _, output := range []string{"tar", "npy", "tfrecord"} {
+		dir := packings(t)[output]
+		path := filepath.Join(dir, pack.ManifestName)
+		for _, broken := range []string{"", " \n", "{", `{"shards": [`, "\x00\x00\x00", `{"stoker_pack": 2, "sha`} {
+			if err := os.WriteFile(path, []byte(broken), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, err := verify.Run(context.Background(), verify.Config{Dataset: loader.Dataset{Path: loader.Paths{dir}}})
+			if e := errs.From(err); err == nil || e.Code != errs.Damaged || !strings.Contains(e.What, "manifest") || e.Where.File != path {
+				t.Errorf("%s, %q: %v", output, broken, err)
+			}
+			err = loader.CheckManifest(path)
+			if errs.CodeOf(err) != errs.Damaged {
+				t.Errorf("%s, %q: %v", output, broken, err)
+			}
+			if _, err := inspect.Run(context.Background(), inspect.Config{Dataset: loader.Dataset{Path: loader.Paths{dir}}}); errs.CodeOf(err) != errs.Damaged {
+				t.Errorf("%s, %q: it is loaded: %v", output, broken, err)
+			}
+		}
+	}
+	dir := packings(t)["tar"]
+	for _, foreign := range []string{"[]", "{}", `{"version": 1}`, "{\"a\": 1}\n{\"a\": 2}\n"} {
+		if err := os.WriteFile(filepath.Join(dir, pack.ManifestName), []byte(foreign), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if r := run(t, verify.Config{Dataset: loader.Dataset{Path: loader.Paths{dir}}}); r.Err() != nil || r.Checked != rows {
+			t.Errorf("%q: %v", foreign, r.Err())
+		}
+	}
+	photos := t.TempDir() // no shards: whatever is called so is none of our business
+	if err := os.WriteFile(filepath.Join(photos, pack.ManifestName), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := loader.CheckManifest(filepath.Join(photos, pack.ManifestName)); err != nil {
+		t.Error(err)
 	}
 }
