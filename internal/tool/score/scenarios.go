@@ -109,7 +109,7 @@ func processorOfScripts() []Scenario {
 		}, {
 			Name: "a blur of torchvision's", Label: transform, Of: "GaussianBlur", Kind: Torch,
 			Sick: func(x float64) Job {
-				return pictured(Small, 8, 40*ms, nil, "transforms.Resize(400)", fmt.Sprintf("transforms.GaussianBlur(%d, 9.0)", 2*int(mix(15, 30, x))+1), "transforms.Resize(96)")
+				return pictured(Small, 8, 40*ms, nil, "transforms.Resize(400)", fmt.Sprintf("transforms.GaussianBlur(%d, 9.0)", 2*int(mix(9, 15, x))+1), "transforms.Resize(96)")
 			},
 			Well: func(float64) Job {
 				return pictured(Small, 8, 40*ms, nil, "transforms.Resize(400)", "transforms.Resize(96)")
@@ -124,7 +124,7 @@ func processorOfScripts() []Scenario {
 			Well: func(float64) Job { return made(16, 30*ms, parsing(20)...) },
 		}, {
 			Name: "a computation in __getitem__", Label: pythonCode, Kind: Torch,
-			Sick: func(x float64) Job { return made(8, 40*ms, computing(between(18*ms, 40*ms, x))) },
+			Sick: func(x float64) Job { return made(8, 40*ms, computing(between(13*ms, 25*ms, x))) },
 			Well: func(float64) Job { return made(8, 40*ms) },
 		}, {
 			Name: "a call to somewhere in __getitem__", Label: pythonCode, Kind: Torch,
@@ -151,7 +151,7 @@ func workersOfScripts() []Scenario {
 		return j
 	}
 	uneven := func(prefetch int, spike time.Duration) Job {
-		j := made(4, 30*ms, "if i // 4 % 16 == 5 and i % 4 == 0:", "    "+sleeping(spike))
+		j := made(4, 30*ms, "if i // 4 % 17 == 5 and i % 4 == 0:", "    "+sleeping(spike))
 		j.Script.Prefetch, j.Script.Epoch = prefetch, 1<<16
 		return j
 	}
@@ -230,8 +230,8 @@ func othersOfScripts() []Scenario {
 		j.Ranks = 2
 		return j
 	}
-	threads := func(n, size int) Job {
-		j := made(4, 40*ms, fmt.Sprintf("x = torch.full((%d, %d), float(i))", size, size), "x = (x @ x)[:8]")
+	threads := func(n, operations int) Job { // small ones, so that threads meet often
+		j := made(4, 40*ms, "x = torch.full((256, 256), float(i))", fmt.Sprintf("for _ in range(%d):", operations), "    x = torch.sin(x * 1.0001)", "x = x[:8]")
 		j.Script.Worker = []string{fmt.Sprintf("torch.set_num_threads(%d)", n)}
 		return j
 	}
@@ -268,12 +268,12 @@ func othersOfScripts() []Scenario {
 			Well: func(float64) Job { return ranks(0) },
 		}, {
 			Name: "workers compute with eight threads each", Label: misset, Finds: "thread oversubscription in workers", Of: "thread oversubscription in workers", Kind: Torch,
-			Sick: func(x float64) Job { return threads(8, int(mix(200, 260, x))) },
-			Well: func(x float64) Job { return threads(1, int(mix(200, 260, x))) },
+			Sick: func(x float64) Job { return threads(8, int(mix(35, 50, x))) },
+			Well: func(x float64) Job { return threads(1, int(mix(35, 50, x))) },
 		}, {
 			Name: "workers compute with sixteen threads each", Label: misset, Of: "thread oversubscription in workers", Kind: Torch,
-			Sick: func(x float64) Job { return threads(16, int(mix(160, 220, x))) },
-			Well: func(x float64) Job { return threads(1, int(mix(160, 220, x))) },
+			Sick: func(x float64) Job { return threads(16, int(mix(30, 45, x))) },
+			Well: func(x float64) Job { return threads(1, int(mix(30, 45, x))) },
 		}, {
 			Name: "a dataset that would fit into memory, and may not", Label: memory, Kind: Torch,
 			Sick: func(x float64) Job { return budget(16, int64(mix(420<<20, 380<<20, x))) },
