@@ -123,6 +123,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 			}
 		},
 		Deadly: s.deadly,
+		Stored: m.Stored,
 	})
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 // compile turns the fields into programs and a layout; stored is that of Options.
 func (l *Loader) compile(p problems, stored bool) error {
 	for i, part := range l.data.parts {
-		columns := l.columns(part, &p)
+		columns := l.columns(part, stored, &p)
 		if !stored && len(part.fields) == 0 {
 			p.addf("nothing is left to deliver where no fields are named: %s", cmp.Or(part.left, "no stored field is taken unasked"))
 		}
@@ -45,8 +45,9 @@ func (l *Loader) compile(p problems, stored bool) error {
 }
 
 // columns turns the fields of one dataset into programs, and says what columns
-// they fill.
-func (l *Loader) columns(d *part, p *problems) (columns []batch.Field) {
+// they fill. Of fields that nobody named, those that hold what is not read are left
+// out, and told; so are all that can not be delivered where stored is looked at.
+func (l *Loader) columns(d *part, stored bool, p *problems) (columns []batch.Field) {
 	if d.ds == nil {
 		d.fields = []Field{{Name: "image"}}
 		return []batch.Field{{Name: "image", DType: mem.Uint8, Shape: d.spec.Shape}}
@@ -55,11 +56,13 @@ func (l *Loader) columns(d *part, p *problems) (columns []batch.Field) {
 	if d.fields == nil {
 		d.fields = slices.Clone(l.spec.Fields)
 	}
-	if len(d.fields) == 0 {
+	named := len(d.fields) > 0
+	if !named {
 		d.fields = l.defaultFields(d)
 	}
 	whole := true
-	for i := range d.fields {
+	var left []string
+	for i := 0; i < len(d.fields); i++ {
 		f := &d.fields[i]
 		if f.From == "" {
 			f.From = f.Name
@@ -72,6 +75,12 @@ func (l *Loader) columns(d *part, p *problems) (columns []batch.Field) {
 			}
 		}
 		prog, column, err := l.column(d, f)
+		if err != nil && !named && (stored || errs.CodeOf(err) == errs.Unsupported) {
+			left = append(left, fmt.Sprintf("%q (%s)", f.Name, errs.From(err).What))
+			d.fields = slices.Delete(d.fields, i, i+1)
+			i--
+			continue
+		}
 		if err != nil {
 			p.addf("field %q: %s", f.Name, withHint(err))
 			whole = false
@@ -85,6 +94,9 @@ func (l *Loader) columns(d *part, p *problems) (columns []batch.Field) {
 		d.value = append(d.value, at)
 		d.programs = append(d.programs, prog)
 		columns = append(columns, column)
+	}
+	if left != nil {
+		d.leaveOut(left)
 	}
 	if whole {
 		d.share(columns)

@@ -118,11 +118,21 @@ func (l *Loader) defaultFields(d *part) []Field {
 		out = append(out, f)
 	}
 	if left != nil {
-		d.left = fmt.Sprintf("left out of the batches: %s; fields=[...] takes what can be read, and on_bad=\"skip\" passes over samples without it",
-			listed(left))
-		d.notes = append(d.notes, d.left)
+		d.leaveOut(left)
 	}
 	return out
+}
+
+// leaveOut notes fields that nobody named and that are not delivered, each with its
+// reason.
+func (d *part) leaveOut(fields []string) {
+	left := fmt.Sprintf("left out of the batches: %s; fields=[...] takes what can be read, and on_bad=\"skip\" passes over samples without it",
+		listed(fields))
+	d.notes = append(d.notes, left)
+	if d.left != "" {
+		left = d.left + "; " + left
+	}
+	d.left = left
 }
 
 // refused says why a stored field is not taken unless it is asked for as bytes; "":

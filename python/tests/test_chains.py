@@ -142,3 +142,33 @@ def test_folders_and_shards(tmp_path: Path) -> None:
     assert renamed[0]["photo"].shape == (3, 4, 4)
     with pytest.raises(stoker.ConfigError, match="tuples already"):
         decoded.to_tuple("jpg", "cls").map_tuple(CROP).to_tuple("cls", "jpg")
+
+
+def loaded(data: Any, **keywords: Any) -> list[tuple[Any, list[bool]]]:
+    with stoker.DataLoader(data, batch_size=3, output="numpy", **keywords) as loader:
+        return [(next(iter(batch.values())).tolist(), batch.valid.tolist()) for batch in loader]
+
+
+def test_a_chain_is_what_fields_are_where_nothing_else_can_be_delivered(tmp_path: Path) -> None:
+    sound = (stored("tfrecord") / "pictures-00000-of-00002").read_bytes()
+    path = tmp_path / "damaged"
+    path.write_bytes(sound[:40] + bytes([sound[40] ^ 4]) + sound[41:])  # in the first record
+    name = "image/class/label"
+    by_keyword, by_call = stoker.TFRecordDataset(path, [name]), stoker.TFRecordDataset(path).select(name)
+    skipped = loaded(by_call, on_bad="skip")
+    assert skipped == loaded(by_keyword, on_bad="skip")
+    assert sum(not valid for _, row in skipped for valid in row) == 1
+    for data in (by_keyword, by_call, stoker.TFRecordDataset(path).to_tuple(name)):
+        with pytest.raises(stoker.DataError, match="CRC"):
+            columns(data)
+    with pytest.raises(stoker.ConfigError, match="nothing is left to deliver"):
+        stoker.DataLoader(stoker.TFRecordDataset(path), batch_size=2)
+
+    gaps = tmp_path / "gaps.csv"
+    gaps.write_text("a,b\n1,\n,2\n")
+    assert stoker.Table(gaps).select("b").fields == ["b"]
+    for call in (lambda: stoker.Table(gaps).fields, lambda: stoker.Table(gaps)[0], stoker.Table(gaps).to_tuple):
+        with pytest.raises(stoker.ConfigError, match="nothing is left to deliver"):
+            call()
+    with pytest.raises(stoker.ConfigError, match="there is no"):  # what is wrong with the data itself is said at once
+        stoker.Table(tmp_path / "none.csv")

@@ -88,6 +88,7 @@ type Message struct {
 
 	// open (client): a loader over a Spec; opened (engine)
 	Spec     json.RawMessage `json:"spec,omitempty"`
+	Stored   bool            `json:"stored,omitempty"` // what is stored is looked at, and no batch is made
 	Loader   int64           `json:"loader,omitempty"`
 	Samples  int64           `json:"samples,omitempty"`
 	Digest   string          `json:"digest,omitempty"`   // of the dataset

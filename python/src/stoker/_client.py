@@ -217,16 +217,18 @@ class Remote:
     """A loader in the engine. Opens at first need, and again after ``close()`` or on a new engine.
 
     ``timeout`` is the stall deadline of a batch in seconds. ``keeps`` says whether the engine lives as long as this.
+    ``stored``: what is stored is looked at, and no batch is made, so that no field need be left to deliver.
     """
 
     _count = 0
 
-    def __init__(self, spec: dict[str, Any], timeout: float = 60.0, keeps: bool = True) -> None:
+    def __init__(self, spec: dict[str, Any], timeout: float = 60.0, keeps: bool = True, stored: bool = False) -> None:
         Remote._count += 1
         self._number = Remote._count
         self.spec = spec
         self.timeout = timeout
         self._keeps = keeps
+        self._stored = {"stored": True} if stored else {}
         self._lock = threading.Lock()
         self._at = _Place()
         self.opened: Opened | None = None
@@ -277,7 +279,7 @@ class Remote:
             progress = _notice.Progress()
             try:
                 answer, _ = engine.request(
-                    {"type": "open", "spec": self.spec},
+                    {"type": "open", "spec": self.spec, **self._stored},
                     max(QUIET_SECONDS, self.timeout),
                     lambda m: progress.show(m.get("done", 0), m.get("total", 0), m.get("what", "")),
                 )

@@ -19,7 +19,7 @@ from typing import Any
 from . import _client
 from ._compile import to_ops
 from ._datasets import Dataset, _path, absolute
-from ._errors import Problems, StokerError, whole
+from ._errors import ConfigError, Problems, StokerError, whole
 from ._spec import Recipe
 
 _BATCHES = ("dense", "padded", "ragged")
@@ -120,7 +120,21 @@ class Stored(Dataset):
         self._declared = {field["name"]: field for field in self._given or []}
         problems.raise_any()
         self._keys = {key: value for key, value in keys.items() if value is not None}
-        self._remote().info()
+        self._opened()
+
+    def _opened(self) -> None:
+        """Raises what is wrong with the dataset. That its own fields can not be delivered is no error before they are
+        asked for: select() and to_tuple() may name others."""
+        try:
+            self._remote().info()
+        except ConfigError as error:
+            self._peek = None
+            if self._given is not None:
+                raise
+            try:
+                self._probe(None)
+            except StokerError:
+                raise error from None
 
     def _where(self) -> dict[str, Any]:
         """The dataset of the Spec."""
@@ -144,17 +158,20 @@ class Stored(Dataset):
     def _own(self) -> dict[str, str]:
         """How the format decodes those of its fields that are bytes to it."""
         words = {"image": "rgb", "text": "text", "json": "json"}
-        own = {field.name: words[field.kind] for field in self._probe(None) if field.kind in words}
+        try:
+            found = self._probe(None)
+        except StokerError:  # it will be said again
+            found = []
+        own = {field.name: words[field.kind] for field in found if field.kind in words}
         return {"__key__": "text", "__url__": "text", **own}
 
     def _probe(self, fields: list[dict[str, Any]] | None) -> list[_client.Field]:
-        """What the engine says of fields; nothing, where it can not deliver them."""
+        """What the engine says of fields; None: of those of its own that it can deliver."""
         spec: dict[str, Any] = {"dataset": self._where(), "batch": {"size": 1}, "deliver": {"prefetch": 1}}
-        probe = _client.Remote({**spec, "workers": 1, **({"fields": fields} if fields else {})}, keeps=False)
+        spec = {**spec, "workers": 1, **({"fields": fields} if fields else {})}
+        probe = _client.Remote(spec, keeps=False, stored=fields is None)
         try:
             return probe.info().fields
-        except StokerError:  # of fields that are not asked for, or it will be said again
-            return []
         finally:
             probe.close()
 
@@ -545,7 +562,10 @@ class Table(Stored):
         # Columns that some rows lack are not the format's own; all that are no numbers are text.
         own = super()._own()
         names = {field.get("from", field["name"]) for field in self._given or [] if not _SAID & field.keys()}
-        more = self._probe([{"name": name} for name in sorted(names - own.keys())]) if names - own.keys() else []
+        try:
+            more = self._probe([{"name": name} for name in sorted(names - own.keys())]) if names - own.keys() else []
+        except StokerError:  # it will be said again
+            more = []
         return {**own, **{field.name: "text" for field in more if field.kind == "bytes"}}
 
 
