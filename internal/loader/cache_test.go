@@ -5,7 +5,9 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -74,6 +76,47 @@ func TestACacheChangesNothing(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// once is a source whose files are gone after one read of each: later reads hang
+// until gone says so, and fail.
+type once struct {
+	source.Source
+	mu   *sync.Mutex
+	seen map[string]bool
+	gone chan struct{}
+}
+
+func (o once) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
+	o.mu.Lock()
+	again := o.seen[obj.Name]
+	o.seen[strings.Clone(obj.Name)] = true
+	o.mu.Unlock()
+	if again {
+		<-o.gone
+		return errs.New(errs.NotFound, "it is gone").At(errs.Where{File: strings.Clone(obj.Name), Offset: -1, Sample: -1})
+	}
+	return o.Source.ReadAt(ctx, obj, p, off)
+}
+
+// The next epoch is planned before this one's last samples are kept: what it reads in
+// vain it finds in the cache.
+func TestACacheIsEnoughForTheNextEpoch(t *testing.T) {
+	spec := imageSpec(photos(t, 23))
+	spec.Fields[0].Transform = ops(t, settledChain)
+	plain := open(t, ground(t), spec)
+	spec.Cache = Cache{Memory: 64 << 20}
+	src := once{mu: new(sync.Mutex), seen: map[string]bool{}, gone: make(chan struct{})}
+	l := open(t, ground(t), spec, Options{Wrap: func(s source.Source) source.Source { src.Source = s; return src }})
+	for epoch := range int64(3) {
+		want := texts(walkAll(t, plain, epoch, 0, 0))
+		if epoch == 1 {
+			close(src.gone)
+		}
+		if got := texts(walkAll(t, l, epoch, 0, 0)); !slices.Equal(got, want) {
+			t.Errorf("epoch %d is another", epoch)
 		}
 	}
 }

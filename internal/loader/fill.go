@@ -79,7 +79,8 @@ func (l *Loader) fill(f *filler, t *task) error {
 		kernel.CopyOut(ob.layout.Row(slot, 0, t.row), part.synthetic)
 		return nil
 	}
-	if t.req.Err != nil {
+	// What was planned before the cache had it may be kept by now.
+	if t.req.Err != nil && (l.cache == nil || !l.cache.has(t.req.Sample)) {
 		return t.req.Err
 	}
 	if l.deadly[t.req.Sample] >= 2 {

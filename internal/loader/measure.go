@@ -173,7 +173,7 @@ func (l *Loader) readNow(w *worker, work *stats.Work, t *task) bool {
 	}
 	hot := l.fetch.Now(&w.hand, &t.req)
 	work.End()
-	if hot && read != nil {
+	if hot && read != nil && len(t.req.Extents) > 0 { // a sample that is kept has none
 		read.Add(time.Duration(stats.Monotonic()-begin), 1, t.req.Bytes())
 	}
 	if onThread {
