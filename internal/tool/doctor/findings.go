@@ -44,6 +44,9 @@ const (
 	pickledMuch = 64 << 20
 	// tiny is bytes of a file that take less to read than to find.
 	tiny = 256 << 10
+	// millions is files that make every walk, copy and shuffle slow, whatever reading
+	// them costs today.
+	millions = 1_000_000
 	// pageable is bytes of a batch below which a copy to a device takes
 	// microseconds either way.
 	pageable = 1 << 20
@@ -191,7 +194,7 @@ func tinyFiles(v *view) (string, string, Change, bool) {
 	c := v.l.Cost
 	return fmt.Sprintf("A sample opens %.1f files of about %s, and waits %s for them.", c.Opens.Value, size(c.Read.Value/max(c.Opens.Value, 1e-9)), ms(v.part(Read).seconds())), c.Opens.Source,
 		Change{"stoker pack data/train packed", "the same samples in few large files"},
-		c.Opens.Known() && c.Read.Known() && c.Opens.Value >= 0.9 && c.Read.Value/c.Opens.Value < tiny && v.part(Read).seconds() >= 0.2*v.sum()
+		c.Opens.Known() && c.Read.Known() && c.Opens.Value >= 0.9 && c.Read.Value/c.Opens.Value < tiny && v.part(Read).seconds() >= 0.2*v.sum() && (v.waits() || v.l.Settings.Length != nil && *v.l.Settings.Length >= millions)
 }
 
 // shrinks and pixelwise are transforms that leave fewer pixels, and those that

@@ -130,6 +130,11 @@ func (c Load) run(ctx context.Context, spec loader.Spec, w *watched) (Loop, []st
 	if n := out.Batches.Value; n > 0 && base.Batches > 0 {
 		out.Wait, out.Step, out.Seconds = figure(wait/n, "loop"), figure(step/n, "loop"), figure(wait+step, "loop")
 	}
+	if excess := out.Step.Value - c.Step.Seconds(); c.Step > 0 && out.Step.Known() && excess > 0 {
+		// What a pretended step takes longer than it was told to is this process, which
+		// did not get a core: a trainer on a device would have asked by then.
+		out.Step, out.Wait = figure(c.Step.Seconds(), "--step-ms"), figure(out.Wait.Value+excess, "loop")
+	}
 	out.BatchBytes = ratio(float64(bytes), float64(batches), "loop")
 	if size := float64(spec.Batch.Size); size > 0 {
 		out.PerEpoch = figure(max(1, float64(l.Len())/size), "length of the dataset")

@@ -26,7 +26,17 @@ func (v *view) seenEnough() bool {
 // beyond says whether a loop waits, and no number of workers that there are cores
 // for would end that: then its costliest part has to become cheaper.
 func (v *view) beyond() bool {
-	return v.waits() && (v.needed() > v.usable() || v.readAhead())
+	return v.waits() && (v.needed() > v.usable() || v.demand() > v.left()+0.25 || v.readAhead())
+}
+
+// left is the cores that are free beside the trainer and beside other processes of
+// the machine, at least half a core: the kernel shares.
+func (v *view) left() float64 {
+	free := v.free()
+	if v.alone() {
+		return free
+	}
+	return max(0.5, free-v.ev.Run.Others.Value/float64(v.ranks()))
 }
 
 // readAhead says whether a loader of stoker waits for its readers: they read at

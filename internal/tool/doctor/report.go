@@ -148,6 +148,9 @@ func (r Report) notes() []string {
 	if len(r.Evidence.Loops) == 0 {
 		return out
 	}
+	if v := newView(r.Evidence, r.Evidence.worst()); !v.alone() {
+		out = append(out, fmt.Sprintf("Other processes used %.1f cores of this machine meanwhile [%s]; on an idle one costs are lower.", r.Evidence.Run.Others.Value, r.Evidence.Run.Others.Source))
+	}
 	seen := "Waiting in __next__ was measured; whether a GPU idled then was not (there is no nvidia-smi here)."
 	if g := r.Evidence.Machine.GPUs; len(g) > 0 && g[0].Busy.Known() {
 		seen = fmt.Sprintf("Waiting in __next__ was measured; beside it, %s was busy %s of the time by nvidia-smi, which counts any kernel at all. The two are not the same: kernels that were started before may run while the loop waits.", g[0].Name, percent(g[0].Busy.Value))
