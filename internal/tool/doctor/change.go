@@ -26,7 +26,7 @@ func (v *view) kept(settings ...string) string {
 }
 
 func moreWorkers(v *view) []Change {
-	return []Change{{v.kept(workers(v.needed())), "as many as it takes to make a batch in the time of a step"}}
+	return []Change{{v.kept(workers(v.enlist())), "as many as it takes to make a batch in the time of a step"}}
 }
 
 func fewerWorkers(v *view) []Change {

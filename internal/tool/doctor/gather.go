@@ -164,8 +164,8 @@ func (l *Loop) epochs(last *loaderLine) {
 		sum, n = sum+*e.First, n+1
 	}
 	l.First = ratio(sum, n, fromHook)
-	for _, e := range last.Epochs {
-		if (e.End != nil || e.left) && e.Batches > 0 {
+	for i, e := range last.Epochs {
+		if (e.End != nil || i < len(last.Epochs)-1) && e.Batches > 0 { // one that another followed was left early
 			l.PerEpoch = figure(e.Batches, fromHook)
 		}
 	}
@@ -232,7 +232,7 @@ func costOf(f *folder, w *watched, pid int, last *loaderLine, base loaderLine, f
 	}
 	for child, p := range f.processes {
 		end := p.last()
-		if end.Worker == nil || end.PPID != pid || !slices.Contains(last.ids, end.Worker.Loader) || last.Workers == 0 {
+		if end.Worker == nil || end.PPID != pid || end.Worker.Loader != last.ID || last.Workers == 0 {
 			continue
 		}
 		before := workerLine{}

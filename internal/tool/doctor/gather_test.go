@@ -111,28 +111,6 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// A loader made anew for each epoch is one loader to whoever wrote the line.
-func TestLoadersOfOneLineAreOne(t *testing.T) {
-	one := loaderLine{ID: 1, Where: "a.py:3", Class: "D", Batches: 10, Wait: 3, WaitFirst: 1, Step: 2, Ready: ptr(1.0), Epochs: []epochLine{{Begin: 1, First: ptr(1.0), Batches: 10}}, NonBlocking: map[string]int{"true": 2}}
-	two := one
-	two.ID, two.Batches, two.Ready, two.Epochs = 2, 30, ptr(3.0), []epochLine{{Begin: 9, First: ptr(2.0), Batches: 30}}
-	other := one
-	other.ID, other.Where = 3, "a.py:9"
-	got := joined([]loaderLine{one, other, two})
-	if len(got) != 2 {
-		t.Fatalf("%d loaders", len(got))
-	}
-	l := got[0]
-	if l.ID != 1 || !cmp.Equal(l.ids, []int{1, 2}) || l.Batches != 40 || l.Wait != 6 || l.WaitFirst != 2 || l.Step != 4 || *l.Ready != 2.5 || l.Passes != 2 || l.NonBlocking["true"] != 4 {
-		t.Errorf("%+v", l)
-	}
-	if len(l.Epochs) != 2 || !l.Epochs[0].left || l.Epochs[1].left {
-		t.Errorf("%+v", l.Epochs)
-	}
-}
-
-func ptr[T any](v T) *T { return &v }
-
 // Whatever processes write, reading it ends, and what is said of it is JSON: no
 // panic, no number that is none.
 func TestAnyLines(t *testing.T) {

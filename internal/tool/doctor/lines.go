@@ -37,8 +37,6 @@ type line struct {
 }
 
 type loaderLine struct {
-	ids []int // of the loaders that are joined in it
-
 	ID            int            `json:"id"`
 	Class         string         `json:"class"`
 	Where         string         `json:"where"`
@@ -81,8 +79,6 @@ type loaderLine struct {
 }
 
 type epochLine struct {
-	left bool // it did not end, and its loader came to an end
-
 	Begin   float64  `json:"begin"`
 	First   *float64 `json:"first"`
 	End     *float64 `json:"end"`
@@ -230,7 +226,6 @@ func (f *folder) readFile(path string, p *process) bool {
 			f.strange = string(sc.Bytes()[:min(len(sc.Bytes()), 80)])
 			continue
 		}
-		l.Loaders = joined(l.Loaders)
 		if len(p.lines) > kept {
 			p.lines[len(p.lines)-1] = l
 		} else {

@@ -29,6 +29,16 @@ func (v *view) beyond() bool {
 	return v.waits() && (v.needed() > v.usable() || v.demand() > v.left()+0.25 || v.readAhead())
 }
 
+// enlist is the workers to ask for. Where other processes use the cores, a batch
+// takes longer than it costs, and more workers get a larger part of the cores.
+func (v *view) enlist() int {
+	n := v.needed()
+	if s := v.job.Step + v.job.Hand; !v.alone() && s > 0 {
+		n = max(n, min(v.usable(), int(math.Ceil(v.l.Cost.Batch.Value/s-0.05))))
+	}
+	return n
+}
+
 // left is the cores that are free beside the trainer and beside other processes of
 // the machine, at least half a core: the kernel shares.
 func (v *view) left() float64 {

@@ -211,17 +211,17 @@ var tooFew = rule{
 	verdict: TooFew,
 	needs:   []need{aWait, aBatch, aCores},
 	holds: func(v *view) bool {
-		return v.waits() && !v.beyond() && v.needed() > v.l.Settings.Workers
+		return v.waits() && !v.beyond() && v.enlist() > v.l.Settings.Workers
 	},
 	says: func(v *view) string {
 		if v.l.Settings.Workers == 0 {
-			return fmt.Sprintf("The trainer makes its batches itself; %s would make them meanwhile.", count(v.needed(), "worker"))
+			return fmt.Sprintf("The trainer makes its batches itself; %s would make them meanwhile.", count(v.enlist(), "worker"))
 		}
 		return fmt.Sprintf("A batch costs as much as %.1f steps, and %s work on it.", v.job.Needed(), count(v.l.Settings.Workers, "worker"))
 	},
 	why:    func(v *view) []Line { return append(v.loopLines(), v.neededLines()...) },
 	change: moreWorkers,
-	after:  func(v *view) model.Job { return v.with(v.needed()) },
+	after:  func(v *view) model.Job { return v.with(v.enlist()) },
 }
 
 // shallow: enough workers on average, but batches take unequally long and the
