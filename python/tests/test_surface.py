@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import stoker
 import torch.utils.data
 from conftest import TOP, run_python
+
+import stoker
 from stoker import _errors
 from stoker._wire import MAX_FRAME, FrameError, Reader, pack
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import stoker
 from conftest import jpeg
 from PIL import Image
+
+import stoker
 
 
 def pixels(paths: list[Path]) -> np.ndarray[Any, Any]:

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import stoker
 import torch
 from conftest import engines, wait_until
+
+import stoker
 from stoker._benchmark import cpu_seconds
 
 
