@@ -11,6 +11,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
@@ -220,8 +221,25 @@ func (p packCmd) finish(con *console) error {
 	return p.tell(con, report)
 }
 
+// left says what of the dataset is not in the packing, beside the results.
+func (p packCmd) left(con *console, all []format.Left) {
+	if p.Progress || len(all) == 0 { // the client reads it in the manifest
+		return
+	}
+	const shown = 10
+	var names []string
+	for _, l := range all[:min(len(all), shown)] {
+		names = append(names, fmt.Sprintf("%q (%s)", l.Name, l.Reason))
+	}
+	if more := len(all) - shown; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	fmt.Fprintf(con.err, "stoker: left out of the packing, or of samples of it: %s; --fields chooses what is packed\n", errs.Plain(strings.Join(names, ", ")))
+}
+
 // estimate prints what a packing would come to.
 func (p packCmd) estimate(con *console, e *pack.Estimate) error {
+	p.left(con, e.LeftOut)
 	if p.JSON {
 		return con.writeJSON(e)
 	}
@@ -243,6 +261,7 @@ func (p packCmd) estimate(con *console, e *pack.Estimate) error {
 
 // tell prints what was done.
 func (p packCmd) tell(con *console, r *pack.Report) error {
+	p.left(con, r.LeftOut)
 	if p.JSON {
 		return con.writeJSON(r)
 	}

@@ -35,6 +35,13 @@ type Field struct {
 	JSON bool
 }
 
+// Left is something stored that is no field of the samples, or not of all of them,
+// and why.
+type Left struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
+
 // Sample is the encoded fields of one sample; its memory is reused.
 type Sample struct {
 	ID     int64

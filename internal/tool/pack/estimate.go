@@ -14,6 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/decode"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
@@ -34,6 +35,8 @@ type Estimate struct {
 	// of it, as it lies now and as it would be packed; 0: there are none.
 	SourceMicros float64 `json:"decode_us_source,omitempty"`
 	PackedMicros float64 `json:"decode_us_packed,omitempty"`
+	// LeftOut are fields of the source that the samples would not have, or not all.
+	LeftOut []format.Left `json:"left_out,omitempty"`
 }
 
 const (
@@ -54,7 +57,7 @@ func DryRun(ctx context.Context, c Config) (*Estimate, error) {
 		return nil, err
 	}
 	n := p.ds.Index().Len()
-	e := &Estimate{Samples: n * p.copies, Jobs: p.Jobs}
+	e := &Estimate{Samples: n * p.copies, Jobs: p.Jobs, LeftOut: p.leftOut()}
 	if e.Jobs <= 0 {
 		e.Jobs = runtime.GOMAXPROCS(0)
 	}

@@ -3,6 +3,7 @@ package pack
 import (
 	"context"
 	"math/bits"
+	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
@@ -45,6 +46,31 @@ type layout struct {
 	Texts   []string `json:"text_fields,omitempty"` // see prepare.Program.Look
 	Classes []string `json:"classes,omitempty"`     // names, by number
 	Samples int64    `json:"samples"`               // that are written
+	// LeftOut are fields of the source that no sample has here, or not all of them.
+	LeftOut []format.Left `json:"left_out,omitempty"`
+}
+
+// leftOut is what the dataset has that is not packed, since nobody chose fields.
+func (p *packer) leftOut() (all []format.Left) {
+	if p.Options.Fields != nil || p.Options.Tokenize != "" {
+		return nil
+	}
+	if ds, ok := p.ds.(interface{ Left() []format.Left }); ok {
+		all = ds.Left()
+	}
+	ds, ok := p.ds.(interface {
+		Decode(field string) string
+		LeftOut(field string) string
+	})
+	for _, name := range p.ds.Index().Meta().Fields {
+		if !ok || format.Hidden(name) || ds.Decode(name) != "none" {
+			continue
+		}
+		if why := ds.LeftOut(name); why != "" {
+			all = append(all, format.Left{Name: strings.Clone(name), Reason: why})
+		}
+	}
+	return all
 }
 
 // shards is the number of shards.
@@ -181,7 +207,7 @@ func (p *packer) lay(ctx context.Context) error {
 		return err
 	}
 	x := p.ds.Index()
-	p.plan = plan{identity: p.identify(), layout: layout{Texts: p.program.Texts(), Classes: x.Classes(), Samples: x.Len() * p.copies}}
+	p.plan = plan{identity: p.identify(), layout: layout{Texts: p.program.Texts(), Classes: x.Classes(), Samples: x.Len() * p.copies, LeftOut: p.leftOut()}}
 	full := int64(0)
 	for place := range p.plan.Samples {
 		id, _ := p.at(place)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 )
@@ -133,5 +134,28 @@ func TestWhatIsNoText(t *testing.T) {
 		if err == nil || e.Code != errs.Damaged || !strings.Contains(e.What, "is "+what) || e.Where.Offset != int64(len(first)) || e.Where.Sample != 1 || e.Where.Field != "text" {
 			t.Errorf("%s: %v", value, err)
 		}
+	}
+}
+
+// What samples lack that the source has is said, by the report and the manifest.
+func TestLeftOutIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir+"/t.csv", []byte("x,y\n1,\n2,3\n"))
+	r := run(t, config(dir+"/t.csv", dir+"/dst", pack.Options{}))
+	want := []format.Left{{Name: "y", Reason: "not every row has it"}}
+	if !slices.Equal(r.LeftOut, want) || !slices.Equal(r.Manifest.LeftOut, want) || !strings.Contains(tree(t, dir+"/dst")["manifest.json"], `"left_out": [`) {
+		t.Errorf("%v, %v", r.LeftOut, r.Manifest.LeftOut)
+	}
+	if again := run(t, config(dir+"/t.csv", dir+"/dst", pack.Options{})); !slices.Equal(again.LeftOut, want) {
+		t.Errorf("the second time: %v", again.LeftOut)
+	}
+	chosen := run(t, config(dir+"/t.csv", dir+"/chosen", pack.Options{Options: prepare.Options{Fields: []string{"x"}}}))
+	if chosen.LeftOut != nil {
+		t.Errorf("of chosen fields: %v", chosen.LeftOut)
+	}
+	e, err := pack.DryRun(context.Background(), config(dir+"/t.csv", dir+"/none", pack.Options{}))
+	must(t, err)
+	if !slices.Equal(e.LeftOut, want) {
+		t.Errorf("of a dry run: %v", e.LeftOut)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/lines"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
@@ -21,6 +22,8 @@ type Report struct {
 	Made     int       `json:"made"`               // by this run
 	Manifest *Manifest `json:"manifest,omitempty"` // where all of it is finished
 	Note     string    `json:"note,omitempty"`     // that the user should know
+	// LeftOut are fields of the source that the samples do not have, or not all.
+	LeftOut []format.Left `json:"left_out,omitempty"`
 }
 
 // Run packs, or goes on with a packing that was begun with the same source and
@@ -44,7 +47,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Shards: p.plan.shards(), Manifest: complete, Note: p.note}
+	r := &Report{Shards: p.plan.shards(), Manifest: complete, Note: p.note, LeftOut: p.plan.LeftOut}
 	if complete != nil {
 		return r, nil
 	}

@@ -202,6 +202,14 @@ func (d *Dataset) Notes() []string {
 	return []string{"left out of the fields: " + strings.Join(names, ", ") + "; columns=[...] names those that are wanted, and stoker inspect shows all"}
 }
 
+// Left are the datasets of the file that are no fields; of very many the first ones.
+func (d *Dataset) Left() (all []format.Left) {
+	for _, l := range d.left.Shown {
+		all = append(all, format.Left{Name: l.Name, Reason: l.Why})
+	}
+	return all
+}
+
 // Type is format.Typed's.
 func (d *Dataset) Type(name string) (format.Type, bool) {
 	i := d.resolve(name)

@@ -34,6 +34,16 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 	return format.Type{}, false
 }
 
+// Left are the columns whose encodings are not read.
+func (d *Dataset) Left() (all []format.Left) {
+	for i := range d.cols {
+		if d.cols[i].Kind == refused {
+			all = append(all, format.Left{Name: d.cols[i].Name, Reason: "its encoding is not read: " + d.cols[i].Encoding})
+		}
+	}
+	return all
+}
+
 // Notes are what a user should know of the columns.
 func (d *Dataset) Notes() []string {
 	var left []string

@@ -176,6 +176,15 @@ func (d *Dataset) leftOut(name string) string {
 	return ""
 }
 
+// Left are the arrays that can not be read.
+func (d *Dataset) Left() (all []format.Left) {
+	names, whys := d.x.Strings(leftName), d.x.Strings(leftWhy)
+	for i := range min(names.Len(), whys.Len()) {
+		all = append(all, format.Left{Name: string(names.At(i)), Reason: string(whys.At(i))})
+	}
+	return all
+}
+
 // Notes are what a user should know of the arrays.
 func (d *Dataset) Notes() []string {
 	var left []string
