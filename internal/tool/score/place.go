@@ -127,10 +127,15 @@ func firstThatIs(paths ...string) string {
 
 // start starts a command in the place.
 func (p *place) start(cmd *exec.Cmd) error {
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		done <- p.here(cmd)
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() { // the process's first thread never ends: it would stay in the place
+			done <- p.start(cmd) // on another, since this one is taken
+			runtime.UnlockOSThread()
+			return
+		}
+		done <- p.here(cmd) // never unlocked: the thread ends with the goroutine
 	}()
 	return <-done
 }
