@@ -33,6 +33,7 @@ type Evidence struct {
 	Run     Run       `json:"run,omitzero"`    // how the processes fared; nothing where none was looked at
 	Loops   []Loop    `json:"loops,omitempty"` // a loader in a training process each
 	Storage Storage   `json:"storage,omitzero"`
+	Tiers   []Tier    `json:"tiers,omitempty"` // of a dataset that was loaded
 	Notes   []string  `json:"notes,omitempty"` // what a reader should know, in sentences
 }
 

@@ -25,7 +25,6 @@ type Load struct {
 	Version string
 
 	Indexing func(done, total int64, what string) // may be nil
-	Progress func(samples int64, share float64)   // may be nil
 }
 
 // loading is how long a dataset is loaded.
@@ -44,108 +43,182 @@ func LoadIt(ctx context.Context, c Load) (Report, error) {
 	if c.Time == 0 {
 		c.Time = loading
 	}
-	w, began := newWatched("/"), now()
-	l, files, err := c.run(ctx, spec, w)
-	if err != nil {
+	r := &run{Load: c, watched: newWatched("/")}
+	began := now()
+	if err := r.whole(ctx, spec); err != nil {
 		return Report{}, err
 	}
-	w.look(os.Getpid(), now())
-	l.Settings.Where = c.Name
-	ev.Loops, ev.Run = []Loop{l}, runOf(newFolder(""), w, began)
+	ev.Loops, ev.Run = []Loop{r.loop(spec)}, runOf(newFolder(""), r.watched, began)
 	if c.Step == 0 {
 		ev.Notes = append(ev.Notes, "No step was pretended: the loader ran as fast as it can, and --step-ms says how long a batch may take.")
 	}
-	if v := newView(ev, l); v.beyond() && v.costliest().kind == Read && len(files) > 0 {
-		p := prober{root: "/"}
-		p.probe(files, nil)
-		ev.Storage = p.found()
-		ev.Storage.Quiet = true
+	if files := filesOf(spec.Dataset.Path); len(files) > 0 {
+		if v := newView(ev, ev.worst()); v.beyond() && v.costliest().kind == Read {
+			p := prober{root: "/"}
+			p.probe(files, nil)
+			ev.Storage = p.found()
+			ev.Storage.Quiet = true
+		}
+	}
+	if ev.Tiers, err = c.tiers(ctx, spec, ev.Machine.Cores.Value); err != nil {
+		return Report{}, err
 	}
 	return Judge(ev), nil
 }
 
-// run loads, and returns the loop and some files of the dataset.
-func (c Load) run(ctx context.Context, spec loader.Spec, w *watched) (Loop, []string, error) {
+// run is one loader that is run for a time, and its loop's own clock.
+type run struct {
+	Load
+	watched *watched // may be nil
+
+	format     string
+	length     int64
+	began, end time.Time
+	looked     time.Time
+
+	batches, bytes, samples int64
+	filled                  int64          // batches after which the queue is used, not filled
+	base, last              stats.Snapshot // base: at filled
+	based                   time.Time
+	before                  int64   // samples until then
+	wait, step              float64 // seconds after it
+}
+
+// whole opens the loader and takes batches until the time is over.
+func (r *run) whole(ctx context.Context, spec loader.Spec) error {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
 	l, err := loader.Open(ctx, shared, spec, loader.Options{})
 	if err != nil {
-		return Loop{}, nil, err
+		return err
 	}
 	defer l.Close()
-	var base stats.Snapshot
-	began := time.Now()
-	end := began.Add(c.Time)
-	filled := int64(l.Stats().Lanes + 2)
-	var batches, bytes int64
-	var looked time.Time
-	var wait, step float64 // after base
-	for epoch := int64(0); time.Now().Before(end); epoch++ {
-		p, err := l.Pass(epoch, 0, 0)
-		if err != nil {
-			return Loop{}, nil, err
+	r.format, r.length, r.began = l.Format(), l.Len(), time.Now()
+	r.end, r.filled = r.began.Add(r.Time), int64(l.Stats().Lanes+2)
+	for e := int64(0); time.Now().Before(r.end); e++ {
+		if err := r.epoch(ctx, l, e); err != nil {
+			return err
 		}
-		for first := true; ; first = false {
-			asked := time.Now()
-			b, err := p.Next(ctx, time.Minute)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return Loop{}, nil, err
-			}
-			got := time.Now()
-			bytes += int64(len(b.Slot.Mem))
-			batches++
-			sleep(ctx, c.Step)
-			b.Release()
-			if base.Batches > 0 && !first {
-				wait += got.Sub(asked).Seconds()
-			}
-			if base.Batches > 0 {
-				step += time.Since(got).Seconds()
-			}
-			if base.Batches == 0 && batches >= filled {
-				base = l.Stats()
-			}
-			if time.Since(looked) > seldom {
-				looked = time.Now()
-				w.look(os.Getpid(), now())
-			}
-			if c.Progress != nil {
-				c.Progress(batches*int64(b.Rows), min(1, time.Since(began).Seconds()/c.Time.Seconds()))
-			}
-			if !time.Now().Before(end) {
-				p.Cancel()
-				break
-			}
-		}
-		if batches == 0 {
+		if r.batches == 0 {
 			break
 		}
 	}
-	out := loopOfPage(base, l.Stats())
-	out.PID, out.Settings.Length, out.Settings.Prefetch = os.Getpid(), ptrTo(l.Len()), 0
-	out.Trainer = figure(0, "pretended step")
-	if n := out.Batches.Value; n > 0 && base.Batches > 0 {
-		out.Wait, out.Step, out.Seconds = figure(wait/n, "loop"), figure(step/n, "loop"), figure(wait+step, "loop")
-	}
-	if excess := out.Step.Value - c.Step.Seconds(); c.Step > 0 && out.Step.Known() && excess > 0 {
-		// What a pretended step takes longer than it was told to is this process, which
-		// did not get a core: a trainer on a device would have asked by then.
-		out.Step, out.Wait = figure(c.Step.Seconds(), "--step-ms"), figure(out.Wait.Value+excess, "loop")
-	}
-	out.BatchBytes = ratio(float64(bytes), float64(batches), "loop")
-	if size := float64(spec.Batch.Size); size > 0 {
-		out.PerEpoch = figure(max(1, float64(l.Len())/size), "length of the dataset")
-	}
-	if f := l.Format(); f == "folder" || f == "files" || f == "table" {
-		out.Cost.Opens = figure(1, "format "+f)
-	}
-	return out, filesOf(spec.Dataset.Path), nil
+	r.last = l.Stats()
+	return nil
 }
 
-func ptrTo[T any](v T) *T { return &v }
+func (r *run) epoch(ctx context.Context, l *loader.Loader, epoch int64) error {
+	p, err := l.Pass(epoch, 0, 0)
+	if err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		asked := time.Now()
+		b, err := p.Next(ctx, time.Minute)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		got := time.Now()
+		r.batches, r.bytes, r.samples = r.batches+1, r.bytes+int64(len(b.Slot.Mem)), r.samples+int64(b.Rows)
+		sleep(ctx, r.Step)
+		b.Release()
+		if r.base.Batches > 0 {
+			r.step += time.Since(got).Seconds()
+			if !first {
+				r.wait += got.Sub(asked).Seconds()
+			}
+		} else if r.batches >= r.filled {
+			r.base, r.based, r.before = l.Stats(), time.Now(), r.samples
+		}
+		if r.watched != nil && time.Since(r.looked) > seldom {
+			r.looked = time.Now()
+			r.watched.look(os.Getpid(), now())
+		}
+		if !time.Now().Before(r.end) {
+			p.Cancel()
+			return nil
+		}
+	}
+}
+
+// loop is what was seen of it.
+func (r *run) loop(spec loader.Spec) Loop {
+	l := loopOfPage(r.base, r.last)
+	l.PID, l.Settings.Where, l.Settings.Length = os.Getpid(), r.Name, &r.length
+	l.Trainer = figure(0, "pretended step")
+	if n := l.Batches.Value; n > 0 && r.base.Batches > 0 {
+		l.Wait, l.Step, l.Seconds = figure(r.wait/n, "loop"), figure(r.step/n, "loop"), figure(r.wait+r.step, "loop")
+	}
+	if excess := l.Step.Value - r.Step.Seconds(); r.Step > 0 && l.Step.Known() && excess > 0 {
+		// What a pretended step takes longer than it was told to is this process, which
+		// did not get a core: a trainer on a device would have asked by then.
+		l.Step, l.Wait = figure(r.Step.Seconds(), "--step-ms"), figure(l.Wait.Value+excess, "loop")
+	}
+	l.BatchBytes = ratio(float64(r.bytes), float64(r.batches), "loop")
+	if size := float64(spec.Batch.Size); size > 0 {
+		l.PerEpoch = figure(max(1, float64(r.length)/size), "length of the dataset")
+	}
+	if r.format == "folder" || r.format == "files" || r.format == "table" {
+		l.Cost.Opens = figure(1, "format "+r.format)
+	}
+	return l
+}
+
+// rate is samples a second, after the queue was filled.
+func (r *run) rate() Figure {
+	if r.based.IsZero() {
+		return ratio(float64(r.samples), time.Since(r.began).Seconds(), "loop")
+	}
+	return ratio(float64(r.samples-r.before), time.Since(r.based).Seconds(), "loop")
+}
+
+// Tier is the same loop with something else: batches out of nothing, so many
+// lanes. As fast as it goes, without a step.
+type Tier struct {
+	Name string `json:"name"`
+	Rate Figure `json:"samples_per_second"`
+}
+
+const (
+	// each is how long a tier runs at most.
+	each = 1200 * time.Millisecond
+	// mostTiers of lanes keep the whole below ten seconds more.
+	mostTiers = 5
+)
+
+// tiers are what is there to gain at all, and what lanes bring: batches of the
+// same pictures out of nothing, then one lane, two, four, up to the cores.
+func (c Load) tiers(ctx context.Context, spec loader.Spec, cores float64) (out []Tier, err error) {
+	c.Step, c.Time = 0, min(each, c.Time/4)
+	one := func(name string, s loader.Spec) error {
+		r := &run{Load: c}
+		if err := r.whole(ctx, s); err != nil {
+			return err
+		}
+		out = append(out, Tier{name, r.rate()})
+		return nil
+	}
+	none := loader.Spec{Order: loader.Order{Shuffle: spec.Order.Shuffle}, Batch: spec.Batch, Workers: spec.Workers}
+	none.Dataset.Format, none.Dataset.Samples, none.Dataset.Shape = "synthetic", 1<<16, []int{224, 224, 3}
+	if spec.Batch.Size > 0 {
+		if err := one("batches out of nothing", none); err != nil {
+			return nil, err
+		}
+	}
+	for lanes := 1; len(out) <= mostTiers; lanes = min(2*lanes, max(lanes+1, int(cores))) {
+		if lanes > max(1, int(cores)) {
+			break
+		}
+		spec.Workers = lanes
+		if err := one(count(lanes, "lane"), spec); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
 
 func sleep(ctx context.Context, d time.Duration) {
 	if d <= 0 {

@@ -26,6 +26,9 @@ func TestADatasetThatIsLoaded(t *testing.T) {
 	if l.Batches.Value < 5 || l.Step.Value < 0.02 || l.PerEpoch.Value != 500 || l.Settings.Class != own || l.Settings.BatchSize != 8 || !l.BatchBytes.Known() {
 		t.Errorf("%+v", l)
 	}
+	if tiers := r.Evidence.Tiers; len(tiers) < 2 || tiers[1].Name != "1 lane" || tiers[0].Rate.Value <= 0 {
+		t.Errorf("%+v", tiers)
+	}
 	if r.Verdict.Loader != "synthetic" || r.Evidence.Subject.Kind != OfSpec {
 		t.Errorf("%+v", r.Verdict)
 	}

@@ -1,0 +1,280 @@
+package doctor
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+)
+
+// costOf adds up what the workers of a loader counted over the stretch.
+func costOf(f *folder, w *watched, pid int, last *loaderLine, base loaderLine, from float64) (Cost, []string) {
+	var sum workerLine
+	sum.Calls = map[string]call{}
+	var proc procSum
+	var c Cost
+	frames := map[string]Frame{}
+	var seen, weight float64
+	if last.Workers == 0 {
+		if last.Inline == nil {
+			return c, nil
+		}
+		before := workerLine{}
+		if base.Inline != nil {
+			before = *base.Inline
+		}
+		sum.plus(*last.Inline, before)
+		proc.plus(w, pid, from)
+		addFrames(frames, last.Inline.Stacks, last.Inline.Fetch)
+		weight = last.Inline.Fetch
+		c.hist(last.Inline.Hist, last.Inline.Samples)
+	}
+	for child, p := range f.processes {
+		end := p.last()
+		if end.Worker == nil || end.PPID != pid || end.Worker.Loader != last.ID || last.Workers == 0 {
+			continue
+		}
+		before := workerLine{}
+		if at := p.since(from); at.Worker != nil && end.Worker.Batches-at.Worker.Batches >= 2 {
+			before = *at.Worker
+		}
+		sum.plus(*end.Worker, before)
+		proc.plus(w, child, from)
+		addFrames(frames, end.Worker.Stacks, end.Worker.Fetch)
+		weight += end.Worker.Fetch
+		c.hist(end.Worker.Hist, end.Worker.Samples)
+		if n, ok := threadsOf(end.Worker.Threads); ok {
+			c.Threads = figure(max(n, c.Threads.Value), fromHook)
+		}
+		if at := w.pids[child]; len(at) > 0 && w.last()-at[len(at)-1].t < 1 {
+			seen++
+		}
+	}
+	c.Workers = int(seen)
+	c.divide(sum, proc)
+	c.Frames = mostSeen(frames, weight)
+	return c, sum.Stateful
+}
+
+// plus adds what happened between two lines of a worker.
+func (s *workerLine) plus(b, a workerLine) {
+	s.Batches += b.Batches - a.Batches
+	s.Samples += b.Samples - a.Samples
+	s.Fetch += b.Fetch - a.Fetch
+	s.Sample += b.Sample - a.Sample
+	s.SampleCPU += b.SampleCPU - a.SampleCPU
+	s.Collate += b.Collate - a.Collate
+	s.CollateCPU += b.CollateCPU - a.CollateCPU
+	s.Idle += b.Idle - a.Idle
+	s.CPU += b.CPU - a.CPU
+	if b.Delay != nil {
+		if s.Delay == nil {
+			s.Delay = new(float64)
+		}
+		*s.Delay += *b.Delay
+		if a.Delay != nil {
+			*s.Delay -= *a.Delay
+		}
+	}
+	if s.Waits == nil {
+		s.Waits = map[string]float64{}
+	}
+	for why, share := range b.Waits { // in looks, so that workers add up; from their start
+		s.Waits[why] += share * b.Looks
+	}
+	s.Looks += b.Looks
+	for _, name := range b.Stateful {
+		if !slices.Contains(s.Stateful, name) {
+			s.Stateful = append(s.Stateful, name)
+		}
+	}
+	s.IO.RChar += b.IO.RChar - a.IO.RChar
+	s.IO.ReadBytes += b.IO.ReadBytes - a.IO.ReadBytes
+	s.IO.Syscalls += b.IO.Syscalls - a.IO.Syscalls
+	s.Faults += b.Faults - a.Faults
+	timed := b.Samples
+	if b.Timed != nil {
+		timed = *b.Timed
+	}
+	if s.Timed == nil {
+		s.Timed = new(float64)
+	}
+	*s.Timed += timed
+	for name, c := range b.Calls {
+		before, now := a.Calls[name], s.Calls[name]
+		s.Calls[name] = call{now.N + c.N - before.N, now.S + c.S - before.S, now.CPU + c.CPU - before.CPU}
+	}
+}
+
+// procSum adds up what /proc said of several processes.
+type procSum struct {
+	seconds, cpu, system, switches float64
+}
+
+func (s *procSum) plus(w *watched, pid int, from float64) {
+	a, b, ok := w.between(pid, from)
+	if !ok {
+		return
+	}
+	s.seconds += b.t - a.t
+	s.cpu += b.cpu() - a.cpu()
+	s.system += b.system - a.system
+	s.switches += b.switches - a.switches
+}
+
+func (c *Cost) divide(s workerLine, p procSum) {
+	if s.Timed != nil {
+		c.Samples = figure(*s.Timed, fromHook)
+	}
+	c.Batch = ratio(s.Fetch, s.Batches, fromHook)
+	c.CPU = ratio(s.SampleCPU+s.CollateCPU, s.Batches, fromHook)
+	c.Sample = ratio(s.Sample, s.Samples, fromHook)
+	c.Sample0 = ratio(s.SampleCPU, s.Samples, fromHook)
+	c.Collate = ratio(s.Collate, s.Batches, fromHook)
+	c.Idle = ratio(s.Idle, s.Fetch+s.Idle, fromHook)
+	if s.Batches > 0 {
+		c.Process = figure(s.CPU/s.Batches, fromHook)
+		c.Faults = ratio(s.Faults, s.Samples, fromHook)
+	}
+	if s.Delay != nil {
+		c.Queue = ratio(*s.Delay, *s.Delay+s.SampleCPU+s.CollateCPU, fromHook)
+	}
+	c.reading(s)
+	c.Opens = ratio(s.Calls["open"].N, s.Samples, fromHook)
+	c.Reads = ratio(s.IO.Syscalls, s.Samples, fromHook)
+	c.Read = ratio(s.IO.RChar, s.Samples, fromHook)
+	c.System = ratio(p.system, p.cpu, fromProc)
+	c.Switches = ratio(p.switches, p.seconds, fromProc)
+	c.stages(s)
+}
+
+// reading is the share of reads among what the thread was held for, outside the
+// sleeps that the hook has counted as such.
+func (c *Cost) reading(s workerLine) {
+	held := 0.0
+	for why, looks := range s.Waits {
+		if why != "sleep" {
+			held += looks
+		}
+	}
+	if s.Looks >= 20 {
+		c.Held = figure((held+s.Waits["sleep"])/s.Looks, "/proc/PID/syscall")
+	}
+	slept := 0.0
+	if s.Fetch > 0 {
+		slept = max(0, s.Waits["sleep"]-s.Looks*s.Calls[sleeping].S/s.Fetch)
+	}
+	switch {
+	case held+slept >= max(3, 0.02*s.Looks):
+		c.Reading = figure(held/(held+slept), "/proc/PID/syscall")
+	case s.Faults >= s.Samples/2 && s.Samples > 0: // a mapped file is read outside any call
+		c.Reading = figure(1, "major faults")
+	}
+}
+
+// stages are the calls that have a name, and what is left of a sample: Python.
+func (c *Cost) stages(s workerLine) {
+	if s.Samples <= 0 {
+		return
+	}
+	rest := call{S: s.Sample, CPU: s.SampleCPU}
+	for name, k := range s.Calls {
+		kind := kindOf(name)
+		rest.S, rest.CPU = rest.S-k.S, rest.CPU-k.CPU
+		c.Stages = append(c.Stages, stage(name, kind, k, s.Samples))
+	}
+	joined := call{S: s.Collate + min(0, rest.S), CPU: s.CollateCPU + min(0, rest.CPU)} // calls inside collate are not sample's
+	rest.S, rest.CPU = max(0, rest.S), max(0, rest.CPU)
+	c.Stages = append(c.Stages, stage("Python code", Python, rest, s.Samples))
+	joined.S, joined.CPU = max(0, joined.S), max(0, joined.CPU)
+	c.Stages = append(c.Stages, stage("collate", Collate, joined, s.Samples))
+	slices.SortFunc(c.Stages, func(a, b Stage) int {
+		return cmp.Or(cmp.Compare(b.Wall.Value, a.Wall.Value), strings.Compare(a.Name, b.Name))
+	})
+}
+
+func stage(name, kind string, c call, samples float64) Stage {
+	s := Stage{Name: name, Kind: kind, Wall: ratio(c.S, samples, fromHook), CPU: ratio(c.CPU, samples, fromHook)}
+	if c.N > 0 {
+		s.Calls = ratio(c.N, samples, fromHook)
+	}
+	return s
+}
+
+// kinds are the entry points that the hook names, by what they begin with; what is
+// in no row is a transform, torchvision's or the script's own.
+var kinds = [...]struct{ prefix, kind string }{
+	{"sleep", Python},
+	{"json.", Python},
+	{"open", Read},
+	{"read", Read},
+	{"PIL.", Transform},
+	{"PIL", Decode},
+	{"cv2.", Transform},
+	{"cv2", Decode},
+	{"numpy.", Decode},
+	{"torch.load", Decode},
+	{"pickle.", Decode},
+	{"h5py", Decode},
+	{"pandas.", Decode},
+	{"torchvision.transforms", Transform},
+	{"torchvision.", Decode},
+	{"torchaudio.load", Decode},
+	{"soundfile.", Decode},
+	{"librosa.", Decode},
+	{"transformers", Tokenize},
+	{"tiktoken", Tokenize},
+	{"sentencepiece", Tokenize},
+	{"tokenizers", Tokenize},
+}
+
+// sleeping is the stage of time.sleep.
+const sleeping = "sleep"
+
+// kindOf is what a wrapped entry point does.
+func kindOf(name string) string {
+	for _, k := range kinds {
+		if name == k.prefix || strings.HasPrefix(name, k.prefix) && (strings.HasSuffix(k.prefix, ".") || strings.HasPrefix(name[len(k.prefix):], ".")) {
+			return k.kind
+		}
+	}
+	return Transform
+}
+
+func (c *Cost) hist(q *quantiles, samples float64) {
+	if q == nil || samples <= 0 {
+		return
+	}
+	// Of several workers the slowest: quantiles can not be added.
+	c.Spread = cmp.Or(q.Of, "sample")
+	c.P50 = figure(max(c.P50.Value, q.P50), fromHook)
+	c.P99 = figure(max(c.P99.Value, q.P99), fromHook)
+	c.Most = figure(max(c.Most.Value, q.Max), fromHook)
+}
+
+// threadsOf is how many threads torch computes with in a process, if it says so.
+func threadsOf(t map[string]any) (float64, bool) {
+	n, ok := t["torch"].(float64)
+	return n, ok
+}
+
+func addFrames(to map[string]Frame, stacks []stackLine, weight float64) {
+	for _, s := range stacks {
+		f := to[s.At]
+		f.At = s.At
+		f.Share += s.Share * weight
+		to[s.At] = f
+	}
+}
+
+func mostSeen(frames map[string]Frame, weight float64) (out []Frame) {
+	for _, f := range frames {
+		if f.Share = math.Round(1000*f.Share/max(weight, 1e-9)) / 1000; f.Share > 0 && f.Share <= 1 {
+			out = append(out, f)
+		}
+	}
+	slices.SortFunc(out, func(a, b Frame) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), strings.Compare(a.At, b.At))
+	})
+	return out[:min(len(out), 5)]
+}
