@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -185,6 +186,8 @@ func (l *Loader) guess(d *part, name string) string {
 		return "bytes"
 	case decode.Sniff(s.Fields[0].Data) != decode.KindUnknown:
 		return "rgb"
+	case d.format == "tfrecord" && bytes.HasPrefix(s.Fields[0].Data, []byte("\x93NUMPY")):
+		return "npy" // as stoker pack writes float64
 	}
 	return "bytes"
 }

@@ -44,6 +44,7 @@ type plan struct {
 // layout is what plan and manifest both say.
 type layout struct {
 	Texts   []string `json:"text_fields,omitempty"` // see prepare.Program.Look
+	Words   []string `json:"word_fields,omitempty"` // see prepare.Program.Words
 	Classes []string `json:"classes,omitempty"`     // names, by number
 	Samples int64    `json:"samples"`               // that are written
 	// LeftOut are fields of the source that no sample has here, or not all of them.

@@ -184,7 +184,7 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 		}
 	} else {
 		p.plan = *old
-		p.program.SetTexts(old.Texts)
+		p.program.SetSeen(old.Texts, old.Words)
 		if _, err := p.measure(ctx, p.weigh(), []int64{0}); err != nil {
 			return nil, err
 		}

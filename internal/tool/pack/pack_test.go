@@ -635,3 +635,40 @@ func TestDryRun(t *testing.T) {
 		}
 	}
 }
+
+// A field that is called like a number is one in all samples of a TFRecord, or in
+// none: what some records hold as numbers and others as bytes, nothing reads.
+func TestOneKindOfAField(t *testing.T) {
+	dir := t.TempDir()
+	ids := func(values ...string) []byte {
+		var all []member
+		for i, v := range values {
+			all = append(all, member{fmt.Sprintf("%03d.id", i), v})
+		}
+		return tarOf(t, all...)
+	}
+	kinds := func(dst string) (bytes, ints int) {
+		b := tree(t, dst)["shard-000000.tfrecord"]
+		return strings.Count(b, "id\x12\x05\x0a\x03\x0a\x01"), strings.Count(b, "id\x12\x05\x1a\x03\x0a\x01")
+	}
+	put(t, dir+"/mixed.tar", ids("1", "x", "3"))
+	run(t, config(dir+"/mixed.tar", dir+"/mixed", pack.Options{Output: pack.OutputTFRecord}))
+	if b, n := kinds(dir + "/mixed"); b != 3 || n != 0 {
+		t.Errorf("%d of bytes, %d of numbers", b, n)
+	}
+	put(t, dir+"/whole.tar", ids("1", "2", "3"))
+	run(t, config(dir+"/whole.tar", dir+"/whole", pack.Options{Output: pack.OutputTFRecord}))
+	if b, n := kinds(dir + "/whole"); b != 0 || n != 3 {
+		t.Errorf("%d of bytes, %d of numbers", b, n)
+	}
+	late := make([]string, 200) // one that is not looked at before
+	for i := range late {
+		late[i] = strconv.Itoa(i % 10)
+	}
+	late[1] = "x"
+	put(t, dir+"/late.tar", ids(late...))
+	_, err := pack.Run(context.Background(), config(dir+"/late.tar", dir+"/late", pack.Options{Output: pack.OutputTFRecord}))
+	if e := errs.From(err); err == nil || e.Code != errs.Damaged || e.Where.Sample != 1 || !strings.Contains(e.Hint, "tar") {
+		t.Errorf("%v", err)
+	}
+}

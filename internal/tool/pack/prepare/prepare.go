@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -53,6 +54,7 @@ type Program struct {
 	format  string
 	typed   format.Typed // nil: all fields are encoded
 	texts   map[string]bool
+	words   map[string]bool // fields that are called like numbers, and are none
 	picture *transform.Program // nil: pictures stay as they are
 	tokens  *token.Tokenizer   // nil: text stays as it is
 	numbers bool               // the output wants whole numbers as such, not as text
@@ -62,7 +64,7 @@ type Program struct {
 // New compiles options for a dataset. numbers says that whole numbers stored as
 // text (cls and the like) are to become numbers.
 func New(ds format.Dataset, opt Options, numbers bool) (*Program, error) {
-	p := &Program{opt: opt, format: ds.Index().Meta().Format, numbers: numbers, texts: map[string]bool{}}
+	p := &Program{opt: opt, format: ds.Index().Meta().Format, numbers: numbers, texts: map[string]bool{}, words: map[string]bool{}}
 	p.typed, _ = ds.(format.Typed)
 	p.named = slices.Contains([]string{"folder", "tar", "files", "lmdb"}, p.format) || slices.Contains(ds.Index().Meta().Fields, keyField)
 	if opt.Tokenize != "" {
@@ -106,11 +108,18 @@ func (p *Program) Texts() (names []string) {
 	return names
 }
 
-// SetTexts is what Look found before.
-func (p *Program) SetTexts(names []string) {
-	p.texts = map[string]bool{}
-	for _, name := range names {
+// Words are the names of the fields that are called like whole numbers, cls and
+// the like, and are something else, as far as Look has seen; sorted.
+func (p *Program) Words() []string { return slices.Sorted(maps.Keys(p.words)) }
+
+// SetSeen is what Look found before: Texts and Words.
+func (p *Program) SetSeen(texts, words []string) {
+	p.texts, p.words = map[string]bool{}, map[string]bool{}
+	for _, name := range texts {
 		p.texts[name] = true
+	}
+	for _, name := range words {
+		p.words[name] = true
 	}
 }
 
@@ -128,6 +137,9 @@ func (p *Program) Look(s *format.Sample) {
 			text = text && before
 		}
 		p.texts[strings.Clone(f.Name)] = text
+		if _, whole := whole(f.Data); p.numbers && wholeExt(p.ext(f, nil)) && !whole {
+			p.words[strings.Clone(f.Name)] = true
+		}
 	}
 }
 
@@ -218,10 +230,13 @@ func (p *Program) field(l *Lane, s *format.Sample, f *format.Field, name []byte,
 		}
 	}
 	out.Ext = p.ext(f, name)
-	if p.numbers && wholeExt(out.Ext) {
-		if v, err := strconv.ParseInt(string(bytes.TrimSpace(f.Data)), 10, 64); err == nil {
-			return l.number(f.Name, v), nil
+	if p.numbers && wholeExt(out.Ext) && !p.words[f.Name] {
+		v, ok := whole(f.Data)
+		if !ok { // a field is one kind in all samples
+			return out, errs.New(errs.Damaged, "field %q is no whole number here, and is one in the samples that were looked at first", f.Name).
+				Try("mend it, leave the field out with --fields, or pack as tar, which keeps it as it is")
 		}
+		return l.number(f.Name, v), nil
 	}
 	if p.texts[f.Name] || decode.Sniff(f.Data) == decode.KindUnknown {
 		return out, nil
@@ -243,6 +258,12 @@ func (l *Lane) number(name string, v int64) shard.Field {
 	p := l.room(8)
 	binary.LittleEndian.PutUint64(p, uint64(v))
 	return shard.Field{Name: name, Data: p, DType: mem.Int64, Shape: mem.Shape{}}
+}
+
+// whole is a whole number that is stored as text.
+func whole(data []byte) (v int64, ok bool) {
+	v, err := strconv.ParseInt(string(bytes.TrimSpace(data)), 10, 64)
+	return v, err == nil
 }
 
 // wholeExt says that WebDataset takes members of this ending for whole numbers.

@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
 
@@ -211,6 +213,48 @@ func TestTFRecord(t *testing.T) {
 	for _, feature := range []string{"0a0175" + "12060a040a02" + "0908", "0a07" + hex.EncodeToString([]byte("u/shape")) + "12061a040a02" + "0102"} {
 		if !strings.Contains(got, feature) {
 			t.Errorf("%s is not in %s", feature, got)
+		}
+	}
+}
+
+// A field is one kind of feature whatever its values are; what that does not hold
+// is refused, never written as something else.
+func TestTFRecordKindsAreOfTypes(t *testing.T) {
+	u64 := func(v ...uint64) (b []byte) {
+		for _, n := range v {
+			b = binary.LittleEndian.AppendUint64(b, n)
+		}
+		return b
+	}
+	kind := func(f shard.Field) byte { // of the feature x
+		got := encode(t, shard.TFRecord{}, &shard.Sample{Key: []byte("k"), Fields: []shard.Field{f}})[0]
+		at := strings.Index(got, "\x0a\x01x\x12") + 4
+		for got[at] >= 0x80 {
+			at++
+		}
+		return got[at+1] >> 3
+	}
+	for _, f := range []shard.Field{
+		array("x", mem.Uint64, u64(0)), array("x", mem.Uint64, u64(1<<63-1)), array("x", mem.Uint64, u64(1, 2), 2), array("x", mem.Uint8, []byte{3}),
+	} {
+		if k := kind(f); k != 3 {
+			t.Errorf("%s %v is list %d", f.DType, f.Shape, k)
+		}
+	}
+	for _, f := range []shard.Field{array("x", mem.Float64, u64(0)), array("x", mem.Float64, u64(1, 2), 2), array("x", mem.Uint8, []byte{3, 4}, 2)} {
+		if k := kind(f); k != 1 {
+			t.Errorf("%s %v is list %d", f.DType, f.Shape, k)
+		}
+	}
+	double := encode(t, shard.TFRecord{}, &shard.Sample{Key: []byte("k"), Fields: []shard.Field{array("x", mem.Float64, u64(math.Float64bits(0.1)))}})[0]
+	if !strings.Contains(double, string(format.NPY(mem.Float64, mem.Shape{}, u64(math.Float64bits(0.1))))) || strings.Contains(double, "x/shape") {
+		t.Errorf("%q", double)
+	}
+	for _, f := range []shard.Field{array("x", mem.Uint64, u64(1<<63)), array("x", mem.Uint64, u64(1, math.MaxUint64), 2)} {
+		parts := [][]byte{nil}
+		err := (shard.TFRecord{}).Encode(&shard.Sample{Key: []byte("k"), Fields: []shard.Field{f}}, parts)
+		if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.Hint, "tar or npy") || e.Where.Field != "x" {
+			t.Errorf("%v", err)
 		}
 	}
 }

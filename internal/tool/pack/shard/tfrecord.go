@@ -8,15 +8,18 @@ import (
 	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
 // TFRecord is one tf.train.Example a sample, framed and checked as TensorFlow
-// does. Encoded bytes are a list of one; integers, alone or in arrays, a list of
-// int64; float16 and float32 a list of floats. Arrays of uint8, float64 and
-// uint64 would lose something or grow eightfold there: they are raw bytes, as
-// tf.io.decode_raw takes them. An array of other than one axis has its shape
-// beside it, as NAME/shape. The key is the feature "key", unless a field is called
-// that.
+// does. Which list a field is depends on its type alone, so that it is the same in
+// all samples: encoded bytes are a list of one; integers, alone or in arrays, a
+// list of int64, and a uint64 beyond one is refused; float16 and float32 a list of
+// floats. An array of uint8 would grow eightfold there: it is raw bytes, as
+// tf.io.decode_raw takes them. A float64 would lose digits in a list of floats: it
+// is the bytes of a .npy file, which names its type and shape. Any other array of
+// more than one axis, and one of raw bytes, has its shape beside it, as NAME/shape.
+// The key is the feature "key", unless a field is called that.
 type TFRecord struct{}
 
 // Files is Output's.
@@ -32,7 +35,10 @@ func (TFRecord) Encode(s *Sample, parts [][]byte) error {
 	out := parts[0]
 	at := len(out)
 	out = append(out, make([]byte, 12)...)
-	out = example(out, s)
+	out, err := example(out, s)
+	if err != nil {
+		return err
+	}
 	record := out[at+12:]
 	binary.LittleEndian.PutUint64(out[at:], uint64(len(record)))
 	binary.LittleEndian.PutUint32(out[at+8:], masked(out[at:at+8]))
@@ -58,18 +64,21 @@ const (
 	int64List = 3
 )
 
-func example(dst []byte, s *Sample) []byte {
+func example(dst []byte, s *Sample) ([]byte, error) {
 	// room is for lists made here only: those of bytes are views of the sample,
 	// and may lie in memory that can not be written to.
 	var features, room []byte
 	for i := range s.Fields {
 		f := &s.Fields[i]
-		kind, list := values(f, room[:0])
+		kind, list, err := values(f, room[:0])
+		if err != nil {
+			return nil, err
+		}
 		if kind != bytesList {
 			room = list
 		}
 		features = feature(features, f.Name, kind, list)
-		if f.DType != mem.Object && (len(f.Shape) > 1 || len(f.Shape) == 1 && kind == bytesList) {
+		if f.DType != mem.Object && f.DType != mem.Float64 && (len(f.Shape) > 1 || len(f.Shape) == 1 && kind == bytesList) {
 			room = room[:0]
 			for _, n := range f.Shape {
 				room = binary.AppendUvarint(room, uint64(n))
@@ -80,7 +89,7 @@ func example(dst []byte, s *Sample) []byte {
 	if !slices.ContainsFunc(s.Fields, func(f Field) bool { return f.Name == "key" }) {
 		features = feature(features, "key", bytesList, s.Key)
 	}
-	return message(dst, 1, features)
+	return message(dst, 1, features), nil
 }
 
 // feature appends one entry of the map.
@@ -101,30 +110,30 @@ func message(dst []byte, number int, p []byte) []byte {
 	return append(dst, p...)
 }
 
-// values is the list of a field: the one value of a bytes list, which is the
+// values is the list of a field: the one value of a bytes list, which may be the
 // field's own memory, or packed numbers, appended to dst.
-func values(f *Field, dst []byte) (kind int, list []byte) {
+func values(f *Field, dst []byte) (kind int, list []byte, err error) {
 	size := f.DType.Size()
-	switch f.DType {
-	case mem.Object:
-		return bytesList, f.Data
-	case mem.Float32:
-		return floatList, append(dst, f.Data...)
-	case mem.Float16:
+	switch {
+	case f.DType == mem.Object, f.DType == mem.Uint8 && len(f.Shape) > 0:
+		return bytesList, f.Data, nil
+	case f.DType == mem.Float64:
+		return bytesList, append(format.NPY(f.DType, f.Shape, nil), f.Data...), nil
+	case f.DType == mem.Float32:
+		return floatList, append(dst, f.Data...), nil
+	case f.DType == mem.Float16:
 		for p := f.Data; len(p) > 1; p = p[2:] {
 			dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(half(binary.LittleEndian.Uint16(p))))
 		}
-		return floatList, dst
-	case mem.Float64:
-		return bytesList, f.Data
-	case mem.Uint8, mem.Uint64:
-		if _, whole := f.Int(); !whole {
-			return bytesList, f.Data
-		}
+		return floatList, dst, nil
 	}
 	for p := f.Data; len(p) >= size; p = p[size:] {
-		n, _ := element(f.DType, p)
+		n, whole := element(f.DType, p)
+		if !whole {
+			return 0, nil, misfit(f.Name, "field %q (%s) has a value that is no int64, which is all that TFRecord holds: %d", f.Name, f.DType, uint64(n)).
+				Try("pack it as tar or npy, or leave the field out with --fields")
+		}
 		dst = binary.AppendUvarint(dst, uint64(n))
 	}
-	return int64List, dst
+	return int64List, dst, nil
 }
