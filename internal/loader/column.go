@@ -90,6 +90,9 @@ func (l *Loader) column(d *part, f *Field) (*transform.Program, batch.Field, err
 	default:
 		if stored.DType == mem.Uint8 && stored.Ragged && len(stored.Shape) == 0 {
 			array = false // bytes of any number: files, as HDF5 keeps them
+		} else if array && len(f.Transform) > 0 {
+			return nil, batch.Field{}, errs.New(errs.Config, "it is stored as %s, and transforms are for pictures", described(stored)).
+				Try("leave its transform out; dtype casts numbers")
 		} else if array {
 			return nil, batch.Field{}, errs.New(errs.Config, "it is stored as an array of %s, which needs no decoding as %s", stored.DType, f.Decode).Try("leave decode out")
 		}
@@ -102,6 +105,17 @@ func (l *Loader) column(d *part, f *Field) (*transform.Program, batch.Field, err
 		return arrayColumn(f, a)
 	}
 	return valueColumn(f)
+}
+
+// described is a stored array in words.
+func described(t format.Type) string {
+	switch {
+	case t.Ragged:
+		return fmt.Sprintf("arrays of %s of many lengths", t.DType)
+	case len(t.Shape) == 0:
+		return fmt.Sprintf("a number, %s", t.DType)
+	}
+	return fmt.Sprintf("an array of %s of shape %v", t.DType, []int(t.Shape))
 }
 
 // pictured says whether an array is a picture, and is treated as one: decoded

@@ -156,7 +156,6 @@ def test_an_order_of_transforms_that_wastes_the_cache_is_said(folder: Path, capl
     ("cache", "words"),
     [
         ("lots", "lots"),
-        (0, "memory 0"),
         (1.5, "memory 1.5"),
         ({"memory": "1GiB", "behind": "decode"}, "'behind'"),
         ({"after": "shuffle"}, "'shuffle'"),
@@ -170,7 +169,8 @@ def test_what_makes_no_cache_is_said(cache: Any, words: str, folder: Path) -> No
     assert caught.value.hint or "lots" in words
 
 
-def test_false_is_no_cache(folder: Path) -> None:
-    with stoker.DataLoader(stoker.ImageFolder(folder, STEADY), 8, cache=False) as loader:
+@pytest.mark.parametrize("cache", [False, 0, "0", "0 GiB", {"memory": "0"}])
+def test_false_and_nothing_are_no_cache(cache: Any, folder: Path) -> None:
+    with stoker.DataLoader(stoker.ImageFolder(folder, STEADY), 8, cache=cache) as loader:
         epochs(loader, 1)
         assert "cache" not in loader.stats()

@@ -14,8 +14,10 @@ from test_formats import SMALL, columns, reviews, table
 import stoker
 from stoker import Field
 from stoker import transforms as T
+from stoker._cache import amount
 
 CROP = T.CenterCrop(4)
+ROWS = stored("parquet") / "rows-zstd.parquet"
 
 # Datasets that say something of their first field, and nothing of another.
 MAKE: dict[str, Callable[[Any, Path], Any]] = {
@@ -172,3 +174,50 @@ def test_a_chain_is_what_fields_are_where_nothing_else_can_be_delivered(tmp_path
             call()
     with pytest.raises(stoker.ConfigError, match="there is no"):  # what is wrong with the data itself is said at once
         stoker.Table(tmp_path / "none.csv")
+
+
+MISSPELT: list[tuple[Callable[..., Any], str, str]] = [
+    (stoker.TFRecordDataset, "feilds", "TFRecordDataset.*'feilds': did you mean 'fields'"),
+    (stoker.LinesDataset, "feilds", "LinesDataset.*did you mean 'fields'"),
+    (stoker.ParquetDataset, "colums", "did you mean 'columns'"),
+    (stoker.NpyDataset, "feild", "did you mean 'fields'"),
+    (stoker.MDSDataset, "unpackd", "did you mean 'unpacked'"),
+    (stoker.ImageFolder, "transfrom", "did you mean 'transform'"),
+    (stoker.WebDataset, "shardshufle", "did you mean 'shardshuffle'"),
+    (lambda path, **other: stoker.WebDataset(path).shuffle(9, **other), "sed", "shuffle.*did you mean 'seed'"),
+    (lambda path, **other: stoker.WebDataset(path).to_tuple("jpg", **other), "handlr", "did you mean 'handler'"),
+    (stoker.Synthetic, "colour", "there are n, shape"),
+]
+
+
+@pytest.mark.parametrize(("call", "keyword", "says"), MISSPELT)
+def test_keywords_that_are_spelt_wrong(call: Any, keyword: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=says):
+        call(tmp_path / "data", **{keyword: ["x"]})
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: stoker.ParquetDataset(ROWS, unpacked="lots"), "unpacked is 'lots'"),
+        (lambda: stoker.NpyDataset(DATA / "npy/packed.npz", unpacked=-1), "unpacked is -1"),
+        (lambda: stoker.DataLoader(stoker.Synthetic(5), cache="x"), "cache has memory 'x'"),
+        (lambda: stoker.DataLoader(stoker.Synthetic(5), memory="many"), "memory is 'many'"),
+        (lambda: Field("image", decode="rbg"), "decode is 'rbg'\n.*did you mean 'rgb'"),
+        (
+            lambda: stoker.ParquetDataset(ROWS, [Field("i64", transform=CROP)]),
+            "a number, int64.*leave its transform out",
+        ),
+        (lambda: stoker.pack(stoker.ParquetDataset(ROWS, [Field("n", source="i64")]), "x"), r"n \(i64\)\n.*\['i64'\]"),
+    ],
+)
+def test_errors_name_the_keyword(call: Any, says: str) -> None:
+    with pytest.raises(stoker.ConfigError, match=says):
+        call()
+
+
+def test_amounts_of_memory_are_the_engines() -> None:
+    for given, size in {"8GiB": 8 << 30, " 1.5 mb ": 1.5e6, "7": 7, 7: 7, "auto": -1, "0b": 0, "12B": 12}.items():
+        assert amount(given) == size
+    for none in ("", "GiB", "-1", -1, 1.5, True, "1e30", "5 bananas", None, "nan"):
+        assert amount(none) is None

@@ -7,12 +7,15 @@ from typing import Any
 
 from ._errors import Problems, whole
 
+_UNITS = {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_UNITS.update({"tb": 10**12, "b": 1, "": 1})  # the longer ones first
+
 # Where it stands: in front of the first random transform, or right behind decoding.
 AFTER = ("random", "decode")
 
 
 def read_cache(given: Any, problems: Problems) -> dict[str, Any] | None:
-    """True, an amount of memory, or {"memory": ..., "after": ...}; None and False: nothing is kept."""
+    """True, an amount of memory, or {"memory": ..., "after": ...}; None, False and 0: nothing is kept."""
     if given is None or given is False:
         return None
     if given is True:
@@ -25,9 +28,31 @@ def read_cache(given: Any, problems: Problems) -> dict[str, Any] | None:
     memory, after = given.get("memory"), given.get("after")
     if after is not None and after not in AFTER:
         problems.add(f"cache is after {after!r}", "it can be 'random' or 'decode'")
-    if memory is not None and not isinstance(memory, str) and (not whole(memory) or memory < 1):
-        problems.add(f"cache has memory {memory!r}", "give an amount like '8GiB', a number of bytes, or True")
+    if memory is not None:
+        size = amount(memory)
+        if size is None:
+            problems.add(f"cache has memory {memory!r}", "give an amount like '8GiB', a number of bytes, or True")
+        elif size == 0:
+            return None  # to the engine 0 is what nobody said
+    if memory == "auto":
+        memory = None
     cache: dict[str, Any] = {"after": after or "random"}  # never empty: that would be no cache
     if memory is not None:
         cache["memory"] = memory
     return cache
+
+
+def amount(given: Any) -> float | None:
+    """The bytes of an amount of memory as the engine reads it: a number, or text such as "8GiB"; -1: "auto"; None: it
+    is none."""
+    if not isinstance(given, str):
+        return float(given) if whole(given) and given >= 0 else None
+    text = given.strip().lower()
+    if text == "auto":
+        return -1
+    unit = next(unit for unit in _UNITS if text.endswith(unit))
+    try:
+        size = float(text.removesuffix(unit)) * _UNITS[unit]
+    except ValueError:
+        return None
+    return size if 0 <= size < 1 << 62 else None

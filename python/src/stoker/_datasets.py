@@ -9,9 +9,11 @@ Dataset       what all share: len(), [i], and a small loader in the engine that 
 from __future__ import annotations
 
 import copy
+import difflib
+import inspect
 import operator
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from . import _client
@@ -36,6 +38,12 @@ def make_kind(output: str, pin: bool = False) -> Kind:
 
 class Dataset:
     """What all datasets share. Immutable once made; pickles."""
+
+    def __new__(cls, *args: Any, **keywords: Any) -> Any:
+        known = inspect.signature(cls.__init__).parameters
+        if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
+            check_keywords(cls.__name__, keywords, [*known][1:])
+        return super().__new__(cls)
 
     _peek: _client.Remote | None = None  # the small loader; not a need of the engine's
     _maker: Maker | None = None
@@ -221,6 +229,15 @@ class Synthetic(Dataset):
 
     def __repr__(self) -> str:
         return f"Synthetic({self.n}, {self.shape})"
+
+
+def check_keywords(call: str, keywords: Iterable[str], known: Sequence[str]) -> None:
+    """TypeError, as Python's own, if a keyword is none that is known, with the nearest that is."""
+    for key in keywords:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "there are " + ", ".join(known)
+            raise TypeError(f"{call}() got an unexpected keyword argument {key!r}: {hint}")
 
 
 def _path(path: Any, name: str, problems: Problems) -> str:

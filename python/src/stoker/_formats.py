@@ -12,17 +12,20 @@ Stored           fields of samples that some format stores; samples are dicts, o
 from __future__ import annotations
 
 import copy
+import difflib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _client
+from ._cache import amount
 from ._compile import to_ops
-from ._datasets import Dataset, _path, absolute
+from ._datasets import Dataset, _path, absolute, check_keywords
 from ._errors import ConfigError, Problems, StokerError, whole
 from ._spec import Recipe
 
 _BATCHES = ("dense", "padded", "ragged")
+_DECODES = ("rgb", "gray", "text", "json", "int", "float", "bytes", "npy", "array")
 
 # What says how a field is delivered; where none is said, the format decides.
 _SAID = {"decode", "transform", "dtype", "batch", "view"}
@@ -62,6 +65,10 @@ class Field:
         problems = Problems(f"Field {name!r}")
         if batch is not None and batch not in _BATCHES:
             problems.add(f"batch is {batch!r}", "it can be " + ", ".join(map(repr, _BATCHES)))
+        if decode is not None and decode not in _DECODES:
+            near = difflib.get_close_matches(str(decode), _DECODES, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "it can be " + ", ".join(map(repr, _DECODES))
+            problems.add(f"decode is {decode!r}", hint)
         pad: dict[str, Any] = {}
         for key, given in (("to", to), ("multiple", multiple)):
             if given is not None and (not whole(given) or given < 1):
@@ -120,6 +127,9 @@ class Stored(Dataset):
         self._declared = {field["name"]: field for field in self._given or []}
         problems.raise_any()
         self._keys = {key: value for key, value in keys.items() if value is not None}
+        if "unpacked" in self._keys and amount(unpacked := self._keys["unpacked"]) is None:
+            problems.add(f"unpacked is {unpacked!r}", "give an amount like '1GiB', or a number of bytes")
+        problems.raise_any()
         self._opened()
 
     def _opened(self) -> None:
@@ -283,6 +293,8 @@ class NpyDataset(Stored):
         **named: Any,
     ) -> None:
         problems = Problems("NpyDataset")
+        if path:
+            check_keywords("NpyDataset", (name for name in named if _near(name)), ["fields", "unpacked"])
         if bool(path) == bool(named):
             problems.add(f"{len(path)} paths and {len(named)} named ones", "give either, and one at least")
             problems.raise_any()
@@ -306,6 +318,11 @@ class NpyDataset(Stored):
         if columns is None:
             return super().__repr__()
         return "NpyDataset(" + ", ".join(f"{column['name']}={column['path']!r}" for column in columns) + ")"
+
+
+def _near(name: str) -> bool:
+    """Whether a name of a file is rather a keyword that is spelt wrong."""
+    return bool(difflib.get_close_matches(name, ["fields", "unpacked"], 1))
 
 
 def _stem(path: Any) -> str:
@@ -370,6 +387,9 @@ class TFRecordDataset(Stored):
 
     _format = "tfrecord"
 
+    def __init__(self, path: Any, fields: Sequence[str | Field] | None = None) -> None:
+        super().__init__(path, fields)
+
 
 class ParquetDataset(Stored):
     """Rows of Parquet files; columns are fields, and only those that are wanted are read.
@@ -412,6 +432,9 @@ class LinesDataset(Stored):
     """
 
     _format = "lines"
+
+    def __init__(self, path: Any, fields: Sequence[str | Field] | None = None) -> None:
+        super().__init__(path, fields)
 
     def _fields(self) -> list[dict[str, Any]] | None:
         return self._given and [

@@ -50,7 +50,7 @@ def pack(
     """Writes a dataset anew as shards, in the folder ``dst``: the command ``stoker pack``, whose flags these are.
 
     src         a path, a pattern, a list of them, or a dataset of this package, whose samples are packed as they are
-                stored: transforms and shuffles of its own are not applied
+                stored: transforms and shuffles of its own are not applied, and names of its own are refused
     format      of a path; left out: found out
     output      "tar" (WebDataset's, left out), "tfrecord", "npy", "tokens"
     name        shards are called name-000000.tar and so on ("shard")
@@ -122,9 +122,21 @@ def _of_dataset(src: Dataset, said: dict[str, Any], problems: Problems) -> list[
     if given and where["format"] != "folder" and said["fields"] is None:
         stored = [name for field in given for name in field.get("from", field["name"]).split(";")]
         said["fields"] = [name for name in dict.fromkeys(stored) if not name.startswith("__")]
+        renamed = [f"{field['name']} ({source})" for field in given if (source := _renamed(field))]
+        if renamed and where["format"] != "tokens":
+            problems.add(
+                f"samples are packed under their stored names, and the dataset has others: {', '.join(renamed)}",
+                f"fields={said['fields']!r} of pack takes the stored names; rename where the shards are read",
+            )
     if any(field.get("transform") for field in given):
         _notice.say("pack: samples are packed as they are stored, without the dataset's transforms")
     return []
+
+
+def _renamed(field: Mapping[str, Any]) -> str:
+    """The stored name of a field that has another one."""
+    stored = str(field.get("from", field["name"]))
+    return "" if field["name"] in (stored, *stored.split(";")) else stored
 
 
 def _flags(said: Mapping[str, Any], problems: Problems) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 from . import _notice
 from . import _orders as orders
 from . import _ranks as ranks
-from ._cache import read_cache
+from ._cache import amount, read_cache
 from ._errors import Problems, whole
 from ._orders import Ordering
 
@@ -412,12 +412,10 @@ def _device(device: Any, problems: Problems) -> None:
 
 
 def _memory(memory: Any, problems: Problems) -> str | int | None:
-    if memory is None or isinstance(memory, str):
-        return memory  # the engine reads amounts
-    if not whole(memory) or memory < 1:
+    if memory is not None and not amount(memory):
         problems.add(f"memory is {memory!r}", "give 'auto', an amount like '2GiB', or a number of bytes")
         return None
-    return int(memory)
+    return memory if memory is None or isinstance(memory, str) else int(memory)
 
 
 def _ignore(k: Mapping[str, Any]) -> None:

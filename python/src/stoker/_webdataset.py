@@ -10,7 +10,7 @@ from typing import Any
 
 from . import _client, _notice
 from ._compile import to_ops
-from ._datasets import Dataset, _path, absolute
+from ._datasets import Dataset, _path, absolute, check_keywords
 from ._errors import ConfigError, Problems, whole
 from ._spec import Recipe
 
@@ -148,6 +148,7 @@ class WebDataset(Dataset):
         ``seed`` is understood; ``initial``, ``bufsize``, ``rng`` and ``handler`` have no meaning here.
         """
         self._unbatched("shuffle")
+        check_keywords("WebDataset.shuffle", keywords, ["size", "seed", "initial", "bufsize", "rng", "handler"])
         if not whole(size) or size < 0:
             raise ConfigError(f"WebDataset.shuffle: size is {size!r}", hint="give the size that WebDataset would take")
         if size == 0:
@@ -157,6 +158,7 @@ class WebDataset(Dataset):
 
     def decode(self, *args: Any, pre: Any = None, post: Any = None, only: Any = None, **keywords: Any) -> WebDataset:
         """What becomes of the bytes of fields; see the class. ``only`` names the fields to decode."""
+        check_keywords("WebDataset.decode", keywords, ["pre", "post", "only", "handler", "partial"])
         problems = Problems("WebDataset.decode")
         if self._tuple is not None:
             problems.add("it comes after to_tuple", "call decode first")
@@ -198,6 +200,7 @@ class WebDataset(Dataset):
 
     def to_tuple(self, *args: Any, **keywords: Any) -> WebDataset:
         """Samples are tuples of these fields; "jpg;png" takes the first there is."""
+        check_keywords("WebDataset.to_tuple", keywords, ["handler", "missing_is_error", "none_is_error"])
         if self._tuple is not None:
             raise ConfigError("WebDataset.to_tuple: the samples are tuples already", hint="call to_tuple once, last")
         names = args[0].split() if len(args) == 1 and isinstance(args[0], str) else args
@@ -208,6 +211,7 @@ class WebDataset(Dataset):
 
     def map_tuple(self, *transforms: Any, **keywords: Any) -> WebDataset:
         """Transforms for the fields of the tuple, in order; None (or a function named identity) leaves one alone."""
+        check_keywords("WebDataset.map_tuple", keywords, ["handler"])
         if self._tuple is None:
             raise ConfigError("WebDataset.map_tuple: the samples are no tuples", hint="call to_tuple first")
         if len(transforms) > len(self._tuple):

@@ -159,7 +159,7 @@ func (t *table) labels(c *cells) (ids []int64, names []string, err error) {
 		switch {
 		case k == cellNull || k == cellEmpty:
 			return nil, nil, t.fail(errs.MissingField, -1, "%s has no label in column %q", t.row(row), c.name).
-				Try("give every row a label, or label: %q for none", None)
+				Try("give every row a label, or have none: label=None in Python, label: %q in a Spec", None)
 		case first == cellNull:
 			first = k
 		case first != cellText && k == cellText:
