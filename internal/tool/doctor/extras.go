@@ -126,7 +126,7 @@ func (r Report) items() (out []item) {
 	add(len(m.GPUs) > 0 && looped, l.Settings.Pin, "batches are pinned", "pin_memory=%s", yesNo(l.Settings.Pin))
 	add(l.Settings.Blocking+l.Settings.NonBlocking > 0, l.Settings.Blocking == 0, "copies do not block", "%d of %d do", l.Settings.Blocking, l.Settings.Blocking+l.Settings.NonBlocking)
 	add(m.ShmFree.Known(), !found(SmallShm), "/dev/shm holds what is prefetched", "%s free", size(m.ShmFree.Value))
-	add(r.Evidence.Run.Throttled.Known() || !m.Quota.Known() && m.Cores.Known(), r.Evidence.Run.Throttled.Value < 0.2, "no quota stops the processes", "%s", quotaText(m, r.Evidence.Run))
+	add(r.Evidence.Run.Throttled.Known() || !m.Quota.Known() && m.Cores.Known(), r.Evidence.Run.Throttled.Value < stopped, "no quota stops the processes", "%s", quotaText(m, r.Evidence.Run))
 	add(l.Cost.Threads.Known(), !found(ThreadsInWorkers), "one thread a worker", "%.0f", l.Cost.Threads.Value)
 	return out
 }

@@ -48,7 +48,8 @@ func LoadIt(ctx context.Context, c Load) (Report, error) {
 	if err := r.whole(ctx, spec); err != nil {
 		return Report{}, err
 	}
-	ev.Loops, ev.Run = []Loop{r.loop(spec)}, runOf(newFolder(""), r.watched, began)
+	ev.Run = runOf(newFolder(""), r.watched, began)
+	ev.Loops = []Loop{r.loop(spec, ev.Run.Throttled.Value >= stopped)}
 	if c.Step == 0 {
 		ev.Notes = append(ev.Notes, "No step was pretended: the loader ran as fast as it can, and --step-ms says how long a batch may take.")
 	}
@@ -144,17 +145,17 @@ func (r *run) epoch(ctx context.Context, l *loader.Loader, epoch int64) error {
 	}
 }
 
-// loop is what was seen of it.
-func (r *run) loop(spec loader.Spec) Loop {
+// loop is what was seen of it; late says whether a quota stopped this process.
+func (r *run) loop(spec loader.Spec, late bool) Loop {
 	l := loopOfPage(r.base, r.last)
 	l.PID, l.Settings.Where, l.Settings.Length = os.Getpid(), r.Name, &r.length
 	l.Trainer = figure(0, "pretended step")
 	if n := l.Batches.Value; n > 0 && r.base.Batches > 0 {
 		l.Wait, l.Step, l.Seconds = figure(r.wait/n, "loop"), figure(r.step/n, "loop"), figure(r.wait+r.step, "loop")
 	}
-	if excess := l.Step.Value - r.Step.Seconds(); r.Step > 0 && l.Step.Known() && excess > 0 {
+	if excess := l.Step.Value - r.Step.Seconds(); late && r.Step > 0 && l.Step.Known() && excess > 0 {
 		// What a pretended step takes longer than it was told to is this process, which
-		// did not get a core: a trainer on a device would have asked by then.
+		// the quota stopped: a trainer on a device would have asked by then.
 		l.Step, l.Wait = figure(r.Step.Seconds(), "--step-ms"), figure(l.Wait.Value+excess, "loop")
 	}
 	l.BatchBytes = ratio(float64(r.bytes), float64(r.batches), "loop")

@@ -187,11 +187,15 @@ var oversubscribed = rule{
 	after:  func(v *view) model.Job { j := v.job; j.Threads = 0; return j },
 }
 
+// stopped is the share of a quota's periods in which it stops the processes, from
+// which on it counts: less is what a burst of a few milliseconds does.
+const stopped = 0.2
+
 var limited = rule{
 	verdict: CPULimit,
 	needs:   []need{aWait},
 	holds: func(v *view) bool { // without a quota there is nothing to count, and nothing missing
-		return v.waits() && v.ev.Machine.Quota.Known() && v.ev.Run.Throttled.Value >= 0.2 && v.ev.Machine.Quota.Value < v.host()-0.05
+		return v.waits() && v.ev.Machine.Quota.Known() && v.ev.Run.Throttled.Value >= stopped && v.ev.Machine.Quota.Value < v.host()-0.05
 	},
 	says: func(v *view) string {
 		return fmt.Sprintf("A quota of %s stops the processes; the machine has %s.", cores(v.ev.Machine.Quota.Value), cores(v.host()))
