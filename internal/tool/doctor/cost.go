@@ -7,53 +7,62 @@ import (
 	"strings"
 )
 
-// costOf adds up what the workers of a loader counted over the stretch.
+// making is what the makers of a loader's batches did over a stretch: its workers,
+// or the trainer where there are none.
+type making struct {
+	w      *watched
+	from   float64 // CLOCK_MONOTONIC
+	sum    workerLine
+	proc   procSum
+	frames map[string]Frame
+	weight float64 // seconds that the frames are shares of
+	cost   Cost
+}
+
+// costOf adds up what was counted over the stretch, and lists what attributes the
+// dataset changed.
 func costOf(f *folder, w *watched, pid int, last *loaderLine, base loaderLine, from float64) (Cost, []string) {
-	var sum workerLine
-	sum.Calls = map[string]call{}
-	var proc procSum
-	var c Cost
-	frames := map[string]Frame{}
-	var seen, weight float64
-	if last.Workers == 0 {
-		if last.Inline == nil {
-			return c, nil
-		}
-		before := workerLine{}
-		if base.Inline != nil {
-			before = *base.Inline
-		}
-		sum.plus(*last.Inline, before)
-		proc.plus(w, pid, from)
-		addFrames(frames, last.Inline.Stacks, last.Inline.Fetch)
-		weight = last.Inline.Fetch
-		c.hist(last.Inline.Hist, last.Inline.Samples)
+	m := &making{w: w, from: from, sum: workerLine{Calls: map[string]call{}}, frames: map[string]Frame{}}
+	if last.Workers == 0 && last.Inline != nil {
+		m.add(pid, last.Inline, base.Inline)
 	}
 	for child, p := range f.processes {
 		end := p.last()
-		if end.Worker == nil || end.PPID != pid || end.Worker.Loader != last.ID || last.Workers == 0 {
+		if last.Workers == 0 || end.Worker == nil || end.PPID != pid || end.Worker.Loader != last.ID {
 			continue
 		}
-		before := workerLine{}
-		if at := p.since(from); at.Worker != nil && end.Worker.Batches-at.Worker.Batches >= 2 {
-			before = *at.Worker
+		before := p.since(from).Worker
+		if before != nil && end.Worker.Batches-before.Batches < 2 {
+			before = nil // one that did little since counts from its start
 		}
-		sum.plus(*end.Worker, before)
-		proc.plus(w, child, from)
-		addFrames(frames, end.Worker.Stacks, end.Worker.Fetch)
-		weight += end.Worker.Fetch
-		c.hist(end.Worker.Hist, end.Worker.Samples)
+		m.add(child, end.Worker, before)
 		if n, ok := threadsOf(end.Worker.Threads); ok {
-			c.Threads = figure(max(n, c.Threads.Value), fromHook)
+			m.cost.Threads = figure(max(n, m.cost.Threads.Value), fromHook)
 		}
 		if at := w.pids[child]; len(at) > 0 && w.last()-at[len(at)-1].t < 1 {
-			seen++
+			m.cost.Workers++
 		}
 	}
-	c.Workers = int(seen)
-	c.divide(sum, proc)
-	c.Frames = mostSeen(frames, weight)
-	return c, sum.Stateful
+	m.cost.divide(m.sum, m.proc)
+	m.cost.Frames = mostSeen(m.frames, m.weight)
+	return m.cost, m.sum.Stateful
+}
+
+// add takes what one of them counted in the end; before is what it had counted
+// when the stretch began, nil: it began then.
+func (m *making) add(pid int, end, before *workerLine) {
+	if before == nil {
+		before = &workerLine{}
+	}
+	m.sum.plus(*end, *before)
+	m.proc.plus(m.w, pid, m.from)
+	for _, s := range end.Stacks {
+		f := m.frames[s.At]
+		f.At, f.Share = s.At, f.Share+s.Share*end.Fetch
+		m.frames[s.At] = f
+	}
+	m.weight += end.Fetch
+	m.cost.hist(end.Hist, end.Samples)
 }
 
 // plus adds what happened between two lines of a worker.
@@ -129,7 +138,7 @@ func (c *Cost) divide(s workerLine, p procSum) {
 	c.Batch = ratio(s.Fetch, s.Batches, fromHook)
 	c.CPU = ratio(s.SampleCPU+s.CollateCPU, s.Batches, fromHook)
 	c.Sample = ratio(s.Sample, s.Samples, fromHook)
-	c.Sample0 = ratio(s.SampleCPU, s.Samples, fromHook)
+	c.SampleCPU = ratio(s.SampleCPU, s.Samples, fromHook)
 	c.Collate = ratio(s.Collate, s.Batches, fromHook)
 	c.Idle = ratio(s.Idle, s.Fetch+s.Idle, fromHook)
 	if s.Batches > 0 {
@@ -256,15 +265,6 @@ func (c *Cost) hist(q *quantiles, samples float64) {
 func threadsOf(t map[string]any) (float64, bool) {
 	n, ok := t["torch"].(float64)
 	return n, ok
-}
-
-func addFrames(to map[string]Frame, stacks []stackLine, weight float64) {
-	for _, s := range stacks {
-		f := to[s.At]
-		f.At = s.At
-		f.Share += s.Share * weight
-		to[s.At] = f
-	}
 }
 
 func mostSeen(frames map[string]Frame, weight float64) (out []Frame) {

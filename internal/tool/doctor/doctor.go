@@ -182,31 +182,31 @@ type Settings struct {
 // Cost is what making batches takes, a mean over the workers that made them, or
 // over the trainer where there are none.
 type Cost struct {
-	Workers  int     `json:"workers,omitempty"` // seen at the end of the stretch
-	Samples  Figure  `json:"samples,omitzero"`  // that were timed
-	Batch    Figure  `json:"batch_s,omitzero"`  // wall time of one batch in its worker
-	CPU      Figure  `json:"batch_cpu_s,omitzero"`
-	Process  Figure  `json:"batch_process_cpu_s,omitzero"` // processor time of the whole worker, its threads with it
-	Sample   Figure  `json:"sample_s,omitzero"`            // wall time of one __getitem__
-	Sample0  Figure  `json:"sample_cpu_s,omitzero"`
-	Spread   string  `json:"spread_of,omitempty"` // what the next three are of: sample, or batch
-	P50      Figure  `json:"p50_s,omitzero"`
-	P99      Figure  `json:"p99_s,omitzero"`
-	Most     Figure  `json:"max_s,omitzero"`
-	Collate  Figure  `json:"collate_s,omitzero"` // a batch
-	Idle     Figure  `json:"idle_share,omitzero"`
-	Queue    Figure  `json:"queue_share,omitzero"`         // of what it could have run, waiting for a core
-	System   Figure  `json:"system_share,omitzero"`        // of its processor time, in the kernel
-	Threads  Figure  `json:"threads,omitzero"`             // that a worker computes with
-	Switches Figure  `json:"switches_per_second,omitzero"` // taken off a core, a worker
-	Faults   Figure  `json:"major_faults_per_sample,omitzero"`
-	Opens    Figure  `json:"opens_per_sample,omitzero"`
-	Reads    Figure  `json:"reads_per_sample,omitzero"`
-	Read     Figure  `json:"read_bytes_per_sample,omitzero"`
-	Held     Figure  `json:"held_share,omitzero"`    // of the looks at it, in which the kernel held it: reading, sleeping
-	Reading  Figure  `json:"reading_share,omitzero"` // of the moments it stood still, and did not sleep, those in an open, a read or a page fault
-	Stages   []Stage `json:"stages,omitempty"`       // costliest first
-	Frames   []Frame `json:"frames,omitempty"`       // where the workers stood, by samples of their stacks
+	Workers   int     `json:"workers,omitempty"` // seen at the end of the stretch
+	Samples   Figure  `json:"samples,omitzero"`  // that were timed
+	Batch     Figure  `json:"batch_s,omitzero"`  // wall time of one batch in its worker
+	CPU       Figure  `json:"batch_cpu_s,omitzero"`
+	Process   Figure  `json:"batch_process_cpu_s,omitzero"` // processor time of the whole worker, its threads with it
+	Sample    Figure  `json:"sample_s,omitzero"`            // wall time of one __getitem__
+	SampleCPU Figure  `json:"sample_cpu_s,omitzero"`
+	Spread    string  `json:"spread_of,omitempty"` // what the next three are of: sample, or batch
+	P50       Figure  `json:"p50_s,omitzero"`
+	P99       Figure  `json:"p99_s,omitzero"`
+	Most      Figure  `json:"max_s,omitzero"`
+	Collate   Figure  `json:"collate_s,omitzero"` // a batch
+	Idle      Figure  `json:"idle_share,omitzero"`
+	Queue     Figure  `json:"queue_share,omitzero"`         // of what it could have run, waiting for a core
+	System    Figure  `json:"system_share,omitzero"`        // of its processor time, in the kernel
+	Threads   Figure  `json:"threads,omitzero"`             // that a worker computes with
+	Switches  Figure  `json:"switches_per_second,omitzero"` // taken off a core, a worker
+	Faults    Figure  `json:"major_faults_per_sample,omitzero"`
+	Opens     Figure  `json:"opens_per_sample,omitzero"`
+	Reads     Figure  `json:"reads_per_sample,omitzero"`
+	Read      Figure  `json:"read_bytes_per_sample,omitzero"`
+	Held      Figure  `json:"held_share,omitzero"`    // of the looks at it, in which the kernel held it: reading, sleeping
+	Reading   Figure  `json:"reading_share,omitzero"` // of the moments it stood still, and did not sleep, those in an open, a read or a page fault
+	Stages    []Stage `json:"stages,omitempty"`       // costliest first
+	Frames    []Frame `json:"frames,omitempty"`       // where the workers stood, by samples of their stacks
 }
 
 // IsZero says that nothing is known.

@@ -73,11 +73,9 @@ func Look(ctx context.Context) Machine {
 		m.Bound = figure(float64(set.Count()), "sched_getaffinity")
 	}
 	m.Cores = usable(m)
-	for _, dir := range [...]string{"/dev/shm"} {
-		var s unix.Statfs_t
-		if unix.Statfs(dir, &s) == nil {
-			m.Shm, m.ShmFree = figure(float64(s.Blocks)*float64(s.Bsize), "statfs /dev/shm"), figure(float64(s.Bavail)*float64(s.Bsize), "statfs /dev/shm")
-		}
+	var s unix.Statfs_t
+	if unix.Statfs("/dev/shm", &s) == nil {
+		m.Shm, m.ShmFree = figure(float64(s.Blocks)*float64(s.Bsize), "statfs /dev/shm"), figure(float64(s.Bavail)*float64(s.Bsize), "statfs /dev/shm")
 	}
 	m.Lock, m.Files = limitOf(unix.RLIMIT_MEMLOCK), limitOf(unix.RLIMIT_NOFILE)
 	for _, name := range threadSettings {

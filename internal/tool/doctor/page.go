@@ -79,7 +79,7 @@ func costOfPage(a, b stats.Snapshot, samples, batches float64) (c Cost) {
 	slices.SortStableFunc(c.Stages, func(a, b Stage) int { return -compare(a.Wall.Value, b.Wall.Value) })
 	c.Batch, c.CPU = figure((work+read+joined)/batches, fromPage), figure((work*share+joined)/batches, fromPage)
 	c.Process = c.CPU
-	c.Sample, c.Sample0 = figure((work+read)/samples, fromPage), figure(work*share/samples, fromPage)
+	c.Sample, c.SampleCPU = figure((work+read)/samples, fromPage), figure(work*share/samples, fromPage)
 	c.Collate = figure(joined/batches, fromPage)
 	c.Spread, c.P50, c.P99, c.Most = "sample", figure(b.Decode.P50, fromPage), figure(b.Decode.P99, fromPage), figure(b.Decode.P99, fromPage)
 	c.Read = ratio(float64(b.Read.Bytes-a.Read.Bytes), samples, fromPage)

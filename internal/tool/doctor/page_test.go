@@ -36,7 +36,7 @@ func TestLoopOfAPage(t *testing.T) {
 		{"ready", l.Ready, 0.5},
 		{"a batch", l.Cost.Batch, 8*0.020 + 0.001},
 		{"a sample", l.Cost.Sample, 0.020},
-		{"a sample on a core", l.Cost.Sample0, 0.008},
+		{"a sample on a core", l.Cost.SampleCPU, 0.008},
 		{"collate", l.Cost.Collate, 0.001},
 		{"lanes without a core", l.Cost.Queue, 0.5},
 		{"bytes", l.Cost.Read, 1000},

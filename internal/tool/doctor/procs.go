@@ -92,9 +92,9 @@ func parentOf(root string, pid int) int {
 	return n
 }
 
-// busyCores is the processor time of the whole machine, in seconds, that was not
+// busySeconds is the processor time of the whole machine, in seconds, that was not
 // idle.
-func busyCores(root string) float64 {
+func busySeconds(root string) float64 {
 	for line := range strings.Lines(text(root, "proc/stat")) {
 		f := strings.Fields(line)
 		if len(f) < 8 || f[0] != "cpu" {
@@ -129,7 +129,7 @@ type counters struct {
 func countersOf(root, pid string, t float64) counters {
 	g := cgroupsOf(root, pid)
 	_, dir := g.quota()
-	c := counters{t: t, busy: busyCores(root), throttle: throttleOf(dir)}
+	c := counters{t: t, busy: busySeconds(root), throttle: throttleOf(dir)}
 	c.refaults, c.refault = g.refaults()
 	c.limit, c.used, _ = g.memoryLimit()
 	c.swapped = pairs(text(root, "proc/vmstat"))["pswpin"]

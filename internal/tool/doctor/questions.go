@@ -11,9 +11,17 @@ import (
 
 // alone says whether other processes leave the machine's cores alone: if they do
 // not, waiting for a core says nothing about this loop's own workers.
-func (v *view) alone() bool {
-	o := v.ev.Run.Others
-	return !o.Known() || o.Value < 0.25*max(1, v.ev.Machine.Cores.Value)
+func (v *view) alone() bool { return v.taken() < 0.25*max(1, v.ev.Machine.Cores.Value) }
+
+// taken is the cores that other processes take of those that this job may use: as
+// long as there are cores that it may not use, they are taken for there.
+func (v *view) taken() float64 {
+	m := v.ev.Machine
+	elsewhere := 0.0
+	if m.Online.Known() && m.Cores.Known() {
+		elsewhere = max(0, m.Online.Value-m.Cores.Value)
+	}
+	return max(0, v.ev.Run.Others.Value-elsewhere)
 }
 
 // seenEnough says whether the means may be believed: some batches over a time in
@@ -46,7 +54,7 @@ func (v *view) left() float64 {
 	if v.alone() {
 		return free
 	}
-	return max(0.5, free-v.ev.Run.Others.Value/float64(v.ranks()))
+	return max(0.5, free-v.taken()/float64(v.ranks()))
 }
 
 // readAhead says whether a loader of stoker waits for its readers: they read at

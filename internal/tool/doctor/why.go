@@ -92,7 +92,7 @@ func (v *view) partLines() []Line {
 	if c.P99.Known() && c.Spread == "sample" {
 		spread = ", p99 " + ms(c.P99.Value)
 	}
-	out.add("a sample", c.Sample, "%s%s, %s of that on a core", ms(c.Sample.Value), spread, ms(c.Sample0.Value))
+	out.add("a sample", c.Sample, "%s%s, %s of that on a core", ms(c.Sample.Value), spread, ms(c.SampleCPU.Value))
 	sum := 0.0
 	for _, s := range c.Stages {
 		sum += s.Wall.Value
