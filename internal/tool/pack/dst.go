@@ -33,7 +33,9 @@ type dst struct {
 	dir   string
 	place shard.Place
 	plan  *plan
-	again int // shards that were finished, and are made again because of what became of them
+	again int      // shards that were finished, and are made again because of what became of them
+	began bool     // this run wrote the plan
+	made  []string // folders that this run made for it, the innermost first
 }
 
 // Shard is one finished shard.
@@ -218,6 +220,12 @@ func (d *dst) broken(s int) bool {
 // tasks. It is of the folder itself, so that a packing that is refused leaves
 // nothing behind; file systems that can not lock one have the locks of shards.
 func (d *dst) lock(task bool) (unlock func(), err error) {
+	for dir := filepath.Clean(d.dir); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		d.made = append(d.made, dir)
+	}
 	if err := os.MkdirAll(d.dir, 0o755); err != nil {
 		return nil, shard.Failed("the destination can not be made", d.dir, err)
 	}
@@ -235,6 +243,22 @@ func (d *dst) lock(task bool) (unlock func(), err error) {
 			Try("wait for it, or give another folder; several that are to work together each get --task i/n")
 	}
 	return func() { _ = f.Close() }, nil
+}
+
+// abandon takes away what a run leaves that failed before a shard was finished: the
+// destination is free for another packing, and is not there if it was not. Of
+// several tasks each may be the one that is needed.
+func (d *dst) abandon() {
+	if d.began {
+		notes, err := filepath.Glob(d.work("*.xxh64"))
+		if err != nil || len(notes) > 0 {
+			return
+		}
+		_ = os.RemoveAll(d.place.Temp)
+	}
+	for _, dir := range d.made {
+		_ = os.Remove(dir) // which fails where there is something in it
+	}
 }
 
 // claim makes shard s this process's own; done: another one has finished it

@@ -159,3 +159,34 @@ func TestLeftOutIsSaid(t *testing.T) {
 		t.Errorf("of a dry run: %v", e.LeftOut)
 	}
 }
+
+// A packing that fails before a shard is finished claims nothing: there is no
+// folder that was not there, and another packing may go where it would have been.
+func TestRefusedPackingLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir+"/t.jsonl", []byte("{\"text\": \"a\"}\n"+strings.Repeat("{\"text\": \"b\"}\n", 40)))
+	bad := strings.Repeat("{\"text\": \"a\"}\n", 40) + "{\"text\": null}\n" + strings.Repeat("{\"text\": \"a\"}\n", 40)
+	put(t, dir+"/bad.jsonl", []byte(bad))
+	opt := pack.Options{Options: prepare.Options{Tokenize: "gpt2"}}
+	for _, dst := range []string{dir + "/deep/er/dst", dir + "/here"} {
+		if dst == dir+"/here" {
+			must(t, os.Mkdir(dst, 0o755))
+			put(t, dst+"/notes.txt", []byte("mine"))
+		}
+		if _, err := pack.Run(context.Background(), config(dir+"/bad.jsonl", dst, opt)); errs.CodeOf(err) != errs.Damaged {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(dst + "/.pack"); err == nil {
+			t.Errorf("%s is claimed", dst)
+		}
+		if _, err := os.Stat(dir + "/deep"); err == nil && dst != dir+"/here" {
+			t.Error("folders are left")
+		}
+		other := opt
+		other.Name = "other"
+		run(t, config(dir+"/t.jsonl", dst, other))
+	}
+	if b, err := os.ReadFile(dir + "/here/notes.txt"); err != nil || string(b) != "mine" {
+		t.Errorf("what was there is %q: %v", b, err)
+	}
+}

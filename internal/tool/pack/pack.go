@@ -30,7 +30,7 @@ type Report struct {
 // options. Errors: config (another packing lies there; options that do not go
 // together), space (the disk is full), those of the source, and those of samples;
 // finished shards stay whole after each of them.
-func Run(ctx context.Context, c Config) (*Report, error) {
+func Run(ctx context.Context, c Config) (r *Report, err error) {
 	p, end, err := open(ctx, c)
 	if err != nil {
 		return nil, err
@@ -43,11 +43,16 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		return nil, err
 	}
 	defer unlock()
+	defer func() {
+		if err != nil && p.Tasks == 0 {
+			d.abandon()
+		}
+	}()
 	complete, err := p.resume(ctx, d)
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Shards: p.plan.shards(), Manifest: complete, Note: p.note, LeftOut: p.plan.LeftOut}
+	r = &Report{Shards: p.plan.shards(), Manifest: complete, Note: p.note, LeftOut: p.plan.LeftOut}
 	if complete != nil {
 		return r, nil
 	}
@@ -179,6 +184,7 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 		if err := p.strangers(d); err != nil {
 			return nil, err
 		}
+		d.began = true
 		if err := d.keep(&p.plan); err != nil {
 			return nil, err
 		}

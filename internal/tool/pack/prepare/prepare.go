@@ -54,7 +54,7 @@ type Program struct {
 	format  string
 	typed   format.Typed // nil: all fields are encoded
 	texts   map[string]bool
-	words   map[string]bool // fields that are called like numbers, and are none
+	words   map[string]bool    // fields that are called like numbers, and are none
 	picture *transform.Program // nil: pictures stay as they are
 	tokens  *token.Tokenizer   // nil: text stays as it is
 	numbers bool               // the output wants whole numbers as such, not as text
