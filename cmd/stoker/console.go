@@ -28,6 +28,7 @@ type console struct {
 	ctx      context.Context
 	out      *plain    // text for people
 	raw      io.Writer // bytes as they are, JSON: the same stream
+	results  *results  // what both write to
 	err      io.Writer
 	json     bool // machines read the results, and the errors
 	client   bool // of Python: it has words of its own
@@ -37,11 +38,37 @@ type console struct {
 	told bool // of an interruption
 }
 
-func newConsole(ctx context.Context, out, errOut io.Writer, asJSON bool) *console {
-	return &console{ctx: ctx, out: &plain{to: out}, raw: out, err: errOut, json: asJSON, terminal: isTerminal(errOut)}
+// results is the standard output. The first write that fails decides how the
+// command ends: what reads the results has not got all of them.
+type results struct {
+	to  io.Writer
+	bad error
+}
+
+func (r *results) Write(b []byte) (int, error) {
+	n, err := r.to.Write(b)
+	if err == nil {
+		return n, nil
+	}
+	e := errs.New(errs.Unreadable, "the results can not be written").Because(err)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		e = errs.New(errs.Space, "the results can not be written: the disk is full").Because(err).Try("make room, or write them elsewhere")
+	}
+	if r.bad == nil {
+		r.bad = e
+	}
+	return n, e
+}
+
+func newConsole(ctx context.Context, to, errOut io.Writer, asJSON bool) *console {
+	out := &results{to: to}
+	return &console{ctx: ctx, out: &plain{to: out}, raw: out, results: out, err: errOut, json: asJSON, terminal: isTerminal(errOut)}
 }
 
 func isTerminal(w io.Writer) bool {
+	if r, ok := w.(*results); ok {
+		w = r.to
+	}
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" {
 		return false

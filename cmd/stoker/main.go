@@ -133,6 +133,9 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 	if e := con.out.flush(); err == nil {
 		err = e
 	}
+	if con.results.bad != nil {
+		err = con.results.bad
+	}
 	var ended exitStatus
 	switch {
 	case errors.As(err, &ended):

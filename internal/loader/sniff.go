@@ -47,6 +47,9 @@ func sniff(name string, paths []string) (opener, []string, error) {
 			i = kindByName(all, p) // damaged, and its format says where
 		}
 		switch {
+		case len(paths) > 1 && isDir(p):
+			return kind, nil, errs.New(errs.Config, "%d paths were given, and one of them, %s, is a folder", len(paths), p).
+				At(errs.Where{File: p, Offset: -1, Sample: -1}).Try("give one folder, or files of one format")
 		case i < 0 && len(paths) > 1 && isEmpty(p):
 			continue // the others say what it is one of
 		case i < 0:

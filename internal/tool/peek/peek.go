@@ -146,7 +146,8 @@ func value(f *format.Field, typed format.Typed) Value {
 	return v
 }
 
-// Find is the id of a sample that is given as its number or its key.
+// Find is the id of a sample that is given as its number or its key, as it is or as
+// it is listed: quoted, where a character of it can not be printed.
 func (d *Dataset) Find(ctx context.Context, name string) (int64, error) {
 	id, err := strconv.ParseInt(name, 10, 64)
 	if err == nil && id >= 0 && id < d.Len() {
@@ -156,7 +157,7 @@ func (d *Dataset) Find(ctx context.Context, name string) (int64, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		if key := d.key(ctx, id); key != "" && key == name {
+		if key := d.key(ctx, id); key != "" && (key == name || errs.Name(key) == name) {
 			return id, nil
 		}
 	}
