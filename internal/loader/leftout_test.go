@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,5 +110,28 @@ func TestEmptyShardsAreTold(t *testing.T) {
 				l.Close()
 			}
 		}
+	}
+}
+
+// A .npy member of a kind that is not read does not keep the other fields of its
+// shard from being delivered, and it is told; who names it is refused.
+func TestUnreadableMembersAreLeftOut(t *testing.T) {
+	s := ground(t)
+	path := filepath.Join(t.TempDir(), "a.tar")
+	var members []member
+	for i := range 3 {
+		members = append(members,
+			member{fmt.Sprintf("%d.cls", i), []byte{'0' + byte(i)}},
+			member{fmt.Sprintf("%d.npy", i), arrayFile(1, "'<c8'", "(1,)", make([]byte, 8))})
+	}
+	writeTar(t, path, members)
+	d := Dataset{Path: Paths{path}}
+	l := open(t, s, Spec{Dataset: d, Batch: BatchSpec{Size: 3}})
+	if f, notes := l.Fields(), strings.Join(l.Notes(), "\n"); len(f) != 1 || f[0].Name != "cls" || !strings.Contains(notes, `"npy" (`) || !strings.Contains(notes, "complex") {
+		t.Errorf("%v: %s", f, notes)
+	}
+	_, err := Open(context.Background(), s, Spec{Dataset: d, Fields: []Field{{Name: "npy", Decode: "npy"}}}, Options{})
+	if errs.CodeOf(err) != errs.Config || !strings.Contains(err.Error(), "complex numbers") {
+		t.Errorf("%v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/npy"
 )
 
@@ -17,6 +18,7 @@ type npyHeader struct {
 	dtype  mem.DType
 	shape  mem.Shape
 	ragged bool // samples may differ in their first axis
+	swap   bool // its elements are big-endian
 }
 
 func readHeader(value []byte) (*npyHeader, error) {
@@ -27,7 +29,7 @@ func readHeader(value []byte) (*npyHeader, error) {
 	if h.Bytes != int64(len(value))-h.Off {
 		return nil, wrongLength(h, value)
 	}
-	out := &npyHeader{raw: bytes.Clone(value[:h.Off]), dtype: h.DType, shape: mem.Shape{}}
+	out := &npyHeader{raw: bytes.Clone(value[:h.Off]), dtype: h.DType, swap: h.Swapped, shape: mem.Shape{}}
 	for _, n := range h.Shape {
 		out.shape = append(out.shape, int(n))
 	}
@@ -41,10 +43,10 @@ func wrongLength(h npy.Header, value []byte) error {
 }
 
 // elements is what a .npy value holds behind its header, which must say what the
-// first one said.
+// first one said; only the order of its bytes may be another.
 func (n *npyHeader) elements(value []byte) ([]byte, error) {
 	if !n.ragged && bytes.HasPrefix(value, n.raw) {
-		return value[len(n.raw):], nil // its length is held against the shape
+		return native(value[len(n.raw):], n.swap, n.dtype), nil // its length is held against the shape
 	}
 	h, err := npy.ParseHeader(value)
 	if err != nil {
@@ -64,5 +66,16 @@ func (n *npyHeader) elements(value []byte) ([]byte, error) {
 	if h.Bytes != int64(len(value))-h.Off {
 		return nil, wrongLength(h, value)
 	}
-	return value[h.Off:], nil
+	return native(value[h.Off:], h.Swapped, h.DType), nil
+}
+
+// native is elements in the order of this machine; what lies in the shard is not
+// written to.
+func native(elements []byte, swap bool, dtype mem.DType) []byte {
+	if !swap {
+		return elements
+	}
+	out := make([]byte, len(elements))
+	format.Swap(out, elements, dtype.Size())
+	return out
 }

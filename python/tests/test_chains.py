@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import DATA, PHOTOS, make_folder, make_tar, stored
 from test_formats import SMALL, columns, reviews, table
@@ -221,3 +224,60 @@ def test_amounts_of_memory_are_the_engines() -> None:
         assert amount(given) == size
     for none in ("", "GiB", "-1", -1, 1.5, True, "1e30", "5 bananas", None, "nan"):
         assert amount(none) is None
+
+
+def shard(path: Path, samples: list[dict[str, Any]]) -> str:
+    """A tar shard of .npy members."""
+    with tarfile.open(path, "w") as tar:
+        for i, sample in enumerate(samples):
+            for name, value in sample.items():
+                body = io.BytesIO()
+                np.save(body, value)
+                info = tarfile.TarInfo(f"{i:03d}.{name}.npy")
+                info.size = len(body.getvalue())
+                tar.addfile(info, io.BytesIO(body.getvalue()))
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", ["u2", "i4", "u8", "f2", "f4", "f8"])
+def test_arrays_of_either_order_of_bytes(kind: str, tmp_path: Path) -> None:
+    want = (np.arange(24).reshape(4, 2, 3) - (kind[0] != "u") * 9).astype(kind)
+    big = want.astype(want.dtype.newbyteorder(">"))
+    np.save(tmp_path / "x.npy", big)
+    np.savez(tmp_path / "plain.npz", x=big)
+    np.savez_compressed(tmp_path / "packed.npz", x=big)
+    tar = shard(tmp_path / "a.tar", [{"x": big[0]}, {"x": want[1]}, {"x": big[2]}, {"x": big[3]}])
+    for data, name in (
+        *((stoker.NpyDataset(tmp_path / file), "x") for file in ("x.npy", "plain.npz", "packed.npz")),
+        (stoker.WebDataset(tar).decode().to_tuple("x.npy"), "x.npy"),
+    ):
+        with stoker.DataLoader(data, batch_size=4, output="numpy") as loader:
+            ((value,),) = loader
+        assert value.dtype == want.dtype, name
+        assert (value == want).all(), name
+
+
+def test_arrays_that_are_not_read_stand_in_nobodys_way(tmp_path: Path) -> None:
+    x = np.arange(4.0)
+    odd: dict[str, Any] = {
+        "c": x.astype("c8"),
+        "s": np.array(list("abcd")),
+        "t": x.astype("M8[s]"),
+        "long": np.arange(9),
+    }
+    np.savez(tmp_path / "a.npz", x=x, **odd)
+    only = stoker.NpyDataset(tmp_path / "a.npz", fields=["x"])  # "long" has other rows, and is not looked at
+    assert [float(value) for (value,) in (only[i] for i in range(4))] == x.tolist()
+    with pytest.raises(stoker.DataError, match="complex"):
+        stoker.NpyDataset(tmp_path / "a.npz", fields=["x", "c"])
+    with pytest.raises(stoker.ConfigError, match="did you mean"):
+        stoker.NpyDataset(tmp_path / "a.npz", fields=["xx"])
+    for name, value in odd.items():
+        np.save(tmp_path / f"{name}.npy", value)
+    np.save(tmp_path / "x.npy", x)
+    pair = stoker.NpyDataset(x=tmp_path / "x.npy", c=tmp_path / "c.npy", fields=["x"])
+    assert pair.fields == ["x"]
+    tar = shard(tmp_path / "a.tar", [{"x": x, "c": odd["c"]}] * 3)
+    assert (np.asarray(stoker.WebDataset(tar).decode().to_tuple("x.npy")[0][0]) == x).all()
+    with pytest.raises(stoker.StokerError, match="complex"):
+        stoker.WebDataset(tar).decode().to_tuple("c.npy")[0]

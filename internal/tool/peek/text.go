@@ -134,6 +134,10 @@ func arrayOf(f *format.Field, typed format.Typed) (array, bool) {
 		return array{}, false
 	}
 	a := array{h.DType, mem.Shape{}, f.Data[h.Off:]}
+	if h.Swapped {
+		a.elems = make([]byte, h.Bytes)
+		format.Swap(a.elems, f.Data[h.Off:], h.DType.Size())
+	}
 	for _, n := range h.Shape {
 		a.shape = append(a.shape, int(n))
 	}

@@ -277,7 +277,8 @@ class NpyDataset(Stored):
     ``NpyDataset("images.npy", "labels.npy")`` and ``NpyDataset(images="images.npy", labels="labels.npy")`` are pairs
     of files; samples are tuples in that order. A field may be several files, one behind the other: a list, or a
     pattern. One ``.npz`` has its arrays as fields, and ``NpyDataset("data.npz", fields=["x", "y"])`` chooses. Nothing
-    is loaded: rows are read where they lie. Fortran order, objects and structures are errors that say what to do.
+    is loaded: rows are read where they lie, and arrays that are not chosen are not looked at. Fortran order, objects
+    and structures are errors that say what to do.
 
     unpacked  memory for what was decompressed of a compressed ``.npz`` ("1GiB", or bytes); None: the engine's choice
     """
@@ -309,8 +310,16 @@ class NpyDataset(Stored):
 
     def _where(self) -> dict[str, Any]:
         where = super()._where()
+        wanted = {field.get("from", field["name"]) for field in self._given or []}
+        if any(";" in name or name.startswith("__") for name in wanted):
+            wanted = set()
         if "columns" in where:  # each has files of its own
             del where["path"]
+            asked = [column for column in where["columns"] if column["name"] in wanted]
+            if len(asked) == len(wanted) > 0:  # else the error says which there are
+                where["columns"] = asked
+        elif wanted and all(path.lower().endswith(".npz") for path in _listed(where["path"])):
+            where["columns"] = sorted(wanted)  # the others are not looked at
         return where
 
     def __repr__(self) -> str:
@@ -318,6 +327,10 @@ class NpyDataset(Stored):
         if columns is None:
             return super().__repr__()
         return "NpyDataset(" + ", ".join(f"{column['name']}={column['path']!r}" for column in columns) + ")"
+
+
+def _listed(path: str | list[str]) -> list[str]:
+    return [path] if isinstance(path, str) else path
 
 
 def _near(name: str) -> bool:

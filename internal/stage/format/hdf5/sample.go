@@ -185,7 +185,7 @@ func (d *Dataset) field(id int64, no, i int, row int64, raw [][]byte, s *format.
 	}
 	if l.Swapped && len(f.Data) > 0 {
 		p := s.Room(len(f.Data))
-		swap(p, f.Data, int(l.Unit))
+		format.Swap(p, f.Data, int(l.Unit))
 		f.Data, f.Unpacked = p, true
 	}
 	if class == tree.Text {
@@ -297,15 +297,6 @@ func (l *layout) scatter(row, part []byte, at *[32]int64) {
 				break
 			}
 			pos[i] = 0
-		}
-	}
-}
-
-// swap copies numbers of that many bytes, each the other way round.
-func swap(dst, src []byte, size int) {
-	for i := 0; i+size <= len(src); i += size {
-		for k := range size {
-			dst[i+k] = src[i+size-1-k]
 		}
 	}
 }

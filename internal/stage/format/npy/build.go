@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -28,6 +29,8 @@ type holding struct {
 	names  []string         // of all its arrays, in its order
 	others int64            // members that are no arrays
 	left   []leftOut        // of a .npz file of which every array is wanted
+
+	refused error // why the array of a .npy file is not read
 }
 
 // leftOut is an array that can not be read, beside others that can.
@@ -45,6 +48,9 @@ func look(ctx context.Context, src source.Source, obj source.Info, names map[str
 	if string(begin) == Magic || !zipped(obj.Name) {
 		at := errs.Where{Shard: obj.Name, Offset: 0, Sample: -1}
 		h, err := readHeader(&stretch{ctx: ctx, src: src, obj: obj, n: obj.Size}, obj.Size, at)
+		if errs.CodeOf(err) == errs.Unsupported {
+			return &holding{only: &array{}, refused: err}, nil
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -200,12 +206,37 @@ func build(ctx context.Context, src source.Source, w want, files []string, opt O
 	for i, f := range files {
 		held[f] = i
 	}
+	if w.fields, err = w.readable(found, held); err != nil {
+		return err
+	}
 	fields, err := w.resolved(found, held)
 	if err != nil {
 		return err
 	}
 	format.Describe(b, objs)
 	return merge(fields, files, found, held, opt, b)
+}
+
+// readable is the fields of .npy files that are read. One that is not is an error if
+// it was named, or if there is no other; else it is left out.
+func (w want) readable(found []*holding, held map[string]int) (out []Field, err error) {
+	var first error
+	for _, f := range w.fields {
+		i := slices.IndexFunc(f.Paths, func(p string) bool { return found[held[p]].refused != nil })
+		if i < 0 {
+			out = append(out, f)
+			continue
+		}
+		h := found[held[f.Paths[i]]]
+		if first == nil {
+			first = h.refused
+		}
+		h.left = append(h.left, leftOut{f.Name, errs.From(h.refused).What})
+	}
+	if first != nil && (!w.grouped || len(out) == 0) {
+		return nil, first
+	}
+	return out, nil
 }
 
 // resolved is the fields, with those of .npz files that are all wanted: each has

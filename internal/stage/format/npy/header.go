@@ -24,12 +24,13 @@ const maxHeader = 1 << 16
 const maxDims = 64
 
 // Header is what a .npy file says of its array (NumPy's NEP 1, versions 1 to 3).
-// The array is numeric, little-endian and in C order; all else is refused.
+// The array is numeric and in C order; all else is refused.
 type Header struct {
-	DType mem.DType
-	Shape []int64 // no dimension is negative
-	Off   int64   // of the first element, bytes
-	Bytes int64   // of all elements
+	DType   mem.DType
+	Swapped bool    // elements are of more than one byte, and big-endian
+	Shape   []int64 // no dimension is negative
+	Off     int64   // of the first element, bytes
+	Bytes   int64   // of all elements
 }
 
 // HeaderLen is the bytes that a header takes, from its first 12.
@@ -71,7 +72,7 @@ func ParseHeader(b []byte) (Header, error) {
 		return Header{}, errs.New(errs.Damaged, "its header is no dictionary of descr, fortran_order and shape: %s", clip(text)).Because(err).Try("write the file again")
 	}
 	h := Header{Shape: d.shape, Off: n}
-	if h.DType, err = dtype(d.descr, d.structured); err != nil {
+	if h.DType, h.Swapped, err = dtype(d.descr, d.structured); err != nil {
 		return Header{}, err
 	}
 	if d.fortran && !flat(d.shape) {
@@ -131,9 +132,9 @@ var kinds = [...]struct {
 	{"f8", mem.Float64},
 }
 
-func dtype(descr string, structured bool) (mem.DType, error) {
-	refuse := func(what, hint string) (mem.DType, error) {
-		return 0, errs.New(errs.Unsupported, "its elements are %s (dtype %s)", what, clip(descr)).Try("%s", hint)
+func dtype(descr string, structured bool) (t mem.DType, swapped bool, err error) {
+	refuse := func(what, hint string) (mem.DType, bool, error) {
+		return 0, false, errs.New(errs.Unsupported, "its elements are %s (dtype %s)", what, clip(descr)).Try("%s", hint)
 	}
 	if structured {
 		return refuse("structures", "save each column as an array of its own: numpy.savez(path, **{name: array[name] for name in array.dtype.names})")
@@ -146,14 +147,11 @@ func dtype(descr string, structured bool) (mem.DType, error) {
 		if k.name != kind {
 			continue
 		}
-		if order == ">" && k.as.Size() > 1 {
-			return refuse("big-endian", "save it in the order of this machine: numpy.save(path, array.astype(array.dtype.newbyteorder(\"<\")))")
-		}
-		return k.as, nil
+		return k.as, order == ">" && k.as.Size() > 1, nil
 	}
 	switch {
 	case kind == "":
-		return 0, errs.New(errs.Damaged, "its header names no dtype").Try("write the file again")
+		return 0, false, errs.New(errs.Damaged, "its header names no dtype").Try("write the file again")
 	case kind[0] == 'O':
 		return refuse("Python objects, which are stored as a pickle, and unpickling runs whatever code its writer chose",
 			"save the numbers as an array of one shape and a numeric dtype; arrays of different lengths go into one long array and one of offsets")

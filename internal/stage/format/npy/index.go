@@ -28,13 +28,14 @@ const (
 	partCRC    = "part.crc"    // int64: CRC-32 of what is unpacked
 	leftName   = "left.name"   // strings: arrays that can not be read, and were not asked for by name
 	leftWhy    = "left.why"    // strings: why
+	partSwap   = "part.swap"   // int32: 1 where elements are big-endian
 	partMember = "part.member" // strings: name of the member of a .npz; "": the array is the file
 )
 
 // columns are fields and their parts, one behind the other.
 type columns struct {
 	names, member, leftNames, leftWhys                    index.Texts
-	dtype, rank, file                                     []int32
+	dtype, rank, file, swap                               []int32
 	dims, part, off, start, packed, head, body, size, crc []int64
 
 	rows     int64 // of the dataset
@@ -159,6 +160,11 @@ func taken(f Field, h *holding, p string) (array, error) {
 
 func (c *columns) add(a array, file int32, start int64) {
 	c.file, c.start = append(c.file, file), append(c.start, start)
+	swap := int32(0)
+	if a.header.Swapped {
+		swap = 1
+	}
+	c.swap = append(c.swap, swap)
 	off, packed, head, body, size, crc, name := a.header.Off, int64(-1), int64(0), int64(0), int64(0), int64(0), ""
 	if m := a.member; m != nil {
 		name = m.name
@@ -174,8 +180,8 @@ func (c *columns) add(a array, file int32, start int64) {
 	c.member.AppendString(name)
 }
 
-// write adds the columns. Where arrays lie, and whether they are compressed, is
-// not what the data is.
+// write adds the columns. Where arrays lie, whether they are compressed, and the
+// order of their bytes, is not what the data is.
 func (c *columns) write(b *index.Builder) {
 	b.Strings(fieldName, &c.names, index.Identity)
 	b.Strings(leftName, &c.leftNames, index.Aside)
@@ -185,6 +191,7 @@ func (c *columns) write(b *index.Builder) {
 	b.Int64s(fieldDims, c.dims, index.Identity)
 	b.Int64s(fieldPart, c.part, index.Identity)
 	b.Int32s(partFile, c.file, index.Identity)
+	b.Int32s(partSwap, c.swap, index.Aside)
 	b.Int64s(partOff, c.off, index.Aside)
 	b.Int64s(partStart, c.start, index.Identity)
 	b.Int64s(partPacked, c.packed, index.Aside)
@@ -199,7 +206,7 @@ func open(x *index.Index) *Dataset {
 	d := &Dataset{
 		x:    x,
 		file: x.Int32s(partFile), off: x.Int64s(partOff), start: x.Int64s(partStart), packed: x.Int64s(partPacked),
-		head: x.Int64s(partHead), body: x.Int64s(partBody), size: x.Int64s(partSize), crc: x.Int64s(partCRC), member: x.Strings(partMember),
+		swap: x.Int32s(partSwap), head: x.Int64s(partHead), body: x.Int64s(partBody), size: x.Int64s(partSize), crc: x.Int64s(partCRC), member: x.Strings(partMember),
 	}
 	names, dtype, rank, dims, part := x.Strings(fieldName), x.Int32s(fieldDType), x.Int32s(fieldRank), x.Int64s(fieldDims), x.Int64s(fieldPart)
 	if len(dtype) != names.Len() || len(rank) != names.Len() || len(part) != names.Len()+1 {
@@ -232,7 +239,7 @@ func valid(x *index.Index, opt Options) bool {
 	d := open(x)
 	n := len(d.file)
 	if x.Len() < 1 || len(d.fields) == 0 || d.fields[0].from != 0 || d.fields[len(d.fields)-1].to != n ||
-		len(d.off) != n || len(d.start) != n || len(d.packed) != n || len(d.head) != n || len(d.body) != n || len(d.size) != n ||
+		len(d.swap) != n || len(d.off) != n || len(d.start) != n || len(d.packed) != n || len(d.head) != n || len(d.body) != n || len(d.size) != n ||
 		len(d.crc) != n || d.member.Len() != n || len(x.Int64s(index.FileMTime)) != x.Files() {
 		return false
 	}

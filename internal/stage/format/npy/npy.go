@@ -14,8 +14,8 @@
 // reading but a look at the header of the member, which finds a file that was
 // written to meanwhile.
 //
-// Read are bool, integers and floats, little-endian, in C order. Python objects
-// are pickles and are never opened.
+// Read are bool, integers and floats in C order; big-endian ones are turned round.
+// Python objects are pickles and are never opened.
 package npy
 
 import (
@@ -82,6 +82,7 @@ type Dataset struct {
 
 	// Of parts, which are arrays, field after field.
 	file  []int32
+	swap  []int32 // 1: big-endian
 	off   []int64 // of row 0: in the file, or in the unpacked member
 	start []int64 // number of the sample that row 0 is
 	// Of parts that are compressed; packed is -1 for the others.
@@ -141,9 +142,9 @@ func (d *Dataset) Index() *index.Index { return d.x }
 func (d *Dataset) Close() error { return d.x.Close() }
 
 // Plain says that Parse does no more than point into what was read: no array is
-// compressed.
+// compressed or big-endian.
 func (d *Dataset) Plain() bool {
-	return !slices.ContainsFunc(d.packed, func(n int64) bool { return n >= 0 })
+	return !slices.Contains(d.swap, 1) && !slices.ContainsFunc(d.packed, func(n int64) bool { return n >= 0 })
 }
 
 // Type is format.Typed's.

@@ -16,6 +16,9 @@ type want struct {
 	fields []Field
 	// every is a list of .npz files of which every array is a field.
 	every []string
+	// grouped says that fields are called after their files: one that can not be read
+	// is left out beside others that can.
+	grouped bool
 }
 
 // files are the stored files, each once, in order.
@@ -84,6 +87,7 @@ func plan(paths []string, opt Options) (w want, err error) {
 	}
 	switch inZip {
 	case 0:
+		w.grouped = true
 		w.fields, err = group(paths, opt.Sharded)
 		return w, err
 	case len(paths):

@@ -78,16 +78,21 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 		if p.raw >= len(raw) || int64(len(raw[p.raw])) != e.Len {
 			return errs.New(errs.Bug, "the bytes handed in are not those of the extents").At(d.where(f, part, e.Off, id))
 		}
-		if d.packed[part] < 0 {
-			s.Fields = append(s.Fields, format.Field{Name: f.name, Data: raw[p.raw], File: e.File, Member: d.memberName(part), Off: e.Off})
-			continue
+		out := format.Field{Name: f.name, Data: raw[p.raw], File: e.File, Member: d.memberName(part), Off: e.Off}
+		if d.packed[part] >= 0 {
+			data, err := d.unpacked(f, part, raw[p.raw], id)
+			if err != nil {
+				return err
+			}
+			at := d.off[part] + (id-d.start[part])*f.row
+			out.Data, out.Unpacked = data[at:at+f.row:at+f.row], true
 		}
-		data, err := d.unpacked(f, part, raw[p.raw], id)
-		if err != nil {
-			return err
+		if d.swap[part] == 1 {
+			room := s.Room(len(out.Data))
+			format.Swap(room, out.Data, f.dtype.Size())
+			out.Data, out.Unpacked = room, true
 		}
-		at := d.off[part] + (id-d.start[part])*f.row
-		s.Fields = append(s.Fields, format.Field{Name: f.name, Data: data[at : at+f.row : at+f.row], File: e.File, Member: d.memberName(part), Off: e.Off, Unpacked: true})
+		s.Fields = append(s.Fields, out)
 	}
 	return nil
 }

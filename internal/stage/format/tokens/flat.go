@@ -102,6 +102,9 @@ func numpy(r *reader, head []byte) (npy.Header, error) {
 	case len(h.Shape) != 1 || !integer(h.DType):
 		return fail(errs.New(errs.Unsupported, "a file of tokens is one dimension of integers; this one has %d dimensions of %s", len(h.Shape), h.DType).
 			Try("open it with NpyDataset, one sample a row"))
+	case h.Swapped:
+		return fail(errs.New(errs.Unsupported, "its tokens are big-endian").
+			Try("save it in the order of this machine: numpy.save(path, array.astype(array.dtype.newbyteorder(\"<\")))"))
 	case h.Bytes != r.obj.Size-h.Off:
 		return fail(r.damaged(r.obj.Size, "its header promises %d bytes of tokens, and there are %d", h.Bytes, r.obj.Size-h.Off))
 	}
