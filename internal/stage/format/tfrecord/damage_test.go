@@ -187,7 +187,7 @@ func TestMixtures(t *testing.T) {
 	stagetest.Must(t, stagetest.Read(d, src, 2, []string{"n"}, &s))
 	for id, want := range map[int64]errs.Code{1: errs.Damaged, 2: errs.Unsupported} {
 		e := errs.From(stagetest.Read(d, src, id, []string{"a"}, &s))
-		if e.Code != want || e.Where.Sample != id || !strings.Contains(e.Hint, tfrecord.Payload) {
+		if e.Code != want || e.Where.Sample != id || !strings.Contains(e.Hint, tfrecord.Data) {
 			t.Errorf("%d: %v | %s", id, e, e.Hint)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 	"unsafe"
 
@@ -230,7 +229,9 @@ func (d *Dataset) fixed(f *feature) bool { return f.in == d.all && f.least == f.
 // Alternatives that hold different things are encoded bytes: which of them a sample
 // has is seen when it is read.
 func (d *Dataset) Type(field string) (t format.Type, ok bool) {
-	for alt := range strings.SplitSeq(field, ";") {
+	for more := true; more; {
+		var alt string
+		alt, field, more = d.cut(field)
 		one, known := d.typeOf(alt)
 		switch {
 		case !known:

@@ -19,7 +19,7 @@ func (r *record) field(wanted string, at *found, s *format.Sample) error {
 		return r.d.missing(r, wanted)
 	case at.whole:
 		name := Data
-		if r.d.findString(Data) != nil || alternative(wanted, []byte(Payload)) == at.rank {
+		if r.d.findString(Data) != nil || r.d.alternative(wanted, []byte(Payload)) == at.rank {
 			name = Payload
 		}
 		s.Fields = append(s.Fields, r.view(name, r.p))
@@ -39,12 +39,12 @@ func (r *record) field(wanted string, at *found, s *format.Sample) error {
 		return r.bad(f.name, err)
 	case f.kind == mixed:
 		return errs.New(errs.Unsupported, "the feature %q is a %s here, and another list in other records", f.name, k).At(r.where(f.name)).
-			Try("write the files again with one kind of list, or take %q and read the Example yourself", Payload)
+			Try("write the files again with one kind of list, or take %q and read the Example yourself", r.d.whole())
 	case k != noKind && k != f.kind:
 		return r.bad(f.name, errKind)
 	case f.kind == bytesKind && n > 1:
 		return errs.New(errs.Unsupported, "the feature %q has %d values; of bytes there has to be one", f.name, n).At(r.where(f.name)).
-			Try("write one feature per value, or take %q and read the Example yourself", Payload)
+			Try("write one feature per value, or take %q and read the Example yourself", r.d.whole())
 	case f.kind == bytesKind && n == 0, f.kind == noKind:
 		return r.d.missing(r, wanted)
 	case f.kind == bytesKind:
@@ -61,7 +61,7 @@ func (r *record) field(wanted string, at *found, s *format.Sample) error {
 func (d *Dataset) mayLack(wanted string) (f *feature, rank int) {
 	for more := true; more; rank++ {
 		var name string
-		name, wanted, more = strings.Cut(wanted, ";")
+		name, wanted, more = d.cut(wanted)
 		if f := d.findString(name); f != nil && (f.kind == intKind || f.kind == floatKind) && !d.fixed(f) {
 			return f, rank
 		}
@@ -159,7 +159,9 @@ func advice(field string, have []string) string {
 func (d *Dataset) Check(fields []string) error {
 	for _, f := range fields {
 		known := false
-		for alt := range strings.SplitSeq(f, ";") {
+		for rest, more := f, true; more; {
+			var alt string
+			alt, rest, more = d.cut(rest)
 			known = known || d.known(alt)
 		}
 		if known {

@@ -17,13 +17,22 @@ func (d *Dataset) wantsAny(fields []string) bool {
 	for _, f := range fields {
 		for more := true; more; {
 			var name string
-			name, f, more = strings.Cut(f, ";")
+			name, f, more = d.cut(f)
 			if d.known(name) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// cut is the first alternative of a wanted field, and those behind it. The name of a
+// feature that has a ; in it is no list of alternatives.
+func (d *Dataset) cut(wanted string) (name, rest string, more bool) {
+	if name, rest, more = strings.Cut(wanted, ";"); more && d.findString(wanted) != nil {
+		return wanted, "", false
+	}
+	return name, rest, more
 }
 
 func (d *Dataset) known(name string) bool {
@@ -84,7 +93,9 @@ func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []form
 // I/O; -1 if that is not known: of bytes, and of numbers whose count differs.
 func (d *Dataset) Size(id int64, field string) int64 {
 	_, _, n := d.payload(id)
-	for name := range strings.SplitSeq(field, ";") {
+	for more := true; more; {
+		var name string
+		name, field, more = d.cut(field)
 		f := d.findString(name)
 		switch {
 		case f == nil && (name == Data || name == Payload):
@@ -195,7 +206,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 func (d *Dataset) rank(field string) int {
 	for i := 0; field != ""; i++ {
 		var name string
-		name, field, _ = strings.Cut(field, ";")
+		name, field, _ = d.cut(field)
 		if name == Payload || name == Data && d.findString(Data) == nil {
 			return i
 		}
@@ -208,7 +219,7 @@ func (d *Dataset) rank(field string) int {
 func (d *Dataset) features(field string, rank int) bool {
 	for i, more := 0, true; more && i != rank; i++ {
 		var name string
-		if name, field, more = strings.Cut(field, ";"); d.findString(name) != nil {
+		if name, field, more = d.cut(field); d.findString(name) != nil {
 			return true
 		}
 	}
@@ -235,7 +246,7 @@ func (r *record) search(fields []string, list []found) error {
 			return nil
 		}
 		for i := range list {
-			if k := alternative(fields[i], name); k >= 0 && (list[i].rank < 0 || k <= list[i].rank) {
+			if k := r.d.alternative(fields[i], name); k >= 0 && (list[i].rank < 0 || k <= list[i].rank) {
 				list[i] = found{name: name, message: message, rank: k} // of two that are called the same the last counts
 			}
 		}
@@ -243,10 +254,10 @@ func (r *record) search(fields []string, list []found) error {
 }
 
 // alternative is the number of name among the alternatives of a field; -1: none.
-func alternative(field string, name []byte) int {
+func (d *Dataset) alternative(field string, name []byte) int {
 	for i, more := 0, true; more; i++ {
 		var alt string
-		if alt, field, more = strings.Cut(field, ";"); alt == view(name) {
+		if alt, field, more = d.cut(field); alt == view(name) {
 			return i
 		}
 	}
@@ -255,7 +266,7 @@ func alternative(field string, name []byte) int {
 
 func (r *record) bad(field string, err error) error {
 	return errs.New(errs.Damaged, "the payload of a record is no tf.train.Example, as the first one is").At(r.where(field)).Because(err).
-		Try("take the field %q, which is the payload as it stands, or write the file again", Payload)
+		Try("take the field %q, which is the payload as it stands, or write the file again", r.d.whole())
 }
 
 // everything is all features of a sample but those that are refused, and its

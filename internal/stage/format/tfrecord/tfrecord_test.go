@@ -257,7 +257,7 @@ func TestFieldsTeach(t *testing.T) {
 	}
 	var s format.Sample
 	e := errs.From(stagetest.Read(d, src, 1, []string{"parts"}, &s))
-	if e.Code != errs.Unsupported || !strings.Contains(e.What, "2 values") || e.Where.Sample != 1 || e.Where.Field != "parts" || e.Where.Shard != path || e.Where.Offset < 12 || e.Hint == "" {
+	if e.Code != errs.Unsupported || !strings.Contains(e.What, "2 values") || e.Where.Sample != 1 || e.Where.Field != "parts" || e.Where.Shard != path || e.Where.Offset < 12 || !strings.Contains(e.Hint, `"data"`) {
 		t.Errorf("%v at %+v | %s", e, e.Where, e.Hint)
 	}
 	e = errs.From(stagetest.Read(d, src, 1, []string{"txt"}, &s))
@@ -525,4 +525,32 @@ func TestNamesThatAreNotText(t *testing.T) {
 	if e := errs.From(d.Check([]string{odd})); e.Hint == "" {
 		t.Errorf("%v", e)
 	}
+}
+
+// A feature that has a ; in its name is asked for by it, alone and as an alternative;
+// a list of alternatives that is nobody's name stays one.
+func TestNamesWithSemicolons(t *testing.T) {
+	d, src := opened(t, framed(
+		example(feat{"a", []byte("A")}, feat{"a;b", []byte("AB")}, feat{"n;m", []int64{5}}),
+		example(feat{"a;b", []byte("ab")}, feat{"b", []byte("B")}, feat{"n;m", []int64{6}})))
+	stagetest.Must(t, d.Check([]string{"a;b", "zz;a;b", "n;m"}))
+	if e := errs.From(d.Check([]string{"y;z"})); e.Code != errs.Config {
+		t.Errorf("%v", e)
+	}
+	if typ, ok := d.Type("n;m"); !ok || typ.DType != mem.Int64 {
+		t.Errorf("%v, %t", typ, ok)
+	}
+	want := map[string][2]string{
+		"a;b": {"AB", "ab"}, "zz;a;b": {"AB", "ab"}, "b;a": {"A", "B"}, "n;m": {"\x05\x00\x00\x00\x00\x00\x00\x00", "\x06\x00\x00\x00\x00\x00\x00\x00"},
+	}
+	for field, values := range want {
+		for id, value := range values {
+			var s format.Sample
+			stagetest.Must(t, stagetest.Read(d, src, int64(id), []string{field}, &s))
+			if got := string(s.Fields[0].Data); got != value {
+				t.Errorf("%s of sample %d: %q, want %q", field, id, got, value)
+			}
+		}
+	}
+	stagetest.NoHeap(t, d, src, []string{"a;b", "b;a", "n;m"})
 }
