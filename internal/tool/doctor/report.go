@@ -59,13 +59,22 @@ func (r Report) title() string {
 	s := r.Evidence.Subject
 	switch s.Kind {
 	case OfScript:
-		return "stoker doctor: " + strings.Join(s.Command, " ")
+		return oneLine("stoker doctor: " + strings.Join(s.Command, " "))
 	case OfSpec:
 		return "stoker doctor: " + strings.Join(s.Command, " ") + ", loaded by stoker"
 	case OfProcess:
-		return fmt.Sprintf("stoker doctor: process %d, %s", s.PID, strings.Join(s.Command, " "))
+		return oneLine(fmt.Sprintf("stoker doctor: process %d, %s", s.PID, strings.Join(s.Command, " ")))
 	}
 	return "stoker doctor: this machine"
+}
+
+// oneLine is text that fits a line, cut at its end.
+func oneLine(s string) string {
+	r := []rune(strings.Join(strings.Fields(s), " "))
+	if len(r) > width {
+		return string(r[:width-4]) + " ..."
+	}
+	return string(r)
 }
 
 // Title is the verdict in a few words.
