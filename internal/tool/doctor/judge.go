@@ -110,8 +110,11 @@ func Judge(ev Evidence) Report {
 	v := newView(ev, ev.worst())
 	r.Verdict = v.verdict()
 	r.Findings = findings(ev)
-	if r.Findings == nil {
+	if r.Findings == nil { // an empty list is [] to machines, not null
 		r.Findings = []Finding{}
+	}
+	if r.Verdict.Lines == nil {
+		r.Verdict.Lines = []Line{}
 	}
 	return r
 }
