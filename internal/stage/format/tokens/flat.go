@@ -36,6 +36,9 @@ func flat(r *reader, opt Options) (*shard, error) {
 			return nil, err
 		}
 		sh.off, sh.dtype, end = h.Off, h.DType, h.Off+h.Bytes
+	case foreign(head) != "":
+		return nil, errs.New(errs.Config, "%s is %s, and no file of tokens", r.obj.Name, foreign(head)).At(r.at(0)).
+			Try("open it as what it is, or unpack it; `stoker pack --output tokens` makes tokens of it")
 	case opt.DType == mem.Object:
 		sh.dtype = mem.Uint16
 		if is, err := wide(r); err != nil {
@@ -59,6 +62,32 @@ func flat(r *reader, opt Options) (*shard, error) {
 		return sh, nil
 	}
 	return sh, sh.split(r, opt)
+}
+
+// foreign is what a file of another format begins with, by the marks of the formats
+// that are long enough to be no tokens by chance; "": none of them.
+func foreign(head []byte) string {
+	for _, f := range []struct {
+		at         int
+		mark, what string
+	}{
+		{0, "PAR1", "Parquet"},
+		{0, "\x89HDF\r\n\x1a\n", "HDF5"},
+		{0, "\x1f\x8b\x08\x00\x00", "packed with gzip"},
+		{0, "\x1f\x8b\x08\x08", "packed with gzip"},
+		{0, "\x28\xb5\x2f\xfd", "packed with zstd"},
+		{0, "\x04\x22\x4d\x18", "packed with lz4"},
+		{0, "\xfd7zXZ\x00", "packed with xz"},
+		{0, "PK\x03\x04", "a ZIP archive, such as a .npz"},
+		{0, "\x89PNG\r\n\x1a\n", "a PNG"},
+		{0, "ARROW1\x00\x00", "Arrow"},
+		{257, "ustar", "a tar archive"},
+	} {
+		if len(head) >= f.at+len(f.mark) && string(head[f.at:f.at+len(f.mark)]) == f.mark {
+			return f.what
+		}
+	}
+	return ""
 }
 
 // llm is what a header of llm.c says; only one that fits the length of its file

@@ -424,6 +424,25 @@ func llm(n int) []byte {
 	return append(h, upTo(n)...)
 }
 
+// What is of another format is not cut into tokens, whatever it is called and
+// whichever type is given.
+func TestForeignFiles(t *testing.T) {
+	s := newShelf(t)
+	for what, head := range map[string]string{
+		"Parquet": "PAR1\x15\x04", "gzip": "\x1f\x8b\x08\x00\x00\x00", "zstd": "\x28\xb5\x2f\xfd\x04", "HDF5": "\x89HDF\r\n\x1a\n",
+		"tar": "a.jpg" + strings.Repeat("\x00", 252) + "ustar", "ZIP": "PK\x03\x04",
+	} {
+		path := s.put(t, "x.bin", append([]byte(head), make([]byte, 1000)...)[:1000])
+		for _, opt := range []tokens.Options{{Window: 1}, {Window: 1, DType: mem.Uint16}} {
+			opt.Store = &index.Store{}
+			_, err := tokens.Open(context.Background(), source.NewFile(), []string{path}, opt)
+			if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, what) || !strings.Contains(e.What, "no file of tokens") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+}
+
 // A header that does not fit the length of its file is taken for tokens.
 func TestAlmostAHeader(t *testing.T) {
 	s := newShelf(t)

@@ -217,6 +217,21 @@ func TestTFRecord(t *testing.T) {
 	}
 }
 
+// What is no token number is told with what helps.
+func TestNoTokens(t *testing.T) {
+	for _, c := range []struct {
+		v    int64
+		wide bool
+		hint string
+	}{{-1, false, "no token type"}, {70000, false, "uint32"}, {1 << 40, false, "no token type"}, {1 << 40, true, "no token type"}} {
+		f := array("x", mem.Int64, binary.LittleEndian.AppendUint64(nil, uint64(c.v)), 1)
+		err := shard.Tokens{Wide: c.wide}.Encode(&shard.Sample{Fields: []shard.Field{f}}, make([][]byte, 2))
+		if e := errs.From(err); err == nil || !strings.Contains(e.Hint, c.hint) || !strings.Contains(e.What, fmt.Sprint(c.v)) {
+			t.Errorf("%d: %v", c.v, err)
+		}
+	}
+}
+
 // A field is one kind of feature whatever its values are; what that does not hold
 // is refused, never written as something else.
 func TestTFRecordKindsAreOfTypes(t *testing.T) {

@@ -42,8 +42,11 @@ func (t Tokens) Encode(s *Sample, parts [][]byte) error {
 	for p := f.Data; len(p) >= size; p = p[size:] {
 		v, whole := element(f.DType, p)
 		if !whole || v < 0 || v > limit {
-			return misfit(f.Name, "field %q (%s) has a value that is no token number of 0 to %d", f.Name, f.DType, limit).
-				Try("--token-type uint32 holds larger ones")
+			e := misfit(f.Name, "field %q (%s) has a value that is no token number of 0 to %d: %d", f.Name, f.DType, limit, v)
+			if whole && v > limit && v <= math.MaxUint32 {
+				return e.Try("--token-type uint32 holds larger ones")
+			}
+			return e.Try("no token type holds it: these are other numbers, or damaged; choose the field of the tokens with --fields")
 		}
 		if t.Wide {
 			parts[0] = binary.LittleEndian.AppendUint32(parts[0], uint32(v))
