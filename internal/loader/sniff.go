@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format/lines"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
@@ -20,6 +21,14 @@ func sniff(name string, paths []string) (opener, []string, error) {
 		if kind.root && len(paths) != 1 {
 			return kind, nil, errs.New(errs.Config, "a %s dataset has one root, and %d paths were given", name, len(paths)).
 				Try("give the folder that holds all of it")
+		}
+		if len(paths) == 1 && name == "lines" && isDir(paths[0]) { // texts lie in folders of folders
+			files, err := lines.List(paths[0])
+			if err == nil && len(files) == 0 {
+				err = errs.New(errs.Empty, "there is no text file in this folder").At(errs.Where{File: paths[0], Offset: -1, Sample: -1}).
+					Try("text files end in .txt, .text, .md, .jsonl or .ndjson")
+			}
+			return kind, files, err
 		}
 		if len(paths) == 1 && !kind.root && isDir(paths[0]) {
 			if files, err := filesIn(paths[0], []opener{kind}); err == nil && len(files) > 0 {

@@ -143,13 +143,21 @@ func TestAFolderOfText(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, sub := range []string{"sub/deep", ".hidden"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, sub, "e.txt"), []byte("text"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	l, err := Open(context.Background(), ground(t), Spec{Dataset: Dataset{Path: Paths{dir}, Format: "lines"}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	x := l.Dataset().Index()
-	if got := string(x.AppendPath(0, nil)); x.Len() != 3 || x.Files() != 2 || got != filepath.Join(dir, "a.ndjson") {
+	if got := string(x.AppendPath(0, nil)); x.Len() != 4 || x.Files() != 3 || got != filepath.Join(dir, "a.ndjson") {
 		t.Errorf("%d samples in %d files, the first is %s", x.Len(), x.Files(), got)
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "b.jsonl")} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -127,15 +126,11 @@ func texts(paths []string) (all []string, err error) {
 			all = append(all, path)
 			continue
 		}
-		err = filepath.WalkDir(path, func(path string, e os.DirEntry, err error) error {
-			if err == nil && !e.IsDir() && lines.Sniff(path) {
-				all = append(all, path)
-			}
-			return err
-		})
+		within, err := lines.List(path)
 		if err != nil {
-			return nil, errs.New(errs.Unreadable, "a folder can not be listed").At(file(path)).Because(err)
+			return nil, err
 		}
+		all = append(all, within...)
 	}
 	if slices.ContainsFunc(all, func(path string) bool { return !lines.Sniff(path) }) {
 		return nil, nil

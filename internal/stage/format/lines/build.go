@@ -22,6 +22,9 @@ const (
 	stride     = 256
 )
 
+// bom is the mark that some programs put before UTF-8; it is none of the text.
+const bom = "\ufeff"
+
 // readLen is what is read at once for an index.
 const readLen = 1 << 20
 
@@ -114,7 +117,11 @@ func (b *builder) lines(ctx context.Context, src source.Source, obj source.Info,
 		if err := src.ReadAt(ctx, obj, buf, off); err != nil {
 			return format.InShard(err)
 		}
-		for rest := buf; len(rest) > 0; {
+		rest := buf
+		if off == 0 && bytes.HasPrefix(buf, []byte(bom)) {
+			rest, begin = buf[len(bom):], int64(len(bom))
+		}
+		for len(rest) > 0 {
 			n := bytes.IndexByte(rest, '\n')
 			line := rest
 			if n >= 0 {

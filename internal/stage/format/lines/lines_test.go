@@ -59,6 +59,27 @@ func TestSuite(t *testing.T) {
 	}
 }
 
+// What some programs put before UTF-8 is no part of the first line; elsewhere it is
+// text like any other.
+func TestByteOrderMark(t *testing.T) {
+	d, err := open(t, t.TempDir(), "a.jsonl", "\ufeff{\"text\": \"one\"}\n{\"text\": \"\ufefftwo\"}\n", "b.jsonl", "\ufeff", "c.jsonl", "\ufeff\n\n{\"text\": \"three\"}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	stagetest.Dataset(t, d, source.NewFile())
+	if n := d.Index().Len(); n != 3 {
+		t.Fatalf("%d samples", n)
+	}
+	r := format.NewReader(d, source.NewFile())
+	var s format.Sample
+	for id, want := range []string{"one", "\ufefftwo", "three"} {
+		if err := r.Read(ctx, int64(id), []string{"text"}, &s); err != nil || string(s.Fields[0].Data) != want {
+			t.Errorf("sample %d is %q, %v", id, s.Fields[0].Data, err)
+		}
+	}
+}
+
 // Against splitting the whole text, over many marks of the index.
 func TestLines(t *testing.T) {
 	dir := t.TempDir()
