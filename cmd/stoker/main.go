@@ -122,7 +122,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 	case args[0] == "help":
 		args = append(slices.Clone(args[1:]), "--help")
 	}
-	parsed, err := parser.Parse(args)
+	parsed, err := parser.Parse(inOrder(parser.Model, args))
 	if exit >= 0 {
 		return exit
 	}
@@ -157,6 +157,36 @@ func beforeDashes(args []string) (ours []string, behind another) {
 		return args[:i], another(args[i+1:])
 	}
 	return args, nil
+}
+
+// inOrder is a command line with the flags of its verb before the paths, where the
+// verb takes several: a list of paths ends for the parser where a flag begins. What
+// stands behind "--" stays there.
+func inOrder(app *kong.Application, args []string) []string {
+	i := slices.IndexFunc(app.Children, func(n *kong.Node) bool { return len(args) > 0 && n.Name == args[0] })
+	if i < 0 || !slices.ContainsFunc(app.Children[i].Positional, func(p *kong.Positional) bool { return p.IsCumulative() }) {
+		return args
+	}
+	known := append(slices.Clone(app.Flags), app.Children[i].Flags...)
+	flags, paths := []string{args[0]}, []string(nil)
+	for rest := args[1:]; len(rest) > 0; rest = rest[1:] {
+		word := rest[0]
+		if word == "--" {
+			return slices.Concat(flags, paths, rest)
+		}
+		if word == "-" || !strings.HasPrefix(word, "-") {
+			paths = append(paths, word)
+			continue
+		}
+		flags = append(flags, word)
+		at := slices.IndexFunc(known, func(f *kong.Flag) bool {
+			return word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short)
+		})
+		if at >= 0 && !known[at].IsBool() && !known[at].IsCounter() && len(rest) > 1 {
+			flags, rest = append(flags, rest[1]), rest[1:]
+		}
+	}
+	return append(flags, paths...)
 }
 
 // usage is a command line that makes no sense, as an Error.

@@ -31,11 +31,11 @@ type packCmd struct {
 
 	Jpeg        string `help:"index: rewrite JPEGs with restart markers, without loss, so that crops are decoded alone." placeholder:"index"`
 	Progressive string `help:"Progressive JPEGs of --jpeg index: refuse, convert or keep." placeholder:"HOW"`
-	Resize      int    `help:"Make pictures smaller: their shortest side." placeholder:"PIXELS"`
-	Crop        int    `help:"Keep the middle square of pictures: its side." placeholder:"PIXELS"`
-	Quality     int    `help:"Of JPEGs that are written (90)." placeholder:"Q"`
+	Resize      *int   `help:"Make pictures smaller: their shortest side." placeholder:"PIXELS"`
+	Crop        *int   `help:"Keep the middle square of pictures: its side." placeholder:"PIXELS"`
+	Quality     *int   `help:"Of JPEGs that are written (90)." placeholder:"Q"`
 	Decode      bool   `help:"Keep pictures as uint8 arrays."`
-	Augment     int64  `help:"Pack so many varied copies of every sample." placeholder:"K"`
+	Augment     *int64 `help:"Pack so many varied copies of every sample." placeholder:"K"`
 	Transform   string `help:"How copies are varied: a list of transforms, as JSON or in a file (RandomResizedCrop(224) and a flip)." placeholder:"JSON"`
 
 	Tokenize  string `help:"Make text tokens: gpt2, cl100k_base, o200k_base, or the file of a SentencePiece model." placeholder:"VOCABULARY"`
@@ -169,10 +169,23 @@ func (p packCmd) config() (c pack.Config, err error) {
 	if size == 0 && p.ShardSize != "auto" {
 		return c, errs.New(errs.Config, "--shard-size is %s, and no sample fits into that", p.ShardSize).Try("leave it out for 1GiB, or give a size such as 256MiB")
 	}
+	for _, f := range []struct {
+		name string
+		zero bool
+	}{
+		{"resize", p.Resize != nil && *p.Resize == 0},
+		{"crop", p.Crop != nil && *p.Crop == 0},
+		{"quality", p.Quality != nil && *p.Quality == 0},
+		{"augment", p.Augment != nil && *p.Augment == 0},
+	} {
+		if f.zero {
+			return c, errs.New(errs.Config, "--%s 0 asks for nothing", f.name).Try("leave --%s out, or give 1 and more", f.name)
+		}
+	}
 	c.Options = pack.Options{
 		Output: p.Output, Name: p.Name, ShardSize: int64(size), Compress: p.Compress, Shuffle: p.Shuffle, Seed: p.Seed, TokenType: p.TokenType,
 		Options: prepare.Options{
-			Fields: p.Fields, Keys: p.Keys, Resize: p.Resize, Crop: p.Crop, Quality: p.Quality, Decode: p.Decode, Augment: p.Augment,
+			Fields: p.Fields, Keys: p.Keys, Resize: given(p.Resize), Crop: given(p.Crop), Quality: given(p.Quality), Decode: p.Decode, Augment: given(p.Augment),
 			JPEG: p.Jpeg, Progressive: p.Progressive,
 			Tokenize: p.Tokenize, TextField: p.TextField,
 		},
@@ -181,6 +194,14 @@ func (p packCmd) config() (c pack.Config, err error) {
 		c.Options.Transform, err = transforms(p.Transform)
 	}
 	return c, err
+}
+
+// given is the value of a flag; 0: it was left out.
+func given[T int | int64](v *T) T {
+	if v == nil {
+		return 0
+	}
+	return *v
 }
 
 // transforms reads a list of operations: JSON, or the file that holds it.

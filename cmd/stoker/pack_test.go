@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -178,5 +179,37 @@ func TestPackIsStopped(t *testing.T) {
 		if done, err := strconv.Atoi(strings.ReplaceAll(said[1], ",", "")); err != nil || done < 1 || done > len(notes) {
 			t.Errorf("%s, and there are notes of %d shards", said[0], len(notes))
 		}
+	}
+}
+
+// Flags may stand before, between and behind the paths, and a size of nothing is
+// no size.
+func TestFlagsAnywhere(t *testing.T) {
+	dir := t.TempDir()
+	table := filepath.Join(dir, "t.csv")
+	write(t, table, []byte("x,y\n1,2\n3,4\n"))
+	for i, args := range [][]string{
+		{"--output", "npy", table, "DST"},
+		{table, "--output", "npy", "DST"},
+		{table, "DST", "--output=npy"},
+		{table, "--shuffle", "DST", "--output", "npy"},
+		{"--output", "npy", "--", table, "DST"},
+	} {
+		dst := filepath.Join(dir, string(rune('a'+i)))
+		args[slices.Index(args, "DST")] = dst
+		if r := command(t, append([]string{"pack"}, args...)...); r.status != 0 {
+			t.Errorf("%v: %s", args, r.err)
+		}
+		if _, err := os.Stat(filepath.Join(dst, "x-000000.npy")); err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	for _, flag := range []string{"--resize", "--crop", "--quality", "--augment"} {
+		if r := command(t, "pack", table, flag, "0", filepath.Join(dir, "none")); r.status != 2 || !strings.Contains(r.err, flag+" 0 asks for nothing") {
+			t.Errorf("%s: %d, %s", flag, r.status, r.err)
+		}
+	}
+	if r := command(t, "pack", table, "--bogus", dir); r.status != 2 || !strings.Contains(r.err, "unknown flag --bogus") {
+		t.Errorf("%d, %s", r.status, r.err)
 	}
 }
