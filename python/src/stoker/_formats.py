@@ -35,7 +35,7 @@ class Field:
     """How one stored field is delivered. What is left out is decided by what the format knows of it.
 
     name       as it is stored, or as it is to be called where ``source`` gives its stored name
-    source     its stored name; "jpg;png" takes the first that a sample has
+    source     its stored name; "jpg;png" takes the first that a sample has, unless that is the name of a field
     decode     "rgb", "gray", "text", "json", "int", "float", "bytes", "npy" (bytes that are a .npy file), or "array"
     transform  transforms of images
     dtype      what numbers become: "int64", "float32", ...; checked before anything is read

@@ -16,16 +16,14 @@ const maxGap = 64 << 10
 // resolve is the number of the first alternative of a wanted field that there is;
 // -1: none.
 func (d *Dataset) resolve(field string) int {
-	for more := true; more; {
-		var name string
-		name, field, more = strings.Cut(field, ";")
+	return format.First(field, func(name string) int {
 		for i := range d.cols {
 			if d.cols[i].Name == name {
 				return i
 			}
 		}
-	}
-	return -1
+		return -1
+	})
 }
 
 // Type is format.Typed's.

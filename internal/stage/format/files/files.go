@@ -195,26 +195,33 @@ const (
 // resolve is the first alternative of a wanted field that there is: the number of
 // its column, or one of the above.
 func (d *Dataset) resolve(field string) int {
-	for more := true; more; {
+	what := d.named(field) // first: a ; may be part of a column's name
+	for more := strings.Contains(field, ";"); more && what == isMissing; {
 		var name string
 		name, field, more = strings.Cut(field, ";")
-		switch {
-		case name == Image && d.file != nil:
-			return isImage
-		case name == Key && d.file != nil:
-			return isKey
-		}
-		for i := range d.cols {
-			if d.cols[i].name == name {
-				if i == d.label {
-					return isLabel
-				}
-				return i
+		what = d.named(name)
+	}
+	return what
+}
+
+// named is the field of a name, as resolve says it.
+func (d *Dataset) named(name string) int {
+	switch {
+	case name == Image && d.file != nil:
+		return isImage
+	case name == Key && d.file != nil:
+		return isKey
+	}
+	for i := range d.cols {
+		if d.cols[i].name == name {
+			if i == d.label {
+				return isLabel
 			}
+			return i
 		}
-		if name == Label && d.class != nil {
-			return isLabel
-		}
+	}
+	if name == Label && d.class != nil {
+		return isLabel
 	}
 	return isMissing
 }

@@ -12,17 +12,15 @@ import (
 
 // resolve is the number of the first alternative of a wanted field that there is,
 // or -1.
-func (d *Dataset) resolve(name string) int {
-	for more := true; more; {
-		var alt string
-		alt, name, more = strings.Cut(name, ";")
+func (d *Dataset) resolve(field string) int {
+	return format.First(field, func(name string) int {
 		for i := range d.fields {
-			if d.fields[i].Name == alt {
+			if d.fields[i].Name == name {
 				return i
 			}
 		}
-	}
-	return -1
+		return -1
+	})
 }
 
 func (d *Dataset) wants(fields []string, i int) bool {

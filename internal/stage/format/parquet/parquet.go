@@ -211,16 +211,14 @@ func (d *Dataset) lacks(c int) bool { return c != d.label && (d.nulls[c] > 0 || 
 // resolve is the first alternative of a wanted field that there is: the number of
 // its column, or -1.
 func (d *Dataset) resolve(field string) int {
-	for more := true; more; {
-		var name string
-		name, field, more = strings.Cut(field, ";")
+	return format.First(field, func(name string) int {
 		for c := range d.columns {
 			if d.columns[c].name == name {
 				return c
 			}
 		}
-	}
-	return -1
+		return -1
+	})
 }
 
 // group is the row group of a sample.
