@@ -15,6 +15,7 @@ type Space struct {
 	// Usual is the prefetch with which workers are compared, one of Prefetch.
 	Usual int     `json:"usual_prefetch"`
 	Cores float64 `json:"cores"` // that may be used
+	Step  float64 `json:"-"`     // seconds of a training step: no loader is faster
 	All   bool    `json:"all"`   // measure every combination
 }
 
@@ -23,7 +24,7 @@ type Space struct {
 func workerCounts(loader string, cores float64) (counts []int) {
 	least, most := 1, max(1, int(cores))
 	if loader != Own {
-		least, most = 0, max(8, 2*int(cores))
+		least, most = 0, max(16, 2*int(cores))
 	}
 	for n, step := least, 1; n < most; n += step {
 		counts = append(counts, n)
@@ -131,12 +132,12 @@ func (s Space) more(batch int, table []Measurement) (Settings, bool) {
 			flat++
 		}
 	}
-	top := predicted(last, s.Workers[len(s.Workers)-1], s.Cores)
+	top := s.predicted(last, s.Workers[len(s.Workers)-1])
 	if flat >= 2 || last.Failed == "" && top*safety < best.Samples*gain {
 		return Settings{}, false
 	}
 	for _, w := range s.Workers {
-		if w <= last.Workers || last.Failed == "" && 2*predicted(last, w, s.Cores) < top {
+		if w <= last.Workers || last.Failed == "" && 2*s.predicted(last, w) < top {
 			continue // less than half of what more of them give
 		}
 		return s.settings(batch, w, s.Usual, s.Pin[0]), true
@@ -170,7 +171,7 @@ func (s Space) fewer(batch int, table []Measurement) (Settings, bool) {
 				}
 			}
 		}
-		if predicted(nearest, w, s.Cores)*safety >= best.Samples*(1-Slack) {
+		if s.predicted(nearest, w)*safety >= best.Samples*(1-Slack) {
 			return s.settings(batch, w, s.Usual, s.Pin[0]), true
 		}
 	}
@@ -230,13 +231,13 @@ func unknown(table []Measurement, tries []Settings) (Settings, bool) {
 
 // predicted is the throughput of so many workers, from what was measured with some:
 // what a batch costs on a core, and what its worker waits for beside.
-func predicted(m Measurement, workers int, cores float64) float64 {
+func (s Space) predicted(m Measurement, workers int) float64 {
 	if m.Batches <= 0 || m.Failed != "" {
 		return 0
 	}
 	cycle := 1 / m.Batches
 	held := cycle * float64(max(m.Workers, 1))
 	cpu := min(cycle*m.Cores, held)
-	j := model.Job{CPU: cpu, Blocked: held - cpu, Threads: cycle*m.Cores - cpu, Workers: max(workers, 1), Cores: cores}
+	j := model.Job{Step: s.Step, CPU: cpu, Blocked: held - cpu, Threads: cycle*m.Cores - cpu, Workers: max(workers, 1), Cores: s.Cores}
 	return m.Samples * cycle / j.Cycle()
 }

@@ -134,8 +134,8 @@ const (
 	repeats  = 2 // of every contender
 )
 
-// contender is how close to the best a measurement must be to be measured again: in
-// one measurement a neighbour's burst of work costs this much.
+// contender is how close to the best a measurement must be to be measured again, where
+// windows tell of no more noise: a neighbour's burst of work costs this much.
 const contender = 0.85
 
 // restless is a spread of windows at which a choice says little.
@@ -150,6 +150,7 @@ func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
 	if c.Budget <= 0 {
 		c.Budget = DefaultBudget
 	}
+	c.Space.Step = c.Step
 	s := &search{Config: c, meter: meter, begin: time.Now(), slice: c.slice()}
 	r := &Report{Subject: c.Subject}
 	if err := s.look(ctx, r); err != nil {
@@ -169,6 +170,9 @@ func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
 		if !slices.ContainsFunc(r.Table, func(m Measurement) bool { return m.Workers == w }) {
 			r.LeftOut = append(r.LeftOut, w)
 		}
+	}
+	if top := c.Space.Workers[len(c.Space.Workers)-1]; r.Choice.Workers == top && c.Space.predicted(r.Choice, 2*top) > gain*r.Choice.Samples {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d workers are the most that were tried, and more may be faster still", top))
 	}
 	if r.Choice.Spread > restless {
 		r.Notes = append(r.Notes, fmt.Sprintf("throughput went up and down by %.0f %% while the choice was measured: run it again when nothing else runs here", 100*r.Choice.Spread))
@@ -244,40 +248,57 @@ func (s *search) look(ctx context.Context, r *Report) error {
 }
 
 // repeat measures the settings that may become best or choice again, in turn, so that
-// what the machine does beside hits all alike; the median of each counts.
+// what the machine does beside hits all alike; the median of each counts. A round that
+// the budget cuts is dropped: settings measured more often than others are not alike.
 func (s *search) repeat(ctx context.Context) error {
-	_, best, ok := Choose(s.table)
-	if !ok {
-		return nil
-	}
-	again := map[int][]Measurement{}
-	for i, m := range s.table {
-		if m.Failed == "" && m.Samples >= contender*best.Samples {
-			again[i] = []Measurement{m}
-		}
-	}
+	again := s.contenders()
 	if len(again) < 2 {
 		return nil
 	}
 	for range repeats {
-		for i := range s.table {
-			if again[i] == nil {
-				continue
-			}
+		var round []Measurement
+		for _, all := range again {
 			if !s.left(0.75) {
-				return nil // all or nothing: a part of them measured more often would not be alike
+				break
 			}
-			m, err := s.measure(ctx, s.table[i].Settings)
+			m, err := s.measure(ctx, all[0].Settings)
 			if err != nil {
 				return err
 			}
+			round = append(round, m)
+		}
+		if len(round) < len(again) {
+			break
+		}
+		for i, m := range round {
 			again[i] = append(again[i], m)
 		}
 	}
-	for i, all := range again {
-		s.table[i] = median(all)
+	for _, all := range again {
+		s.update(median(all))
 	}
 	return nil
+}
+
+// contenders are the measurements that are as close to the best as noise may put
+// them: half of what throughput went up and down by, typically.
+func (s *search) contenders() (all [][]Measurement) {
+	_, best, ok := Choose(s.table)
+	if !ok {
+		return nil
+	}
+	var spreads []float64
+	for _, m := range s.table {
+		spreads = append(spreads, m.Spread)
+	}
+	slices.Sort(spreads)
+	limit := 1 - min(max(1-contender, spreads[len(spreads)/2]/2), 0.5)
+	for _, m := range s.table {
+		if m.Failed == "" && m.Samples >= limit*best.Samples {
+			all = append(all, []Measurement{m})
+		}
+	}
+	return all
 }
 
 // confirm measures choice and best again, in turn, and chooses anew where the choice

@@ -172,6 +172,30 @@ func TestSearchIsShort(t *testing.T) {
 	}
 }
 
+// Where workers wait and do not work, the end of what was tried is no end.
+func TestMoreMayBeFaster(t *testing.T) {
+	for blocked, want := range map[float64]int{5: 1, 0: 0} {
+		space := Space{Workers: []int{1, 2, 4}, Prefetch: []int{2}, Batch: []int{8}}.Complete(Torch, 4, false)
+		r, err := Run(t.Context(), Config{Space: space, Budget: time.Hour}, &machine{cpu: 0.01, blocked: blocked, cores: 4})
+		if err != nil || r.Choice.Workers != 4 || len(r.Notes) != want {
+			t.Errorf("%v: %+v %v", blocked, r, err)
+		}
+	}
+}
+
+// With a training step, no more is looked for than feeds it.
+func TestStepIsALimit(t *testing.T) {
+	space := Space{Batch: []int{8}}.Complete(Torch, 16, false)
+	m := &machine{cpu: 0.01, blocked: 0.1, cores: 16, shared: 20} // 0.05 s a step
+	r, err := Run(t.Context(), Config{Subject: Subject{Loader: Torch, Step: 0.05}, Space: space, Budget: time.Hour}, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Choice.Workers != 3 || slices.ContainsFunc(r.Table, func(m Measurement) bool { return m.Workers > 6 }) {
+		t.Errorf("%+v", r)
+	}
+}
+
 // lucky is a machine on which one setting is fast the first time only.
 type lucky struct {
 	machine
@@ -261,7 +285,7 @@ func TestWorkerCounts(t *testing.T) {
 		{Own, 1, []int{1}},
 		{Own, 4, []int{1, 2, 3, 4}},
 		{Own, 13.5, []int{1, 2, 3, 4, 6, 8, 12, 13}},
-		{Torch, 1, []int{0, 1, 2, 3, 4, 6, 8}},
+		{Torch, 1, []int{0, 1, 2, 3, 4, 6, 8, 12, 16}},
 		{Torch, 8, []int{0, 1, 2, 3, 4, 6, 8, 12, 16}},
 	} {
 		if diff := cmp.Diff(c.want, workerCounts(c.loader, c.cores)); diff != "" {
