@@ -140,7 +140,7 @@ func smallPrefetch(v *view) (string, string, Change, bool) {
 	thin := s.Prefetch == 1 && v.waits()
 	return fmt.Sprintf("prefetch_factor=%d: a batch that takes longer than others is waited for.", s.Prefetch), "settings",
 		Change{v.loader("prefetch_factor=4"), "batches lie ready"},
-		s.Workers > 0 && v.middle() > v.start && (thin || shallowHolds(v))
+		s.Workers > 0 && v.middle() > v.start && !v.manyThreads() && (thin || shallowHolds(v))
 }
 
 // shallowHolds asks the rule of that verdict, where its figures are there.
