@@ -230,8 +230,11 @@ func othersOfScripts() []Scenario {
 		j.Ranks = 2
 		return j
 	}
-	threads := func(n, operations int) Job { // small ones, so that threads meet often
-		j := made(4, 40*ms, "x = torch.full((256, 256), float(i))", fmt.Sprintf("for _ in range(%d):", operations), "    x = torch.sin(x * 1.0001)", "x = x[:8]")
+	// Operations just large enough for all threads, which spin where they meet, as
+	// guides to quick inference say that they should.
+	threads := func(n, side, operations int) Job {
+		j := made(4, 15*ms, fmt.Sprintf("x = torch.full((%d, %d), float(i))", side, side), fmt.Sprintf("for _ in range(%d):", operations), "    x.add_(1.0)", "x = x[:8].clone()")
+		j.Script.Imports = []string{"", `os.environ["OMP_WAIT_POLICY"] = "active"`}
 		j.Script.Worker = []string{fmt.Sprintf("torch.set_num_threads(%d)", n)}
 		return j
 	}
@@ -268,12 +271,12 @@ func othersOfScripts() []Scenario {
 			Well: func(float64) Job { return ranks(0) },
 		}, {
 			Name: "workers compute with eight threads each", Label: misset, Finds: "thread oversubscription in workers", Of: "thread oversubscription in workers", Kind: Torch,
-			Sick: func(x float64) Job { return threads(8, int(mix(35, 50, x))) },
-			Well: func(x float64) Job { return threads(1, int(mix(35, 50, x))) },
+			Sick: func(x float64) Job { return threads(8, 512, int(mix(80, 110, x))) },
+			Well: func(x float64) Job { return threads(1, 512, int(mix(80, 110, x))) },
 		}, {
 			Name: "workers compute with sixteen threads each", Label: misset, Of: "thread oversubscription in workers", Kind: Torch,
-			Sick: func(x float64) Job { return threads(16, int(mix(30, 45, x))) },
-			Well: func(x float64) Job { return threads(1, int(mix(30, 45, x))) },
+			Sick: func(x float64) Job { return threads(16, 724, int(mix(45, 60, x))) },
+			Well: func(x float64) Job { return threads(1, 724, int(mix(45, 60, x))) },
 		}, {
 			Name: "a dataset that would fit into memory, and may not", Label: memory, Kind: Torch,
 			Sick: func(x float64) Job { return budget(16, int64(mix(420<<20, 380<<20, x))) },
