@@ -156,6 +156,23 @@ func (c *chooser) through(path string) (string, bool) {
 	return "", false
 }
 
+// astray is the links that lead to nothing here: to another file, or to a path that
+// is not there.
+func (c *chooser) astray() (out []left) {
+	for _, i := range c.items {
+		name, ok := c.below(i.Path)
+		if !ok || i.Target == "" {
+			continue
+		}
+		if i.Outside {
+			out = append(out, left{name, "a link to another file, " + i.Target})
+		} else if at, _ := c.follow(i.Path); at < 0 {
+			out = append(out, left{name, "a link to " + i.Target + ", which is not there"})
+		}
+	}
+	return out
+}
+
 func (c *chooser) missing(name, path string) error {
 	hint := "the datasets are " + c.shown()
 	if near := errs.Nearest(name, c.all()); near != "" {
@@ -222,7 +239,7 @@ func (c *chooser) common() (out []*tree.Dataset, err error) {
 			c.names, out = append(c.names, f.name), append(out, f.d)
 		}
 	}
-	c.left = slices.Concat(unread, other, single)
+	c.left = slices.Concat(unread, other, c.astray(), single)
 	return out, nil
 }
 
