@@ -77,7 +77,7 @@ func folder(t testing.TB, n, most int) string {
 	for i := range n {
 		key := rng.New(1).With(uint64(i))
 		name := fmt.Sprintf("%s/%s%d.jpg", []string{"ant", "bee", "cat"}[i%3], strings.Repeat("x", i%7), i)
-		put(t, filepath.Join(root, name), noise(key, int(key.Intn(1<<40, int64(most)))))
+		put(t, filepath.Join(root, name), noise(key, max(1, int(key.Intn(1<<40, int64(most))))))
 	}
 	return root
 }
@@ -489,7 +489,7 @@ func TestTarToTar(t *testing.T) {
 	var want []member
 	for i := range 20 {
 		for _, m := range []member{
-			{fmt.Sprintf("dir.x/%03d.left.jpg", i), string(noise(rng.New(uint64(i)), i*50))},
+			{fmt.Sprintf("dir.x/%03d.left.jpg", i), string(noise(rng.New(uint64(i)), 1+i*50))},
 			{fmt.Sprintf("dir.x/%03d.cls", i), strconv.Itoa(i)},
 			{fmt.Sprintf("dir.x/%03d.json", i), fmt.Sprintf(`{"i": %d}`, i)},
 		} {

@@ -268,3 +268,52 @@ func TestAugmented(t *testing.T) {
 		}
 	}
 }
+
+// What a camera says of how to turn a picture stays with its pixels.
+func TestOrientationStays(t *testing.T) {
+	raw := pillow(t)
+	for name, exif := range map[string]string{
+		"big":    "MM\x00*\x00\x00\x00\x08\x00\x02\x01\x00\x00\x03\x00\x00\x00\x01\x00\x07\x00\x00\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00\x00\x00\x00\x00",
+		"little": "II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00\x01\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00",
+		"none":   "", "cut": "II*\x00\x08\x00\x00\x00\x09\x00\x12\x01",
+	} {
+		src, dst := t.TempDir(), t.TempDir()
+		jpeg := raw
+		if exif != "" {
+			body := "Exif\x00\x00" + exif
+			jpeg = append(append([]byte("\xff\xd8\xff\xe1"), byte((len(body)+2)>>8), byte(len(body)+2)), body...)
+			jpeg = append(jpeg, raw[2:]...)
+		}
+		put(t, src+"/a/x.jpg", jpeg)
+		run(t, config(src, dst, pack.Options{Options: prepare.Options{Resize: 16}}))
+		all, _ := members(t, dst, "")
+		got := strings.Contains(all[0].body, "Exif\x00\x00MM\x00\x2a\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06")
+		if want := name == "big" || name == "little"; got != want {
+			t.Errorf("%s: the tag is there: %v", name, got)
+		}
+		if _, w, h := pixels(t, []byte(all[0].body), rng.Key(0), nil); min(w, h) != 16 {
+			t.Errorf("%s: %d x %d", name, w, h)
+		}
+	}
+}
+
+// A picture of no bytes is no picture.
+func TestEmptyPicture(t *testing.T) {
+	src := t.TempDir()
+	put(t, src+"/a/x.jpg", pillow(t))
+	put(t, src+"/a/y.jpg", nil)
+	_, err := pack.Run(context.Background(), config(src, t.TempDir(), pack.Options{}))
+	if e := errs.From(err); err == nil || e.Code != errs.Damaged || !strings.Contains(e.What, "empty") || e.Where.File != src+"/a/y.jpg" {
+		t.Errorf("%v", err)
+	}
+}
+
+// pillow is a JPEG of a photograph.
+func pillow(t testing.TB) []byte {
+	t.Helper()
+	paths, err := filepath.Glob(album(t) + "/*/*.jpg")
+	must(t, err)
+	b, err := os.ReadFile(paths[0])
+	must(t, err)
+	return b
+}

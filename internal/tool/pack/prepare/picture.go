@@ -89,6 +89,9 @@ func (p *Program) pictured(l *Lane, s *format.Sample, f shard.Field, n int64) (s
 	if err != nil {
 		return f, errs.New(errs.Unsupported, "the picture can not be written as a JPEG").Because(err)
 	}
+	if turn := orientation(f.Data); turn > 1 {
+		jpeg = turned(jpeg, turn)
+	}
 	f.Data = jpeg
 	if f.Ext != "jpg" && f.Ext != "jpeg" {
 		f = renamed(f)

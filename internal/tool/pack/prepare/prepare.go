@@ -230,6 +230,9 @@ func (p *Program) field(l *Lane, s *format.Sample, f *format.Field, name []byte,
 		}
 	}
 	out.Ext = p.ext(f, name)
+	if len(f.Data) == 0 && slices.Contains(pictures(), out.Ext) {
+		return out, errs.New(errs.Damaged, "the picture is empty: it has 0 bytes").Try("fetch or remove it; `stoker verify` finds what else can not be read")
+	}
 	if p.numbers && wholeExt(out.Ext) && !p.words[f.Name] {
 		v, ok := whole(f.Data)
 		if !ok { // a field is one kind in all samples
@@ -312,10 +315,13 @@ func (p *Program) ext(f *format.Field, name []byte) string {
 	return "bin"
 }
 
+// pictures are the endings of pictures, none of which is empty.
+func pictures() []string {
+	return []string{"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "webp", "gif", "bmp", "tif", "tiff"}
+}
+
 // known are endings that say what a field holds.
 func known() []string {
-	return []string{
-		"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "webp", "gif", "bmp", "tif", "tiff",
-		"json", "txt", "cls", "cls2", "npy", "bin", "mp3", "wav", "flac", "mp4", "html", "xml", "csv",
-	}
+	return append(pictures(),
+		"json", "txt", "cls", "cls2", "npy", "bin", "mp3", "wav", "flac", "mp4", "html", "xml", "csv")
 }
