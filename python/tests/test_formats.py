@@ -677,5 +677,8 @@ def test_lines_that_are_damaged_have_a_place(tmp_path: Path) -> None:
         with pytest.raises(stoker.DataError, match=words) as caught:
             dataset[sample]
         assert (caught.value.where["shard"], caught.value.where["sample"]) == (str(path), sample)
-    with pytest.raises(stoker.ConfigError, match="not a text file"):
-        stoker.LinesDataset(tmp_path.parent)
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    (pictures / "x.jpg").write_bytes(jpeg(0))
+    with pytest.raises(stoker.StokerError, match="text"):
+        stoker.LinesDataset(pictures)
