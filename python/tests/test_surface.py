@@ -20,10 +20,10 @@ from stoker._wire import MAX_FRAME, FrameError, Reader, pack
 
 PUBLIC = (
     "Batch BatchSampler Benchmark BetonDataset ConfigError DataError DataLoader DistributedSampler EngineError "
-    "Field HDF5Dataset ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset Ragged "
-    "RandomSampler ResourceError SequentialSampler ShardWriter SourceError StallError StateError StokerError "
+    "Field HDF5Dataset ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset Profile "
+    "Ragged RandomSampler ResourceError SequentialSampler ShardWriter SourceError StallError StateError StokerError "
     "SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset WeightedRandomSampler "
-    "__version__ benchmark files pack stats transforms tune verify_receipts"
+    "__version__ benchmark files pack profile stats synthetic_like transforms tune verify_receipts"
 )
 
 

@@ -40,6 +40,7 @@ from ._formats import (
 from ._loader import DataLoader
 from ._mixture import Mixture
 from ._pack import pack
+from ._profile import Profile, profile, synthetic_like
 from ._receipt import verify_receipts
 from ._samplers import (
     BatchSampler,
@@ -74,6 +75,7 @@ __all__ = [
     "Mixture",
     "NpyDataset",
     "ParquetDataset",
+    "Profile",
     "Ragged",
     "RandomSampler",
     "ResourceError",
@@ -95,7 +97,9 @@ __all__ = [
     "benchmark",
     "files",
     "pack",
+    "profile",
     "stats",
+    "synthetic_like",
     "transforms",
     "tune",
     "verify_receipts",

@@ -1,0 +1,177 @@
+"""stoker.profile and stoker.synthetic_like: the two measurements that need no second loader.
+
+What one sample costs, and how fast the loop would go if batches cost nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import statistics
+import sys
+import time
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ._errors import ConfigError, Problems
+
+SLOWEST = 5  # samples that are named
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What ``stoker.profile`` measured: seconds a sample, in this process, one after the other."""
+
+    samples: int
+    mean: float
+    p50: float
+    p99: float
+    max: float
+    cpu: float  # processor seconds, mean: what is missing to mean was waiting (a disk, a network, a sleep)
+    first: float  # the first sample, which is in none of the others: it opens files and imports
+    slowest: tuple[tuple[int, float], ...]  # index (or number, of an iterable dataset) and seconds
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as a dict of plain values."""
+        return {**asdict(self), "slowest": [list(one) for one in self.slowest]}
+
+    def __repr__(self) -> str:
+        slow = ", ".join(f"{index} ({seconds * 1e3:.3g} ms)" for index, seconds in self.slowest)
+        return (
+            f"Profile\n  a sample   {self.mean * 1e3:.3g} ms, half within {self.p50 * 1e3:.3g} ms, 99 % within "
+            f"{self.p99 * 1e3:.3g} ms\n  processor  {self.cpu * 1e3:.3g} ms of it; the rest was waiting\n"
+            f"  the first  {self.first * 1e3:.3g} ms\n  slowest    {slow}\n"
+            f"  measured   {self.samples:,} samples; one worker makes at most {1 / max(self.mean, 1e-9):,.0f} a second"
+        )
+
+
+def profile(dataset: Any, samples: int = 256, *, seed: int = 0, seconds: float = 10.0) -> Profile:
+    """Times ``dataset[i]`` of random places, or the first samples of an iterable dataset, in this process.
+
+    dataset  of torch's kind: with ``__getitem__`` and ``__len__``, or iterable
+    samples  how many at most, besides the first
+    seed     of the places: the same seed takes the same samples
+    seconds  the longest that it may take; at least one sample is measured
+
+    What ``dataset`` raises is raised here. stoker's own datasets have no ``__getitem__``: their loader's ``stats()``
+    tells what a sample costs, stage by stage.
+    """
+    problems = Problems("profile")
+    if not isinstance(samples, int) or samples < 1:
+        problems.add(f"samples is {samples!r}", "give a whole number from 1")
+    if not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
+        problems.add(f"seconds is {seconds!r}", "give a number above 0")
+    if type(dataset).__module__.partition(".")[0] == "stoker":
+        problems.add(
+            f"{type(dataset).__name__} has no __getitem__: an engine reads it",
+            "take some batches of a stoker.DataLoader over it, and look at its stats()",
+        )
+    elif not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")) and not isinstance(dataset, Iterable):
+        problems.add(f"dataset is a {type(dataset).__name__}", "give a dataset: [i] and len(), or iterable")
+    problems.raise_any()
+    times: list[tuple[int, float]] = []
+    used, first = 0.0, None
+    alone = (0, 0.0, 0.0)
+    end = time.perf_counter() + seconds
+    with contextlib.closing(_samples(dataset, samples + 1, seed)) as stream:
+        while True:
+            begin, cpu = time.perf_counter(), time.process_time()
+            index = next(stream, None)
+            took, busy = time.perf_counter() - begin, time.process_time() - cpu
+            if index is None:
+                break
+            if first is None:
+                first, alone = took, (index, took, busy)
+                continue
+            times.append((index, took))
+            used += busy
+            if time.perf_counter() > end:
+                break
+    if first is None:
+        raise ConfigError("profile: the dataset is empty", hint="give one with samples")
+    if not times:  # one sample is all there is
+        times, used = [alone[:2]], alone[2]
+    found = sorted(took for _, took in times)
+    return Profile(
+        samples=len(found),
+        mean=statistics.fmean(found),
+        p50=found[(len(found) - 1) // 2],
+        p99=found[min(len(found) - 1, int(0.99 * len(found)))],
+        max=found[-1],
+        cpu=used / len(found),
+        first=first,
+        slowest=tuple(sorted(times, key=lambda one: -one[1])[:SLOWEST]),
+    )
+
+
+def _samples(dataset: Any, most: int, seed: int) -> Generator[int, None, None]:
+    """Makes a sample before each index that it gives."""
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        length = len(dataset)
+        for index in random.Random(seed).sample(range(length), min(most, length)):
+            dataset[index]
+            yield index
+        return
+    stream = iter(dataset)
+    for number in range(most):
+        try:
+            next(stream)
+        except StopIteration:
+            return
+        yield number
+
+
+class SyntheticLike:
+    """One batch of a loader, as often as the loader has batches. See ``synthetic_like``."""
+
+    def __init__(self, batch: Any, batches: int | None) -> None:
+        self.batch = batch
+        self.batches = batches
+
+    def __len__(self) -> int:
+        if self.batches is None:
+            raise TypeError("the loader has no length; its synthetic batches never end")
+        return self.batches
+
+    def __iter__(self) -> Iterator[Any]:
+        made = 0
+        while self.batches is None or made < self.batches:
+            yield self.batch
+            made += 1
+
+
+def synthetic_like(loader: Any) -> SyntheticLike:
+    """The same loop with batches that cost nothing: what there is to gain at all.
+
+    Gives the loader's first batch again and again, as often as an epoch has batches (without end where ``len(loader)``
+    is not known). Train some steps with it in the loader's place: if that is not faster, the data do not limit the
+    training. The batch is one object, so a step that changes it in place changes all of them.
+
+    loader is stoker's DataLoader, torch's, or anything that is iterable more than once. Its place is kept: a state of
+    stoker's loader is put back, and so is torch's generator of random numbers.
+    """
+    if not isinstance(loader, Iterable) or isinstance(loader, Iterator):
+        raise ConfigError(
+            f"synthetic_like: loader is a {type(loader).__name__}", hint="give a loader that can be iterated again"
+        )
+    torch = sys.modules.get("torch")
+    dice = torch.get_rng_state() if torch is not None else None
+    put_back = getattr(loader, "load_state_dict", None)
+    state = loader.state_dict() if put_back is not None else None  # type: ignore[attr-defined]
+    stream = iter(loader)
+    try:
+        batch = next(stream)
+    except StopIteration:
+        raise ConfigError("synthetic_like: the loader is empty", hint="give one with batches") from None
+    finally:
+        del stream
+        if put_back is not None:
+            put_back(state)
+        if torch is not None:
+            torch.set_rng_state(dice)
+    try:
+        batches = len(loader)  # type: ignore[arg-type]
+    except (TypeError, NotImplementedError):
+        batches = None
+    return SyntheticLike(batch, batches)
