@@ -234,6 +234,7 @@ func TestOddHeaders(t *testing.T) {
 		{"too large", join(header("a.x", '0', "\x81\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03")), "too large"},
 		{"largest", join(header("a.x", '0', "\x80\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff")), "inside this member"},
 		{"not octal", join(header("a.x", '0', "00000000009")), "no octal number"},
+		{"behind a zero", join(header("a.x", '0', "\x0000000000003"), padded("abc")), "no octal number"},
 		{"beyond", join(header("a.x", '0', huge)), "inside this member"},
 		{"spaces", join(header("a.x", '0', "         3 "), padded("abc")), "a:abc"},
 		{"old", join(header("a.x", 0, "00000000003"), padded("abc")), "a:abc"},

@@ -103,11 +103,11 @@ func number(field []byte) (int64, error) {
 		return base256(field)
 	}
 	s := strings.Trim(text(field), " ")
-	if s == "" {
+	if s == "" && len(bytes.Trim(field, " \x00")) == 0 {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(s, 8, 63)
-	if err != nil {
+	if err != nil { // or it stands behind a zero: nothing for Python's reader, a number for Go's
 		return 0, fmt.Errorf("%q is no octal number", field)
 	}
 	return int64(n), nil
