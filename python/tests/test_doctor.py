@@ -133,7 +133,7 @@ def test_epoch_start_and_what_takes_two_epochs(script: Write) -> None:
         from torch.utils.data import DistributedSampler
         data = Samples(lambda: None, 80)
         loader = DataLoader(data, batch_size=8, num_workers=2, sampler=DistributedSampler(data, 1, 0))
-        for epoch in range(8):
+        for epoch in range(60):
             loop(loader, 0.001)
     """)
     report, done = judged(path)
