@@ -18,17 +18,11 @@ import (
 	"go.uber.org/goleak"
 
 	stoker "github.com/stoker-data/stoker"
+	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
 func TestMain(m *testing.M) {
-	cache, err := os.MkdirTemp("", "stoker-cache-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	_ = os.Setenv("STOKER_CACHE", cache) // no test touches the user's own
-	status := m.Run()
-	_ = os.RemoveAll(cache)
+	status := stagetest.OwnCache(m)
 	if status == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -80,10 +80,7 @@ func (l *Loader) submitBunches(ob *openBatch) {
 			continue
 		}
 		l.locate(t)
-		n := int64(0)
-		for _, e := range t.req.Extents {
-			n += e.Len
-		}
+		n := t.req.Bytes()
 		if n > directBytes {
 			t.apart = true
 			long = append(long, &t.req)

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
 	"iter"
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -99,4 +101,17 @@ func Put(t TB, path string, data []byte) string {
 	past := time.Now().Add(-time.Hour)
 	Must(t, os.Chtimes(path, past, past))
 	return path
+}
+
+// OwnCache runs a package's tests with a cache of indexes of their own, so that none
+// touches the user's. It returns the status to exit with.
+func OwnCache(m *testing.M) int {
+	cache, err := os.MkdirTemp("", "stoker-cache-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(cache)
+	_ = os.Setenv("STOKER_CACHE", cache)
+	return m.Run()
 }

@@ -180,7 +180,7 @@ func castFloats(dst, src []byte, from, to mem.DType) error {
 	for i := 0; len(src) > 0; i, src = i+1, src[size:] {
 		switch from {
 		case mem.Float16:
-			v := halfValue(le.Uint16(src))
+			v := Half(le.Uint16(src))
 			putFloat(dst, i, to, float64(v), v)
 		case mem.Float32:
 			v := math.Float32frombits(le.Uint32(src))

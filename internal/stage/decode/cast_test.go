@@ -37,10 +37,10 @@ func halves() []float64 {
 func TestHalves(t *testing.T) {
 	all := halves()
 	for h, want := range all {
-		if got := float64(halfValue(uint16(h))); got != want {
+		if got := float64(Half(uint16(h))); got != want {
 			t.Fatalf("%#04x is %v, want %v", h, got, want)
 		}
-		if got := -float64(halfValue(uint16(h) | 0x8000)); got != want {
+		if got := -float64(Half(uint16(h) | 0x8000)); got != want {
 			t.Fatalf("%#04x is %v, want %v", h|0x8000, -got, -want)
 		}
 		if got := halfBits(want); int(got) != h {
@@ -72,7 +72,7 @@ func TestHalves(t *testing.T) {
 			t.Errorf("%v becomes %#04x, want %#04x", x, got, want)
 		}
 	}
-	if !math.IsNaN(float64(halfValue(halfBits(math.NaN())))) || !math.IsInf(float64(halfValue(0xFC00)), -1) {
+	if !math.IsNaN(float64(Half(halfBits(math.NaN())))) || !math.IsInf(float64(Half(0xFC00)), -1) {
 		t.Error("NaN or infinity does not stay what it is")
 	}
 }
@@ -103,7 +103,7 @@ func number(p []byte, d mem.DType) *big.Float {
 	case mem.Float64:
 		x = math.Float64frombits(le.Uint64(p))
 	case mem.Float16:
-		x = float64(halfValue(le.Uint16(p)))
+		x = float64(Half(le.Uint16(p)))
 	}
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return nil
@@ -122,7 +122,7 @@ func rounded(x *big.Float, to mem.DType) float64 {
 		return v
 	}
 	v, _ := x.Float64() // no integer of 64 bits is finite as float16 and not exact here
-	return float64(halfValue(halfBits(v)))
+	return float64(Half(halfBits(v)))
 }
 
 // Every pair of types that goes together, against math/big: integers stay equal or

@@ -31,8 +31,8 @@ func nearest(m uint64, drop uint) uint16 {
 	return uint16(kept)
 }
 
-// halfValue is the number that a binary16 stands for.
-func halfValue(h uint16) float32 {
+// Half is the number that a binary16 (IEEE 754-2008) stands for, exactly.
+func Half(h uint16) float32 {
 	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10&0x1F), uint32(h&0x3FF)
 	switch exp {
 	case 0: // frac * 2^-24, exactly

@@ -18,6 +18,7 @@ import (
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 )
 
@@ -38,12 +39,12 @@ func fields(path ...string) ([]string, error) {
 // an LMDB are KEY.jpg.
 func TestValuesOfLMDBAreNamedForWhatTheyAre(t *testing.T) {
 	f, err := os.Open("../../../testdata/guides/data.mdb.gz")
-	must(t, err)
+	stagetest.Must(t, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)
-	must(t, err)
+	stagetest.Must(t, err)
 	data, err := io.ReadAll(z)
-	must(t, err)
+	stagetest.Must(t, err)
 	src, dst := filepath.Join(t.TempDir(), "data.mdb"), t.TempDir()
 	put(t, src, data)
 	run(t, config(src, dst, pack.Options{}))
@@ -101,7 +102,7 @@ func TestFieldsOfPackedArrays(t *testing.T) {
 				t.Errorf("fields of two shards beside each other: %v", err)
 			}
 		}
-		must(t, os.Remove(filepath.Join(dst, "manifest.json")))
+		stagetest.Must(t, os.Remove(filepath.Join(dst, "manifest.json")))
 		if got, err := fields(one...); err != nil || !slices.Equal(got, []string{"x_1-000000"}) {
 			t.Errorf("a file like one of %d shards: fields %q, %v", shards, got, err)
 		}

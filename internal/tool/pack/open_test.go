@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 )
@@ -21,7 +22,7 @@ func TestOverwrittenFile(t *testing.T) {
 	c := config(src, dst, pack.Options{})
 	run(t, c)
 	names, err := os.ReadDir(src + "/bee")
-	must(t, err)
+	stagetest.Must(t, err)
 	put(t, src+"/bee/"+names[1].Name(), []byte("another picture of another size"))
 	_, err = pack.Run(context.Background(), c)
 	if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, "source.digest") {
@@ -74,7 +75,7 @@ func TestIntoItself(t *testing.T) {
 	src := folder(t, 6, 100)
 	before := tree(t, src)
 	link := filepath.Join(t.TempDir(), "link")
-	must(t, os.Symlink(src, link))
+	stagetest.Must(t, os.Symlink(src, link))
 	for _, dst := range []string{src, src + "/out/deep", src + "/x/..", link, link + "/new"} {
 		_, err := pack.Run(context.Background(), config(src, dst, pack.Options{}))
 		if e := errs.From(err); err == nil || e.Code != errs.Config || !strings.Contains(e.What, "into itself") || !strings.Contains(e.Hint, "-packed") {
@@ -83,7 +84,7 @@ func TestIntoItself(t *testing.T) {
 	}
 	same(t, before, tree(t, src), "refused")
 	run(t, config(src, src+"-packed", pack.Options{}))
-	must(t, os.RemoveAll(src+"-packed"))
+	stagetest.Must(t, os.RemoveAll(src+"-packed"))
 }
 
 // Of two packings of one folder the second is told of the first; tasks are let in
@@ -154,7 +155,7 @@ func TestLeftOutIsSaid(t *testing.T) {
 		t.Errorf("of chosen fields: %v", chosen.LeftOut)
 	}
 	e, err := pack.DryRun(context.Background(), config(dir+"/t.csv", dir+"/none", pack.Options{}))
-	must(t, err)
+	stagetest.Must(t, err)
 	if !slices.Equal(e.LeftOut, want) {
 		t.Errorf("of a dry run: %v", e.LeftOut)
 	}
@@ -170,7 +171,7 @@ func TestRefusedPackingLeavesNothing(t *testing.T) {
 	opt := pack.Options{Options: prepare.Options{Tokenize: "gpt2"}}
 	for _, dst := range []string{dir + "/deep/er/dst", dir + "/here"} {
 		if dst == dir+"/here" {
-			must(t, os.Mkdir(dst, 0o755))
+			stagetest.Must(t, os.Mkdir(dst, 0o755))
 			put(t, dst+"/notes.txt", []byte("mine"))
 		}
 		if _, err := pack.Run(context.Background(), config(dir+"/bad.jsonl", dst, opt)); errs.CodeOf(err) != errs.Damaged {

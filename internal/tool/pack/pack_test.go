@@ -33,26 +33,13 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/tokens"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 )
 
 func TestMain(m *testing.M) {
-	cache, err := os.MkdirTemp("", "stoker-cache-")
-	if err != nil {
-		panic(err)
-	}
-	_ = os.Setenv("STOKER_CACHE", cache)
-	status := m.Run()
-	_ = os.RemoveAll(cache)
-	os.Exit(status)
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	os.Exit(stagetest.OwnCache(m))
 }
 
 // noise is n bytes, the same ones for one key.
@@ -66,8 +53,8 @@ func noise(key rng.Key, n int) []byte {
 
 func put(t testing.TB, path string, b []byte) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(t, os.WriteFile(path, b, 0o644))
+	stagetest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	stagetest.Must(t, os.WriteFile(path, b, 0o644))
 }
 
 // folder is a dataset of n files of up to most bytes in three classes. They are
@@ -86,7 +73,7 @@ func folder(t testing.TB, n, most int) string {
 func tree(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	must(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+	stagetest.Must(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -105,7 +92,7 @@ func config(src, dst string, o pack.Options) pack.Config {
 func run(t testing.TB, c pack.Config) *pack.Report {
 	t.Helper()
 	r, err := pack.Run(context.Background(), c)
-	must(t, err)
+	stagetest.Must(t, err)
 	return r
 }
 
@@ -123,21 +110,21 @@ type member struct{ name, body string }
 func members(t testing.TB, dir, end string) (all []member, perShard []int) {
 	t.Helper()
 	shards, err := filepath.Glob(dir + "/*.tar" + end)
-	must(t, err)
+	stagetest.Must(t, err)
 	for _, path := range shards {
 		f, err := os.Open(path)
-		must(t, err)
+		stagetest.Must(t, err)
 		var in io.Reader = f
 		switch end {
 		case ".zst":
 			z, err := zstd.NewReader(f)
-			must(t, err)
+			stagetest.Must(t, err)
 			in = z
 		case ".lz4":
 			in = lz4.NewReader(f)
 		case ".gz":
 			in, err = gzip.NewReader(f)
-			must(t, err)
+			stagetest.Must(t, err)
 		}
 		r := tar.NewReader(in)
 		n := len(all)
@@ -146,13 +133,13 @@ func members(t testing.TB, dir, end string) (all []member, perShard []int) {
 			if err == io.EOF {
 				break
 			}
-			must(t, err)
+			stagetest.Must(t, err)
 			body, err := io.ReadAll(r)
-			must(t, err)
+			stagetest.Must(t, err)
 			all = append(all, member{h.Name, string(body)})
 		}
 		perShard = append(perShard, len(all)-n)
-		must(t, f.Close())
+		stagetest.Must(t, f.Close())
 	}
 	return all, perShard
 }
@@ -167,10 +154,10 @@ func TestFolderToTar(t *testing.T) {
 		var want []member
 		for class, name := range []string{"ant", "bee", "cat"} {
 			files, err := os.ReadDir(filepath.Join(src, name))
-			must(t, err)
+			stagetest.Must(t, err)
 			for _, f := range files {
 				b, err := os.ReadFile(filepath.Join(src, name, f.Name()))
-				must(t, err)
+				stagetest.Must(t, err)
 				key := name + "/" + strings.TrimSuffix(f.Name(), ".jpg")
 				want = append(want, member{key + ".jpg", string(b)}, member{key + ".cls", strconv.Itoa(class)})
 			}
@@ -205,7 +192,7 @@ func TestManifest(t *testing.T) {
 		Digests struct{ Name, SHA256 string } `json:"sample_digests"`
 	}
 	files := tree(t, dst)
-	must(t, json.Unmarshal([]byte(files["manifest.json"]), &m))
+	stagetest.Must(t, json.Unmarshal([]byte(files["manifest.json"]), &m))
 	sum := func(s string) string { h := sha256.Sum256([]byte(s)); return hex.EncodeToString(h[:]) }
 	samples, all := int64(0), int64(0)
 	sums := []byte(files["samples.xxh64"])
@@ -221,7 +208,7 @@ func TestManifest(t *testing.T) {
 			n := 0
 			for range 2 {
 				size, err := strconv.ParseInt(body[n+124:n+135], 8, 64)
-				must(t, err)
+				stagetest.Must(t, err)
 				n += 512 + int(size+511)/512*512
 			}
 			if got := binary.LittleEndian.Uint64(sums[8*samples:]); got != xxhash.Sum64String(body[:n]) {
@@ -266,7 +253,7 @@ func TestSameBytes(t *testing.T) {
 			}
 		}
 		_, err := pack.Finish(dst)
-		must(t, err)
+		stagetest.Must(t, err)
 		same(t, want, tree(t, dst), "three tasks")
 		if r := run(t, config(src, dst, o)); r.Made != 0 || r.Manifest == nil {
 			t.Errorf("%d shards of a finished packing were made again", r.Made)
@@ -394,13 +381,13 @@ func TestLostShard(t *testing.T) {
 	c := config(src, dst, pack.Options{ShardSize: 8000})
 	run(t, c)
 	want := tree(t, dst)
-	must(t, os.Remove(dst+"/shard-000001.tar"))
-	must(t, os.Truncate(dst+"/shard-000003.tar", 700))
+	stagetest.Must(t, os.Remove(dst+"/shard-000001.tar"))
+	stagetest.Must(t, os.Truncate(dst+"/shard-000003.tar", 700))
 	if r := run(t, c); r.Made != 2 {
 		t.Errorf("%d shards were made again", r.Made)
 	}
 	same(t, want, tree(t, dst), "after a loss")
-	must(t, os.Remove(dst+"/samples.xxh64"))
+	stagetest.Must(t, os.Remove(dst+"/samples.xxh64"))
 	run(t, c)
 	same(t, want, tree(t, dst), "after the digests were lost")
 }
@@ -415,18 +402,18 @@ func TestChangedShard(t *testing.T) {
 	flip := func(path string) {
 		t.Helper()
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		must(t, err)
+		stagetest.Must(t, err)
 		var b [1]byte
 		_, err = f.ReadAt(b[:], 600)
-		must(t, err)
+		stagetest.Must(t, err)
 		_, err = f.WriteAt([]byte{b[0] ^ 1}, 600)
-		must(t, err)
-		must(t, f.Close())
+		stagetest.Must(t, err)
+		stagetest.Must(t, f.Close())
 	}
 	touch := func(path string) {
 		t.Helper()
 		later := time.Now().Add(time.Hour)
-		must(t, os.Chtimes(path, later, later))
+		stagetest.Must(t, os.Chtimes(path, later, later))
 	}
 	again := func(what string, made int, note string) {
 		t.Helper()
@@ -438,14 +425,14 @@ func TestChangedShard(t *testing.T) {
 	touch(dst + "/shard-000002.tar")
 	again("touched", 0, "")
 	flip(dst + "/shard-000002.tar")
-	must(t, os.Remove(dst+"/shard-000000.tar"))
+	stagetest.Must(t, os.Remove(dst+"/shard-000000.tar"))
 	again("changed", 2, "2 of the finished shards were changed or removed since, and are made again")
-	must(t, os.Remove(dst+"/shard-000001.tar"))
-	must(t, os.Mkdir(dst+"/shard-000001.tar", 0o755))
+	stagetest.Must(t, os.Remove(dst+"/shard-000001.tar"))
+	stagetest.Must(t, os.Mkdir(dst+"/shard-000001.tar", 0o755))
 	if _, err := pack.Run(context.Background(), c); errs.CodeOf(err) == errs.Bug {
 		t.Error(err) // no shard takes the name of a folder, and the error says so
 	}
-	must(t, os.Remove(dst+"/shard-000001.tar"))
+	stagetest.Must(t, os.Remove(dst+"/shard-000001.tar"))
 	run(t, c)
 	same(t, want, tree(t, dst), "after a folder in a shard's place")
 
@@ -464,7 +451,7 @@ func TestChangedShard(t *testing.T) {
 		t.Errorf("%d shards were made, %q", r.Made, r.Note)
 	}
 	_, err := pack.Finish(parts.Dst)
-	must(t, err)
+	stagetest.Must(t, err)
 	same(t, want, tree(t, parts.Dst), "in parts")
 }
 
@@ -474,11 +461,11 @@ func tarOf(t testing.TB, all ...member) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, m := range all {
-		must(t, w.WriteHeader(&tar.Header{Name: m.name, Size: int64(len(m.body)), Mode: 0o600}))
+		stagetest.Must(t, w.WriteHeader(&tar.Header{Name: m.name, Size: int64(len(m.body)), Mode: 0o600}))
 		_, err := w.Write([]byte(m.body))
-		must(t, err)
+		stagetest.Must(t, err)
 	}
-	must(t, w.Close())
+	stagetest.Must(t, w.Close())
 	return b.Bytes()
 }
 
@@ -493,13 +480,13 @@ func TestTarToTar(t *testing.T) {
 			{fmt.Sprintf("dir.x/%03d.cls", i), strconv.Itoa(i)},
 			{fmt.Sprintf("dir.x/%03d.json", i), fmt.Sprintf(`{"i": %d}`, i)},
 		} {
-			must(t, w.WriteHeader(&tar.Header{Name: m.name, Size: int64(len(m.body)), Mode: 0o600}))
+			stagetest.Must(t, w.WriteHeader(&tar.Header{Name: m.name, Size: int64(len(m.body)), Mode: 0o600}))
 			_, err := w.Write([]byte(m.body))
-			must(t, err)
+			stagetest.Must(t, err)
 			want = append(want, m)
 		}
 	}
-	must(t, w.Close())
+	stagetest.Must(t, w.Close())
 	src := t.TempDir() + "/a.tar"
 	put(t, src, b.Bytes())
 	dst := t.TempDir()
@@ -551,11 +538,11 @@ func TestBadSample(t *testing.T) {
 	src, dst := folder(t, 300, 900), t.TempDir()
 	c := config(src, dst, pack.Options{ShardSize: 10_000})
 	names, err := os.ReadDir(src + "/cat")
-	must(t, err)
+	stagetest.Must(t, err)
 	bad := src + "/cat/" + names[len(names)/2+3].Name() // none of the probes
 	c.Progress = func(done, _, _ int64) {
 		if done == 0 { // its size is known, and it was not read yet
-			must(t, os.WriteFile(bad, []byte("another length"), 0o644))
+			stagetest.Must(t, os.WriteFile(bad, []byte("another length"), 0o644))
 		}
 	}
 	_, err = pack.Run(context.Background(), c)
@@ -593,7 +580,7 @@ func TestTokens(t *testing.T) {
 	dst := t.TempDir()
 	run(t, config(src, dst, pack.Options{Options: prepare.Options{Tokenize: "gpt2"}}))
 	ds, err := tokens.Open(context.Background(), source.NewFile(), []string{dst + "/shard-000000.bin"}, tokens.Options{Documents: true})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer ds.Close()
 	r := format.NewReader(ds, source.NewFile())
 	var s format.Sample
@@ -622,7 +609,7 @@ func TestDryRun(t *testing.T) {
 	for _, o := range []pack.Options{{ShardSize: 50_000}, {ShardSize: 50_000, Output: pack.OutputTFRecord}, {ShardSize: 50_000, Compress: "zstd"}} {
 		dst := t.TempDir() + "/none"
 		e, err := pack.DryRun(context.Background(), config(src, dst, o))
-		must(t, err)
+		stagetest.Must(t, err)
 		if _, err := os.Stat(dst); err == nil {
 			t.Error("a dry run made the destination")
 		}

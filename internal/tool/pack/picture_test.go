@@ -25,6 +25,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/transform"
+	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/testdata/photos"
@@ -36,10 +37,10 @@ func album(t testing.TB) string {
 	root := t.TempDir()
 	for i, name := range []string{"chelsea", "coffee", "rocket", "astronaut", "retina"} {
 		raw, err := photos.Files.ReadFile(name + ".jpg")
-		must(t, err)
+		stagetest.Must(t, err)
 		px, w, h := pixels(t, raw, 0, ops(fmt.Sprintf(`[{"op": "CenterCrop", "size": [%d, %d]}]`, 120+16*i, 200)))
 		small, err := kernel.EncodeJPEG(kernel.Pixels{Pix: px, W: w, H: h, C: 3}, 92, "4:4:4", 0)
-		must(t, err)
+		stagetest.Must(t, err)
 		put(t, fmt.Sprintf("%s/c%d/%s.jpg", root, i%2, name), small)
 	}
 	m := image.NewRGBA(image.Rect(0, 0, 70, 50))
@@ -48,7 +49,7 @@ func album(t testing.TB) string {
 	}
 	m.Set(3, 3, color.White)
 	var b bytes.Buffer
-	must(t, png.Encode(&b, m))
+	stagetest.Must(t, png.Encode(&b, m))
 	put(t, root+"/c1/zebra.png", b.Bytes())
 	return root
 }
@@ -64,14 +65,14 @@ func ops(text string) (o []transform.Op) {
 func pixels(t testing.TB, raw []byte, key rng.Key, o []transform.Op) (px []byte, w, h int) {
 	t.Helper()
 	p, err := transform.Compile("rgb", o, "")
-	must(t, err)
+	stagetest.Must(t, err)
 	l := transform.NewLane()
 	defer l.Close()
 	shape, err := p.Begin(l, raw, key)
-	must(t, err)
+	stagetest.Must(t, err)
 	h, w = shape[0], shape[1]
 	px = make([]byte, shape.Elems())
-	must(t, p.Finish(l, px))
+	stagetest.Must(t, p.Finish(l, px))
 	return px, w, h
 }
 
@@ -81,12 +82,12 @@ func stored(t testing.TB, paths ...string) (all []map[string]string) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 64))
 	defer shared.Close()
 	l, err := loader.Open(context.Background(), shared, loader.Spec{Dataset: loader.Dataset{Path: paths}, Workers: 1}, loader.Options{})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer l.Close()
 	r := format.NewReader(l.Dataset(), source.NewFile())
 	var s format.Sample
 	for id := range l.Len() {
-		must(t, r.Read(context.Background(), id, nil, &s))
+		stagetest.Must(t, r.Read(context.Background(), id, nil, &s))
 		m := map[string]string{}
 		for _, f := range s.Fields {
 			name := strings.Clone(f.Name) // a view of the index, as a rule
@@ -195,7 +196,7 @@ func TestProgressive(t *testing.T) {
 	}
 	src := t.TempDir()
 	raw, err := os.ReadFile("../../base/kernel/testdata/progressive411.jpg")
-	must(t, err)
+	stagetest.Must(t, err)
 	put(t, src+"/a/x.jpg", raw)
 	c := config(src, t.TempDir(), pack.Options{Options: prepare.Options{JPEG: "index"}})
 	_, err = pack.Run(context.Background(), c)
@@ -207,7 +208,7 @@ func TestProgressive(t *testing.T) {
 		r := run(t, c)
 		got := stored(t, c.Dst)[0]["jpg"]
 		h, err := kernel.ReadHeader([]byte(got))
-		must(t, err)
+		stagetest.Must(t, err)
 		a, _, _ := pixels(t, raw, 0, nil)
 		b, _, _ := pixels(t, []byte(got), 0, nil)
 		if r.Manifest.Converted() != converted || h.Progressive != (converted == 0) || !bytes.Equal(a, b) {
@@ -233,7 +234,7 @@ func TestResized(t *testing.T) {
 		}
 		px, pw, ph := pixels(t, []byte(w["image"]), 0, ops(`[{"op": "Resize", "size": 130}]`))
 		want, err := kernel.EncodeJPEG(kernel.Pixels{Pix: px, W: pw, H: ph, C: 3}, 80, "4:2:0", 0)
-		must(t, err)
+		stagetest.Must(t, err)
 		if got[i]["jpg"] != string(want) || min(pw, ph) != 130 {
 			t.Errorf("sample %d of %d x %d is another", i, pw, ph)
 		}
@@ -312,8 +313,8 @@ func TestEmptyPicture(t *testing.T) {
 func pillow(t testing.TB) []byte {
 	t.Helper()
 	paths, err := filepath.Glob(album(t) + "/*/*.jpg")
-	must(t, err)
+	stagetest.Must(t, err)
 	b, err := os.ReadFile(paths[0])
-	must(t, err)
+	stagetest.Must(t, err)
 	return b
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/peek"
 )
@@ -22,12 +23,12 @@ import (
 func samples(t testing.TB, path string) (all []map[string]string) {
 	t.Helper()
 	d, err := peek.Open(context.Background(), loader.Dataset{Path: []string{path}}, nil)
-	must(t, err)
+	stagetest.Must(t, err)
 	defer d.Close()
 	r := format.NewReader(d.Stored(), d.Source())
 	for id := range d.Stored().Index().Len() {
 		var s format.Sample
-		must(t, r.Read(context.Background(), id, nil, &s))
+		stagetest.Must(t, r.Read(context.Background(), id, nil, &s))
 		of := map[string]string{}
 		for _, f := range s.Fields {
 			of[strings.Clone(f.Name)] = string(f.Data)
@@ -79,16 +80,16 @@ func TestErrorOutlivesDataset(t *testing.T) {
 func TestManyArrays(t *testing.T) {
 	src, dst := t.TempDir()+"/a.npz", t.TempDir()
 	npy, err := os.ReadFile("../../../testdata/npy/int64.npy")
-	must(t, err)
+	stagetest.Must(t, err)
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
 	for i := range 37 {
 		f, err := w.Create(fmt.Sprintf("f%02d.npy", i))
-		must(t, err)
+		stagetest.Must(t, err)
 		_, err = f.Write(npy)
-		must(t, err)
+		stagetest.Must(t, err)
 	}
-	must(t, w.Close())
+	stagetest.Must(t, w.Close())
 	put(t, src, b.Bytes())
 	run(t, config(src, dst, pack.Options{Output: pack.OutputNpy}))
 	if made, _ := filepath.Glob(dst + "/*.npy"); len(made) != 37 {

@@ -219,9 +219,7 @@ func (l *list) number(p []byte) {
 	case mem.Int64:
 		l.dst = strconv.AppendInt(l.dst, int64(le.Uint64(p)), 10)
 	case mem.Float16:
-		var wide [8]byte
-		_ = decode.Cast(wide[:], p[:2], mem.Float16, mem.Float64) // which holds every one
-		l.float(math.Float64frombits(le.Uint64(wide[:])), 5, 64)  // 11 bits: 5 digits tell them apart
+		l.float(float64(decode.Half(le.Uint16(p))), 5, 64) // 11 bits: 5 digits tell them apart
 	case mem.Float32:
 		l.float(float64(math.Float32frombits(le.Uint32(p))), -1, 32)
 	case mem.Float64:

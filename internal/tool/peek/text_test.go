@@ -21,17 +21,11 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
 func TestMain(m *testing.M) {
-	cache, err := os.MkdirTemp("", "stoker-cache-")
-	if err != nil {
-		panic(err)
-	}
-	_ = os.Setenv("STOKER_CACHE", cache)
-	status := m.Run()
-	_ = os.RemoveAll(cache)
-	os.Exit(status)
+	os.Exit(stagetest.OwnCache(m))
 }
 
 // text is what WriteText says of sample 0 of a file with these bytes.

@@ -2,6 +2,7 @@ package survey
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"image"
@@ -19,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/loader"
 )
 
@@ -73,7 +75,7 @@ func TestHalf(t *testing.T) {
 	for bits, want := range map[uint16]float64{
 		0: 0, 1: math.Ldexp(1, -24), 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 0x7c00: math.Inf(1), 0xfc00: math.Inf(-1), 0x3555: 0.333251953125,
 	} {
-		if got := half(bits); got != want {
+		if got := at(binary.LittleEndian.AppendUint16(nil, bits), 0, mem.Float16); got != want {
 			t.Errorf("%#x: %v, not %v", bits, got, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/rng"
+	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
@@ -286,26 +287,11 @@ func at(data []byte, i int, typ mem.DType) float64 {
 	case mem.Uint64:
 		return float64(binary.LittleEndian.Uint64(p))
 	case mem.Float16:
-		return half(binary.LittleEndian.Uint16(p))
+		return float64(decode.Half(binary.LittleEndian.Uint16(p)))
 	case mem.Float32:
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(p)))
 	}
 	return math.Float64frombits(binary.LittleEndian.Uint64(p))
-}
-
-// half is an IEEE 754 binary16 number.
-func half(h uint16) float64 {
-	sign, exp, m := 1-2*float64(h>>15), int(h>>10&31), float64(h&1023)
-	switch exp {
-	case 0:
-		return sign * math.Ldexp(m, -24)
-	case 31:
-		if m != 0 {
-			return math.NaN()
-		}
-		return math.Inf(int(sign))
-	}
-	return sign * math.Ldexp(1024+m, exp-25)
 }
 
 // merged is the figures of all goroutines together.

@@ -23,13 +23,6 @@ import (
 
 var ctx = context.Background()
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // shelf is a folder of files and a place for indexes.
 type shelf struct {
 	dir   string
@@ -39,7 +32,7 @@ type shelf struct {
 
 func newShelf(t testing.TB, contents map[string]string) *shelf {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	stagetest.Must(t, err)
 	src := source.NewFile()
 	t.Cleanup(func() { _ = src.Close() })
 	s := &shelf{dir: filepath.Join(dir, "data"), src: src, store: &index.Store{}}
@@ -51,8 +44,8 @@ func newShelf(t testing.TB, contents map[string]string) *shelf {
 
 func (s *shelf) put(t testing.TB, name, text string) string {
 	path := filepath.Join(s.dir, name)
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(t, os.WriteFile(path, []byte(text), 0o600))
+	stagetest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	stagetest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -60,7 +53,7 @@ func (s *shelf) manifest(t testing.TB, name string, opt files.Options) *files.Da
 	t.Helper()
 	opt.Store = s.store
 	d, err := files.OpenManifest(ctx, s.src, filepath.Join(s.dir, name), opt)
-	must(t, err)
+	stagetest.Must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -74,7 +67,7 @@ func pictures() map[string]string {
 func show(t testing.TB, d format.Dataset, src source.Source, id int64, fields ...string) string {
 	t.Helper()
 	var s format.Sample
-	must(t, stagetest.Read(d, src, id, fields, &s))
+	stagetest.Must(t, stagetest.Read(d, src, id, fields, &s))
 	var out []string
 	for _, f := range s.Fields {
 		typ, ok := d.(format.Typed).Type(f.Name)
@@ -103,10 +96,10 @@ func show(t testing.TB, d format.Dataset, src source.Source, id int64, fields ..
 func TestListOfFiles(t *testing.T) {
 	s := newShelf(t, pictures())
 	paths, err := source.Expand([]string{s.dir + "/**/*.jpg"})
-	must(t, err)
+	stagetest.Must(t, err)
 	paths = append(paths, paths[0]) // twice is meant
 	d, err := files.Open(ctx, s.src, paths, files.Options{Store: s.store, Label: files.Folder})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer d.Close()
 	stagetest.Dataset(t, d, s.src)
 	for id, want := range []string{
@@ -128,7 +121,7 @@ func TestListOfFiles(t *testing.T) {
 	stagetest.NoHeap(t, d, s.src, []string{"image", "label"})
 
 	plain, err := files.Open(ctx, s.src, paths, files.Options{Store: s.store})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer plain.Close()
 	if plain.Index().Int32s(index.SampleClass) != nil || show(t, plain, s.src, 0) != `image="a cat" __key__="cat/1.jpg"` {
 		t.Error("files without classes have some")
@@ -154,7 +147,7 @@ func TestManifests(t *testing.T) {
 {"path": "eel/3.jpg", "label": "eel", "score": 75e-2, "split": 3, "ok": false}
 `)
 	parquet, err := os.ReadFile("../../../../testdata/files/manifest.parquet")
-	must(t, err)
+	stagetest.Must(t, err)
 	s.put(t, "m.parquet", string(parquet))
 	for _, name := range []string{"m.csv", "m.tsv", "m.jsonl", "m.parquet"} {
 		t.Run(name, func(t *testing.T) {
@@ -238,7 +231,7 @@ func TestTable(t *testing.T) {
 	a := s.put(t, "a.csv", "x,y,label\n1,0.5,no\n-2,,yes\n")
 	b := s.put(t, "b.csv", "label,x,y\nno,3,nan\n")
 	ds, err := files.OpenTable(ctx, s.src, []string{a, b}, files.Options{Store: s.store})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer ds.Index().Close()
 	for id, want := range []string{`x=1 y=0.5 label=0`, `x=-2 label=1`, `x=3 y=NaN label=0`} {
 		if got := show(t, ds, s.src, int64(id)); got != want {
@@ -250,9 +243,9 @@ func TestTable(t *testing.T) {
 		t.Errorf("fields %q", got)
 	}
 	raw, err := os.ReadFile("../../../../testdata/files/manifest.parquet")
-	must(t, err)
+	stagetest.Must(t, err)
 	ds, err = files.OpenTable(ctx, s.src, []string{s.put(t, "t.parquet", string(raw))}, files.Options{Store: s.store, Label: "label"})
-	must(t, err)
+	stagetest.Must(t, err)
 	defer ds.Index().Close()
 	if got := ds.Index().Classes(); !slices.Equal(got, []string{"cat", "dog", "eel"}) {
 		t.Errorf("classes %q", got)

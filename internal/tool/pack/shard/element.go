@@ -33,20 +33,3 @@ func element(d mem.DType, p []byte) (int64, bool) {
 	}
 	return 0, false
 }
-
-// half is the float32 of a float16 (IEEE 754-2008 binary16), which it is exactly.
-func half(h uint16) float32 {
-	sign := uint32(h&0x8000) << 16
-	exp, man := uint32(h>>10&0x1f), uint32(h&0x3ff)
-	switch {
-	case exp == 0x1f:
-		return math.Float32frombits(sign | 0x7f800000 | man<<13)
-	case exp != 0:
-		return math.Float32frombits(sign | (exp+112)<<23 | man<<13)
-	}
-	f := float32(man) * 0x1p-24
-	if sign != 0 {
-		return -f
-	}
-	return f
-}
