@@ -30,21 +30,23 @@ func (l *Loader) submit(ob *openBatch) {
 		l.submitBunches(ob)
 		return
 	}
-	hot := l.fetch.Hot()
-	reqs := make([]*fetch.Request, 0, ob.rows)
+	hot, reqs := false, make([]*fetch.Request, 0, ob.rows)
 	for i := range ob.tasks {
 		if t := &ob.tasks[i]; t.sample >= 0 {
 			l.locate(t)
-			if t.unread = hot; !hot {
+			if t.unread = l.fetch.Hot(&t.req); t.unread {
+				hot = true
+			} else {
 				reqs = append(reqs, &t.req)
 			}
 		}
 	}
 	if hot {
 		l.shared.unread(ob)
-		return
 	}
-	l.send(reqs, false, ob)
+	if len(reqs) > 0 { // or the batch may be another's by now
+		l.send(reqs, false, ob)
+	}
 }
 
 // send gives samples of a batch to fetch.

@@ -15,8 +15,9 @@ import (
 // What is measured and how often: a lane takes the time of every sample; its CPU of
 // about one in cpuTime of work, and what each transform took of it of one in
 // splitTime, so that what measuring costs does not depend on how small samples are.
-// Readers of small samples measure bunches, and the CPU of one in bunchEvery. Everything is scaled by counts, which are exact.
-// The first sample of a lane is not measured: it makes the lane's memory.
+// Readers of small samples measure bunches, and the CPU of one in bunchEvery.
+// Everything is scaled by counts, which are exact. The first sample of a lane is
+// not measured: it makes the lane's memory.
 const (
 	cpuTime   = int64(8 * time.Millisecond)
 	splitTime = int64(20 * time.Millisecond)
@@ -187,7 +188,9 @@ func (l *Loader) readNow(w *worker, work *stats.Work, t *task) bool {
 	l.shared.mu.Lock()
 	l.running--
 	l.shared.mu.Unlock()
-	l.send([]*fetch.Request{&t.req}, true, t.batch)
+	// Where a whole batch has to be read after all, that keeps to the budget, and a lane
+	// never waits for it.
+	go l.send([]*fetch.Request{&t.req}, false, t.batch)
 	return false
 }
 

@@ -169,13 +169,13 @@ func (s *Shared) fetched(t *task) {
 	s.wakeLane()
 }
 
-// unread gives a batch's samples to the lanes, which read them.
+// unread gives the unread samples of a batch to the lanes, which read them.
 func (s *Shared) unread(ob *openBatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range ob.tasks {
 		switch t := &ob.tasks[i]; {
-		case t.sample < 0:
+		case t.sample < 0 || !t.unread:
 		case ob.gone.Load():
 			ob.left--
 		default:

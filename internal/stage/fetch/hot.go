@@ -21,8 +21,9 @@ const (
 	hotBytes = 1 << 20
 )
 
-// Hot says whether lanes may read by themselves: what was read last was at hand.
-func (f *Fetcher) Hot() bool { return f.row.Load() >= hotRow }
+// Hot says whether a lane may read a request by itself: it is not too long, and what
+// was read last was at hand.
+func (f *Fetcher) Hot(r *Request) bool { return f.row.Load() >= hotRow && r.Bytes() <= hotBytes }
 
 // Now reads a request's bytes into h if they are at hand, and says whether they are.
 // If not the request is as it was before. What it read is valid until the next Now

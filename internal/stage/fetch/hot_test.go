@@ -55,12 +55,12 @@ func (r *rig) warm() {
 func TestALaneReadsWhatIsHot(t *testing.T) {
 	o, r := newOven(t)
 	r.warm()
-	if r.Hot() {
+	if r.Hot(requests(1)[0]) {
 		t.Fatal("a source where every read waits counts as hot")
 	}
 	o.hot.Store(true)
 	r.warm()
-	if !r.Hot() {
+	if !r.Hot(requests(1)[0]) {
 		t.Fatal("a source where no read waits does not count as hot")
 	}
 	var h Hand
@@ -84,7 +84,7 @@ func TestALaneReadsWhatIsHot(t *testing.T) {
 	if r.Now(&h, q) {
 		t.Fatal("a lane has waited")
 	}
-	if r.Hot() {
+	if r.Hot(requests(1)[0]) {
 		t.Error("after a read that would have waited lanes go on reading")
 	}
 	r.fetch([]*Request{q}) // and it is as it was
@@ -104,6 +104,9 @@ func TestALaneLeavesAlone(t *testing.T) {
 	long := &Request{Extents: []format.Extent{{File: 1, Len: hotBytes + 1}}}
 	bad := &Request{Extents: []format.Extent{{File: 1, Len: 1}, {File: 2, Len: 1}}}
 	before := o.alone.Load()
+	if r.Hot(long) || !r.Hot(bad) {
+		t.Error("what is too long is hot, or what is not is not")
+	}
 	if r.Now(&h, long) || o.alone.Load() != before {
 		t.Error("a lane tries what is too long for it")
 	}
