@@ -88,7 +88,7 @@ func BenchmarkSmall(b *testing.B) {
 				if !l.small {
 					b.Fatal("it is not filled by readers")
 				}
-				l.small = way == "readers"
+				fillBy(l, way == "readers")
 				samples := 0
 				begin := cpu()
 				b.ReportAllocs()

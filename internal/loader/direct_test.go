@@ -33,6 +33,13 @@ func stories(t testing.TB) string {
 	return path
 }
 
+// fillBy makes readers fill the samples of a loader that has no pass yet, or lanes.
+func fillBy(l *Loader, readers bool) {
+	l.shared.mu.Lock() // idle lanes look for work already
+	defer l.shared.mu.Unlock()
+	l.small = readers
+}
+
 // Samples that readers fill themselves come out as those that lanes fill, in every
 // form of a batch, however many go together.
 func TestSmallSamplesComeOutTheSame(t *testing.T) {
@@ -55,7 +62,7 @@ func TestSmallSamplesComeOutTheSame(t *testing.T) {
 			if !readers.small {
 				t.Fatal("lanes fill them")
 			}
-			lanes.small = false
+			fillBy(lanes, false)
 			want := texts(walkAll(t, lanes, 1, 0, 0))
 			for _, pace := range []time.Duration{1, bunchTime / 3, time.Second} {
 				readers.pace.ns.Store(int64(pace))
