@@ -31,6 +31,9 @@ func costOf(f *folder, w *watched, pid int, last *loaderLine, base loaderLine, f
 		if last.Workers == 0 || end.Worker == nil || end.PPID != pid || end.Worker.Loader != last.ID {
 			continue
 		}
+		if end.T < from { // of an epoch before the stretch
+			continue
+		}
 		before := p.since(from).Worker
 		if before != nil && end.Worker.Batches-before.Batches < 2 {
 			before = nil // one that did little since counts from its start

@@ -194,7 +194,13 @@ func tinyFiles(v *view) (string, string, Change, bool) {
 	c := v.l.Cost
 	return fmt.Sprintf("A sample opens %.1f files of about %s, and waits %s for them.", c.Opens.Value, size(c.Read.Value/max(c.Opens.Value, 1e-9)), ms(v.part(Read).seconds())), c.Opens.Source,
 		Change{"stoker pack data/train packed", "the same samples in few large files"},
-		c.Opens.Known() && c.Read.Known() && c.Opens.Value >= 0.9 && c.Read.Value/c.Opens.Value < tiny && v.part(Read).seconds() >= 0.2*v.sum() && (v.waits() || v.l.Settings.Length != nil && *v.l.Settings.Length >= millions)
+		c.Opens.Known() && c.Read.Known() && c.Opens.Value >= 0.9 && c.Read.Value/c.Opens.Value < tiny && v.part(Read).seconds() >= 0.2*v.sum() && (v.slowed(Read) || v.l.Settings.Length != nil && *v.l.Settings.Length >= millions)
+}
+
+// slowed says whether a kind of costs can be why the loop waits: in all workers
+// together it takes at least half a step for a batch.
+func (v *view) slowed(kind string) bool {
+	return v.waits() && v.part(kind).seconds()*v.batch/float64(max(1, v.l.Settings.Workers)) >= 0.5*v.l.Step.Value
 }
 
 // shrinks and pixelwise are transforms that leave fewer pixels, and those that

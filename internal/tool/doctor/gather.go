@@ -110,11 +110,18 @@ func settingsOf(l *loaderLine, end line) Settings {
 // more than those of the whole run.
 const fewest = 4
 
+// warm is the batches of a second epoch from which on the first is left out.
+const warm = 20
+
 // stretch is where what is measured begins: the first line after every worker
 // has delivered once, since before that the queue is filled, not used. Where too
-// little came after it, it is the beginning of all (an empty loader).
+// little came after it, it is the beginning of all (an empty loader). Where an
+// epoch is over and enough of others was seen, it begins after that epoch: all that
+// the first one read for the first time is not read like this again.
 func stretch(p *process, id int) (base loaderLine, from float64) {
 	last := loaderOf(p.last(), id)
+	base, from = loaderLine{}, p.first().T
+	found := false
 	for _, l := range p.lines {
 		at := loaderOf(l, id)
 		if at == nil || at.Batches <= float64(at.Workers) {
@@ -123,9 +130,18 @@ func stretch(p *process, id int) (base loaderLine, from float64) {
 		if last.Batches-at.Batches < fewest {
 			break
 		}
-		return *at, l.T
+		if !found {
+			base, from, found = *at, l.T, true
+		}
+		if at.Passes < 2 {
+			continue
+		}
+		if last.Batches-at.Batches >= warm && p.last().T-l.T >= 2 {
+			return *at, l.T
+		}
+		break
 	}
-	return loaderLine{}, p.first().T
+	return base, from
 }
 
 // steps are the means over the stretch. The wait for the first batch of an epoch
@@ -134,12 +150,7 @@ func (l *Loop) steps(last *loaderLine, base loaderLine) {
 	n := last.Batches - base.Batches
 	firsts := float64(len(last.Epochs))
 	if base.Batches > 0 {
-		firsts = 0
-		for _, e := range last.Epochs {
-			if len(base.Epochs) > 0 && e.Begin > base.Epochs[len(base.Epochs)-1].Begin {
-				firsts++
-			}
-		}
+		firsts = float64(max(0, last.Passes-base.Passes)) // epochs themselves are forgotten after a while
 	}
 	wait := last.Wait - last.WaitFirst - (base.Wait - base.WaitFirst)
 	step := last.Step - base.Step

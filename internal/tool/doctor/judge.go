@@ -1,9 +1,9 @@
 package doctor
 
 import (
-	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/stoker-data/stoker/internal/tool/model"
 )
@@ -146,7 +146,7 @@ func (v *view) verdict() Verdict {
 			out.Changes = r.change(v)
 		}
 		if r.after != nil && v.now > 0 {
-			then := r.after(v)
+			then := v.beside(r.after(v))
 			if gain := model.Speedup(v.now, then); gain < boundless && then.Mean() < most {
 				out.Now, out.Then, out.Speedup = v.now, then.Mean(), gain
 			}
@@ -166,7 +166,8 @@ func newView(ev Evidence, l Loop) *view {
 	}
 	v.split()
 	v.job = v.asJob(cycle)
-	if extra := l.First.Value - l.Wait.Value; l.First.Known() && l.PerEpoch.Known() && extra > 0 && cycle > 0 {
+	again := l.Epochs >= 2 || l.Settings.Workers > 0 && !l.Settings.Persistent // else it is not known to come again
+	if extra := l.First.Value - l.Wait.Value; l.First.Known() && l.PerEpoch.Known() && again && extra > 0 && cycle > 0 {
 		v.job.First, v.job.Batches = extra, l.PerEpoch.Value
 		v.now += extra / l.PerEpoch.Value
 		v.start = extra / l.PerEpoch.Value / v.now
@@ -197,64 +198,11 @@ func (v *view) asJob(cycle float64) model.Job {
 	return j
 }
 
-// split divides a sample's time into what it was spent on. Time that a worker
-// stood ready and had no core is nobody's: with more cores it goes away.
-func (v *view) split() {
-	c := v.l.Cost
-	groups := map[string]*part{}
-	add := func(kind, name string, cpu, blocked float64) {
-		g := groups[kind]
-		if g == nil {
-			g = &part{kind: kind, name: name}
-			groups[kind] = g
-		}
-		g.cpu, g.blocked = g.cpu+cpu, g.blocked+blocked
-	}
-	for _, s := range c.Stages { // costliest first, so that a group has the name of its costliest
-		cpu := min(s.Wall.Value, s.CPU.Value)
-		if !s.CPU.Known() {
-			cpu = 0
-		}
-		blocked := max(0, s.Wall.Value-cpu/(1-min(c.Queue.Value, 0.95)))
-		switch {
-		case s.Kind == Decode && blocked > 0: // decoders read, too
-			add(Read, s.Name, 0, blocked)
-			add(Decode, s.Name, cpu, 0)
-		case s.Kind == Python && s.Name != sleeping && c.Reading.Value > 0.5: // f.read(), a mapped file
-			add(Read, "read", 0, blocked)
-			add(Python, s.Name, cpu, 0)
-		default:
-			add(s.Kind, s.Name, cpu, blocked)
-		}
-	}
-	v.undisturbed(groups)
-	for _, g := range groups {
-		v.parts = append(v.parts, *g)
-	}
-	slices.SortFunc(v.parts, func(a, b part) int {
-		return cmp.Or(cmp.Compare(b.seconds(), a.seconds()), cmp.Compare(a.kind, b.kind))
-	})
-}
-
-// undisturbed takes away, where other processes use the cores, what looks like
-// waiting and was not seen as such by the kernel: a core that comes late because
-// others had its caches, or a host that has given it away.
-func (v *view) undisturbed(groups map[string]*part) {
-	c := v.l.Cost
-	if v.alone() || !c.Held.Known() || c.Faults.Value > 0.1 {
-		return
-	}
-	blocked := 0.0
-	for _, g := range groups {
-		blocked += g.blocked
-	}
-	most := c.Held.Value * c.Batch.Value / v.batch
-	if blocked <= most || blocked == 0 {
-		return
-	}
-	for _, g := range groups {
-		g.blocked *= most / blocked
-	}
+// keepUp says whether workers do: they are idle, and the queue is full. What the
+// trainer waits then, beyond taking a batch, it waits for a core.
+func (v *view) keepUp() bool {
+	l, s := v.l, v.l.Settings
+	return s.Workers > 0 && l.Hand.Known() && l.Cost.Idle.Value >= 0.9 && l.Ready.Value >= 0.75*float64(s.Workers*max(1, s.Prefetch))
 }
 
 // part is the group of a kind; nothing if there is none.
@@ -285,7 +233,12 @@ func (v *view) sum() (s float64) {
 
 // waits says whether the loop loses more than the threshold in the middle of
 // epochs.
-func (v *view) waits() bool { return v.seenEnough() && v.wait >= threshold }
+func (v *view) waits() bool {
+	if v.keepUp() {
+		return v.seenEnough() && v.job.Hand >= threshold*(v.l.Wait.Value+v.l.Step.Value)
+	}
+	return v.seenEnough() && v.wait >= threshold
+}
 
 // bound says whether it loses that at all.
 func (v *view) bound() bool { return v.waits() || v.start >= threshold }
@@ -325,10 +278,59 @@ func (v *view) needed() int {
 }
 
 // without is the loop when a kind of its costs is gone.
-func (v *view) without(kind string) model.Job {
-	p, j := v.part(kind), v.job
-	j.CPU = max(0, j.CPU-p.cpu*v.batch)
-	j.Blocked = max(0, j.Blocked-p.blocked*v.batch)
+func (v *view) without(kind string) model.Job { return v.less(v.job, kind, 1) }
+
+// less takes a share of a kind of costs from a loop.
+func (v *view) less(j model.Job, kind string, share float64) model.Job {
+	p := v.part(kind)
+	j.CPU = max(0, j.CPU-share*p.cpu*v.batch)
+	j.Blocked = max(0, j.Blocked-share*p.blocked*v.batch)
+	return j
+}
+
+// smaller is the loop over pictures that are stored as large as they are looked at:
+// hardly anything is left of decoding them, nor of what works on all of their pixels
+// before most are taken away.
+func (v *view) smaller() model.Job {
+	return v.less(v.without(Decode), Transform, v.large())
+}
+
+// large is the share of its transforms that work on all pixels of a picture.
+func (v *view) large() float64 {
+	all, large := 0.0, 0.0
+	for _, s := range v.l.Cost.Stages {
+		if s.Kind != Transform {
+			continue
+		}
+		all += s.Wall.Value
+		if v.onAllPixels(s.Name) {
+			large += s.Wall.Value
+		}
+	}
+	return large / max(all, 1e-9)
+}
+
+// onAllPixels says whether a transform works on a picture as large as it is stored:
+// operations called outside of transforms, and those up to the first that leaves
+// fewer pixels.
+func (v *view) onAllPixels(stage string) bool {
+	name := short(stage)
+	if strings.HasPrefix(stage, "PIL.") || strings.HasPrefix(stage, "cv2.") {
+		return true
+	}
+	first := slices.IndexFunc(v.l.Settings.Transforms, func(t string) bool { return slices.Contains(shrinks, short(t)) })
+	if first < 0 { // their order is not known
+		return slices.Contains(shrinks, name)
+	}
+	return slices.ContainsFunc(v.l.Settings.Transforms[:first+1], func(t string) bool { return short(t) == name })
+}
+
+// beside is a loop with the cores that other processes leave it: half of them at
+// least, since the kernel shares. What is measured now has that in it.
+func (v *view) beside(j model.Job) model.Job {
+	if !v.alone() {
+		j.Cores = max(j.Cores/2, j.Cores-v.taken())
+	}
 	return j
 }
 

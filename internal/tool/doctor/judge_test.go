@@ -85,6 +85,9 @@ var cases = []struct {
 	{"ranks", Imbalance, nil},
 	{"unexplained", Insufficient, nil},
 	{"disturbed", Insufficient, nil},
+	{"one-lane-disturbed", TooFew, nil},
+	{"ready-disturbed", NotDataBound, []string{SharedHandles}},
+	{"decode-large", TheDecode, nil},
 	{"few-batches", Insufficient, nil},
 	{"no-hook", Insufficient, nil},
 	{"no-loader", Insufficient, nil},
@@ -258,5 +261,26 @@ func TestExtras(t *testing.T) {
 			}
 		}
 		golden(t, "report/"+name+"-extras.txt", b.String())
+	}
+}
+
+// A worker that waits for a core does so wherever it stands: where that happens to
+// be is not what costs.
+func TestWaitingForACoreIsNobodysCost(t *testing.T) {
+	for _, kind := range []string{Collate, Python, Transform, Decode} {
+		ev := recorded(t, "python-computes")
+		c := &ev.Loops[0].Cost
+		cpu := 0.0
+		for i := range c.Stages {
+			cpu += c.Stages[i].CPU.Value
+			c.Stages[i].Wall = c.Stages[i].CPU
+		}
+		c.Queue = figure(0.6, fromHook)
+		late := cpu * 0.6 / 0.4
+		c.Stages = append(c.Stages, Stage{Name: "unlucky", Kind: kind, Wall: figure(late, fromHook), CPU: figure(0, fromHook)})
+		c.Batch.Value = (cpu + late) * float64(ev.Loops[0].Settings.BatchSize)
+		if got := Judge(ev).Verdict.Title(); got != PythonCode {
+			t.Errorf("%s waits for a core: %s", kind, got)
+		}
 	}
 }

@@ -37,10 +37,25 @@ func (v *view) beyond() bool {
 	return v.waits() && (v.needed() > v.usable() || v.demand() > v.left()+0.25 || v.readAhead())
 }
 
+// tooDear says whether even the workers that there are cores for would leave the
+// loop waiting. Other processes may go away: what they take is not looked at.
+func (v *view) tooDear() bool {
+	return v.suffice() > v.usable() || v.demand()*(1-threshold) > v.free()+0.25 || v.readAhead()
+}
+
+// suffice is the workers with which the loop waits for less than what is worth a
+// change.
+func (v *view) suffice() int {
+	return max(1, int(math.Ceil(min(1e6, v.job.Needed()*(1-threshold))-0.05)))
+}
+
 // enlist is the workers to ask for. Where other processes use the cores, a batch
 // takes longer than it costs, and more workers get a larger part of the cores.
 func (v *view) enlist() int {
 	n := v.needed()
+	if v.suffice() <= v.usable() {
+		n = min(n, v.usable())
+	}
 	if s := v.job.Step + v.job.Hand; !v.alone() && s > 0 {
 		n = max(n, min(v.usable(), int(math.Ceil(v.l.Cost.Batch.Value/s-0.05))))
 	}
@@ -68,6 +83,9 @@ func (v *view) readAhead() bool {
 func (v *view) middle() float64 {
 	if v.now <= 0 {
 		return 0
+	}
+	if v.keepUp() {
+		return v.job.Hand / v.now
 	}
 	return v.l.Wait.Value / v.now
 }
@@ -150,6 +168,16 @@ func (v *view) mapped() bool {
 func (v *view) uneven() bool {
 	c := v.l.Cost
 	return c.P50.Known() && (c.P99.Value >= 3*c.P50.Value || c.Most.Value >= 10*c.P50.Value)
+}
+
+// outlast says whether the slowest batch takes longer to make than the trainer
+// takes to use up one: else the queue hides it, however short it is.
+func (v *view) outlast() bool {
+	c, longest := v.l.Cost, v.l.Cost.Most.Value
+	if c.Spread != "batch" {
+		longest += c.Batch.Value
+	}
+	return longest > v.job.Step+v.job.Hand
 }
 
 func (v *view) manyThreads() bool {

@@ -119,6 +119,9 @@ var notBound = rule{
 	needs:   []need{aWait},
 	holds:   func(v *view) bool { return !v.bound() },
 	says: func(v *view) string {
+		if v.keepUp() && v.wait >= threshold {
+			return "Batches lie ready, and workers have nothing to do: the trainer waits for a core, and not for data."
+		}
 		return fmt.Sprintf("The loop stands in __next__ for %s of its time: faster loading gains at most %.2f x.", percent(v.lost()), 1/(1-min(v.lost(), 0.99)))
 	},
 	why: func(v *view) []Line { return append(v.loopLines(), v.startLines()...) },
@@ -215,7 +218,7 @@ var tooFew = rule{
 	verdict: TooFew,
 	needs:   []need{aWait, aBatch, aCores},
 	holds: func(v *view) bool {
-		return v.waits() && !v.beyond() && v.enlist() > v.l.Settings.Workers
+		return v.waits() && !v.tooDear() && v.enlist() > v.l.Settings.Workers
 	},
 	says: func(v *view) string {
 		if v.l.Settings.Workers == 0 {
@@ -234,7 +237,7 @@ var shallow = rule{
 	verdict: Shallow,
 	needs:   []need{aWait, aBatch, {"spread of a sample's cost", func(v *view) Figure { return v.l.Cost.P99 }}},
 	holds: func(v *view) bool {
-		return v.waits() && v.l.Settings.Workers > 0 && v.needed() <= v.l.Settings.Workers && v.uneven() &&
+		return v.waits() && v.l.Settings.Workers > 0 && v.needed() <= v.l.Settings.Workers && v.uneven() && v.outlast() &&
 			v.l.Cost.Idle.Value >= 0.1
 	},
 	says: func(v *view) string {

@@ -99,11 +99,15 @@ var decoding = rule{
 	needs:   []need{aWait, aSample},
 	holds:   func(v *view) bool { return v.beyond() && v.costliest().kind == Decode },
 	says: func(v *view) string {
-		return fmt.Sprintf("Decoding (%s) takes %s of a sample's time, more than these cores can give.", v.costliest().name, percent(v.costliest().seconds()/v.sum()))
+		more, large := "", v.part(Transform).seconds()*v.large()/v.sum()
+		if large >= 0.02 {
+			more = fmt.Sprintf(", and what else looks at all pixels of a picture %s", percent(large))
+		}
+		return fmt.Sprintf("Decoding (%s) takes %s of a sample's time%s: more than these cores can give.", v.costliest().name, percent(v.costliest().seconds()/v.sum()), more)
 	},
 	why:    func(v *view) []Line { return append(v.partLines(), v.neededLines()...) },
 	change: changeOfDecode,
-	after:  func(v *view) model.Job { return v.without(Decode) },
+	after:  func(v *view) model.Job { return v.smaller() },
 }
 
 var transforming = rule{

@@ -51,10 +51,13 @@ const (
 	rarely = 5 * time.Second        // the same, after the verdict
 
 	soon     = 4.0  // seconds from the first batch to the earliest verdict
+	plenty   = 7.5  // and to the earliest after few batches, whose means say little
 	deadline = 12.5 // and to the latest, which leaves time within the 15 promised
 	stopping = 60.0 // the latest that ends the script, where there is nothing to say yet
 	unhooked = 20.0 // seconds from the start in which some process should have the hook
 	quiet    = 30.0 // seconds without a batch that are told
+
+	many = 60 // batches whose mean is believed at once
 )
 
 // Watch runs a script until it ends, and says what limits it. An error means that
@@ -161,6 +164,9 @@ func (w *watching) look() bool {
 	r := Judge(w.evidence())
 	w.names = append(w.names, r.Verdict.Title())
 	steady := len(w.names) >= 4 && len(slices.Compact(slices.Clone(w.names[len(w.names)-4:]))) == 1 && r.Verdict.Name != Insufficient && t-first >= w.after(soon)
+	if r.Evidence.worst().Batches.Value < many && t-first < w.after(plenty) {
+		steady = false
+	}
 	late := t-first >= w.after(deadline)
 	if w.Stop && r.Verdict.Name == Insufficient {
 		late = t-first >= w.after(stopping)
