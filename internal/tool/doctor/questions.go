@@ -185,13 +185,15 @@ func (v *view) manyThreads() bool {
 	return c.Threads.Value > 1 && c.Threads.Value*float64(v.l.Settings.Workers) >= 2*v.ev.Machine.Cores.Value
 }
 
-// squeezed says whether memory is taken away from the processes: somebody waits
-// for it, it is swapped in, or pages that were dropped are read again below a
-// limit. Major faults alone are no sign: the first read of a mapped file is one.
+// squeezed says whether memory is taken away from the processes: it is swapped in,
+// pages that were dropped are read again below a limit, or somebody waits for it
+// while these come back or the limit is near: who waits may be no process of ours.
+// Major faults alone are no sign: the first read of a mapped file is one.
 func (v *view) squeezed() bool {
 	r := v.ev.Run
 	tight := r.Used.Known() && r.Used.Value >= 0.9
-	return r.Pressure.Value >= 0.1 || r.Swapped.Value >= 1<<20 || r.Refaults.Value >= max(4<<20, 0.3*v.readRate()) || (tight && r.Faults.Value >= 50)
+	short := r.Pressure.Value >= 0.1 && (tight || r.Faults.Value >= 10 || r.Swapped.Value > 0 || r.Refaults.Value > 0)
+	return short || r.Swapped.Value >= 1<<20 || r.Refaults.Value >= max(4<<20, 0.3*v.readRate()) || (tight && r.Faults.Value >= 50)
 }
 
 // readRate is the bytes a second that samples are read with.

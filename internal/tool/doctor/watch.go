@@ -164,7 +164,7 @@ func (w *watching) look() bool {
 	r := Judge(w.evidence())
 	w.names = append(w.names, r.Verdict.Title())
 	steady := len(w.names) >= 4 && len(slices.Compact(slices.Clone(w.names[len(w.names)-4:]))) == 1 && r.Verdict.Name != Insufficient && t-first >= w.after(soon)
-	if r.Evidence.worst().Batches.Value < many && t-first < w.after(plenty) {
+	if t-first < w.after(plenty) && !believed(r.Evidence.worst(), w.after(plenty)) {
 		steady = false
 	}
 	late := t-first >= w.after(deadline)
@@ -178,6 +178,13 @@ func (w *watching) look() bool {
 		w.tell(r)
 	}
 	return w.told
+}
+
+// believed says whether the means of a loop are worth ending on: over many batches,
+// and without an epoch that reads everything for the first time, if it ends soon.
+func believed(l Loop, soon float64) bool {
+	epoch := l.PerEpoch.Value * (l.Wait.Value + l.Step.Value)
+	return l.Batches.Value >= many && (!l.PerEpoch.Known() || epoch > soon/2)
 }
 
 func (w *watching) tell(r Report) {

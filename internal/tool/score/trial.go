@@ -22,7 +22,7 @@ type Options struct {
 
 	Seed    uint64
 	Only    func(Scenario) bool // nil: all
-	Seconds float64             // that each measured job trains; 0: 8
+	Seconds float64             // that each measured job trains; 0: 6
 	Rounds  int                 // of measuring both jobs, of which medians count; 0: 1
 
 	// Trusted leaves ablation out: whether verdicts are right is all that is asked.
@@ -66,6 +66,8 @@ type Outcome struct {
 	Near  bool   `json:"near"`  // predicted within a quarter of what was gained
 	Alarm bool   `json:"alarm"` // healthy, and called ill
 	Error string `json:"error,omitempty"`
+
+	Took float64 `json:"took_s"` // all of it: both jobs, and the doctor
 }
 
 // near is how far a prediction may be from what was gained, as a part of it.
@@ -78,7 +80,7 @@ const strengths = 3
 // nothing could be run; what goes wrong with a scenario is in its Outcome.
 func Run(ctx context.Context, o Options) ([]Outcome, error) {
 	if o.Seconds == 0 {
-		o.Seconds = 8
+		o.Seconds = 6
 	}
 	for _, program := range []string{o.Python, o.Stoker} {
 		if _, err := os.Stat(program); err != nil {
@@ -102,8 +104,9 @@ func Run(ctx context.Context, o Options) ([]Outcome, error) {
 		if o.Only != nil && !o.Only(s) {
 			continue
 		}
-		t := trial{bench: b, o: o, s: s, i: i}
+		t, began := trial{bench: b, o: o, s: s, i: i}, time.Now()
 		outcome := t.run(ctx)
+		outcome.Took = math.Round(10*time.Since(began).Seconds()) / 10
 		if ctx.Err() != nil {
 			return out, ctx.Err()
 		}

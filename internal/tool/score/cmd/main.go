@@ -27,7 +27,7 @@ type runCmd struct {
 	Seeds   int     `default:"1" help:"How many seeds; the medians of their counts are held against the aims."`
 	Seed    uint64  `default:"1" help:"The first of them."`
 	Rounds  int     `default:"1" help:"How often both jobs of a scenario are measured."`
-	Seconds float64 `default:"8" help:"How long each of them trains."`
+	Seconds float64 `default:"6" help:"How long each of them trains."`
 	Short   bool    `help:"Only the quick scenarios."`
 	Match   string  `help:"Only scenarios whose name, label or kind has this."`
 	Trusted bool    `help:"Do not measure the truth, only ask the doctor."`
@@ -43,7 +43,7 @@ func (r runCmd) Run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(work)
 	var all []score.Outcome
-	for seed := r.Seed; seed < r.Seed+uint64(r.Seeds); seed++ {
+	for seed := r.Seed; seed < r.Seed+uint64(r.Seeds) && err == nil; seed++ {
 		o := score.Options{
 			Work: filepath.Join(work, fmt.Sprint(seed)), Data: filepath.Join(work, "datasets"), Seed: seed, Rounds: r.Rounds, Seconds: r.Seconds,
 			Trusted: r.Trusted, Truth: r.Truth, Keep: r.Keep, Only: r.picks, Told: func(o score.Outcome) { fmt.Print(o.Line()) },
@@ -55,30 +55,31 @@ func (r runCmd) Run(ctx context.Context) error {
 			return err
 		}
 		fmt.Printf("seed %d\n", seed)
-		some, err := score.Run(ctx, o)
+		var some []score.Outcome
+		some, err = score.Run(ctx, o)
 		all = append(all, some...)
-		if err != nil {
-			return err
-		}
 	}
-	result := score.Sum(all)
+	result := score.Sum(all) // of what was run, also when that was interrupted
 	fmt.Println()
-	if err := result.WriteSums(os.Stdout); err != nil {
+	if err := errors.Join(err, result.WriteSums(os.Stdout), r.write(result)); err != nil {
 		return err
-	}
-	if r.Out != "" {
-		b, err := json.MarshalIndent(result, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(r.Out, append(b, '\n'), 0o644); err != nil {
-			return err
-		}
 	}
 	if len(result.Missed) > 0 {
 		return fmt.Errorf("%d aims were missed", len(result.Missed))
 	}
 	return nil
+}
+
+// write keeps the result, an outcome a scenario, for people and for comparing.
+func (r runCmd) write(result score.Result) error {
+	if r.Out == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(result, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(r.Out, append(b, '\n'), 0o644)
 }
 
 func (r runCmd) picks(s score.Scenario) bool {
