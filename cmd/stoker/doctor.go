@@ -27,7 +27,10 @@ type doctorCmd struct {
 	Timeline   bool    `help:"Also draw the last ten steps."`
 	GPUCost    float64 `name:"gpu-cost" help:"Say what the waiting costs a month, at this price of an hour." placeholder:"PRICE"`
 	StepMillis float64 `name:"step-ms" help:"Pretend that a training step takes so many milliseconds a batch (PATH, --spec)." placeholder:"MS"`
+	Quick      bool    `help:"Only the verdict, without the tiers that are measured after it (PATH, --spec)."`
 	JSON       bool    `help:"Write JSON; the script's output goes to standard error."`
+
+	Seconds float64 `hidden:"" default:"8" help:"Of the loop over PATH; the tiers take two and a half times as long at most."`
 
 	Data dataFlags `embed:""`
 }
@@ -38,7 +41,8 @@ func (doctorCmd) Help() string {
   stoker doctor                                    this machine: cores, limits, memory, disk, GPU
   stoker doctor -- python train.py                 what limits this training run
   stoker doctor --stop --check --json -- torchrun train.py > report.json
-  stoker doctor data/train --step-ms 120           what limits stoker itself over a dataset
+  stoker doctor data/train --step-ms 120           what limits stoker itself over a dataset, and its tiers
+  stoker doctor data/train --quick                 without the tiers: ten seconds, not thirty
   stoker doctor --attach 4711
   stoker doctor --from report.json --checklist     the same report again
 
@@ -56,8 +60,8 @@ func (d doctorCmd) Run(con *console, behind another) error {
 	if asked > 1 {
 		return errs.New(errs.Config, "a command behind --, a dataset, --attach and --from exclude each other").Try("see `stoker doctor --help`")
 	}
-	if d.GPUCost < 0 || d.StepMillis < 0 {
-		return errs.New(errs.Config, "a price or a step is negative").Try("see `stoker doctor --help`")
+	if d.GPUCost < 0 || d.StepMillis < 0 || d.Seconds <= 0 {
+		return errs.New(errs.Config, "a price, a step or a time is negative").Try("see `stoker doctor --help`")
 	}
 	if len(d.Path) > 0 && !exists(d.Path[0]) {
 		if _, err := exec.LookPath(d.Path[0]); err == nil {
@@ -70,7 +74,7 @@ func (d doctorCmd) Run(con *console, behind another) error {
 	case behind != nil:
 		return d.watch(con, behind)
 	case dataset:
-		r, err = d.load(con)
+		return d.load(con)
 	case d.Attach != 0:
 		r, err = doctor.Attach(con.ctx, d.Attach, stoker.Version())
 	case d.From != "":
@@ -84,14 +88,15 @@ func (d doctorCmd) Run(con *console, behind another) error {
 	return d.finish(con, con.out, r)
 }
 
-// load looks at a dataset by loading it.
-func (d doctorCmd) load(con *console) (doctor.Report, error) {
+// load looks at a dataset by loading it. The verdict is told once it stands, and the
+// tiers below it when they are measured.
+func (d doctorCmd) load(con *console) error {
 	name := d.Spec
 	spec := usualSpec()
 	if d.Spec != "" {
 		var err error
 		if spec, err = readSpec(d.Spec); err != nil {
-			return doctor.Report{}, err
+			return err
 		}
 	}
 	if len(d.Path) > 0 {
@@ -99,11 +104,33 @@ func (d doctorCmd) load(con *console) (doctor.Report, error) {
 		name = strings.Join(d.Path, " ")
 	}
 	if err := d.Data.set(&spec.Dataset); err != nil {
-		return doctor.Report{}, err
+		return err
 	}
 	tell, end := con.indexing()
 	defer end()
-	return doctor.LoadIt(con.ctx, doctor.Load{Spec: spec, Name: name, Step: seconds(d.StepMillis / 1000), Version: stoker.Version(), Indexing: tell})
+	var told error
+	r, err := doctor.LoadIt(con.ctx, doctor.Load{
+		Spec: spec, Name: name, Step: seconds(d.StepMillis / 1000), Time: seconds(d.Seconds), Quick: d.Quick, Tiers: seconds(2.5 * d.Seconds), Version: stoker.Version(), Indexing: tell,
+		Verdict: func(r doctor.Report) {
+			if d.JSON {
+				fmt.Fprintf(con.err, "stoker doctor: %s\n", r.Verdict.Title())
+			} else {
+				told = d.text(con.out, r)
+			}
+		},
+	})
+	switch {
+	case err == nil && d.JSON:
+		err = con.writeJSON(r)
+	case err == nil && told == nil:
+		err = d.tiers(con.out, r)
+	case err == nil:
+		err = told
+	}
+	if err != nil {
+		return err
+	}
+	return d.checked(r)
 }
 
 // watch runs a script. Without --json its output is left alone, and reports go to
@@ -191,7 +218,16 @@ func (d doctorCmd) text(w io.Writer, r doctor.Report) error {
 			}
 		}
 	}
-	return nil
+	return d.tiers(w, r)
+}
+
+// tiers is what was measured of a dataset beside the verdict, if it was.
+func (d doctorCmd) tiers(w io.Writer, r doctor.Report) error {
+	if len(r.Evidence.Tiers) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	return r.WriteTiers(w)
 }
 
 // readEvidence judges the Evidence of a report, or an Evidence alone.

@@ -42,6 +42,58 @@ func TestDoctorJudgesWhatWasRecorded(t *testing.T) {
 	}
 }
 
+// The verdict on a dataset comes first, then what was asked for, then the tiers; the
+// same again from the report as JSON.
+func TestDoctorOfADataset(t *testing.T) {
+	root := t.TempDir()
+	photos, err := filepath.Glob("../../testdata/photos/*.jpg")
+	if err != nil || len(photos) == 0 {
+		t.Fatal(photos, err)
+	}
+	for _, path := range photos {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(root, "train", "things", filepath.Base(path)), b)
+	}
+	t.Setenv("STOKER_CACHE", filepath.Join(root, "cache"))
+	data := filepath.Join(root, "train")
+
+	parts := []string{"stoker doctor: ", "verdict   ", "timeline  ", "what there is to gain, beside steps of 1.0 ms", "what a sample costs", "what lanes bring", "what the storage gives", "memory held"}
+	inOrder := func(out string) {
+		t.Helper()
+		for i, part := range parts {
+			_, after, found := strings.Cut(out, part)
+			if !found {
+				t.Fatalf("part %d, %q, is not there, or not in its place:\n%s", i, part, out)
+			}
+			out = after
+		}
+	}
+	got := command(t, "doctor", data, "--step-ms", "1", "--timeline", "--seconds", "0.4")
+	if got.status != 0 || got.err != "" {
+		t.Fatalf("%d %s", got.status, got.err)
+	}
+	inOrder(got.out)
+
+	asJSON := command(t, "doctor", data, "--step-ms", "1", "--json", "--seconds", "0.4")
+	var r doctor.Report
+	if err := json.Unmarshal([]byte(asJSON.out), &r); err != nil || asJSON.status != 0 || len(r.Evidence.Tiers) < 8 {
+		t.Fatalf("%d %v %s", asJSON.status, err, asJSON.out)
+	}
+	if asJSON.err != "stoker doctor: "+r.Verdict.Title()+"\n" {
+		t.Errorf("%q", asJSON.err)
+	}
+	report := filepath.Join(root, "report.json")
+	write(t, report, []byte(asJSON.out))
+	inOrder(command(t, "doctor", "--from", report, "--timeline").out)
+
+	if quick := command(t, "doctor", data, "--quick", "--seconds", "0.4"); quick.status != 0 || !strings.Contains(quick.out, "verdict   ") || strings.Contains(quick.out, "what there is") {
+		t.Errorf("%+v", quick)
+	}
+}
+
 func TestDoctorErrors(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "x.json"), []byte("{"))
@@ -57,6 +109,7 @@ func TestDoctorErrors(t *testing.T) {
 		{[]string{"--attach", "1073741824"}, 2, "there is no process 1073741824"},
 		{[]string{"--attach", "1", "--from", "x"}, 2, "exclude each other"},
 		{[]string{"--gpu-cost=-1"}, 2, "negative"},
+		{[]string{dir, "--quick"}, 2, "no class folder"},
 		{[]string{"sh", "train.sh"}, 2, "stoker doctor -- sh train.sh"},
 		{[]string{"--", "no-such-command-anywhere"}, 2, "can not be started"},
 		{[]string{"--"}, 2, "no command to watch"},

@@ -83,6 +83,7 @@ type Subject struct {
 	Kind    string   `json:"kind"`
 	Command []string `json:"command,omitempty"`
 	PID     int      `json:"pid,omitempty"`
+	Step    Figure   `json:"pretended_step_s,omitzero"`
 }
 
 // Run is how the processes of a script or a PID fared as a whole.

@@ -32,13 +32,16 @@ const drawn = 56
 // when it did not. What a GPU did meanwhile is not seen here.
 func (r Report) WriteTimeline(w io.Writer) error {
 	p := &page{w: w}
-	recent := r.Evidence.worst().Recent
+	recent, source := r.Evidence.worst().Recent, fromHook
+	if r.Evidence.Subject.Kind == OfSpec {
+		source = "loop"
+	}
 	steps := recent[max(0, len(recent)-11):]
 	if len(steps) < 2 {
-		p.line("timeline  fewer than two steps were seen [%s]", fromHook)
+		p.line("timeline  fewer than two steps were seen [%s]", source)
 		return p.err
 	}
-	p.line("timeline  the last %d steps: w waits in __next__, # between two of them [%s]", len(steps)-1, fromHook)
+	p.line("timeline  the last %d steps: w waits in __next__, # between two of them [%s]", len(steps)-1, source)
 	longest := 0.0
 	for i := range len(steps) - 1 {
 		longest = max(longest, steps[i+1][0]-steps[i][0])

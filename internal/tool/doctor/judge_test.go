@@ -88,6 +88,7 @@ var cases = []struct {
 	{"one-lane-disturbed", TooFew, nil},
 	{"ready-disturbed", NotDataBound, []string{SharedHandles}},
 	{"decode-large", TheDecode, nil},
+	{"dataset", TheDecode, nil},
 	{"few-batches", Insufficient, nil},
 	{"no-hook", Insufficient, nil},
 	{"no-loader", Insufficient, nil},

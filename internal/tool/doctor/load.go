@@ -22,9 +22,16 @@ type Load struct {
 	Name    string        // how the user calls it
 	Step    time.Duration // 0: as fast as the loader gives
 	Time    time.Duration // 0: eight seconds
+	Quick   bool          // no tiers
+	Tiers   time.Duration // for all tiers together; 0: twenty seconds
 	Version string
 
 	Indexing func(done, total int64, what string) // may be nil
+	// Verdict is told the report before the tiers are measured, on which it does not
+	// rest; may be nil.
+	Verdict func(Report)
+
+	hurry float64 // tiers run so many times shorter than they may; 0: 1
 }
 
 // loading is how long a dataset is loaded.
@@ -45,12 +52,16 @@ func LoadIt(ctx context.Context, c Load) (Report, error) {
 	}
 	r := &run{Load: c, watched: newWatched("/")}
 	began := now()
+	resetPeak()
 	if err := r.whole(ctx, spec); err != nil {
 		return Report{}, err
 	}
+	r.peak = peakMemory()
 	ev.Run = runOf(newFolder(""), r.watched, began)
 	ev.Loops = []Loop{r.loop(spec, ev.Run.Throttled.Value >= stopped)}
-	if c.Step == 0 {
+	if c.Step > 0 {
+		ev.Subject.Step = figure(c.Step.Seconds(), "--step-ms")
+	} else {
 		ev.Notes = append(ev.Notes, "No step was pretended: the loader ran as fast as it can, and --step-ms says how long a batch may take.")
 	}
 	if files := filesOf(spec.Dataset.Path); len(files) > 0 {
@@ -61,7 +72,14 @@ func LoadIt(ctx context.Context, c Load) (Report, error) {
 			ev.Storage.Quiet = true
 		}
 	}
-	if ev.Tiers, err = c.tiers(ctx, spec, ev.Machine.Cores.Value); err != nil {
+	early := Judge(ev)
+	if c.Verdict != nil {
+		c.Verdict(early)
+	}
+	if c.Quick {
+		return early, nil
+	}
+	if ev.Tiers, err = c.tiers(ctx, spec, r, ev); err != nil {
 		return Report{}, err
 	}
 	return Judge(ev), nil
@@ -75,6 +93,7 @@ type run struct {
 	format     string
 	length     int64
 	began, end time.Time
+	over       time.Time // when it ended
 	looked     time.Time
 
 	batches, bytes, samples int64
@@ -83,6 +102,8 @@ type run struct {
 	based                   time.Time
 	before                  int64   // samples until then
 	wait, step              float64 // seconds after it
+	recent                  [][3]float64
+	peak                    int64 // bytes of this process that were in memory at most
 }
 
 // whole opens the loader and takes batches until the time is over.
@@ -107,7 +128,7 @@ func (r *run) whole(ctx context.Context, spec loader.Spec) error {
 			break
 		}
 	}
-	r.last = l.Stats()
+	r.last, r.over = l.Stats(), time.Now()
 	return nil
 }
 
@@ -126,6 +147,7 @@ func (r *run) epoch(ctx context.Context, l *loader.Loader, epoch int64) error {
 			return err
 		}
 		got := time.Now()
+		r.recently(asked, got)
 		r.batches, r.bytes, r.samples = r.batches+1, r.bytes+int64(len(b.Slot.Mem)), r.samples+int64(b.Rows)
 		sleep(ctx, r.Step)
 		b.Release()
@@ -153,11 +175,22 @@ func (r *run) rebase(l *loader.Loader) {
 	r.base, r.based, r.before, r.wait, r.step = l.Stats(), time.Now(), r.samples, 0, 0
 }
 
+// recently keeps a step for the timeline, which draws ten and the moment they end.
+func (r *run) recently(asked, got time.Time) {
+	if len(r.recent) == 11 {
+		r.recent = append(r.recent[:0], r.recent[1:]...)
+	}
+	r.recent = append(r.recent, [3]float64{micro(asked.Sub(r.began).Seconds()), micro(got.Sub(r.began).Seconds()), -1})
+}
+
 // loop is what was seen of it; late says whether a quota stopped this process.
 func (r *run) loop(spec loader.Spec, late bool) Loop {
 	l := loopOfPage(r.base, r.last)
 	l.PID, l.Settings.Where, l.Settings.Length = os.Getpid(), r.Name, &r.length
 	l.Trainer = figure(0, "pretended step")
+	for _, s := range r.recent {
+		l.Recent = append(l.Recent, [3]float64{micro(s[0] - r.recent[0][0]), micro(s[1] - r.recent[0][0]), s[2]})
+	}
 	if n := l.Batches.Value; n > 0 && r.base.Batches > 0 {
 		l.Wait, l.Step, l.Seconds = figure(r.wait/n, "loop"), figure(r.step/n, "loop"), figure(r.wait+r.step, "loop")
 	}
@@ -179,54 +212,9 @@ func (r *run) loop(spec loader.Spec, late bool) Loop {
 // rate is samples a second, after the queue was filled.
 func (r *run) rate() Figure {
 	if r.based.IsZero() {
-		return ratio(float64(r.samples), time.Since(r.began).Seconds(), "loop")
+		return ratio(float64(r.samples), r.over.Sub(r.began).Seconds(), "loop")
 	}
-	return ratio(float64(r.samples-r.before), time.Since(r.based).Seconds(), "loop")
-}
-
-// Tier is the same loop with something else: batches out of nothing, so many
-// lanes. As fast as it goes, without a step.
-type Tier struct {
-	Name string `json:"name"`
-	Rate Figure `json:"samples_per_second"`
-}
-
-const (
-	// each is how long a tier runs at most.
-	each = 1200 * time.Millisecond
-	// mostTiers of lanes keep the whole below ten seconds more.
-	mostTiers = 5
-)
-
-// tiers are what is there to gain at all, and what lanes bring: batches of the
-// same pictures out of nothing, then one lane, two, four, up to the cores.
-func (c Load) tiers(ctx context.Context, spec loader.Spec, cores float64) (out []Tier, err error) {
-	c.Step, c.Time = 0, min(each, c.Time/4)
-	one := func(name string, s loader.Spec) error {
-		r := &run{Load: c}
-		if err := r.whole(ctx, s); err != nil {
-			return err
-		}
-		out = append(out, Tier{name, r.rate()})
-		return nil
-	}
-	none := loader.Spec{Order: loader.Order{Shuffle: spec.Order.Shuffle}, Batch: spec.Batch, Workers: spec.Workers}
-	none.Dataset.Format, none.Dataset.Samples, none.Dataset.Shape = "synthetic", 1<<16, []int{224, 224, 3}
-	if spec.Batch.Size > 0 {
-		if err := one("batches out of nothing", none); err != nil {
-			return nil, err
-		}
-	}
-	for lanes := 1; len(out) <= mostTiers; lanes = min(2*lanes, max(lanes+1, int(cores))) {
-		if lanes > max(1, int(cores)) {
-			break
-		}
-		spec.Workers = lanes
-		if err := one(count(lanes, "lane"), spec); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return ratio(float64(r.samples-r.before), r.over.Sub(r.based).Seconds(), "loop")
 }
 
 func sleep(ctx context.Context, d time.Duration) {

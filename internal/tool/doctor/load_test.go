@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ func synthetic(samples int64) loader.Spec {
 // A dataset that costs nothing beside a step that takes its time: the loop is
 // measured from both sides, and nothing is wrong with it.
 func TestADatasetThatIsLoaded(t *testing.T) {
-	r, err := LoadIt(t.Context(), Load{Spec: synthetic(4000), Name: "synthetic", Step: 20 * time.Millisecond, Time: 1500 * time.Millisecond, Version: "test"})
+	r, err := LoadIt(t.Context(), Load{Spec: synthetic(4000), Name: "synthetic", Step: 20 * time.Millisecond, Time: 1500 * time.Millisecond, Version: "test", hurry: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,7 @@ func TestADatasetThatIsLoaded(t *testing.T) {
 	if l.Batches.Value < 5 || l.Step.Value < 0.02 || l.PerEpoch.Value != 500 || l.Settings.Class != own || l.Settings.BatchSize != 8 || !l.BatchBytes.Known() {
 		t.Errorf("%+v", l)
 	}
-	if tiers := r.Evidence.Tiers; len(tiers) < 2 || tiers[1].Name != "1 lane" || tiers[0].Rate.Value <= 0 {
+	if tiers := r.Evidence.Tiers; len(tiers) < 5 || tiers[0].Name != OutOfNothing || tiers[0].Rate.Value <= 0 || r.tier(OfLanes, "1 lane").Rate.Value <= 0 {
 		t.Errorf("%+v", tiers)
 	}
 	if r.Verdict.Loader != "synthetic" || r.Evidence.Subject.Kind != OfSpec {
@@ -36,7 +37,7 @@ func TestADatasetThatIsLoaded(t *testing.T) {
 
 // An epoch that is shorter than the queue is filled by says little, and ends.
 func TestADatasetOfOneBatch(t *testing.T) {
-	r, err := LoadIt(t.Context(), Load{Spec: synthetic(3), Name: "three", Step: time.Millisecond, Time: 500 * time.Millisecond})
+	r, err := LoadIt(t.Context(), Load{Spec: synthetic(3), Name: "three", Step: time.Millisecond, Time: 500 * time.Millisecond, hurry: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,4 +52,9 @@ func TestADatasetThatIsNotThere(t *testing.T) {
 	if _, err := LoadIt(t.Context(), Load{Spec: s}); errs.CodeOf(err) != errs.NotFound {
 		t.Error(err)
 	}
+}
+
+// arguments is the one argument of an operation, as JSON.
+func arguments(name, value string) map[string]json.RawMessage {
+	return map[string]json.RawMessage{name: json.RawMessage(value)}
 }

@@ -23,13 +23,6 @@ func (r Report) WriteText(w io.Writer) error {
 		p.line("")
 		r.Evidence.Machine.rows(p)
 	}
-	for i, t := range r.Evidence.Tiers {
-		if i == 0 {
-			p.line("")
-			p.line("as fast as it goes, samples a second")
-		}
-		p.wrap(fmt.Sprintf("%s%-24s", indent, t.Name), fmt.Sprintf("%s [%s]", show.Number(t.Rate.Value), t.Rate.Source))
-	}
 	r.others(p)
 	for _, f := range r.Findings {
 		p.line("")

@@ -203,7 +203,7 @@ type Said struct {
 func (s *set) doctor(ctx context.Context) (said Said, err error) {
 	asked := []string{s.stoker, "doctor", "--json", "--stop", "--"}
 	if l := s.job.Loader; l != nil {
-		asked = []string{s.stoker, "doctor", "--json", "--spec", "train.yaml", "--step-ms", fmt.Sprint(float64(l.Step) / float64(time.Millisecond))}
+		asked = []string{s.stoker, "doctor", "--json", "--quick", "--spec", "train.yaml", "--step-ms", fmt.Sprint(float64(l.Step) / float64(time.Millisecond))}
 	} else {
 		asked = append(asked, s.command(4*s.patience.Seconds())...)
 	}

@@ -1,0 +1,189 @@
+package loader
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+)
+
+// Profile is what samples took, one after another in one goroutine.
+type Profile struct {
+	Names []string // of transforms; what Timing.Transforms stands for
+	Each  []Timing
+	Bad   int // samples that could not be read or decoded, and are not in Each
+}
+
+// Timing is what one sample took.
+type Timing struct {
+	File       string // that its first bytes lie in
+	Bytes      int64  // read
+	Read       time.Duration
+	Decode     time.Duration   // all that is neither reading nor a transform's
+	Transforms []time.Duration // one a name; see transform.Program.Divide
+}
+
+// Profile times up to n samples, spread evenly over the first epoch, and ends after
+// about a time. Unlike the statistics it takes every part of every sample, which
+// costs too much beside a training; batches, lanes and the cache of samples have no
+// part in it. Of a synthetic dataset there is nothing to time. It is an error if all
+// samples are bad: that of the first.
+func (l *Loader) Profile(ctx context.Context, n int64, most time.Duration) (Profile, error) {
+	if !l.hold() {
+		return Profile{}, errs.New(errs.Config, "the loader is closed")
+	}
+	defer l.letGo()
+	e := l.Epoch(0)
+	r := profiler{l: l, ctx: ctx, lane: transform.NewLane(), epoch: e}
+	defer r.lane.Close()
+	for _, part := range l.data.parts {
+		for _, prog := range part.programs {
+			r.name(prog)
+		}
+	}
+	var out Profile
+	var bad error
+	begin := time.Now()
+	n = min(n, e.Places())
+	for i := range n {
+		place := int64(float64(e.Places()) * float64(i) / float64(n))
+		if part, _ := l.data.of(e.At(place)); part.ds == nil {
+			continue
+		}
+		if len(out.Each) == 0 { // the first makes the lane's memory, and opens its file
+			_, _ = r.time(place)
+		}
+		t, err := r.time(place)
+		if ctx.Err() != nil {
+			return out, ctx.Err()
+		}
+		if err != nil {
+			if out.Bad++; bad == nil {
+				bad = err
+			}
+		} else {
+			out.Each = append(out.Each, t)
+		}
+		if time.Since(begin) >= most {
+			break
+		}
+	}
+	out.Names = r.names
+	if len(out.Each) == 0 {
+		return out, bad
+	}
+	return out, nil
+}
+
+// profiler is what timing samples takes.
+type profiler struct {
+	l       *Loader
+	ctx     context.Context
+	lane    *transform.Lane
+	epoch   order.Epoch
+	names   []string
+	extents []format.Extent
+	raw     [][]byte
+	sample  format.Sample
+	out     []byte
+	spent   []time.Duration
+}
+
+func (r *profiler) name(prog *transform.Program) {
+	if prog == nil || prog.Kind() != "image" {
+		return
+	}
+	for _, name := range prog.Names() {
+		if !slices.Contains(r.names, name) {
+			r.names = append(r.names, name)
+		}
+	}
+}
+
+// time is what the sample at a place takes.
+func (r *profiler) time(place int64) (t Timing, err error) {
+	id := r.epoch.At(place)
+	part, local := r.l.data.of(id)
+	begin := time.Now()
+	r.extents = r.l.data.extents(id, r.extents[:0])
+	if err := r.read(); err != nil {
+		return t, err
+	}
+	t.Read = time.Since(begin)
+	begin = time.Now()
+	t.Transforms = make([]time.Duration, len(r.names))
+	if err := part.ds.Parse(local, part.wanted, r.raw, &r.sample); err != nil {
+		return t, err
+	}
+	for i, prog := range part.programs {
+		if err := r.field(part, i, prog, place, &t); err != nil {
+			return t, r.l.place(err, &r.sample, part.value[i], i, part)
+		}
+	}
+	t.Decode = time.Since(begin)
+	for _, d := range t.Transforms {
+		t.Decode -= d
+	}
+	for i, e := range r.extents {
+		if i == 0 {
+			t.File = string(r.l.data.AppendPath(e.File, nil))
+		}
+		t.Bytes += e.Len
+	}
+	t.Decode = max(0, t.Decode)
+	return t, nil
+}
+
+// read reads the extents of a sample into memory that stays.
+func (r *profiler) read() error {
+	for i, e := range r.extents {
+		if i == len(r.raw) {
+			r.raw = append(r.raw, nil)
+		}
+		r.raw[i] = slices.Grow(r.raw[i][:0], int(e.Len))[:e.Len]
+		size, mtime := r.l.data.Stamp(e.File)
+		obj := source.Info{Name: string(r.l.data.AppendPath(e.File, nil)), Size: size, MTime: mtime}
+		if err := r.l.data.src.ReadAt(r.ctx, obj, r.raw[i], e.Off); err != nil {
+			return err
+		}
+	}
+	r.raw = r.raw[:len(r.extents)]
+	return nil
+}
+
+// field makes one field, as a batch would hold it but for padding.
+func (r *profiler) field(part *part, i int, prog *transform.Program, place int64, t *Timing) error {
+	f := &r.sample.Fields[part.value[i]]
+	if f.IsInt || prog == nil {
+		return nil
+	}
+	data := f.Data
+	if h := part.npy[part.fields[i].From]; h != nil && part.fields[i].Decode == "npy" {
+		var err error
+		if data, err = h.elements(data); err != nil {
+			return err
+		}
+	}
+	r.lane.Timed(true)
+	shape, err := prog.Begin(r.lane, data, r.epoch.Key(place).With(uint64(i)))
+	if err != nil {
+		return err
+	}
+	size := shape.Elems() * max(prog.DType().Size(), 1)
+	r.out = slices.Grow(r.out[:0], size)[:size]
+	if err := prog.Finish(r.lane, r.out); err != nil {
+		return err
+	}
+	var timed bool
+	if r.spent, timed = prog.Divide(r.lane, r.spent[:0]); timed {
+		for k, name := range prog.Names() {
+			t.Transforms[slices.Index(r.names, name)] += r.spent[k]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,303 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+)
+
+// Tier is one measurement of a dataset that was loaded, beside those that the
+// verdict rests on. Which figures it has depends on what it is of.
+type Tier struct {
+	Of   string `json:"of"` // one of the groups below
+	Name string `json:"name"`
+
+	Rate  Figure `json:"samples_per_second,omitzero"`
+	Batch Figure `json:"batch_s,omitzero"` // from one batch to the next
+	Mean  Figure `json:"mean_s,omitzero"`  // of one sample, read or file
+	P99   Figure `json:"p99_s,omitzero"`
+	Count Figure `json:"count,omitzero"` // of what was timed; of lanes, slots, samples that were held
+	Bytes Figure `json:"bytes_per_second,omitzero"`
+	Size  Figure `json:"bytes,omitzero"`
+	Limit Figure `json:"limit_bytes,omitzero"`
+
+	// Cut says why it was not measured; empty: it was.
+	Cut string `json:"cut,omitempty"`
+}
+
+// The groups of tiers, in their order.
+const (
+	OfGain    = "gain"    // batches out of nothing against the dataset's, with the step that is pretended
+	OfSample  = "sample"  // what one sample costs, alone
+	OfLanes   = "lanes"   // as fast as it goes, by lanes
+	OfStorage = "storage" // what reading costs, without loader
+	OfMemory  = "memory"  // what the loader and its process held
+)
+
+// The tiers of OfGain.
+const (
+	OutOfNothing = "batches out of nothing"
+	TheDataset   = "the dataset"
+)
+
+// How long tiers may take, all together and each. Lanes leave a quarter of it to the
+// storage; a tier that has nothing after a quarter is cut.
+const (
+	allTiers   = 20 * time.Second
+	forGain    = 1500 * time.Millisecond
+	forSamples = 2 * time.Second
+	forLanes   = 1200 * time.Millisecond
+	forStorage = time.Second // each of its tiers
+)
+
+// mostSamples are enough for a p99 that one sample does not decide.
+const mostSamples = 2000
+
+// measuring is what the tiers of one dataset are measured with.
+type measuring struct {
+	Load
+	spec  loader.Spec
+	main  *run // that the verdict is of
+	ends  time.Time
+	files []string // of the dataset, those that timed samples lie in
+	out   []Tier
+}
+
+// tiers measures what the verdict does not need, in the order in which one asks:
+// what is there to gain, what a sample costs, what lanes bring, what the storage
+// gives, what memory it takes. It keeps to a time; what does not fit is cut, and
+// says so.
+func (c Load) tiers(ctx context.Context, spec loader.Spec, main *run, ev Evidence) ([]Tier, error) {
+	if c.Tiers == 0 {
+		c.Tiers = allTiers
+	}
+	m := &measuring{Load: c, spec: spec, main: main, ends: time.Now().Add(c.Tiers)}
+	for _, tier := range [...]func(context.Context){
+		m.gain, m.samples,
+		func(ctx context.Context) { m.lanes(ctx, ev.Machine.Cores.Value) },
+		m.storage,
+		func(context.Context) { m.memory(ev.Machine) },
+	} {
+		tier(ctx)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return m.out, nil
+}
+
+// left is the time for a tier of which some is kept for later ones; false: there is
+// none.
+func (m *measuring) left(want, keep time.Duration) (time.Duration, bool) {
+	d := min(time.Duration(float64(want)/max(1, m.hurry)), m.patience(), time.Until(m.ends)-keep)
+	return d, d > 0
+}
+
+// patience is how long a tier that measures nothing is waited for.
+func (m *measuring) patience() time.Duration { return m.Tiers / 4 }
+
+// noTime is why a tier was cut that came too late.
+func (m *measuring) noTime() string {
+	return "the " + took(m.Tiers.Seconds()) + " for all tiers were over"
+}
+
+// loop is a loader that is run for a while, or why that was cut.
+func (m *measuring) loop(ctx context.Context, spec loader.Spec, step, want, keep time.Duration) (*run, string) {
+	d, ok := m.left(want, keep)
+	if !ok {
+		return nil, m.noTime()
+	}
+	patience := max(d, min(m.patience(), time.Until(m.ends)-keep))
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r := &run{Load: m.Load}
+	r.Step, r.Time = step, d
+	switch err := r.whole(within, spec); {
+	case err == nil && r.samples == 0:
+		return nil, "an epoch has no batch"
+	case err == nil:
+		return r, ""
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, "no batch came within " + took(patience.Seconds())
+	default:
+		return nil, err.Error()
+	}
+}
+
+// gain is what is there to gain at all: the same loop over batches of the same size
+// that cost nothing.
+func (m *measuring) gain(ctx context.Context) {
+	none := Tier{Of: OfGain, Name: OutOfNothing}
+	r, cut := m.loop(ctx, m.nothing(), m.Step, forGain, 0)
+	if none.Cut = cut; cut == "" {
+		none.loop(r)
+	}
+	real := Tier{Of: OfGain, Name: TheDataset}
+	real.loop(m.main)
+	m.out = append(m.out, none, real)
+}
+
+func (t *Tier) loop(r *run) {
+	t.Rate = r.rate()
+	t.Batch = ratio(float64(r.samples)/float64(max(1, r.batches)), t.Rate.Value, "loop")
+}
+
+// nothing is a Spec of batches as large as the dataset's.
+func (m *measuring) nothing() loader.Spec {
+	rows := max(1, int(math.Round(float64(m.main.samples)/float64(max(1, m.main.batches)))))
+	each := max(1, int(m.main.bytes/max(1, m.main.samples)))
+	s := loader.Spec{Workers: m.spec.Workers, Deliver: m.spec.Deliver}
+	s.Batch.Size = rows
+	s.Dataset.Format, s.Dataset.Samples, s.Dataset.Shape = "synthetic", int64(rows)<<16, []int{each}
+	return s
+}
+
+// samples is what one sample costs, each part by itself: read as it comes, most of
+// it from the page cache by now.
+func (m *measuring) samples(ctx context.Context) {
+	d, ok := m.left(forSamples, 0)
+	if !ok {
+		m.out = append(m.out, Tier{Of: OfSample, Name: "a sample", Cut: m.noTime()})
+		return
+	}
+	p, err := profileOf(ctx, m.spec, d)
+	switch {
+	case err != nil:
+		m.out = append(m.out, Tier{Of: OfSample, Name: "a sample", Cut: err.Error()})
+	case len(p.Each) == 0:
+		m.out = append(m.out, Tier{Of: OfSample, Name: "a sample", Cut: "nothing is read or decoded for it"})
+	default:
+		m.out = append(m.out, ofSample(p)...)
+		m.files = filesOfProfile(p)
+	}
+}
+
+func profileOf(ctx context.Context, spec loader.Spec, d time.Duration) (loader.Profile, error) {
+	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
+	defer shared.Close()
+	l, err := loader.Open(ctx, shared, spec, loader.Options{})
+	if err != nil {
+		return loader.Profile{}, err
+	}
+	defer l.Close()
+	return l.Profile(ctx, mostSamples, d)
+}
+
+// fromOne is where a sample's costs come from.
+const fromOne = "one thread, sample after sample"
+
+func ofSample(p loader.Profile) (out []Tier) {
+	add := func(name string, of func(loader.Timing) time.Duration) {
+		took := make([]float64, len(p.Each))
+		for i, t := range p.Each {
+			took[i] = of(t).Seconds()
+		}
+		out = append(out, Tier{Of: OfSample, Name: name}.spread(took, fromOne))
+	}
+	add("read", func(t loader.Timing) time.Duration { return t.Read })
+	add("decode", func(t loader.Timing) time.Duration { return t.Decode })
+	for i, name := range p.Names {
+		add(name, func(t loader.Timing) time.Duration { return t.Transforms[i] })
+	}
+	add("all of it", func(t loader.Timing) time.Duration {
+		all := t.Read + t.Decode
+		for _, d := range t.Transforms {
+			all += d
+		}
+		return all
+	})
+	return out
+}
+
+// spread is the tier with the mean and the p99 of times in seconds, at least one: the
+// smallest that 99 % do not exceed.
+func (t Tier) spread(took []float64, source string) Tier {
+	sum := 0.0
+	for _, s := range took {
+		sum += s
+	}
+	slices.Sort(took)
+	n := len(took)
+	t.Mean, t.Count = figure(sum/float64(n), source), figure(float64(n), source)
+	t.P99 = figure(took[max(0, int(math.Ceil(0.99*float64(n)))-1)], source)
+	return t
+}
+
+// filesOfProfile are the files that samples lie in, each once.
+func filesOfProfile(p loader.Profile) (files []string) {
+	seen := map[string]bool{}
+	for _, t := range p.Each {
+		if t.File != "" && !seen[t.File] {
+			seen[t.File] = true
+			files = append(files, t.File)
+		}
+	}
+	return files
+}
+
+// lanes is what more lanes bring: one, all the cores, and what lies between by
+// doubling, the ends first since they say the most.
+func (m *measuring) lanes(ctx context.Context, cores float64) {
+	var out []Tier
+	for _, n := range laneCounts(cores) {
+		t := Tier{Of: OfLanes, Name: count(n, "lane"), Count: figure(float64(n), "as set")}
+		spec := m.spec
+		spec.Workers = n
+		r, cut := m.loop(ctx, spec, 0, forLanes, m.patience())
+		if t.Cut = cut; cut == "" {
+			t.loop(r)
+		}
+		out = append(out, t)
+	}
+	slices.SortFunc(out, func(a, b Tier) int { return compare(a.Count.Value, b.Count.Value) })
+	m.out = append(m.out, out...)
+}
+
+func laneCounts(cores float64) []int {
+	most := max(1, int(math.Ceil(cores-0.1)))
+	if most == 1 {
+		return []int{1}
+	}
+	counts := []int{1, most}
+	for n := 2; n < most; n *= 2 {
+		counts = append(counts, n)
+	}
+	return counts
+}
+
+// memory is what was held in the run that the verdict is of.
+func (m *measuring) memory(machine Machine) {
+	s := m.main.last
+	m.out = append(m.out, Tier{Of: OfMemory, Name: "batches", Size: figure(float64(s.Memory), fromPage), Count: figure(float64(s.Slots), fromPage)})
+	if c := s.Cache; c != nil {
+		m.out = append(m.out, Tier{
+			Of: OfMemory, Name: "cache of samples", Size: figure(float64(c.Bytes), fromPage), Limit: figure(float64(c.Limit), fromPage), Count: figure(float64(c.Samples), fromPage),
+		})
+	}
+	peak := Tier{Of: OfMemory, Name: "this process, at most"}
+	if m.main.peak == 0 {
+		peak.Cut = "/proc does not say"
+	} else {
+		peak.Size, peak.Limit = figure(float64(m.main.peak), "/proc/self/status"), machine.Memory
+		if l := machine.Limit; l.Known() && (!peak.Limit.Known() || l.Value < peak.Limit.Value) {
+			peak.Limit = l
+		}
+	}
+	m.out = append(m.out, peak)
+}
+
+// resetPeak makes the most memory that this process has had be that of now. Where
+// that is not allowed, it goes on to count what came before.
+func resetPeak() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
+
+// peakMemory is that, in bytes; files that are mapped count. 0: not known.
+func peakMemory() int64 {
+	return int64(pairs(text("/proc/self", "status"))["VmHWM"]) << 10
+}

@@ -1,0 +1,253 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+)
+
+// Tiers as they are read, of evidence that was recorded: a folder of pictures
+// beside a step; a file of tokens without one, on a machine where much was cut.
+func TestTiersThatWereRecorded(t *testing.T) {
+	for _, name := range []string{"dataset", "dataset-cut"} {
+		ev := recorded(t, name)
+		r := Judge(ev)
+		var b strings.Builder
+		if err := r.WriteTiers(&b); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if line = strings.TrimSuffix(line, "\n"); utf8.RuneCountInString(line) > width || strings.HasSuffix(line, " ") {
+				t.Errorf("%d columns: %q", utf8.RuneCountInString(line), line)
+			}
+		}
+		golden(t, "report/"+name+"-tiers.txt", b.String())
+
+		ev.Tiers = nil // nothing of the verdict is theirs
+		if diff := cmp.Diff(r.Verdict, Judge(ev).Verdict); diff != "" {
+			t.Errorf("%s: the verdict rests on a tier:\n%s", name, diff)
+		}
+	}
+}
+
+// shipped is a dataset of the six photographs that come with stoker, and the usual
+// chain of training.
+func shipped(t *testing.T) (s loader.Spec) {
+	t.Helper()
+	root := t.TempDir()
+	photos, err := filepath.Glob("../../../testdata/photos/*.jpg")
+	if err != nil || len(photos) != 6 {
+		t.Fatalf("%q %v", photos, err)
+	}
+	for i, from := range photos {
+		b, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(root, "train", string(rune('a'+i%2)), filepath.Base(from))
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("STOKER_CACHE", filepath.Join(root, "cache"))
+	s.Dataset.Path = loader.Paths{filepath.Join(root, "train")}
+	s.Batch.Size = 2
+	s.Cache.Memory = 16 << 20
+	s.Fields = []loader.Field{
+		{Name: "image", Decode: "rgb", Transform: []transform.Op{
+			{Name: "RandomResizedCrop", Args: arguments("size", "96")},
+			{Name: "ToTensor"},
+		}},
+		{Name: "label", Decode: "int"},
+	}
+	return s
+}
+
+// A real run: every tier is there, was measured, and says where.
+func TestTiersOfShippedPhotos(t *testing.T) {
+	var early Report
+	r, err := LoadIt(t.Context(), Load{
+		Spec: shipped(t), Name: "photos", Step: 5 * time.Millisecond, Time: time.Second, Tiers: 2 * time.Minute, hurry: 4,
+		Verdict: func(r Report) { early = r },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(early.Verdict, r.Verdict); diff != "" || early.Evidence.Tiers != nil {
+		t.Errorf("another verdict after the tiers:\n%s", diff)
+	}
+	if l := r.Evidence.Loops[0]; len(l.Recent) != 11 || l.Recent[0][0] != 0 {
+		t.Errorf("the last steps: %v", l.Recent)
+	}
+	want := [][2]string{
+		{OfGain, OutOfNothing},
+		{OfGain, TheDataset},
+		{OfSample, "read"},
+		{OfSample, "decode"},
+		{OfSample, "RandomResizedCrop"},
+		{OfSample, "ToTensor"},
+		{OfSample, "all of it"},
+	}
+	counts := laneCounts(r.Evidence.Machine.Cores.Value)
+	slices.Sort(counts)
+	for _, n := range counts {
+		want = append(want, [2]string{OfLanes, count(n, "lane")})
+	}
+	want = append(want, [][2]string{
+		{OfStorage, "sequential, 1 MiB"},
+		{OfStorage, "random, 4 KiB"},
+		{OfStorage, r.Evidence.Tiers[len(r.Evidence.Tiers)-5].Name}, // by the size of the photographs
+		{OfStorage, "small files"},
+		{OfMemory, "batches"},
+		{OfMemory, "cache of samples"},
+		{OfMemory, "this process, at most"},
+	}...)
+	var got [][2]string
+	for _, tier := range r.Evidence.Tiers {
+		got = append(got, [2]string{tier.Of, tier.Name})
+		measured(t, tier)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, tier := range r.Evidence.Tiers {
+		if tier.Of == OfSample && (tier.P99.Value < tier.Mean.Value/2 || tier.Count.Value != 6) {
+			t.Errorf("%+v", tier)
+		}
+	}
+	var b strings.Builder
+	if err := r.WriteTiers(&b); err != nil || strings.Count(b.String(), "\n") < len(want) {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
+// measured asks of a tier the figures of its group, each above nothing.
+func measured(t *testing.T, tier Tier) {
+	t.Helper()
+	figures := map[string][]Figure{
+		OfGain:    {tier.Rate, tier.Batch},
+		OfSample:  {tier.Mean, tier.P99, tier.Count},
+		OfLanes:   {tier.Rate, tier.Batch, tier.Count},
+		OfStorage: {tier.Bytes},
+		OfMemory:  {tier.Size},
+	}[tier.Of]
+	if tier.Cut != "" || len(figures) == 0 {
+		t.Errorf("not measured: %+v", tier)
+	}
+	for i, f := range figures {
+		if !f.Known() || f.Value <= 0 {
+			t.Errorf("figure %d of %+v", i, tier)
+		}
+	}
+}
+
+// Without time every tier says that it has none; with --quick there are none.
+func TestTiersThatAreCut(t *testing.T) {
+	spec := shipped(t)
+	r, err := LoadIt(t.Context(), Load{Spec: spec, Name: "photos", Time: 300 * time.Millisecond, Tiers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := 0
+	for _, tier := range r.Evidence.Tiers {
+		if tier.Cut != "" {
+			cut++
+			if tier.source() != "" {
+				t.Errorf("%+v", tier)
+			}
+		}
+	}
+	if whole := len(r.Evidence.Tiers) - cut; cut < 4 || whole != 4 { // the dataset's own loop, and memory, cost nothing more
+		t.Errorf("%d cut, %d measured", cut, whole)
+	}
+	told := 0
+	r, err = LoadIt(t.Context(), Load{Spec: spec, Name: "photos", Time: 300 * time.Millisecond, Quick: true, Verdict: func(Report) { told++ }})
+	if err != nil || r.Evidence.Tiers != nil || told != 1 {
+		t.Errorf("%v, told %d times, %+v", err, told, r.Evidence.Tiers)
+	}
+}
+
+// Storage that does not answer is not waited for, and what fails says why.
+func TestTierThatHangs(t *testing.T) {
+	asked := Tier{Of: OfStorage, Name: "small files"}
+	forever := make(chan struct{})
+	defer close(forever)
+	hangs := func(*Tier, time.Duration) error { <-forever; return nil }
+	if got := answered(t.Context(), asked, 4*time.Millisecond, 6*time.Millisecond, hangs); got.Cut != "no answer within 10 ms" {
+		t.Errorf("%+v", got)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := answered(gone, asked, time.Hour, 0, hangs); got.Cut != "interrupted" {
+		t.Errorf("%+v", got)
+	}
+	fails := func(t *Tier, _ time.Duration) error {
+		t.Bytes = figure(1, "x")
+		return errors.New("the cable is out")
+	}
+	if got := answered(t.Context(), asked, time.Hour, 0, fails); got.Cut != "the cable is out" || got.Bytes.Known() {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A file that is gone since it was timed is no dataset without files.
+func TestStorageOfFilesThatAreGone(t *testing.T) {
+	m := &measuring{Load: Load{Tiers: time.Minute}, ends: time.Now().Add(time.Minute), files: []string{"/no/such/file", t.TempDir()}}
+	m.storage(t.Context())
+	if len(m.out) != 1 || m.out[0].Cut == "" {
+		t.Errorf("%+v", m.out)
+	}
+}
+
+func TestLaneCounts(t *testing.T) {
+	for cores, want := range map[float64][]int{
+		0: {1}, 0.5: {1}, 1: {1}, 1.05: {1}, 1.5: {1, 2}, 2: {1, 2}, 3: {1, 3, 2}, 8: {1, 8, 2, 4}, 12: {1, 12, 2, 4, 8},
+	} {
+		if got := laneCounts(cores); !slices.Equal(got, want) {
+			t.Errorf("%g cores: %v", cores, got)
+		}
+	}
+}
+
+// The p99 is the smallest time that 99 of 100 do not exceed.
+func TestSpread(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		took := rapid.SliceOfN(rapid.Float64Range(0, 10), 1, 400).Draw(t, "took")
+		sum := 0.0
+		for _, s := range took {
+			sum += s
+		}
+		got := Tier{}.spread(slices.Clone(took), "x")
+		within := func(most float64) (n int) {
+			for _, s := range took {
+				if s <= most {
+					n++
+				}
+			}
+			return n
+		}
+		below := math.Nextafter(got.P99.Value, -1)
+		if n := len(took); 100*within(got.P99.Value) < 99*n || 100*within(below) >= 99*n {
+			t.Fatalf("%g: %d of %d", got.P99.Value, within(got.P99.Value), n)
+		}
+		if math.Abs(got.Mean.Value-sum/float64(len(took))) > 1e-9 || got.Count.Value != float64(len(took)) {
+			t.Fatalf("%+v", got)
+		}
+	})
+}

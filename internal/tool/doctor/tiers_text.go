@@ -1,0 +1,206 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stoker-data/stoker/internal/tool/show"
+)
+
+// column is one of a table of tiers: its head, its width, and what a tier has there;
+// empty where it has nothing.
+type column struct {
+	head  string
+	width int
+	of    func(t Tier) string
+}
+
+var (
+	byRate  = column{"samples/s", 12, func(t Tier) string { return known(t.Rate, show.Number) }}
+	byBatch = column{"a batch", 12, func(t Tier) string { return known(t.Batch, ms) }}
+	byMean  = column{"mean", 10, func(t Tier) string { return known(t.Mean, ms) }}
+	byP99   = column{"p99", 10, func(t Tier) string { return known(t.P99, ms) }}
+	byBytes = column{"a second", 14, func(t Tier) string { return known(t.Bytes, size) }}
+	bySize  = column{"bytes", 12, func(t Tier) string { return known(t.Size, size) }}
+)
+
+func known(f Figure, show func(float64) string) string {
+	if !f.Known() {
+		return ""
+	}
+	return show(f.Value)
+}
+
+// table is one group of tiers: what it is headed by, which figures it shows, and
+// what is said below it.
+type table struct {
+	of      string
+	title   string
+	columns []column
+	below   func(r Report, tiers []Tier) []string
+}
+
+func (r Report) tables() []table {
+	timed := column{"timed", 8, func(t Tier) string { return known(t.Count, show.Number) }}
+	gain := "what there is to gain, as fast as it goes"
+	if step := r.step(); step > 0 {
+		gain = "what there is to gain, beside steps of " + ms(step)
+	}
+	held := column{"", 20, func(t Tier) string {
+		switch {
+		case t.Limit.Known() && t.Limit.Value > 0:
+			if share := t.Size.Value / t.Limit.Value; share >= 0.01 {
+				return percent(share) + " of " + size(t.Limit.Value)
+			}
+			return "of " + size(t.Limit.Value)
+		case t.Count.Known():
+			return "in " + count(int(t.Count.Value), "slot")
+		}
+		return ""
+	}}
+	one := r.oneLane()
+	times := column{"", 10, func(t Tier) string {
+		if !t.Rate.Known() || one <= 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.1f x", t.Rate.Value/one)
+	}}
+	return []table{
+		{OfGain, gain, []column{byRate, byBatch}, Report.gained},
+		{OfSample, "what a sample costs", []column{byMean, byP99, timed}, nil},
+		{OfLanes, "what lanes bring, as fast as it goes", []column{byRate, byBatch, times}, Report.fed},
+		{OfStorage, "what the storage gives", []column{byBytes, byMean, byP99, timed}, nil},
+		{OfMemory, "memory held", []column{bySize, held}, nil},
+	}
+}
+
+// WriteTiers writes what was measured of a dataset beside the verdict; nothing where
+// that was not asked for.
+func (r Report) WriteTiers(w io.Writer) error {
+	p := &page{w: w}
+	for i, t := range r.tables() {
+		var tiers []Tier
+		for _, tier := range r.Evidence.Tiers {
+			if tier.Of == t.of {
+				tiers = append(tiers, tier)
+			}
+		}
+		if len(tiers) == 0 {
+			continue
+		}
+		if i > 0 {
+			p.line("")
+		}
+		t.write(p, tiers)
+		if t.below != nil {
+			for _, text := range t.below(r, tiers) {
+				p.wrap("  ", text)
+			}
+		}
+	}
+	return p.err
+}
+
+// names is the columns of a tier's name.
+const names = 26
+
+// write writes a table. Its source stands in its title where all rows have one.
+func (t table) write(p *page, tiers []Tier) {
+	source, same := "", true
+	for _, tier := range tiers {
+		if s := tier.source(); s != "" {
+			same = same && (source == "" || source == s)
+			source = s
+		}
+	}
+	title := t.title
+	if same && source != "" {
+		title += " [" + source + "]"
+	}
+	p.wrap("", title)
+	head := strings.Repeat(" ", names)
+	for _, c := range t.columns {
+		head += fmt.Sprintf("%*s", c.width, c.head)
+	}
+	p.line("%s", head)
+	for _, tier := range tiers {
+		name := tier.Name
+		if utf8.RuneCountInString(name) > names-3 {
+			name = string([]rune(name)[:names-4]) + "."
+		}
+		row := fmt.Sprintf("  %-*s", names-2, name)
+		if tier.Cut != "" {
+			p.wrap(row+" ", "not measured: "+tier.Cut)
+			continue
+		}
+		for _, c := range t.columns {
+			row += fmt.Sprintf("%*s", c.width, c.of(tier))
+		}
+		if !same {
+			row += "  [" + tier.source() + "]"
+		}
+		p.line("%s", row)
+	}
+}
+
+// source is where a tier's first figure was measured.
+func (t Tier) source() string {
+	for _, f := range [...]Figure{t.Rate, t.Mean, t.Bytes, t.Size} {
+		if f.Known() {
+			return f.Source
+		}
+	}
+	return ""
+}
+
+// step is the seconds that a step was told to take; 0: it was not.
+func (r Report) step() float64 {
+	if p := r.Evidence.Subject.Step; p.Known() {
+		return p.Value
+	}
+	return 0
+}
+
+// tier is the first of a group with a name; nothing where there is none.
+func (r Report) tier(of, name string) Tier {
+	for _, t := range r.Evidence.Tiers {
+		if t.Of == of && t.Name == name {
+			return t
+		}
+	}
+	return Tier{}
+}
+
+func (r Report) oneLane() float64 { return r.tier(OfLanes, "1 lane").Rate.Value }
+
+// gained is what batches that cost nothing would bring.
+func (r Report) gained(tiers []Tier) []string {
+	none, real := r.tier(OfGain, OutOfNothing), r.tier(OfGain, TheDataset)
+	if !none.Rate.Known() || !real.Rate.Known() || real.Rate.Value <= 0 {
+		return nil
+	}
+	if r.step() == 0 {
+		return []string{fmt.Sprintf("Without --step-ms there is no loop to be faster: this loader feeds steps of %s a batch, and longer ones.", ms(real.Batch.Value))}
+	}
+	gain := none.Rate.Value / real.Rate.Value
+	if gain < 1.05 {
+		return []string{"Nothing is to gain: batches that cost nothing are no faster."}
+	}
+	return []string{fmt.Sprintf("%.2f x is all that any loader could gain here.", gain)}
+}
+
+// fed is the shortest step that the loader keeps up with, as it is set.
+func (r Report) fed(tiers []Tier) []string {
+	var best Tier
+	for _, t := range tiers {
+		if t.Count.Known() && int(t.Count.Value) == r.Evidence.worst().Settings.Workers {
+			best = t
+		}
+	}
+	if r.step() == 0 || !best.Batch.Known() {
+		return nil
+	}
+	return []string{fmt.Sprintf("With %s it feeds steps of %s a batch, and longer ones.", best.Name, ms(best.Batch.Value))}
+}
