@@ -3,6 +3,7 @@ package source
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +26,17 @@ type descriptor struct {
 	uses       int  // readers
 	forgotten  bool // not in byName any more
 	next, prev *descriptor
+
+	hot atomic.Int32           // reads of runs, in a row, that were at hand; up to about mapRow
+	mem atomic.Pointer[[]byte] // all of the file, mapped; nil: not yet, or not at all
+}
+
+// close wants that nobody reads.
+func (d *descriptor) close() {
+	if m := d.mem.Load(); m != nil {
+		_ = unix.Munmap(*m)
+	}
+	_ = unix.Close(d.fd)
 }
 
 // get is the open file of that name with one use more, or nil.
@@ -71,7 +83,7 @@ func (t *descriptors) put(d *descriptor, forget bool) {
 	case !d.forgotten && forget:
 		t.remove(d)
 	case d.forgotten && d.uses == 0:
-		_ = unix.Close(d.fd)
+		d.close()
 	}
 }
 
@@ -90,7 +102,7 @@ func (t *descriptors) remove(d *descriptor) {
 	t.unlink(d)
 	d.forgotten = true
 	if d.uses == 0 {
-		_ = unix.Close(d.fd)
+		d.close()
 	}
 }
 

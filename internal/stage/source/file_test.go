@@ -312,8 +312,9 @@ func TestWhatIsHot(t *testing.T) {
 	if hot, err := f.ReadHot(ctx, obj, p, 300_000, false); err != nil || hot {
 		t.Skipf("this file system keeps what it is told to drop: %v, %v", hot, err)
 	}
-	if hot, err := f.ReadHot(ctx, obj, p, 300_000, true); err != nil || hot || string(p) != "stoker" {
-		t.Fatalf("%q is read, at hand %v: %v", p, hot, err)
+	// Asking may have begun to fetch it, so that it may be at hand by now.
+	if _, err := f.ReadHot(ctx, obj, p, 300_000, true); err != nil || string(p) != "stoker" {
+		t.Fatalf("%q is read: %v", p, err)
 	}
 	if hot, err := f.ReadHot(ctx, obj, p, 300_000, false); err != nil || !hot {
 		t.Errorf("what was just read is not at hand: %v", err)

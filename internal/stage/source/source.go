@@ -37,3 +37,9 @@ type Hot interface {
 	// have to and wait is false, p holds nothing of use and there is no error.
 	ReadHot(ctx context.Context, obj Info, p []byte, off int64, wait bool) (hot bool, err error)
 }
+
+// Runner is a source that can hold several reads of an object against its Info at once.
+type Runner interface {
+	// Run begins such reads of obj, or says false: then ReadAt is the way.
+	Run(obj Info) (Run, bool)
+}
