@@ -152,8 +152,19 @@ func (r *bunch) Run(h *fetch.Hand) {
 	l.finishBunch(ob, r.tasks, own.failed)
 }
 
-// read reads what the tasks want.
+// read reads what the tasks want: first all of it, to be checked together. Where that
+// finds a file that was changed, each is read by itself, so that it is known whose it is.
 func (r *bunch) read(h *fetch.Hand) (count int, bytes int64) {
+	h.Together()
+	count, bytes = r.readEach(h)
+	if !h.Checked() {
+		h.Reset()
+		count, bytes = r.readEach(h)
+	}
+	return count, bytes
+}
+
+func (r *bunch) readEach(h *fetch.Hand) (count int, bytes int64) {
 	for i := range r.tasks {
 		t := &r.tasks[i]
 		if t.apart || r.batch.gone.Load() {

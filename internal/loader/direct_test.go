@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
@@ -136,6 +139,62 @@ func TestSmallSamplesThatFail(t *testing.T) {
 			b.Release()
 			p.Cancel()
 		}
+	}
+}
+
+// A file that is written to or cut while its windows are copied from a map is told as
+// changed, and no batch has anything but what was indexed.
+func TestSmallSamplesOfAFileThatChanges(t *testing.T) {
+	for name, change := range map[string]func(path string) error{
+		"written to": func(path string) error {
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteAt(make([]byte, 200_000), 0)
+			return errors.Join(err, f.Close())
+		},
+		"cut": func(path string) error { return os.Truncate(path, 300) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := ground(t)
+			path, was := filepath.Join(t.TempDir(), "train.bin"), random(200_000, 2)
+			if err := os.WriteFile(path, was, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			past := time.Now().Add(-time.Hour) // no write falls into the tick of the last
+			if err := os.Chtimes(path, past, past); err != nil {
+				t.Fatal(err)
+			}
+			l := open(t, s, Spec{Dataset: Dataset{Path: Paths{path}, DType: "uint16", Window: Window{Length: 100, Stride: 1}}, Batch: BatchSpec{Size: 64}, Order: Order{Shuffle: "full"}})
+			p, err := l.Pass(0, 0, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Cancel()
+			for n := 0; ; n++ {
+				if n == 100 {
+					if err := change(path); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b, err := p.Next(context.Background(), 0)
+				if err != nil {
+					if e := errs.From(err); n < 100 || e.Code != errs.Changed || e.Where.File+e.Where.Shard == "" {
+						t.Errorf("batch %d: %v at %+v", n, err, e.Where)
+					}
+					return
+				}
+				ids := b.Slot.Mem[b.Columns[slices.IndexFunc(b.Columns, func(c wire.Column) bool { return c.Name == batch.IDs })].Off:]
+				for r, row := range rowsOf(b, b.Columns[0], mem.Uint16) {
+					id := binary.LittleEndian.Uint64(ids[8*r:])
+					if !slices.Equal(row, was[2*id:2*id+200]) {
+						t.Fatalf("batch %d, window %d: other tokens", n, id)
+					}
+				}
+				b.Release()
+			}
+		})
 	}
 }
 

@@ -138,8 +138,9 @@ type Fetcher struct {
 	opt    Options
 	spare  sync.Pool // *chunk
 
-	hot source.Hot   // nil: the source does not know
-	row atomic.Int64 // reads, since one waited
+	hot source.Hot    // nil: the source does not know
+	run source.Runner // nil: it has no runs
+	row atomic.Int64  // reads, since one waited
 
 	mu     sync.Mutex
 	wake   sync.Cond
@@ -153,6 +154,7 @@ type Fetcher struct {
 func New(src source.Source, files Index, ready func(*Request), opt Options) *Fetcher {
 	f := &Fetcher{src: src, files: files, ready: ready, budget: opt.Budget, opt: opt}
 	f.hot, _ = src.(source.Hot)
+	f.run, _ = src.(source.Runner)
 	f.wake.L = &f.mu
 	f.spare.New = func() any { return &chunk{f: f} }
 	for range opt.Readers {
@@ -177,6 +179,15 @@ type Hand struct {
 	raw  [][]byte
 	path []byte
 	name int // file of path; -1: none
+
+	together bool // reads are checked together
+	runs     []run
+}
+
+// run is reads of one file that were not checked yet.
+type run struct {
+	file int
+	source.Run
 }
 
 // At notes which sample is at which stage (of package wire; 0: none).
@@ -199,12 +210,50 @@ func (h *Hand) Read(extents []format.Extent) ([][]byte, error) {
 	begin := len(h.raw)
 	for _, e := range extents {
 		p := h.room(e.Len)
-		if err := h.f.src.ReadAt(context.Background(), h.object(e.File), p, e.Off); err != nil {
-			return nil, err
+		if !h.together || !h.inRun(e, p) {
+			if err := h.f.src.ReadAt(context.Background(), h.object(e.File), p, e.Off); err != nil {
+				return nil, err
+			}
 		}
 		h.raw = append(h.raw, p)
 	}
 	return h.raw[begin:], nil
+}
+
+// Together begins reads that are checked together, which is cheaper: what they read
+// does not count before Checked says so.
+func (h *Hand) Together() { h.together = h.f != nil && h.f.run != nil }
+
+// Checked ends them, and says whether the files were those of the index all the time.
+// If not, some read something else without an error, and all are to be done again.
+func (h *Hand) Checked() bool {
+	ok := true
+	for i := range h.runs {
+		ok = h.runs[i].End() && ok
+	}
+	h.together, h.runs = false, h.runs[:0]
+	return ok
+}
+
+// manyRuns is how many files are looked through for the one that is read.
+const manyRuns = 32
+
+// inRun reads into p within a run of the file, or says false.
+func (h *Hand) inRun(e format.Extent, p []byte) bool {
+	for i := len(h.runs) - 1; i >= 0; i-- {
+		if h.runs[i].file == e.File {
+			return h.runs[i].Read(p, e.Off)
+		}
+	}
+	if len(h.runs) == manyRuns {
+		return false
+	}
+	r, ok := h.f.run.Run(h.object(e.File))
+	if !ok {
+		return false
+	}
+	h.runs = append(h.runs, run{e.File, r})
+	return h.runs[len(h.runs)-1].Read(p, e.Off)
 }
 
 // Reset lets h use the memory again of what it has read.
