@@ -20,7 +20,7 @@ import (
 // steps, and goes back to them when the consumer has to wait for a bundle.
 
 const (
-	bundleBytes = 5 << 19 // of the slot of a bundle: about what stays in a processor's own cache
+	bundleBytes = 9 << 19 // of the slot of a bundle: with more, caches lose what messages save
 	bundleMost  = 16      // steps
 	bundlesOpen = 2       // one is filled while the other waits
 	bundleWait  = 200 * time.Millisecond
