@@ -146,7 +146,7 @@ func (v *view) verdict() Verdict {
 			out.Changes = r.change(v)
 		}
 		if r.after != nil && v.now > 0 {
-			then := v.beside(r.after(v))
+			then := v.settled(r.after(v))
 			if gain := model.Speedup(v.now, then); gain < boundless && then.Mean() < most {
 				out.Now, out.Then, out.Speedup = v.now, then.Mean(), gain
 			}
@@ -325,9 +325,14 @@ func (v *view) onAllPixels(stage string) bool {
 	return slices.ContainsFunc(v.l.Settings.Transforms[:first+1], func(t string) bool { return short(t) == name })
 }
 
-// beside is a loop with the cores that other processes leave it: half of them at
-// least, since the kernel shares. What is measured now has that in it.
-func (v *view) beside(j model.Job) model.Job {
+// settled is a loop after a change with what goes along with that. A batch that
+// costs less is there sooner when an epoch starts. And other processes stay, and
+// leave it half of the cores at least, since the kernel shares: what is measured
+// now has that in it.
+func (v *view) settled(j model.Job) model.Job {
+	if less := v.job.Batch() - j.Batch(); less > 0 {
+		j.First = min(j.First, max(0, v.l.First.Value-less))
+	}
 	if !v.alone() {
 		j.Cores = max(j.Cores/2, j.Cores-v.taken())
 	}
