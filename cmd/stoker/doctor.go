@@ -107,18 +107,26 @@ func (d doctorCmd) load(con *console) error {
 		return err
 	}
 	tell, end := con.indexing()
-	defer end()
+	defer func() { end() }()
 	var told error
+	var shown *bar
 	r, err := doctor.LoadIt(con.ctx, doctor.Load{
 		Spec: spec, Name: name, Step: seconds(d.StepMillis / 1000), Time: seconds(d.Seconds), Quick: d.Quick, Tiers: seconds(2.5 * d.Seconds), Version: stoker.Version(), Indexing: tell,
 		Verdict: func(r doctor.Report) {
+			end()
 			if d.JSON {
 				fmt.Fprintf(con.err, "stoker doctor: %s\n", r.Verdict.Title())
 			} else {
 				told = d.text(con.out, r)
 			}
+			if !d.Quick {
+				shown = con.progress("measuring")
+				end = shown.end
+			}
 		},
+		Measuring: func(done, of int64, what string) { shown.set(done, of, what) },
 	})
+	end()
 	switch {
 	case err == nil && d.JSON:
 		err = con.writeJSON(r)

@@ -30,6 +30,9 @@ type Load struct {
 	// Verdict is told the report before the tiers are measured, on which it does not
 	// rest; may be nil.
 	Verdict func(Report)
+	// Measuring is told which tiers are measured now, and how many groups of them
+	// were; may be nil.
+	Measuring func(done, of int64, what string)
 
 	hurry float64 // tiers run so many times shorter than they may; 0: 1
 }
@@ -93,6 +96,7 @@ type run struct {
 	format     string
 	length     int64
 	began, end time.Time
+	opening    time.Duration
 	over       time.Time // when it ended
 	looked     time.Time
 
@@ -108,6 +112,7 @@ type run struct {
 
 // whole opens the loader and takes batches until the time is over.
 func (r *run) whole(ctx context.Context, spec loader.Spec) error {
+	opened := time.Now()
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
 	l, err := loader.Open(ctx, shared, spec, loader.Options{})
@@ -115,6 +120,8 @@ func (r *run) whole(ctx context.Context, spec loader.Spec) error {
 		return err
 	}
 	defer l.Close()
+	defer func() { r.last, r.over = l.Stats(), time.Now() }()
+	r.opening = time.Since(opened)
 	r.format, r.length, r.began = l.Format(), l.Len(), time.Now()
 	r.end, r.filled = r.began.Add(r.Time), int64(l.Stats().Lanes+2)
 	for e := int64(0); time.Now().Before(r.end); e++ {
@@ -128,7 +135,6 @@ func (r *run) whole(ctx context.Context, spec loader.Spec) error {
 			break
 		}
 	}
-	r.last, r.over = l.Stats(), time.Now()
 	return nil
 }
 
@@ -211,7 +217,7 @@ func (r *run) loop(spec loader.Spec, late bool) Loop {
 
 // rate is samples a second, after the queue was filled.
 func (r *run) rate() Figure {
-	if r.based.IsZero() {
+	if r.based.IsZero() || r.samples == r.before {
 		return ratio(float64(r.samples), r.over.Sub(r.began).Seconds(), "loop")
 	}
 	return ratio(float64(r.samples-r.before), r.over.Sub(r.based).Seconds(), "loop")

@@ -45,7 +45,7 @@ func (m *measuring) storage(ctx context.Context) {
 	}{
 		{"sequential, 1 MiB", on.sequential},
 		{"random, 4 KiB", on.random},
-		{fmt.Sprintf("random, %d at once", on.most()), on.together},
+		{atOnce(on.most()), on.together},
 		{"small files", on.small},
 	} {
 		tier := Tier{Of: OfStorage, Name: t.name}
@@ -56,6 +56,13 @@ func (m *measuring) storage(ctx context.Context) {
 		}
 		m.out = append(m.out, tier)
 	}
+}
+
+func atOnce(threads int) string {
+	if threads == 1 {
+		return "random, many at once"
+	}
+	return fmt.Sprintf("random, %d at once", threads)
 }
 
 // answered is a tier that may hang, as reads from a server that is gone do: nothing
@@ -140,6 +147,9 @@ func (d disk) random(t *Tier, most time.Duration) error {
 // together reads larger pieces anywhere by many threads: what waits for latency is
 // as many times faster than one thread.
 func (d disk) together(t *Tier, _ time.Duration) error {
+	if d.most() == 1 {
+		return errors.New("threads in one small file would read each other's pages")
+	}
 	p := prober{root: "/"}
 	t.Bytes = p.rate(d.files, nil, d.most())
 	t.Bytes.Source = d.source
@@ -228,6 +238,10 @@ func dropped(path string) (*os.File, error) {
 // stateOf says where reads of files come from once the kernel was asked to drop
 // their pages: from the page cache in spite of that, if it has kept most.
 func stateOf(files []string) string {
+	var fs unix.Statfs_t
+	if unix.Statfs(files[0], &fs) == nil && fs.Type == unix.TMPFS_MAGIC {
+		return "from memory, where these files lie"
+	}
 	var kept, gone int
 	for _, path := range files[:min(len(files), streams)] {
 		f, err := dropped(path)

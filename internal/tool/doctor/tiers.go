@@ -79,13 +79,21 @@ func (c Load) tiers(ctx context.Context, spec loader.Spec, main *run, ev Evidenc
 		c.Tiers = allTiers
 	}
 	m := &measuring{Load: c, spec: spec, main: main, ends: time.Now().Add(c.Tiers)}
-	for _, tier := range [...]func(context.Context){
-		m.gain, m.samples,
-		func(ctx context.Context) { m.lanes(ctx, ev.Machine.Cores.Value) },
-		m.storage,
-		func(context.Context) { m.memory(ev.Machine) },
-	} {
-		tier(ctx)
+	groups := [...]struct {
+		what    string
+		measure func(context.Context)
+	}{
+		{"what there is to gain", m.gain},
+		{"what a sample costs", m.samples},
+		{"what lanes bring", func(ctx context.Context) { m.lanes(ctx, ev.Machine.Cores.Value) }},
+		{"what the storage gives", m.storage},
+		{"memory held", func(context.Context) { m.memory(ev.Machine) }},
+	}
+	for i, g := range groups {
+		if c.Measuring != nil {
+			c.Measuring(int64(i), int64(len(groups)), g.what)
+		}
+		g.measure(ctx)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -108,27 +116,32 @@ func (m *measuring) noTime() string {
 	return "the " + took(m.Tiers.Seconds()) + " for all tiers were over"
 }
 
-// loop is a loader that is run for a while, or why that was cut.
+// loop is a loader that is run for a while, or why that was cut. Opening it counts as
+// long as opening the dataset took before.
 func (m *measuring) loop(ctx context.Context, spec loader.Spec, step, want, keep time.Duration) (*run, string) {
-	d, ok := m.left(want, keep)
+	opening := time.Duration(0)
+	if spec.Dataset.Format != "synthetic" {
+		opening = m.main.opening
+	}
+	d, ok := m.left(want, keep+opening)
 	if !ok {
 		return nil, m.noTime()
 	}
-	patience := max(d, min(m.patience(), time.Until(m.ends)-keep))
+	patience := max(d, min(d+m.patience(), time.Until(m.ends)))
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r := &run{Load: m.Load}
 	r.Step, r.Time = step, d
-	switch err := r.whole(within, spec); {
-	case err == nil && r.samples == 0:
-		return nil, "an epoch has no batch"
-	case err == nil:
-		return r, ""
-	case errors.Is(err, context.DeadlineExceeded):
-		return nil, "no batch came within " + took(patience.Seconds())
-	default:
+	err := r.whole(within, spec)
+	switch late := errors.Is(err, context.DeadlineExceeded); {
+	case err != nil && !late:
 		return nil, err.Error()
+	case r.samples > 0: // late, too: a rate of fewer batches
+		return r, ""
+	case late:
+		return nil, "no batch came within " + took(patience.Seconds())
 	}
+	return nil, "an epoch has no batch"
 }
 
 // gain is what is there to gain at all: the same loop over batches of the same size
@@ -151,8 +164,13 @@ func (t *Tier) loop(r *run) {
 
 // nothing is a Spec of batches as large as the dataset's.
 func (m *measuring) nothing() loader.Spec {
-	rows := max(1, int(math.Round(float64(m.main.samples)/float64(max(1, m.main.batches)))))
-	each := max(1, int(m.main.bytes/max(1, m.main.samples)))
+	batches := max(1, m.main.batches)
+	rows := max(1, int(math.Round(float64(m.main.samples)/float64(batches))))
+	room := m.spec.Batch.Size // rows that a slot has room for
+	if world := max(1, m.spec.World); room == 0 {
+		room = m.spec.Batch.GlobalSize / world
+	}
+	each := max(1, int(m.main.bytes/batches)/max(rows, room))
 	s := loader.Spec{Workers: m.spec.Workers, Deliver: m.spec.Deliver}
 	s.Batch.Size = rows
 	s.Dataset.Format, s.Dataset.Samples, s.Dataset.Shape = "synthetic", int64(rows)<<16, []int{each}
@@ -162,7 +180,7 @@ func (m *measuring) nothing() loader.Spec {
 // samples is what one sample costs, each part by itself: read as it comes, most of
 // it from the page cache by now.
 func (m *measuring) samples(ctx context.Context) {
-	d, ok := m.left(forSamples, 0)
+	d, ok := m.left(forSamples, m.main.opening)
 	if !ok {
 		m.out = append(m.out, Tier{Of: OfSample, Name: "a sample", Cut: m.noTime()})
 		return

@@ -215,6 +215,28 @@ func TestStorageOfFilesThatAreGone(t *testing.T) {
 	}
 }
 
+// Batches out of nothing have as many rows as the dataset's, and rows as large,
+// also where batches do not fill their slots.
+func TestBatchesOutOfNothing(t *testing.T) {
+	for _, c := range []struct {
+		main       run
+		size, all  int
+		rows, each int
+	}{
+		{run{batches: 10, samples: 640, bytes: 64000}, 64, 0, 64, 100},
+		{run{batches: 10, samples: 120, bytes: 64000}, 64, 0, 12, 100},
+		{run{batches: 10, samples: 320, bytes: 32000}, 0, 128, 32, 100},
+		{run{batches: 10, samples: 317, bytes: 32000}, 0, 0, 32, 100}, // by length
+		{run{}, 64, 0, 1, 1},
+	} {
+		m := &measuring{main: &c.main}
+		m.spec.Batch.Size, m.spec.Batch.GlobalSize, m.spec.World = c.size, c.all, 4
+		if got := m.nothing(); got.Batch.Size != c.rows || got.Dataset.Shape[0] != c.each {
+			t.Errorf("%+v: %d rows of %d", c, got.Batch.Size, got.Dataset.Shape[0])
+		}
+	}
+}
+
 func TestLaneCounts(t *testing.T) {
 	for cores, want := range map[float64][]int{
 		0: {1}, 0.5: {1}, 1: {1}, 1.05: {1}, 1.5: {1, 2}, 2: {1, 2}, 3: {1, 3, 2}, 8: {1, 8, 2, 4}, 12: {1, 12, 2, 4, 8},

@@ -19,12 +19,21 @@ type column struct {
 
 var (
 	byRate  = column{"samples/s", 12, func(t Tier) string { return known(t.Rate, show.Number) }}
-	byBatch = column{"a batch", 12, func(t Tier) string { return known(t.Batch, ms) }}
-	byMean  = column{"mean", 10, func(t Tier) string { return known(t.Mean, ms) }}
-	byP99   = column{"p99", 10, func(t Tier) string { return known(t.P99, ms) }}
+	byBatch = column{"a batch", 12, func(t Tier) string { return known(t.Batch, brief) }}
+	byMean  = column{"mean", 10, func(t Tier) string { return known(t.Mean, brief) }}
+	byP99   = column{"p99", 10, func(t Tier) string { return known(t.P99, brief) }}
 	byBytes = column{"a second", 14, func(t Tier) string { return known(t.Bytes, size) }}
 	bySize  = column{"bytes", 12, func(t Tier) string { return known(t.Size, size) }}
 )
+
+// brief is seconds as ms shows them, with a digit more below ten microseconds: a
+// number of a file of tokens takes less than one.
+func brief(s float64) string {
+	if s > 0 && s < 0.00000995 {
+		return fmt.Sprintf("%.1f us", s*1e6)
+	}
+	return ms(s)
+}
 
 func known(f Figure, show func(float64) string) string {
 	if !f.Known() {
