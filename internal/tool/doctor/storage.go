@@ -69,13 +69,12 @@ func atOnce(threads int) string {
 // ends such a thread but the process.
 func answered(ctx context.Context, t Tier, d, patience time.Duration, of func(t *Tier, d time.Duration) error) Tier {
 	done := make(chan Tier, 1)
-	go func() {
-		t := t
+	go func(t Tier) {
 		if err := of(&t, d); err != nil {
 			t = Tier{Of: t.Of, Name: t.Name, Cut: err.Error()}
 		}
 		done <- t
-	}()
+	}(t)
 	late := time.NewTimer(d + patience)
 	defer late.Stop()
 	select {
