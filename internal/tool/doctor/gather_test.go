@@ -111,6 +111,36 @@ func TestGather(t *testing.T) {
 	}
 }
 
+// An epoch that reads everything for the first time is left out, once enough of
+// another was seen; the first batch of that other is no wait in its middle.
+func TestAColdEpoch(t *testing.T) {
+	line := func(at float64, passes, batches int, wait, first float64) string {
+		return fmt.Sprintf(`{"v":1,"pid":10,"t":%g,"started":100,"loaders":[{"id":1,"workers":1,"passes":%d,"batches":%d,"wait":%g,"wait_first":%g,"step":%g,`+
+			`"epochs":[{"begin":101,"first":0.5,"end":104,"batches":30},{"begin":104,"first":0.3,"end":null,"batches":%d}]}]}`, at, passes, batches, wait, first, 0.01*float64(batches), max(0, batches-30))
+	}
+	cold := []string{line(101.6, 1, 2, 0.6, 0.5), line(103, 1, 20, 2.4, 0.5)}
+	for _, c := range []struct {
+		name  string
+		after []string
+		want  float64
+	}{
+		{"too little of the second", []string{line(104.5, 2, 34, 3.72, 0.8), line(105, 2, 40, 3.84, 0.8)}, (3.84 - 0.8 - 0.1) / 37},
+		{"enough of it", []string{line(103.9, 2, 30, 3.4, 0.5), line(106, 2, 50, 4.1, 0.8), line(107, 2, 60, 4.3, 0.8)}, 0.02},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "10.jsonl"), []byte(strings.Join(append(cold, c.after...), "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f := newFolder(dir)
+		if _, err := f.poll(); err != nil {
+			t.Fatal(err)
+		}
+		if got := gather(f, newWatched(dir))[0].Wait.Value; math.Abs(got-c.want) > 1e-3 {
+			t.Errorf("%s: waits %g s a batch, not %g", c.name, got, c.want)
+		}
+	}
+}
+
 // Whatever processes write, reading it ends, and what is said of it is JSON: no
 // panic, no number that is none.
 func TestAnyLines(t *testing.T) {

@@ -326,15 +326,15 @@ func (v *view) onAllPixels(stage string) bool {
 }
 
 // settled is a loop after a change with what goes along with that. A batch that
-// costs less is there sooner when an epoch starts. And other processes stay, and
-// leave it half of the cores at least, since the kernel shares: what is measured
-// now has that in it.
+// costs less is there sooner when an epoch starts. And other processes stay: of
+// the cores that they take, half could be had, since the kernel shares. What is
+// measured now has that in it.
 func (v *view) settled(j model.Job) model.Job {
 	if less := v.job.Batch() - j.Batch(); less > 0 {
 		j.First = min(j.First, max(0, v.l.First.Value-less))
 	}
 	if !v.alone() {
-		j.Cores = max(j.Cores/2, j.Cores-v.taken())
+		j.Cores = max(j.Cores/2, j.Cores-v.taken()/2)
 	}
 	return j
 }

@@ -38,15 +38,19 @@ func (v *view) beyond() bool {
 }
 
 // tooDear says whether even the workers that there are cores for would leave the
-// loop waiting. Other processes may go away: what they take is not looked at.
+// loop waiting for long. Other processes may go away: what they take is not looked at.
 func (v *view) tooDear() bool {
-	return v.suffice() > v.usable() || v.demand()*(1-threshold) > v.free()+0.25 || v.readAhead()
+	return v.suffice() > v.usable() || v.demand()*(1-spare) > v.free()+0.25 || v.readAhead()
 }
 
-// suffice is the workers with which the loop waits for less than what is worth a
-// change.
+// spare is the share of the time that may still be lost with all workers that
+// there are cores for, when these are to be had for nothing: only then the
+// costliest part of a sample is worth the work of making it cheaper.
+const spare = 0.2
+
+// suffice is the workers with which the loop waits for less than that.
 func (v *view) suffice() int {
-	return max(1, int(math.Ceil(min(1e6, v.job.Needed()*(1-threshold))-0.05)))
+	return max(1, int(math.Ceil(min(1e6, v.job.Needed()*(1-spare))-0.05)))
 }
 
 // enlist is the workers to ask for. Where other processes use the cores, a batch

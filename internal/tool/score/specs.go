@@ -103,8 +103,8 @@ func specs() []Scenario {
 		},
 		{
 			Name: "a Spec: one lane where two are needed", Label: tooFew, Kind: Spec,
-			Sick: func(x float64) Job { return lanes(1).job(between(26*ms, 21*ms, x)) },
-			Well: func(x float64) Job { return lanes(2).job(between(26*ms, 21*ms, x)) },
+			Sick: func(x float64) Job { return lanes(1).job(between(27*ms, 24*ms, x)) },
+			Well: func(x float64) Job { return lanes(2).job(between(27*ms, 24*ms, x)) },
 		},
 		{
 			Name: "a Spec: a dataset that would fit into memory, and may not", Label: memory, Kind: Spec,
