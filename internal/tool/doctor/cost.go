@@ -13,6 +13,7 @@ type making struct {
 	w      *watched
 	from   float64 // CLOCK_MONOTONIC
 	sum    workerLine
+	early  workerLine // of workers that had ended when the stretch began
 	proc   procSum
 	frames map[string]Frame
 	weight float64 // seconds that the frames are shares of
@@ -22,7 +23,7 @@ type making struct {
 // costOf adds up what was counted over the stretch, and lists what attributes the
 // dataset changed.
 func costOf(f *folder, w *watched, pid int, last *loaderLine, base loaderLine, from float64) (Cost, []string) {
-	m := &making{w: w, from: from, sum: workerLine{Calls: map[string]call{}}, frames: map[string]Frame{}}
+	m := &making{w: w, from: from, sum: workerLine{Calls: map[string]call{}}, early: workerLine{Calls: map[string]call{}}, frames: map[string]Frame{}}
 	if last.Workers == 0 && last.Inline != nil {
 		m.add(pid, last.Inline, base.Inline)
 	}
@@ -32,6 +33,7 @@ func costOf(f *folder, w *watched, pid int, last *loaderLine, base loaderLine, f
 			continue
 		}
 		if end.T < from { // of an epoch before the stretch
+			m.early.plus(*end.Worker, workerLine{})
 			continue
 		}
 		before := p.since(from).Worker
@@ -46,6 +48,7 @@ func costOf(f *folder, w *watched, pid int, last *loaderLine, base loaderLine, f
 			m.cost.Workers++
 		}
 	}
+	m.sum.spread(m.early)
 	m.cost.divide(m.sum, m.proc)
 	m.cost.Frames = mostSeen(m.frames, m.weight)
 	return m.cost, m.sum.Stateful
@@ -112,6 +115,9 @@ func (s *workerLine) plus(b, a workerLine) {
 		s.Timed = new(float64)
 	}
 	*s.Timed += timed
+	if timed > 0 {
+		s.covered += b.Samples - a.Samples
+	}
 	for name, c := range b.Calls {
 		before, now := a.Calls[name], s.Calls[name]
 		s.Calls[name] = call{now.N + c.N - before.N, now.S + c.S - before.S, now.CPU + c.CPU - before.CPU}
@@ -132,6 +138,25 @@ func (s *procSum) plus(w *watched, pid int, from float64) {
 	s.cpu += b.cpu() - a.cpu()
 	s.system += b.system - a.system
 	s.switches += b.switches - a.switches
+}
+
+// spread takes what calls cost in the workers that timed any for what they cost in
+// all: workers that live for a short epoch, and not the first, often time none.
+// Where none of these did, calls have the shares that they had in early ones.
+func (s *workerLine) spread(early workerLine) {
+	n, wall, cpu := 1.0, 1.0, 1.0
+	switch {
+	case s.covered > 0:
+		n = s.Samples / s.covered
+		wall, cpu = n, n
+	case early.covered > 0 && early.Sample > 0 && early.SampleCPU > 0:
+		early.spread(workerLine{})
+		s.Calls, s.Timed = early.Calls, early.Timed
+		n, wall, cpu = s.Samples/early.Samples, s.Sample/early.Sample, s.SampleCPU/early.SampleCPU
+	}
+	for name, c := range s.Calls {
+		s.Calls[name] = call{c.N * n, c.S * wall, c.CPU * cpu}
+	}
 }
 
 func (c *Cost) divide(s workerLine, p procSum) {

@@ -118,6 +118,8 @@ type workerLine struct {
 	Stateful   []string           `json:"stateful"`
 	Faults     float64            `json:"faults"`
 	Threads    map[string]any     `json:"threads"`
+
+	covered float64 // of a sum: samples of the workers that timed calls
 }
 
 type call struct {
