@@ -31,6 +31,7 @@ type doctorCmd struct {
 	JSON       bool    `help:"Write JSON; the script's output goes to standard error."`
 
 	Seconds float64 `hidden:"" default:"8" help:"Of the loop over PATH; the tiers take two and a half times as long at most."`
+	Beside  int     `hidden:"" help:"Watch a process that has a loop for us, and speaks with us over standard input and output (Python)."`
 
 	Data dataFlags `embed:""`
 }
@@ -52,7 +53,7 @@ The script runs unchanged and goes on after the verdict; its exit status is kept
 func (d doctorCmd) Run(con *console, behind another) error {
 	dataset := len(d.Path) > 0 || d.Spec != ""
 	asked := 0
-	for _, is := range []bool{behind != nil, d.Attach != 0, d.From != "", dataset} {
+	for _, is := range []bool{behind != nil, d.Attach != 0, d.From != "", d.Beside != 0, dataset} {
 		if is {
 			asked++
 		}
@@ -73,6 +74,8 @@ func (d doctorCmd) Run(con *console, behind another) error {
 	switch {
 	case behind != nil:
 		return d.watch(con, behind)
+	case d.Beside != 0:
+		return d.beside(con)
 	case dataset:
 		return d.load(con)
 	case d.Attach != 0:
@@ -86,6 +89,24 @@ func (d doctorCmd) Run(con *console, behind another) error {
 		return err
 	}
 	return d.finish(con, con.out, r)
+}
+
+// beside watches a loop that stoker.doctor runs in its own process.
+func (d doctorCmd) beside(con *console) error {
+	con.json, con.client = true, true
+	r, err := doctor.Beside{PID: d.Beside, In: os.Stdin, Out: con.raw, Version: stoker.Version()}.Watch(con.ctx)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	to := &plain{to: &text}
+	if err := r.WriteText(to); err != nil {
+		return err
+	}
+	if err := d.tiers(to, r); err != nil {
+		return err
+	}
+	return json.NewEncoder(con.raw).Encode(map[string]any{"report": r, "text": text.String()})
 }
 
 // load looks at a dataset by loading it. The verdict is told once it stands, and the

@@ -33,7 +33,7 @@ type Evidence struct {
 	Run     Run       `json:"run,omitzero"`    // how the processes fared; nothing where none was looked at
 	Loops   []Loop    `json:"loops,omitempty"` // a loader in a training process each
 	Storage Storage   `json:"storage,omitzero"`
-	Tiers   []Tier    `json:"tiers,omitempty"` // of a dataset that was loaded
+	Tiers   []Tier    `json:"tiers,omitempty"` // of a loader or a dataset
 	Notes   []string  `json:"notes,omitempty"` // what a reader should know, in sentences
 }
 
@@ -76,6 +76,7 @@ const (
 	OfScript  = "script"
 	OfProcess = "pid"
 	OfSpec    = "spec"
+	OfLoader  = "loader"
 )
 
 // Subject is what was looked at.

@@ -55,6 +55,8 @@ func (r Report) title() string {
 		return oneLine("stoker doctor: " + strings.Join(s.Command, " "))
 	case OfSpec:
 		return "stoker doctor: " + strings.Join(s.Command, " ") + ", loaded by stoker"
+	case OfLoader:
+		return oneLine("stoker doctor: " + strings.Join(s.Command, " "))
 	case OfProcess:
 		return oneLine(fmt.Sprintf("stoker doctor: process %d, %s", s.PID, strings.Join(s.Command, " ")))
 	}

@@ -191,7 +191,11 @@ func (r Report) gained(tiers []Tier) []string {
 		return nil
 	}
 	if r.step() == 0 {
-		return []string{fmt.Sprintf("Without --step-ms there is no loop to be faster: this loader feeds steps of %s a batch, and longer ones.", ms(real.Batch.Value))}
+		from := "--step-ms"
+		if r.Evidence.Subject.Kind == OfLoader {
+			from = "a step"
+		}
+		return []string{fmt.Sprintf("Without "+from+" there is no loop to be faster: this loader feeds steps of %s a batch, and longer ones.", ms(real.Batch.Value))}
 	}
 	gain := none.Rate.Value / real.Rate.Value
 	if gain < 1.05 {

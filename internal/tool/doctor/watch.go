@@ -147,7 +147,7 @@ func (w *watching) look() bool {
 	t := now()
 	_, _ = w.folder.poll()
 	w.watched.look(w.child.pid(), t)
-	w.pages.look(slices.Collect(maps.Keys(w.watched.pids)), !w.told)
+	w.pages.look(w.pids(), !w.told)
 	w.stalled(t)
 	if w.told {
 		return true
@@ -273,6 +273,9 @@ func (w *watching) evidence() Evidence {
 	}
 	return ev
 }
+
+// pids are the processes that were seen.
+func (w *watching) pids() []int { return slices.Collect(maps.Keys(w.watched.pids)) }
 
 // firstBatch is when the first batch of all came, from torch or from stoker.
 func (w *watching) firstBatch() (t float64, ok bool) {

@@ -1,0 +1,163 @@
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// fromLoop is where the figures of a loop come from that its own process timed.
+const fromLoop = "loop"
+
+// Beside is a process that runs a loop for us, and has asked to be watched:
+// stoker.doctor in Python. It is told where the hook lies, so that it can load it
+// into itself, and says when the loop is over and what else it timed.
+type Beside struct {
+	PID     int
+	In      io.Reader // lines of it, a JSON object each: first one when the loop is over, then an Aside
+	Out     io.Writer // one line to it: {"hook": folder, "lines": folder}
+	Version string
+}
+
+// Aside is what the process timed itself.
+type Aside struct {
+	Name      string  `json:"name"`      // of the loader
+	Step      bool    `json:"step"`      // the loop had one
+	Loop      Counted `json:"loop"`      // with the loader
+	Synthetic Counted `json:"synthetic"` // with batches that cost nothing
+}
+
+// Counted is how long some batches took.
+type Counted struct {
+	Batches float64 `json:"batches"`
+	Samples float64 `json:"samples"`
+	Seconds float64 `json:"seconds"`
+}
+
+// often is how often the process is looked at, and patient how long after the
+// end of its loop a probe of the storage may take.
+const (
+	often   = 250 * time.Millisecond
+	patient = 3 * time.Second
+)
+
+// Watch looks at the process until its loop is over, and says what limited it.
+func (b Beside) Watch(ctx context.Context) (Report, error) {
+	h, err := newHooked()
+	if err != nil {
+		return Report{}, err
+	}
+	defer h.remove()
+	w := &watching{Script: Script{Version: b.Version}, pages: newPages(), folder: newFolder(h.lines), watched: newWatched("/"), machine: Look(ctx), began: now()}
+	defer w.pages.close()
+	if err := json.NewEncoder(b.Out).Encode(map[string]string{"hook": h.code, "lines": h.lines}); err != nil {
+		return Report{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	heard := b.listen(ctx)
+	if _, err := w.until(ctx, b.PID, heard); err != nil {
+		return Report{}, err
+	}
+	for late := time.Now().Add(patient); !w.beside(b.PID) && time.Now().Before(late); {
+		sleep(ctx, often)
+	}
+	ev := w.evidence()
+	line, err := w.next(ctx, heard)
+	if err != nil {
+		return Report{}, err
+	}
+	var a Aside
+	if err := json.Unmarshal(line, &a); err != nil {
+		return Report{}, errs.New(errs.Config, "the process at standard input says what is no JSON").Because(err).Try("stoker.doctor in Python speaks this; --attach PID is for people")
+	}
+	ev.Subject = Subject{Kind: OfLoader, PID: b.PID, Command: []string{a.Name}}
+	a.add(&ev)
+	return Judge(ev), nil
+}
+
+// listen hands on lines as they come, and closes at the end of input.
+func (b Beside) listen(ctx context.Context) <-chan []byte {
+	heard := make(chan []byte)
+	go func() {
+		defer close(heard)
+		sc := bufio.NewScanner(b.In)
+		for sc.Scan() {
+			select {
+			case heard <- append([]byte(nil), sc.Bytes()...):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return heard
+}
+
+// until looks at the process again and again, until it says something.
+func (w *watching) until(ctx context.Context, pid int, heard <-chan []byte) ([]byte, error) {
+	ticks := time.NewTicker(often)
+	defer ticks.Stop()
+	for {
+		select {
+		case line, open := <-heard:
+			return line, left(open)
+		case <-ticks.C:
+			w.beside(pid)
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), context.Canceled)
+		}
+	}
+}
+
+// next is the next line.
+func (w *watching) next(ctx context.Context, heard <-chan []byte) ([]byte, error) {
+	select {
+	case line, open := <-heard:
+		return line, left(open)
+	case <-ctx.Done():
+		return nil, errors.Join(ctx.Err(), context.Canceled)
+	}
+}
+
+// left is the error of a process that ended without a word, as one does whose step
+// has failed: nobody waits for a report then.
+func left(open bool) error {
+	if open {
+		return nil
+	}
+	return errors.Join(io.ErrUnexpectedEOF, context.Canceled)
+}
+
+// beside looks once, and says whether the storage is known as well as it is needed.
+func (w *watching) beside(pid int) bool {
+	t := now()
+	_, _ = w.folder.poll()
+	w.watched.look(pid, t)
+	w.pages.look(w.pids(), true)
+	if first, came := w.firstBatch(); !came || t-first < soon/2 {
+		return true
+	}
+	w.storage.watch(w.folder, w.watched.root)
+	return w.storage.settled(w.evidence())
+}
+
+// add makes the Evidence say what there is to gain at all.
+func (a Aside) add(ev *Evidence) {
+	if a.Step {
+		ev.Subject.Step = ratio(a.Synthetic.Seconds, a.Synthetic.Batches, fromLoop)
+	}
+	ev.Tiers = []Tier{a.Synthetic.tier(OutOfNothing), a.Loop.tier(TheDataset)}
+}
+
+func (c Counted) tier(name string) Tier {
+	t := Tier{Of: OfGain, Name: name, Rate: ratio(c.Samples, c.Seconds, fromLoop), Batch: ratio(c.Seconds, c.Batches, fromLoop)}
+	if !t.Rate.Known() {
+		t.Cut = "fewer than three batches came"
+	}
+	return t
+}
