@@ -19,11 +19,12 @@ from stoker import _errors
 from stoker._wire import MAX_FRAME, FrameError, Reader, pack
 
 PUBLIC = (
-    "Batch BatchSampler Benchmark BetonDataset ConfigError DataError DataLoader DistributedSampler EngineError "
-    "Field HDF5Dataset ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset Profile "
-    "Ragged RandomSampler ResourceError SequentialSampler ShardWriter SourceError StallError StateError StokerError "
-    "SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset WeightedRandomSampler "
-    "__version__ benchmark files pack profile stats synthetic_like transforms tune verify_receipts"
+    "Batch BatchSampler Benchmark BetonDataset ConfigError DataError DataLoader Diagnosis DistributedSampler "
+    "EngineError Field HDF5Dataset ImageFolder LMDBDataset LinesDataset MDSDataset Mixture NpyDataset ParquetDataset "
+    "Profile Ragged RandomSampler ResourceError SequentialSampler ShardWriter SourceError StallError StateError "
+    "StokerError SubsetRandomSampler Synthetic TFRecordDataset Table TokenDataset Tuning WebDataset "
+    "WeightedRandomSampler __version__ benchmark doctor files pack profile stats synthetic_like transforms tune "
+    "verify_receipts"
 )
 
 

@@ -13,6 +13,7 @@ from . import transforms
 from ._batch import Batch, Ragged
 from ._benchmark import Benchmark, benchmark
 from ._datasets import ImageFolder, Synthetic
+from ._doctor import Diagnosis, doctor
 from ._errors import (
     ConfigError,
     DataError,
@@ -64,6 +65,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "DataLoader",
+    "Diagnosis",
     "DistributedSampler",
     "EngineError",
     "Field",
@@ -95,6 +97,7 @@ __all__ = [
     "WeightedRandomSampler",
     "__version__",
     "benchmark",
+    "doctor",
     "files",
     "pack",
     "profile",
