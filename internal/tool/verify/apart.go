@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/mds"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
 )
@@ -19,6 +21,9 @@ func plainly(ctx context.Context, c Config) (*Report, error) {
 	r, err := verified(ctx, c)
 	if err == nil || errs.CodeOf(err) != errs.Damaged || ctx.Err() != nil {
 		return r, err
+	}
+	if shard := errs.From(err).Where.Shard; filepath.Ext(shard) == ".mds" && c.Dataset.Manifest == "" {
+		return streamed(ctx, c, filepath.Dir(shard), err)
 	}
 	all := files(c.Dataset, errs.From(err))
 	if len(all) < 2 {
@@ -41,12 +46,10 @@ func plainly(ctx context.Context, c Config) (*Report, error) {
 		}
 	}
 	if len(wrong) == 0 || len(sound) == 0 {
-		r = &Report{Report: &inspect.Report{Path: c.Dataset.Path, Format: c.Dataset.Format, Files: int64(len(all))}, Dataset: c.Dataset}
-		r.Shards, r.Unread = wrong, wire.FromError(errs.From(err))
 		if len(wrong) == 0 {
 			return nil, err // together they are damaged, not alone
 		}
-		return r, nil
+		return unread(c, wrong, len(all), err), nil
 	}
 	c.Dataset.Path = sound
 	if r, err = verified(ctx, c); err != nil {
@@ -54,6 +57,29 @@ func plainly(ctx context.Context, c Config) (*Report, error) {
 	}
 	r.Shards, r.Sound = append(wrong, r.Shards...), sound
 	return r, nil
+}
+
+// unread is the report on files of which no sample can be read.
+func unread(c Config, wrong []*wire.Error, files int, err error) *Report {
+	r := &Report{Report: &inspect.Report{Path: c.Dataset.Path, Format: c.Dataset.Format, Files: int64(files)}, Dataset: c.Dataset}
+	r.Shards, r.Unread = wrong, wire.FromError(errs.From(err))
+	return r
+}
+
+// streamed is the report on an MDS dataset that does not open: its shards belong
+// together, so that all that are damaged are named, and no sample is read.
+func streamed(ctx context.Context, c Config, root string, err error) (*Report, error) {
+	src := source.NewFile()
+	defer src.Close()
+	damage, files, e := mds.Damage(ctx, src, root)
+	if e != nil || len(damage) == 0 {
+		return nil, errors.Join(e, err)
+	}
+	var wrong []*wire.Error
+	for _, d := range damage {
+		wrong = append(wrong, wire.FromError(d))
+	}
+	return unread(c, wrong, files, err), nil
 }
 
 // verified is the report on a dataset that opens as a whole.
@@ -84,7 +110,7 @@ func files(d loader.Dataset, damage *errs.Error) []string {
 	if bad == "" {
 		bad = damage.Where.File
 	}
-	if d.Manifest != "" || bad == "" || filepath.Ext(bad) == ".mds" {
+	if d.Manifest != "" || bad == "" {
 		return nil
 	}
 	paths, err := source.Expand(d.Path)

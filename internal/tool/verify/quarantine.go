@@ -91,6 +91,9 @@ func npy(v []int64) []byte {
 // Err is the error that a command ends with when there is damage, or nil.
 func (r *Report) Err() error {
 	switch {
+	case len(r.Sound) == 0 && len(r.Shards) > 0 && r.Unread != nil && r.Manifest == "":
+		return errs.New(errs.Damaged, "%d of %d files can not be read", len(r.Shards), r.Files).
+			Try("fetch those files again, and verify again: of the others no sample was read")
 	case len(r.Sound) > 0 || len(r.Shards) > 0 && r.Unread != nil && r.Manifest == "":
 		return errs.New(errs.Damaged, "%d files can not be read, and %d of the %d samples of the others that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
 			Try("fetch those files again; --quarantine DIR lists the samples of the others that are sound, whose ids count without these files")
@@ -110,6 +113,9 @@ func (r *Report) Err() error {
 // WriteText writes the report as people read it.
 func (r *Report) WriteText(w io.Writer) error {
 	what := fmt.Sprintf("%s, %s in %s, %s", r.Format, show.Count(r.Samples, "sample", "samples"), show.Count(r.Files, "file", "files"), show.Size(r.Bytes))
+	if r.Unread != nil && r.Manifest == "" {
+		what = show.Count(r.Files, "file", "files")
+	}
 	fmt.Fprintf(w, "%s\n", what)
 	if r.Manifest != "" {
 		fmt.Fprintf(w, "  files compared with %s\n", errs.Name(r.Manifest))
@@ -124,6 +130,8 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(w, "  note: %s\n", note)
 	}
 	switch {
+	case r.Checked == 0 && r.Unread != nil:
+		fmt.Fprintln(w, "  the dataset does not open: no sample was read")
 	case r.Checked == 0:
 		fmt.Fprintln(w, "  counts, sizes and structure agree; no sample was read")
 	case !r.Opened:
@@ -151,7 +159,10 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	if len(r.Shards) > 0 {
 		what := "not as it was written"
-		if len(r.Sound) > 0 || r.Unread != nil && r.Manifest == "" {
+		switch {
+		case len(r.Sound) == 0 && r.Unread != nil && r.Manifest == "":
+			what = "damaged as a whole"
+		case len(r.Sound) > 0:
 			what = "damaged as a whole; the others were looked at without"
 		}
 		fmt.Fprintf(w, "%s %s:\n", show.Count(int64(len(r.Shards)), "file is", "files are"), what)

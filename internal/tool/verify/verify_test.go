@@ -3,6 +3,7 @@ package verify_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,11 +91,19 @@ func TestHashesOfShards(t *testing.T) {
 		}
 	}
 
-	// What is cut as well as hashed wrongly is an error of the format, not a panic.
-	if err := os.Truncate(shard, int64(len(raw)/2)); err != nil {
+	// Shards that can not be read at all are all named, though the dataset does not open.
+	cut := []string{shard, filepath.Join(dir, "shard.00000.mds")}
+	if err := errors.Join(os.Truncate(cut[0], int64(len(raw)/2)), os.Truncate(cut[1], 3)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := verify.Run(context.Background(), c); err == nil {
-		t.Error("a shard that is cut is sound")
+	r = run(t, c)
+	if len(r.Shards) != 2 || r.Shards[1].Where.Shard != cut[0] || r.Shards[0].Where.Shard+r.Shards[0].Where.File != cut[1] || r.Checked != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if e := errs.From(r.Err()); e.Code != errs.Damaged || e.What != "2 of 2 files can not be read" {
+		t.Errorf("%v", e)
+	}
+	if out := text(t, r); !strings.Contains(out, "no sample was read\n2 files are damaged as a whole:") || !strings.Contains(out, cut[1]) {
+		t.Errorf("%s", out)
 	}
 }

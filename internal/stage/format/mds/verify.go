@@ -10,11 +10,13 @@ import (
 	"encoding/hex"
 	"hash"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
@@ -92,6 +94,35 @@ func (d *Dataset) Verify(ctx context.Context, src source.Source, file int) (chec
 		checked = append(checked, h.Name)
 	}
 	return checked, nil
+}
+
+// Damage looks at every shard of the dataset in a folder by itself, as Open would, and
+// gives what is wrong with each, in their order, and how many there are. The error is what
+// says nothing of shards.
+func Damage(ctx context.Context, src source.Source, root string) (wrong []*errs.Error, shards int, err error) {
+	top, err := format.Stat(ctx, src, []string{root + "/" + IndexName}, "index of an MDS dataset")
+	if err != nil {
+		return nil, 0, err
+	}
+	desc, err := describe(ctx, src, top[0])
+	if err != nil {
+		return nil, 0, err
+	}
+	wrong = make([]*errs.Error, len(desc.shards))
+	u := newUnpacker(src)
+	err = format.Each(ctx, len(wrong), func(i int) error {
+		one := *desc
+		one.shards = desc.shards[i : i+1]
+		objs, zipped, err := locate(ctx, src, root, &one)
+		if err == nil {
+			_, err = read(ctx, u, objs[0], &one.shards[0], zipped[0], desc.cols)
+		}
+		if err != nil && ctx.Err() == nil {
+			wrong[i] = errs.From(err)
+		}
+		return ctx.Err()
+	})
+	return slices.DeleteFunc(wrong, func(e *errs.Error) bool { return e == nil }), len(desc.shards), err
 }
 
 // onlyReader hides all methods but Read.
