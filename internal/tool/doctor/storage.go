@@ -18,9 +18,10 @@ import (
 // did. What lies below the kernel, such as a cache of the host, is not seen.
 const (
 	spellTwo  = 100 * time.Millisecond // after which what has few files ends when all were read
-	wholeRead = 1 << 20                // that a sequential reader asks for at a time
-	smallFile = 64 << 10               // read of a small file at most
-	mostBytes = 256 << 20              // that a tier reads
+	settling  = 100 * time.Millisecond
+	wholeRead = 1 << 20   // that a sequential reader asks for at a time
+	smallFile = 64 << 10  // read of a small file at most
+	mostBytes = 256 << 20 // that a tier reads
 	mostReads = 4000
 	mostFiles = 256
 )
@@ -38,7 +39,11 @@ func (m *measuring) storage(ctx context.Context) {
 		m.out = append(m.out, Tier{Of: OfStorage, Name: "reads", Cut: "no file was read for samples"})
 		return
 	}
-	on := disk{files: files, source: "reads " + stateOf(files)}
+	stateOf(files) // pages that were written a moment ago begin to be stored, and can be dropped then
+	sleep(ctx, settling)
+	before := stateOf(files)
+	on := disk{files: files, source: "reads " + before}
+	begin := len(m.out)
 	for _, t := range []struct {
 		name string
 		of   func(t *Tier, d time.Duration) error
@@ -55,6 +60,20 @@ func (m *measuring) storage(ctx context.Context) {
 			tier = answered(ctx, tier, d, m.patience(), t.of)
 		}
 		m.out = append(m.out, tier)
+	}
+	if stateOf(files) != before {
+		for i := range m.out[begin:] {
+			m.out[begin+i].from("reads partly from the page cache")
+		}
+	}
+}
+
+// from says where a tier's figures were read from.
+func (t *Tier) from(source string) {
+	for _, f := range [...]*Figure{&t.Mean, &t.P99, &t.Count, &t.Bytes} {
+		if f.Known() {
+			f.Source = source
+		}
 	}
 }
 

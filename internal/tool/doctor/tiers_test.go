@@ -215,6 +215,33 @@ func TestStorageOfFilesThatAreGone(t *testing.T) {
 	}
 }
 
+// Where reads came from is said anew where it was not what it seemed, of what was
+// measured only.
+func TestWhereReadsCameFrom(t *testing.T) {
+	read := Tier{Of: OfStorage, Mean: figure(1, "a"), Bytes: figure(2, "a")}
+	read.from("b")
+	if diff := cmp.Diff(Tier{Of: OfStorage, Mean: figure(1, "b"), Bytes: figure(2, "b")}, read); diff != "" {
+		t.Error(diff)
+	}
+	cut := Tier{Of: OfStorage, Cut: "why"}
+	if cut.from("b"); cut.source() != "" {
+		t.Errorf("%+v", cut)
+	}
+	if memory, err := os.MkdirTemp("/dev/shm", "stoker-doctor-test-"); err == nil {
+		defer os.RemoveAll(memory)
+		path := filepath.Join(memory, "x")
+		if err := os.WriteFile(path, make([]byte, 5000), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := stateOf([]string{path}); got != "from memory, where these files lie" {
+			t.Error(got)
+		}
+	}
+	if got := stateOf([]string{"/no/such/file"}); got != "that the page cache may have answered" {
+		t.Error(got)
+	}
+}
+
 // Batches out of nothing have as many rows as the dataset's, and rows as large,
 // also where batches do not fill their slots.
 func TestBatchesOutOfNothing(t *testing.T) {
