@@ -213,14 +213,20 @@ func (v *view) unstopped() float64 {
 	return max(0, v.job.Blocked-v.ev.Run.Stopped.Value*v.now)
 }
 
-// unstoppedStep is the step without a quota, where it is computed on the
-// processor: while all processes are stopped, so is the trainer.
+// unstoppedStep is the step without a quota: while all processes are stopped, so
+// is the trainer. Where the step is computed on the processor, that stretches it;
+// where it is spent on a device, the trainer learns late that it is over. The kernel
+// counts both as time in which it was ready and had no core; of that, a step has
+// its part of the cycle.
 func (v *view) unstoppedStep() float64 {
-	if v.job.Trainer < 0.3*v.job.Step {
-		return v.job.Step
+	step := v.job.Step
+	if cycle := v.l.Wait.Value + v.l.Step.Value; cycle > 0 {
+		step -= late(v.job.Trainer, v.l.TrainerQueue.Value) * v.l.Step.Value / cycle
 	}
-	share := min(0.9, v.ev.Run.Stopped.Value/max(1, v.host()))
-	return max(v.job.Trainer, v.job.Step*(1-share))
+	if v.job.Trainer >= 0.3*v.job.Step {
+		step = min(step, v.job.Step*(1-min(0.9, v.ev.Run.Stopped.Value/max(1, v.host()))))
+	}
+	return min(v.job.Step, max(v.job.Trainer, step))
 }
 
 // ofRanks is the share that this loop waits, and the median of that of the same

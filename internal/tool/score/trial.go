@@ -73,6 +73,9 @@ type Outcome struct {
 // near is how far a prediction may be from what was gained, as a part of it.
 const near = 0.25
 
+// ownMemory is bytes that the doctor and its hook need beside a job.
+const ownMemory = 24 << 20
+
 // strengths is how often a scenario is drawn before it is void.
 const strengths = 3
 
@@ -213,7 +216,11 @@ func (t trial) measure(ctx context.Context, j Job) (r float64, err error) {
 }
 
 func (t trial) asked(ctx context.Context, x float64) (said Said, err error) {
-	s, err := t.setUp(t.s.Sick(x), fmt.Sprintf("job%d", t.i))
+	job := t.s.Sick(x)
+	if job.Memory > 0 { // it runs in the job's cgroup, and the job should have what it had without
+		job.Memory += ownMemory
+	}
+	s, err := t.setUp(job, fmt.Sprintf("job%d", t.i))
 	if err != nil {
 		return said, err
 	}
