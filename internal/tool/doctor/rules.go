@@ -210,6 +210,9 @@ var limited = rule{
 		j.Cores = v.host()
 		j.Blocked = v.unstopped()
 		j.Step = v.unstoppedStep()
+		if v.l.Trainer.Known() { // taking a batch is computed, and was stretched as the step was
+			j.Hand = min(j.Hand, j.Trainer)
+		}
 		return j
 	},
 }

@@ -105,7 +105,7 @@ func (v *view) group(bits []bit) {
 
 // late is the seconds that whoever computes for so long waits for a core, where
 // that is a share of the time in which it could run.
-func late(cpu, queue float64) float64 { return cpu * queue / (1 - min(queue, 0.95)) }
+func late(cpu, queue float64) float64 { return cpu * queue / (1 - min(queue, 0.98)) }
 
 // queue is the share of the time in which who makes batches could run, and had no
 // core. Without workers that is the trainer.

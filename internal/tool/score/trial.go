@@ -60,7 +60,7 @@ type Outcome struct {
 	Predicted float64  `json:"predicted,omitempty"`
 	Findings  []string `json:"findings,omitempty"`
 
-	Right bool   `json:"right"`
+	Right bool   `json:"right"` // what was asked: the verdict, or that a planted mistake is found
 	Finds string `json:"finds,omitempty"` // the mistake that was made
 	Found bool   `json:"found,omitempty"`
 	Near  bool   `json:"near"`  // predicted within a quarter of what was gained
@@ -73,8 +73,8 @@ type Outcome struct {
 // near is how far a prediction may be from what was gained, as a part of it.
 const near = 0.25
 
-// ownMemory is bytes that the doctor and its hook need beside a job.
-const ownMemory = 24 << 20
+// ownMemory is bytes that the doctor and its hook need beside a script.
+const ownMemory = 16 << 20
 
 // strengths is how often a scenario is drawn before it is void.
 const strengths = 3
@@ -160,6 +160,9 @@ func (t trial) run(ctx context.Context) (out Outcome) {
 func (o *Outcome) judge() {
 	o.Right = o.Verdict == o.Label && (o.Of == "" || o.VerdictOf == o.Of) && !o.Void
 	o.Found = o.Finds != "" && slices.Contains(o.Findings, o.Finds)
+	if o.Label == "" {
+		o.Right = o.Found
+	}
 	o.Alarm = o.Healthy && (o.Bound || o.Verdict != notDataBound && o.Verdict != insufficient)
 	o.Near = o.Gain >= Least && o.Predicted > 0 && math.Abs(o.Predicted-o.Gain) <= near*o.Gain
 }
@@ -217,7 +220,7 @@ func (t trial) measure(ctx context.Context, j Job) (r float64, err error) {
 
 func (t trial) asked(ctx context.Context, x float64) (said Said, err error) {
 	job := t.s.Sick(x)
-	if job.Memory > 0 { // it runs in the job's cgroup, and the job should have what it had without
+	if job.Memory > 0 && job.Script != nil { // it runs beside the script in its cgroup, and that should have what it had without
 		job.Memory += ownMemory
 	}
 	s, err := t.setUp(job, fmt.Sprintf("job%d", t.i))
