@@ -80,6 +80,7 @@ var cases = []struct {
 	{"too-many-starve", TooMany, []string{ManyWorkers}},
 	{"prefetch", Shallow, []string{SmallPrefetch}},
 	{"cgroup", CPULimit, []string{ManyWorkers}},
+	{"cgroup-device", CPULimit, nil},
 	{"memory-pressure", Pressure, nil},
 	{"threads", Misset + " " + ThreadsInWorkers, []string{ThreadsInWorkers}},
 	{"ranks", Imbalance, nil},

@@ -120,7 +120,7 @@ func processorOfScripts() []Scenario {
 			Well: func(float64) Job { return pictured(Small, 8, 40*ms, nil) },
 		}, {
 			Name: "parsing in Python", Label: pythonCode, Kind: Torch, Short: true,
-			Sick: func(x float64) Job { return made(16, 30*ms, parsing(int(mix(8000, 14000, x)))...) },
+			Sick: func(x float64) Job { return made(16, 30*ms, parsing(int(mix(14000, 26000, x)))...) },
 			Well: func(float64) Job { return made(16, 30*ms, parsing(20)...) },
 		}, {
 			Name: "a computation in __getitem__", Label: pythonCode, Kind: Torch,

@@ -47,6 +47,8 @@ func wide(side int) specText {
 	return s
 }
 
+// A large picture takes a lane 4 to 7 ms, by the machine and what else it does:
+// steps are such that labels are right over all of that.
 func specs() []Scenario {
 	lanes := func(n int) specText {
 		s := folderSpec(Large, 8, "")
@@ -83,18 +85,18 @@ func specs() []Scenario {
 			func(x float64) slowfs.Delays { return slowfs.Delays{BytesPerSecond: int64(mix(40e6, 20e6, x))} }),
 		{
 			Name: "a Spec: large pictures", Label: decode, Kind: Spec,
-			Sick: func(x float64) Job { return folderSpec(Large, 16, "").job(between(60*ms, 40*ms, x)) },
-			Well: func(x float64) Job { return folderSpec(Small, 16, "").job(between(60*ms, 40*ms, x)) },
+			Sick: func(x float64) Job { return folderSpec(Large, 16, "").job(between(24*ms, 12*ms, x)) },
+			Well: func(x float64) Job { return folderSpec(Small, 16, "").job(between(24*ms, 12*ms, x)) },
 		},
 		{
 			Name: "a Spec: large pictures and a short step", Label: decode, Kind: Spec,
-			Sick: func(x float64) Job { return folderSpec(Large, 8, "").job(between(14*ms, 8*ms, x)) },
-			Well: func(x float64) Job { return folderSpec(Small, 8, "").job(between(14*ms, 8*ms, x)) },
+			Sick: func(x float64) Job { return folderSpec(Large, 8, "").job(between(11*ms, 6*ms, x)) },
+			Well: func(x float64) Job { return folderSpec(Small, 8, "").job(between(11*ms, 6*ms, x)) },
 		},
 		{
 			Name: "a Spec: a container with a part of a core", Label: cpuLimit, Kind: Spec,
-			Sick: func(x float64) Job { return limited(folderSpec(Large, 8, "").job(150*ms), mix(0.3, 0.15, x)) },
-			Well: func(float64) Job { return folderSpec(Large, 8, "").job(150 * ms) },
+			Sick: func(x float64) Job { return limited(folderSpec(Large, 8, "").job(100*ms), mix(0.25, 0.12, x)) },
+			Well: func(float64) Job { return folderSpec(Large, 8, "").job(100 * ms) },
 		},
 		{
 			Name: "a Spec: a resize that is not needed", Label: transform, Of: "Resize", Kind: Spec,
@@ -103,8 +105,8 @@ func specs() []Scenario {
 		},
 		{
 			Name: "a Spec: one lane where two are needed", Label: tooFew, Kind: Spec,
-			Sick: func(x float64) Job { return lanes(1).job(between(27*ms, 24*ms, x)) },
-			Well: func(x float64) Job { return lanes(2).job(between(27*ms, 24*ms, x)) },
+			Sick: func(x float64) Job { return lanes(1).job(between(24*ms, 22*ms, x)) },
+			Well: func(x float64) Job { return lanes(2).job(between(24*ms, 22*ms, x)) },
 		},
 		{
 			Name: "a Spec: a dataset that would fit into memory, and may not", Label: memory, Kind: Spec,

@@ -60,7 +60,7 @@ type Outcome struct {
 	Predicted float64  `json:"predicted,omitempty"`
 	Findings  []string `json:"findings,omitempty"`
 
-	Right bool   `json:"right"` // what was asked: the verdict, or that a planted mistake is found
+	Right bool   `json:"right"`           // what was asked: the verdict, or that a planted mistake is found
 	Finds string `json:"finds,omitempty"` // the mistake that was made
 	Found bool   `json:"found,omitempty"`
 	Near  bool   `json:"near"`  // predicted within a quarter of what was gained
