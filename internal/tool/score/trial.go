@@ -74,7 +74,7 @@ type Outcome struct {
 const near = 0.25
 
 // ownMemory is bytes that the doctor and its hook need beside a script.
-const ownMemory = 16 << 20
+const ownMemory = 20 << 20
 
 // strengths is how often a scenario is drawn before it is void.
 const strengths = 3
