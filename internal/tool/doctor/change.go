@@ -2,7 +2,10 @@ package doctor
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
+	"unicode"
 )
 
 // What to change, as code or as a command to paste.
@@ -13,6 +16,33 @@ func (v *view) loader(settings ...string) string {
 		return "stoker.DataLoader(..., " + strings.Join(settings, ", ") + ")"
 	}
 	return "DataLoader(..., " + strings.Join(settings, ", ") + ")"
+}
+
+// pack is the command that packs the dataset.
+func (v *view) pack(options string) string {
+	data := "data/train"
+	if s := v.ev.Subject; s.Kind == OfSpec && len(s.Command) == 1 {
+		switch filepath.Ext(s.Command[0]) {
+		case ".yaml", ".yml", ".json": // a Spec
+		default:
+			data = shellWord(s.Command[0])
+		}
+	}
+	return strings.TrimRight("stoker pack "+data+" packed "+options, " ")
+}
+
+// shellWord writes a path as shells read it.
+func shellWord(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_./=,:@%+-", r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// pictures says whether samples are: what else lanes do to a sample is to write numbers
+// in another type.
+func (v *view) pictures() bool {
+	return v.l.Cost.Opens.Known() || slices.ContainsFunc(v.l.Cost.Stages, func(s Stage) bool { return s.Kind == Transform })
 }
 
 func workers(n int) string { return fmt.Sprintf("num_workers=%d", n) }
@@ -86,14 +116,14 @@ var oneThread = Change{"worker_init_fn=lambda _: torch.set_num_threads(1)", "wor
 
 func changeOfFiles(v *view) []Change {
 	return []Change{
-		{"stoker pack data/train packed", "the same samples in few large files"},
+		{v.pack(""), "the same samples in few large files"},
 		{`stoker.WebDataset("packed/shard-*.tar")`, "read many at a time, ahead of the need"},
 	}
 }
 
 func changeOfBytes(v *view) []Change {
 	return []Change{
-		{"stoker pack data/train packed --resize 256", "fewer bytes a sample"},
+		{v.pack("--resize 256"), "fewer bytes a sample"},
 		{"cp -r data /local/nvme", "or nearer storage; cache=\"8GiB\" keeps what is read twice"},
 	}
 }
@@ -120,19 +150,22 @@ func changeOfCollate(v *view) []Change {
 }
 
 func changeOfDecode(v *view) []Change {
+	if v.l.Settings.Class == own && !v.pictures() {
+		return []Change{{"fields in the type that they are stored in", "widened on the device: most of the work is to write wider numbers"}}
+	}
 	if v.l.Settings.Class == own {
-		return []Change{{"stoker pack data/train packed --resize 256", "store pictures at the size that training looks at"}, {"stoker pack data/train packed --jpeg index", "the same pixels, and crops that are cheaper to decode"}}
+		return []Change{{v.pack("--resize 256"), "store pictures at the size that training looks at"}, {v.pack("--jpeg index"), "the same pixels, and crops that are cheaper to decode"}}
 	}
 	return []Change{
 		{"stoker.ImageFolder(...)", "decodes only what the crop shows, several times as fast as PIL"},
-		{"stoker pack data/train packed --resize 256", "or store pictures at the size that training looks at"},
+		{v.pack("--resize 256"), "or store pictures at the size that training looks at"},
 	}
 }
 
 func changeOfTransform(v *view) []Change {
 	name := short(v.costliest().name)
 	if v.l.Settings.Class == own {
-		return []Change{{name + " on the GPU, after the batch came", "or a smaller picture before it: what leaves fewer pixels comes first"}, {"stoker pack data/train packed --resize 256", "or the work done once, while packing"}}
+		return []Change{{name + " on the GPU, after the batch came", "or a smaller picture before it: what leaves fewer pixels comes first"}, {v.pack("--resize 256"), "or the work done once, while packing"}}
 	}
 	if v.costliest().kind == Tokenize {
 		return []Change{{"stoker pack corpus tokens --tokenize gpt2", "tokenise once, not in every epoch"}}

@@ -121,10 +121,14 @@ func (r Report) items() (out []item) {
 	looped, w := l.Wait.Known(), l.Settings.Workers
 	add(looped, v.wait < threshold, "waits less than 10 % of the time", "%s", percent(v.wait))
 	add(looped && l.PerEpoch.Known(), v.start < 0.05, "epochs start at once", "first batch after %s", took(l.First.Value))
-	add(looped && l.Cost.Batch.Known(), w >= min(v.needed(), v.usable()), "workers enough for the step", "%d, needs %.1f", w, v.job.Needed())
+	add(looped && l.Cost.Batch.Known() && v.paced(), w >= min(v.needed(), v.usable()), "workers enough for the step", "%d, needs %.1f", w, v.job.Needed())
 	add(m.Cores.Known() && looped, !found(ManyWorkers), "workers no more than cores allow", "%d on %s", w, cores(m.Cores.Value))
 	add(looped && w > 0, l.Settings.Persistent || v.l.Epochs < 2, "workers stay between epochs", "persistent_workers=%s", yesNo(l.Settings.Persistent))
-	add(looped && w > 0, l.Settings.Prefetch >= 2, "batches are prefetched", "prefetch_factor=%d", l.Settings.Prefetch)
+	if l.Settings.Class == own {
+		add(looped, true, "batches are prefetched", "by the engine")
+	} else {
+		add(looped && w > 0, l.Settings.Prefetch >= 2, "batches are prefetched", "prefetch_factor=%d", l.Settings.Prefetch)
+	}
 	add(looped && l.Ready.Known(), l.Ready.Value >= 1, "a batch is ready when asked for", "%.1f ready", l.Ready.Value)
 	add(len(m.GPUs) > 0 && looped, l.Settings.Pin, "batches are pinned", "pin_memory=%s", yesNo(l.Settings.Pin))
 	add(l.Settings.Blocking+l.Settings.NonBlocking > 0, l.Settings.Blocking == 0, "copies do not block", "%d of %d do", l.Settings.Blocking, l.Settings.Blocking+l.Settings.NonBlocking)

@@ -193,7 +193,7 @@ func smallShm(v *view) (string, string, Change, bool) {
 func tinyFiles(v *view) (string, string, Change, bool) {
 	c := v.l.Cost
 	return fmt.Sprintf("A sample opens %.1f files of about %s, and waits %s for them.", c.Opens.Value, size(c.Read.Value/max(c.Opens.Value, 1e-9)), ms(v.part(Read).seconds())), c.Opens.Source,
-		Change{"stoker pack data/train packed", "the same samples in few large files"},
+		Change{v.pack(""), "the same samples in few large files"},
 		c.Opens.Known() && c.Read.Known() && c.Opens.Value >= 0.9 && c.Read.Value/c.Opens.Value < tiny && v.part(Read).seconds() >= 0.2*v.sum() && (v.slowed(Read) || v.l.Settings.Length != nil && *v.l.Settings.Length >= millions)
 }
 

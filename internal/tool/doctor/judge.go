@@ -94,6 +94,14 @@ type part struct {
 
 func (p part) seconds() float64 { return p.cpu + p.blocked }
 
+// paced says whether batches went into steps. Without any a loop does nothing but wait,
+// and how much less it would wait is no speed-up of anything. What is a script's own is
+// a loop, however short its step.
+func (v *view) paced() bool {
+	gain := slices.ContainsFunc(v.ev.Tiers, func(t Tier) bool { return t.Of == OfGain })
+	return v.l.Step.Value >= 0.02*v.now || v.ev.Subject.Kind != OfSpec && !gain
+}
+
 // threshold is the share of the time below which waiting is not worth a change:
 // without it a loop would be at most 1.11 times faster, which is as much as runs
 // of the same loop differ on a machine that does other things too.
@@ -145,7 +153,7 @@ func (v *view) verdict() Verdict {
 		if r.change != nil {
 			out.Changes = r.change(v)
 		}
-		if r.after != nil && v.now > 0 {
+		if r.after != nil && v.now > 0 && v.paced() {
 			then := v.settled(r.after(v))
 			if gain := model.Speedup(v.now, then); gain < boundless && then.Mean() < most {
 				out.Now, out.Then, out.Speedup = v.now, then.Mean(), gain
