@@ -33,7 +33,9 @@ func (v *view) pack(options string) string {
 
 // shellWord writes a path as shells read it.
 func shellWord(s string) string {
-	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_./=,:@%+-", r) }) < 0 {
+	if strings.IndexFunc(s, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_./=,:@%+-", r)
+	}) < 0 {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
