@@ -102,7 +102,10 @@ def test_batches_that_cost_nothing(folder: Path) -> None:
         assert len(batches) == len(fake) == len(taken)
         assert all(batch is batches[0] for batch in batches)
         assert batches[0][0].shape == (8, 3, 32, 32)
-        assert [batch.ids.tolist() for batch in taken] == want[1:]
+        assert [batch.ids.tolist() for batch in stream] == want[1:]
+        following = [batch.ids.tolist() for batch in plain]
+        stoker.synthetic_like(taken)  # at the end of an epoch, of which nothing is left
+        assert [batch.ids.tolist() for batch in taken] == following
 
 
 @pytest.mark.parametrize("workers", [0, 1])

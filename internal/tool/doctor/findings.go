@@ -130,7 +130,7 @@ func manyWorkers(v *view) (string, string, Change, bool) {
 
 func tornDown(v *view) (string, string, Change, bool) {
 	s := v.l.Settings
-	return fmt.Sprintf("%s are started for each of %d epochs; the first batch comes after %s.", count(s.Workers, "worker"), v.l.Epochs, took(v.l.First.Value)), fromHook,
+	return fmt.Sprintf("For each of %d epochs %s must start; the first batch comes after %s.", v.l.Epochs, count(s.Workers, "worker"), took(v.l.First.Value)), fromHook,
 		Change{v.loader(workers(s.Workers), "persistent_workers=True"), "workers stay"},
 		s.Workers > 0 && !s.Persistent && v.l.Epochs >= 2 && v.start >= 0.05
 }

@@ -8,11 +8,9 @@ made of the figures, rules, predictions, report, is the command's alone.
 from __future__ import annotations
 
 import contextlib
-import copy
 import importlib
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -25,6 +23,7 @@ from typing import Any
 from . import _command
 from ._benchmark import _size
 from ._errors import ConfigError, Problems, from_wire
+from ._kept import kept
 from ._loader import DataLoader
 from ._process import find
 
@@ -105,7 +104,7 @@ def doctor(loader: Any, step: Callable[[Any], Any] | float | None = None, *, sec
     if not _one.acquire(blocking=False):
         raise ConfigError("doctor: another one runs in this process", hint="call one after the other")
     try:
-        with _Command() as command, _kept(loader) as subject:
+        with _Command() as command, kept(loader) as subject:
             loop = _Loop(step, float(seconds))
             with _watched(subject, where, command):
                 loop.run(subject)
@@ -206,69 +205,6 @@ def _epochs(loader: Any) -> tuple[Callable[[int], Any], int]:
 def _name(loader: Any, where: str) -> str:
     kind, data = type(loader), type(getattr(loader, "dataset", None))
     return f"{kind.__module__.partition('.')[0]}.{kind.__name__} over {data.__name__}, called at {where}"
-
-
-# What is as it was before.
-
-
-@contextlib.contextmanager
-def _kept(loader: Any) -> Iterator[Any]:
-    """The loader to run, or a copy of it; afterwards it stands where it stood."""
-    with _dice(loader):
-        if isinstance(loader, DataLoader):
-            own = [loader, loader._sampler] if loader._native_sampler else [loader]
-            before = [
-                {k: list(v) if isinstance(v, list) else v for k, v in vars(one).items() if k in _PLACE} for one in own
-            ]
-            with _epoch_kept(None if loader._native_sampler else loader._settings.ordering.sampler):
-                try:
-                    yield loader
-                finally:
-                    for one, was in zip(own, before, strict=True):
-                        vars(one).update(was)
-            return
-        twin = copy.copy(loader)
-        twin.__dict__["_iterator"] = None  # persistent workers are the original's
-        with _epoch_kept(loader.sampler), _epoch_kept(getattr(loader, "batch_sampler", None)):
-            yield twin
-
-
-# Attributes of stoker's loader and samplers that say where a pass stands.
-_PLACE = ("_restored", "_seen", "_next_epoch", "_progress", "_skipped", "_parts", "_epoch", "_pass")
-
-
-@contextlib.contextmanager
-def _epoch_kept(sampler: Any) -> Iterator[None]:
-    epoch = getattr(sampler, "epoch", None)
-    try:
-        yield
-    finally:
-        if isinstance(epoch, int) and callable(decide := getattr(sampler, "set_epoch", None)):
-            decide(epoch)
-
-
-@contextlib.contextmanager
-def _dice(loader: Any) -> Iterator[None]:
-    """The generators of random numbers of this process, and those of the loader and its samplers."""
-    batches = getattr(loader, "batch_sampler", None)
-    holders = (loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None))
-    own: list[Any] = [g for one in holders if hasattr(g := getattr(one, "generator", None), "get_state")]
-    states = [g.get_state() for g in own]
-    python = random.getstate()
-    numpy: Any = sys.modules.get("numpy")
-    torch: Any = sys.modules.get("torch")
-    numpys = numpy.random.get_state() if numpy is not None else None
-    torchs = torch.get_rng_state() if torch is not None else None
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        if numpy is not None:
-            numpy.random.set_state(numpys)
-        if torch is not None:
-            torch.set_rng_state(torchs)
-        for generator, state in zip(own, states, strict=True):
-            generator.set_state(state)
 
 
 # The command beside.

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import random
 import statistics
-import sys
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ._errors import ConfigError, Problems
+from ._kept import kept
 
 SLOWEST = 5  # samples that are named
 
@@ -148,28 +148,21 @@ def synthetic_like(loader: Any) -> SyntheticLike:
     is not known). Train some steps with it in the loader's place: if that is not faster, the data do not limit the
     training. The batch is one object, so a step that changes it in place changes all of them.
 
-    loader is stoker's DataLoader, torch's, or anything that is iterable more than once. Its place is kept: a state of
-    stoker's loader is put back, and so is torch's generator of random numbers.
+    loader is stoker's DataLoader, torch's, or anything that is iterable more than once. stoker's stands afterwards
+    where it stood, torch's is iterated as a copy, and generators of random numbers are put back.
     """
     if not isinstance(loader, Iterable) or isinstance(loader, Iterator):
         raise ConfigError(
             f"synthetic_like: loader is a {type(loader).__name__}", hint="give a loader that can be iterated again"
         )
-    torch = sys.modules.get("torch")
-    dice = torch.get_rng_state() if torch is not None else None
-    put_back = getattr(loader, "load_state_dict", None)
-    state = loader.state_dict() if put_back is not None else None  # type: ignore[attr-defined]
-    stream = iter(loader)
-    try:
-        batch = next(stream)
-    except StopIteration:
-        raise ConfigError("synthetic_like: the loader is empty", hint="give one with batches") from None
-    finally:
-        del stream
-        if put_back is not None:
-            put_back(state)
-        if torch is not None:
-            torch.set_rng_state(dice)
+    with kept(loader) as tried:
+        stream = iter(tried)
+        try:
+            batch = next(stream)
+        except StopIteration:
+            raise ConfigError("synthetic_like: the loader is empty", hint="give one with batches") from None
+        finally:
+            del stream
     try:
         batches = len(loader)  # type: ignore[arg-type]
     except (TypeError, NotImplementedError):
