@@ -139,6 +139,10 @@ type Loop struct {
 	Trainer      Figure `json:"trainer_cores,omitzero"` // that the training process itself used
 	TrainerQueue Figure `json:"trainer_queue_share,omitzero"`
 
+	// Pageable is what a batch's copies to the device take, out of memory that can be
+	// paged out; the step has them in it.
+	Pageable Figure `json:"pageable_copy_s,omitzero"`
+
 	BatchBytes  Figure `json:"batch_bytes,omitzero"`
 	SampleBytes Figure `json:"sample_bytes,omitzero"`
 	Padding     Figure `json:"padding_share,omitzero"`

@@ -64,6 +64,9 @@ func loopOf(f *folder, w *watched, pid, id int) Loop {
 	l.steps(last, base)
 	l.epochs(last)
 	l.Ready, l.BatchBytes, l.SampleBytes, l.Padding = maybe(last.Ready), maybe(last.Bytes), maybe(last.SampleBytes), maybe(last.Padding)
+	if t := last.Pageable; t != nil {
+		l.Pageable = ratio(t.Seconds, t.Batches, fromHook)
+	}
 	if last.WaitHist != nil && last.Batches > 0 {
 		l.WaitP99 = figure(last.WaitHist.P99, fromHook)
 	}

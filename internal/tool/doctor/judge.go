@@ -25,6 +25,7 @@ const (
 	Shallow      = "prefetch too small"
 	Pressure     = "memory pressure"
 	Imbalance    = "imbalance of ranks on this machine"
+	Paged        = "pageable transfer"
 	Misset       = "misconfigured"
 	Insufficient = "insufficient evidence"
 )

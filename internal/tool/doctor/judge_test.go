@@ -84,6 +84,7 @@ var cases = []struct {
 	{"memory-pressure", Pressure, nil},
 	{"threads", Misset + " " + ThreadsInWorkers, []string{ThreadsInWorkers}},
 	{"ranks", Imbalance, nil},
+	{"pageable", Paged, []string{NotPinned}},
 	{"unexplained", Insufficient, nil},
 	{"disturbed", Insufficient, nil},
 	{"one-lane-disturbed", TooFew, nil},

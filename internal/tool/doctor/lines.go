@@ -71,6 +71,7 @@ type loaderLine struct {
 	Shape         string         `json:"shape"`
 	Pinned        *bool          `json:"pinned"`
 	NonBlocking   map[string]int `json:"non_blocking"`
+	Pageable      *timed         `json:"pageable"` // copies to the device of what can be paged out
 	Padding       *float64       `json:"padding"`
 	Inline        *workerLine    `json:"inline"`
 	Passes        int            `json:"passes"`
@@ -235,4 +236,9 @@ func (f *folder) readFile(path string, p *process) bool {
 		}
 	}
 	return end > 0
+}
+
+type timed struct {
+	Batches float64 `json:"batches"`
+	Seconds float64 `json:"seconds"`
 }

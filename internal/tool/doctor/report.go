@@ -84,7 +84,7 @@ func (v Verdict) Title() string {
 // stands in the report, a part of the cost can at best be taken away.
 func (v Verdict) gain() string {
 	switch v.Name {
-	case TooFew, TooMany, Shallow, EpochStart, CPULimit, Misset:
+	case TooFew, TooMany, Shallow, EpochStart, CPULimit, Misset, Paged:
 		return "With the change below"
 	}
 	return "Without that"

@@ -64,7 +64,7 @@ var (
 // costliest part of a sample has to become cheaper.
 func rules() []rule {
 	return []rule{
-		ranksDiffer, starves, notBound, tooManyStart, startOfEpochs, noMemory, oversubscribed, limited,
+		ranksDiffer, starves, copiedTwice, notBound, tooManyStart, startOfEpochs, noMemory, oversubscribed, limited,
 		tooFew, shallow, tooMany, handed, smallFiles, bandwidth, latency, assembly, decoding, transforming, inPython,
 	}
 }
@@ -110,6 +110,34 @@ var starves = rule{
 	after: func(v *view) model.Job {
 		j := v.with(v.enough())
 		j.Step *= 1 - v.l.TrainerQueue.Value
+		return j
+	},
+}
+
+// copiedTwice: steps in which the loop stands for the copy of its batch, longer than
+// it stands for the batch. Only where a device was seen copies are timed.
+var copiedTwice = rule{
+	verdict: Paged,
+	needs:   []need{aWait},
+	holds: func(v *view) bool {
+		copies := v.l.Pageable
+		return copies.Known() && copies.Value >= threshold*v.now && copies.Value >= v.lost()*v.now
+	},
+	says: func(v *view) string {
+		return fmt.Sprintf("Copying batches to the device takes %s of the time: they lie in memory that can be paged out, so that the loop stands still while each is copied twice.", percent(v.l.Pageable.Value/v.now))
+	},
+	why: func(v *view) []Line {
+		var out lines
+		out.add("copy to the device", v.l.Pageable, "%s a batch", took(v.l.Pageable.Value))
+		out.add("a batch is", v.l.BatchBytes, "%s", size(v.l.BatchBytes.Value))
+		return append(out, v.loopLines()...)
+	},
+	change: func(v *view) []Change {
+		return []Change{{v.loader("pin_memory=True"), "and batch.to(device, non_blocking=True): the copy runs beside the computing"}}
+	},
+	after: func(v *view) model.Job {
+		j := v.job
+		j.Step = max(0, j.Step-v.l.Pageable.Value)
 		return j
 	},
 }

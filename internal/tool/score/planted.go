@@ -2,9 +2,8 @@ package score
 
 // planted are jobs with a known mistake in them that costs little or nothing
 // there, so that no verdict speaks of it. Those that cost something are planted
-// by the scenarios of verdicts. Not planted are what needs a GPU (pinning, copies,
-// CUDA before fork), and tokenising, which is known by libraries that tests do not
-// have.
+// by the scenarios of verdicts. Not planted is what needs a GPU: pinning, copies, CUDA
+// before fork.
 func planted() []Scenario {
 	job := func(finds string, change func(*Job)) Scenario {
 		return Scenario{Name: "planted: " + finds, Finds: finds, Kind: Torch, Sick: func(float64) Job {
@@ -29,6 +28,14 @@ func planted() []Scenario {
 		job("large pickled index", func(j *Job) {
 			j.Script.Setup = []string{`self.index = [f"train/{k:040d}.jpg" for k in range(2_000_000)]`}
 			j.Script.Sample = []string{"x = x + float(len(self.index[i]))"}
+		}),
+		job("tokenising per sample", func(j *Job) {
+			j.Script.Imports = []string{"import tiktoken"}
+			j.Script.Setup = []string{ // a vocabulary of bytes: those of models are a download
+				`self.tokens = tiktoken.Encoding("bytes", pat_str=r"\S+|\s+", mergeable_ranks={bytes([b]): b for b in range(256)}, special_tokens={})`,
+				`self.text = "what is read is cut into words and these into tokens " * 200`,
+			}
+			j.Script.Sample = []string{"x = x + float(len(self.tokens.encode(self.text)))"}
 		}),
 		job("padding waste", func(j *Job) {
 			j.Script.Read = []string{"x = torch.arange(1, 17 + i * 997 % 1500)"}

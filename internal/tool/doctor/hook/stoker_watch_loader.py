@@ -55,8 +55,7 @@ class Loader:
         self.seen: dict = {"shape": None, "pinned": None}
         self.paddings: list = []
         self.spent = 0.0
-        self.moves = {"true": 0, "false": 0}
-        self.moved = 0
+        self.moves = moves.Moves()
         self.set_epoch: bool | None = None
         self.epoch_number: int | None = None
         self.repeated: bool | None = None
@@ -153,7 +152,7 @@ class Loader:
             "bytes": size / looked if looked else None,
             "sample_bytes": size / samples if samples else None,
             **self.seen,
-            "non_blocking": dict(self.moves),
+            **self.moves.report(),
             "padding": sum(paddings) / len(paddings) if paddings else None,
             "doing": list(self.doing),
             "recent": [list(x) for x in list(self.recent)],
@@ -216,8 +215,7 @@ class Pass:
         loader.steps += 1
         core.process.pulse.start()
         loader.look(data)
-        if loader.moved < moves.MOVES and look.cuda():
-            loader.moved += 1
+        if loader.moves.watched < moves.MOVES and look.cuda():
             moves.watch(loader.moves, data)
         self.got_at = monotonic()
         loader.doing = ("step", self.got_at)
