@@ -36,7 +36,7 @@ const (
 	wantIll, wantHealthy  = 40, 10
 	wantRight             = 38
 	wantNear, wantNearBig = 30, 10
-	wantPlanted           = 14 // all but those that need a GPU, and tokenising, which needs a library
+	wantPlanted           = 15 // all but those that need a GPU
 )
 
 func count(outcomes []Outcome) (c Counts) {
