@@ -79,6 +79,7 @@ var cases = []struct {
 	{"too-many", TooMany, []string{ManyWorkers}},
 	{"too-many-starve", TooMany, []string{ManyWorkers}},
 	{"prefetch", Shallow, []string{SmallPrefetch}},
+	{"prefetch-rare", Shallow, []string{SmallPrefetch}},
 	{"cgroup", CPULimit, []string{ManyWorkers}},
 	{"cgroup-device", CPULimit, nil},
 	{"memory-pressure", Pressure, nil},
