@@ -100,7 +100,7 @@ func specs() []Scenario {
 		},
 		{
 			Name: "a Spec: a resize that is not needed", Label: transform, Of: "Resize", Kind: Spec,
-			Sick: func(x float64) Job { return wide(int(mix(1600, 2400, x))).job(40 * ms) },
+			Sick: func(x float64) Job { return wide(int(mix(3600, 4800, x))).job(40 * ms) },
 			Well: func(float64) Job { return wide(128).job(40 * ms) },
 		},
 		{
