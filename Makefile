@@ -48,7 +48,7 @@ venv: .venv/ready
 	$(VENV)/python -m pip install -q --disable-pip-version-check --no-deps -e python
 	@touch $@
 
-test: setup engine venv check go-test go-race go-nocgo go-fuzz py-test
+test: setup engine venv check go-test go-race go-nocgo go-fuzz py-test doctor-score-short
 	@echo "all checks and tests passed"
 
 check: engine venv build/tools/staticcheck
