@@ -251,9 +251,20 @@ func (s *set) run(ctx context.Context, command []string) ([]byte, error) {
 	}
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, tail(errs.String(), 600))
+		return nil, fmt.Errorf("%w: %s", err, crash(errs.String()))
 	}
 	return out.Bytes(), nil
+}
+
+// crash is what a command said last, or the words that a Go program dies with: a script
+// that outlives its doctor talks on behind them.
+func crash(s string) string {
+	for _, sign := range []string{"panic: ", "fatal error: ", "SIGQUIT: ", "unexpected fault address"} {
+		if at := strings.Index(s, sign); at >= 0 {
+			return s[at:min(len(s), at+4000)]
+		}
+	}
+	return tail(s, 600)
 }
 
 func tail(s string, n int) string {
