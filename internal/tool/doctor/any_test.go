@@ -1,0 +1,97 @@
+package doctor
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// figuresOf calls f with every place of a JSON document that holds a number, and
+// with every object, so that keys can be taken away.
+func figuresOf(v any, number func(set func(float64), was float64), object func(map[string]any)) {
+	switch v := v.(type) {
+	case map[string]any:
+		object(v)
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			x := v[k]
+			if n, ok := x.(float64); ok {
+				number(func(to float64) { v[k] = to }, n)
+			} else {
+				figuresOf(x, number, object)
+			}
+		}
+	case []any:
+		for i, x := range v {
+			if n, ok := x.(float64); ok {
+				number(func(to float64) { v[i] = to }, n)
+			} else {
+				figuresOf(x, number, object)
+			}
+		}
+	}
+}
+
+// Whatever was measured, or was not, there is a report: rules are asked on machines
+// and of scripts that nobody has seen.
+func TestAnyEvidenceHasAReport(t *testing.T) {
+	paths, err := filepath.Glob("testdata/evidence/*.json")
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	texts := make([][]byte, len(paths))
+	for i, path := range paths {
+		if texts[i], err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		at := rapid.IntRange(0, len(texts)-1).Draw(t, "evidence")
+		var doc any
+		if err := json.Unmarshal(texts[at], &doc); err != nil {
+			t.Fatal(err)
+		}
+		often := rapid.SampledFrom([]int{3, 20, 100}).Draw(t, "often")
+		one := func(label string) bool { return rapid.IntRange(0, often).Draw(t, label) == 0 }
+		figuresOf(doc, func(set func(float64), was float64) {
+			if one("change") {
+				whole := was == float64(int64(was))
+				to := was * rapid.SampledFrom([]float64{0, 1e-9, 0.01, 0.3, 3, 100, 1e9, -1}).Draw(t, "by")
+				if whole {
+					to = float64(int64(to))
+				}
+				set(to)
+			}
+		}, func(object map[string]any) {
+			for _, k := range slices.Sorted(maps.Keys(object)) {
+				if k != "source" && one("drop") {
+					delete(object, k)
+				}
+			}
+		})
+		text, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ev Evidence
+		if json.Unmarshal(text, &ev) != nil {
+			return // no Evidence
+		}
+		r := Judge(ev)
+		if r.Verdict.Name == "" {
+			t.Fatalf("no verdict on %s", text)
+		}
+		if err := r.WriteText(io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := json.Marshal(r); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		_ = r.items()
+	})
+}
