@@ -61,6 +61,10 @@ func TestAnyEvidenceHasAReport(t *testing.T) {
 		figuresOf(doc, func(set func(float64), was float64) {
 			if one("change") {
 				whole := was == float64(int64(was))
+				if one("second") { // where units change
+					set(rapid.Float64Range(0.99, 1.01).Draw(t, "to"))
+					return
+				}
 				to := was * rapid.SampledFrom([]float64{0, 1e-9, 0.01, 0.3, 3, 100, 1e9, -1}).Draw(t, "by")
 				if whole {
 					to = float64(int64(to))
@@ -94,4 +98,18 @@ func TestAnyEvidenceHasAReport(t *testing.T) {
 		}
 		_ = r.items()
 	})
+}
+
+func TestTimesInWords(t *testing.T) {
+	for s, want := range map[float64]string{
+		-1: "0 ms", 0: "0 ms", 1e-9: "0 us", 2e-6: "2 us", 0.0009: "900 us", 0.0012: "1.2 ms", 0.0123: "12 ms", 0.9994: "999 ms",
+		0.9995: "1.0 s", 0.99969: "1.0 s", 0.999999: "1.0 s", 1: "1.0 s", 12.3: "12.3 s",
+	} {
+		if got := ms(s); got != want {
+			t.Errorf("%v s is %q, not %q", s, got, want)
+		}
+		if got := took(s); s >= 1e-9 && got != want {
+			t.Errorf("%v s took %q, not %q", s, got, want)
+		}
+	}
 }

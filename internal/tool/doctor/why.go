@@ -215,18 +215,17 @@ func ms(s float64) string {
 		return fmt.Sprintf("%.0f us", s*1e6)
 	case s < 0.00995:
 		return fmt.Sprintf("%.1f ms", s*1e3)
-	case s < 0.9995:
+	case s < almostOne:
 		return fmt.Sprintf("%.0f ms", s*1e3)
 	}
-	return took(s)
+	return show.Time(time.Duration(max(s, 1) * float64(time.Second)))
 }
 
-func took(s float64) string {
-	if s < 1 {
-		return ms(max(s, 1e-9))
-	}
-	return show.Time(time.Duration(s * float64(time.Second)))
-}
+// took is ms of something that took a moment at least.
+func took(s float64) string { return ms(max(s, 1e-9)) }
+
+// almostOne second is one, in whole milliseconds.
+const almostOne = 0.9995
 
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 func size(n float64) string        { return show.Size(int64(n)) }
