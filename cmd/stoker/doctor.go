@@ -169,8 +169,10 @@ func (d doctorCmd) watch(con *console, command []string) error {
 	defer giveBack()
 	said := &plain{to: con.err}
 	var early *doctor.Report
+	// The streams themselves, and not what counts their errors here: a script behaves
+	// otherwise before a terminal than before a pipe.
 	s := doctor.Script{
-		Command: command, Stop: d.Stop, In: os.Stdin, Out: con.raw, Err: con.err, Signals: signals, Version: stoker.Version(),
+		Command: command, Stop: d.Stop, In: os.Stdin, Out: con.results.to, Err: con.err, Signals: signals, Version: stoker.Version(),
 		Verdict: func(r doctor.Report) {
 			early = &r
 			if d.JSON {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -222,3 +223,15 @@ def test_ranks_of_torchrun(script: Write) -> None:
     assert report["verdict"]["name"] == "imbalance of ranks on this machine"
     assert report["verdict"]["rank"] == 1
     assert sorted(loop["rank"] for loop in report["evidence"]["loops"]) == [0, 1]
+
+
+def test_a_script_before_a_terminal_stays_before_it() -> None:
+    ours, theirs = pty.openpty()
+    try:
+        asks = "import sys; print([s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr)])"
+        command = [str(_process.find()), "doctor", "--", sys.executable, "-c", asks]
+        subprocess.run(command, stdin=theirs, stdout=theirs, stderr=theirs, timeout=120, check=True)
+        assert b"[True, True, True]" in os.read(ours, 4096)
+    finally:
+        os.close(ours)
+        os.close(theirs)

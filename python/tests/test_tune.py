@@ -169,7 +169,11 @@ def test_tune_of_stoker_and_its_playbook(
     machine = text.split('machine: "')[1].split('"')[0]
     Path(book).write_text(text.replace(machine, "0123").replace("memory_gib: ", "memory_gib: 9"))
     stoker.DataLoader(data, 5, tune=book)
-    assert "of another machine (memory in GiB 9" in caplog.text
+    assert "has an entry of another machine (memory in GiB 9" in caplog.text
+    caplog.clear()
+    Path(book).write_text(text.replace(machine, "0123"))
+    stoker.DataLoader(data, 5, tune=book)
+    assert "has an entry of another machine: the defaults are used" in caplog.text
     Path(book).write_text(text.replace("prefetch:", "prefetchh:"))
     with pytest.raises(stoker.ConfigError, match="no playbook") as caught:
         stoker.DataLoader(data, tune=book)

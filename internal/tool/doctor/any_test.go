@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"os"
@@ -65,7 +66,7 @@ func TestAnyEvidenceHasAReport(t *testing.T) {
 					set(rapid.Float64Range(0.99, 1.01).Draw(t, "to"))
 					return
 				}
-				to := was * rapid.SampledFrom([]float64{0, 1e-9, 0.01, 0.3, 3, 100, 1e9, -1}).Draw(t, "by")
+				to := was * rapid.SampledFrom([]float64{0, 1e-9, 0.01, 0.3, 3, 100, 1e9, -1, 1e300, -1e300}).Draw(t, "by")
 				if whole {
 					to = float64(int64(to))
 				}
@@ -90,7 +91,7 @@ func TestAnyEvidenceHasAReport(t *testing.T) {
 		if r.Verdict.Name == "" {
 			t.Fatalf("no verdict on %s", text)
 		}
-		if err := r.WriteText(io.Discard); err != nil {
+		if err := errors.Join(r.WriteText(io.Discard), r.WriteTimeline(io.Discard)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := json.Marshal(r); err != nil {

@@ -270,6 +270,9 @@ const sleeping = "sleep"
 
 // kindOf is what a wrapped entry point does.
 func kindOf(name string) string {
+	if strings.HasSuffix(name, ".Compose") { // what is in it and has no name of its own: functions
+		return Python
+	}
 	for _, k := range kinds {
 		if name == k.prefix || strings.HasPrefix(name, k.prefix) && (strings.HasSuffix(k.prefix, ".") || strings.HasPrefix(name[len(k.prefix):], ".")) {
 			return k.kind

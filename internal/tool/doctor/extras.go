@@ -48,13 +48,13 @@ func (r Report) WriteTimeline(w io.Writer) error {
 	}
 	for i := range len(steps) - 1 {
 		wait, all := steps[i][1]-steps[i][0], max(0, steps[i+1][0]-steps[i][0])
-		cells := int(drawn*all/max(longest, 1e-9) + 0.5)
-		waits := int(drawn*wait/max(longest, 1e-9) + 0.5)
+		cells := int(drawn*min(1, all/max(longest, 1e-9)) + 0.5)
+		waits := min(cells, int(drawn*min(1, max(0, wait/max(longest, 1e-9)))+0.5))
 		ready := ""
 		if steps[i][2] >= 0 {
 			ready = fmt.Sprintf(" %.0f ready", steps[i][2])
 		}
-		p.line("%9s %s%s%s", ms(all), strings.Repeat("w", min(waits, cells)), strings.Repeat("#", max(0, cells-waits)), ready)
+		p.line("%9s %s%s%s", ms(all), strings.Repeat("w", waits), strings.Repeat("#", cells-waits), ready)
 	}
 	return p.err
 }

@@ -139,7 +139,7 @@ func smallPrefetch(v *view) (string, string, Change, bool) {
 	s := v.l.Settings
 	thin := s.Prefetch == 1 && v.waits()
 	return fmt.Sprintf("prefetch_factor=%d: a batch that takes longer than others is waited for.", s.Prefetch), "settings",
-		Change{v.loader("prefetch_factor=4"), "batches lie ready"},
+		morePrefetch(v)[0],
 		s.Workers > 0 && v.middle() > v.start && !v.manyThreads() && (thin || shallowHolds(v))
 }
 

@@ -62,7 +62,10 @@ var handed = rule{
 	verdict: Assembly,
 	needs:   []need{aWait, {"what taking a ready batch costs", func(v *view) Figure { return v.l.Hand }}},
 	holds: func(v *view) bool {
-		return v.waits() && v.l.Settings.Workers > 0 && v.l.Hand.Value >= 0.6*v.l.Wait.Value
+		// No copying is as slow as five megabytes a second: what takes that long is a worker
+		// that does not come to answer.
+		copied := !v.l.BatchBytes.Known() || v.l.BatchBytes.Value >= 5e6*v.l.Hand.Value
+		return v.waits() && v.l.Settings.Workers > 0 && v.l.Hand.Value >= 0.6*v.l.Wait.Value && copied
 	},
 	says: func(v *view) string {
 		return fmt.Sprintf("Batches are ready, and taking one takes the trainer %s.", ms(v.l.Hand.Value))

@@ -316,8 +316,10 @@ def of_playbook(said: Any, settings: Settings, dataset: Dataset) -> Settings:
     if entry is None:
         why = "no entry for this dataset"
         if told.get("near"):
-            changes = [f"{c['what']} {c['before']} -> {c['after']}" for c in told["changes"]]
-            why = f"its entry is of another machine ({', '.join(changes)})"
+            changes = [f"{c['what']} {c['before']} -> {c['after']}" for c in told.get("changes") or []]
+            why = "an entry of another machine"
+            if changes:
+                why += f" ({', '.join(changes)})"
         where = Path(path).name
         _notice.warn(f"{where} has {why}: the defaults are used; run stoker tune or stoker.tune here")
         return settings
