@@ -84,7 +84,7 @@ func TestLabelsAreTheDoctorsWords(t *testing.T) {
 	}
 	mistakes := []string{
 		doctor.NoWorkers, doctor.ManyWorkers, doctor.StatefulDataset, doctor.SharedHandles, doctor.LargeIndex, doctor.PythonCollate, doctor.PaddingWaste,
-		doctor.WrongOrder, doctor.TinyFiles, doctor.SmallPrefetch, doctor.SetEpochMissing, doctor.ThreadsInWorkers, doctor.SmallShm, doctor.TornDown,
+		doctor.WrongOrder, doctor.TinyFiles, doctor.SmallPrefetch, doctor.SetEpochMissing, doctor.ThreadsInWorkers, doctor.SmallShm, doctor.TornDown, doctor.TokenisePer,
 	}
 	for _, s := range Scenarios() {
 		if s.Finds != "" && !slices.Contains(mistakes, s.Finds) {
