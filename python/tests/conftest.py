@@ -22,6 +22,10 @@ from PIL import Image
 import stoker
 from stoker import _client, _notice
 
+# What a shell starts in the background ignores Ctrl-C, and hands that down to the scripts of tests that press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 TOP = Path(__file__).resolve().parents[2]
 DATA = TOP / "testdata"
 PHOTOS = sorted((DATA / "photos").glob("*.jpg"))
