@@ -71,7 +71,7 @@ func (r *Run) Read(p []byte, off int64) bool {
 // End says whether the file was still the one of the Info after the last read.
 func (r *Run) End() bool {
 	var st unix.Stat_t
-	ok := fstat(r.d.fd, &st) == nil && st.Nlink > 0 && st.Size == r.obj.Size && mtime(&st) == r.obj.MTime
+	ok := fstat(r.d.fd, &st) == nil && st.Nlink > 0 && compare(&st, r.obj) == nil
 	r.f.open.put(r.d, !ok)
 	return ok
 }

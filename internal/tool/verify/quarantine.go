@@ -94,7 +94,7 @@ func (r *Report) Err() error {
 	case len(r.Sound) == 0 && len(r.Shards) > 0 && r.Unread != nil && r.Manifest == "":
 		return errs.New(errs.Damaged, "%d of %d files can not be read", len(r.Shards), r.Files).
 			Try("fetch those files again, and verify again: of the others no sample was read")
-	case len(r.Sound) > 0 || len(r.Shards) > 0 && r.Unread != nil && r.Manifest == "":
+	case len(r.Sound) > 0:
 		return errs.New(errs.Damaged, "%d files can not be read, and %d of the %d samples of the others that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
 			Try("fetch those files again; --quarantine DIR lists the samples of the others that are sound, whose ids count without these files")
 	case len(r.Shards) > 0 && r.Manifest == "":
