@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"time"
 
@@ -19,16 +22,16 @@ type doctorCmd struct {
 	Path []string `arg:"" optional:"" help:"A dataset to load; a script to watch stands after --."`
 	Spec string   `help:"A Spec to load, YAML or JSON." placeholder:"FILE"`
 
-	Attach     int     `help:"Look at a process that runs already." placeholder:"PID"`
-	From       string  `help:"Judge evidence that was recorded: the output of --json." placeholder:"FILE"`
-	Stop       bool    `help:"End the script once there is a verdict."`
-	Check      bool    `help:"Exit with status 4 if the loop is data-bound."`
-	Checklist  bool    `help:"Also print the readiness list, with measured values."`
-	Timeline   bool    `help:"Also draw the last ten steps."`
-	GPUCost    float64 `name:"gpu-cost" help:"Say what the waiting costs a month, at this price of an hour." placeholder:"PRICE"`
-	StepMillis float64 `name:"step-ms" help:"Pretend that a training step takes so many milliseconds a batch (PATH, --spec)." placeholder:"MS"`
-	Quick      bool    `help:"Only the verdict, without the tiers that are measured after it (PATH, --spec)."`
-	JSON       bool    `help:"Write JSON; the script's output goes to standard error."`
+	Attach     *int     `help:"Look at a process that runs already." placeholder:"PID"`
+	From       string   `help:"Judge evidence that was recorded: the output of --json." placeholder:"FILE"`
+	Stop       bool     `help:"End the script once there is a verdict."`
+	Check      bool     `help:"Exit with status 4 if the loop is data-bound."`
+	Checklist  bool     `help:"Also print the readiness list, with measured values."`
+	Timeline   bool     `help:"Also draw the last ten steps."`
+	GPUCost    *float64 `name:"gpu-cost" help:"Say what the waiting costs a month, at this price of an hour." placeholder:"PRICE"`
+	StepMillis *float64 `name:"step-ms" help:"Pretend that a training step takes so many milliseconds a batch (PATH, --spec)." placeholder:"MS"`
+	Quick      bool     `help:"Only the verdict, without the tiers that are measured after it (PATH, --spec)."`
+	JSON       bool     `help:"Write JSON; the script's output goes to standard error."`
 
 	Seconds float64 `hidden:"" default:"8" help:"Of the loop over PATH; the tiers take two and a half times as long at most."`
 	Beside  int     `hidden:"" help:"Watch a process that has a loop for us, and speaks with us over standard input and output (Python)."`
@@ -53,7 +56,7 @@ The script runs unchanged and goes on after the verdict; its exit status is kept
 func (d doctorCmd) Run(con *console, behind another) error {
 	dataset := len(d.Path) > 0 || d.Spec != ""
 	asked := 0
-	for _, is := range []bool{behind != nil, d.Attach != 0, d.From != "", d.Beside != 0, dataset} {
+	for _, is := range []bool{behind != nil, d.Attach != nil, d.From != "", d.Beside != 0, dataset} {
 		if is {
 			asked++
 		}
@@ -61,8 +64,8 @@ func (d doctorCmd) Run(con *console, behind another) error {
 	if asked > 1 {
 		return errs.New(errs.Config, "a command behind --, a dataset, --attach and --from exclude each other").Try("see `stoker doctor --help`")
 	}
-	if d.GPUCost < 0 || d.StepMillis < 0 || d.Seconds <= 0 {
-		return errs.New(errs.Config, "a price, a step or a time is negative").Try("see `stoker doctor --help`")
+	if err := d.sensible(behind != nil, dataset); err != nil {
+		return err
 	}
 	if len(d.Path) > 0 && !exists(d.Path[0]) {
 		if _, err := exec.LookPath(d.Path[0]); err == nil {
@@ -78,8 +81,8 @@ func (d doctorCmd) Run(con *console, behind another) error {
 		return d.beside(con)
 	case dataset:
 		return d.load(con)
-	case d.Attach != 0:
-		r, err = doctor.Attach(con.ctx, d.Attach, stoker.Version())
+	case d.Attach != nil:
+		r, err = doctor.Attach(con.ctx, *d.Attach, stoker.Version())
 	case d.From != "":
 		r, err = readEvidence(d.From)
 	default:
@@ -89,6 +92,45 @@ func (d doctorCmd) Run(con *console, behind another) error {
 		return err
 	}
 	return d.finish(con, con.out, r)
+}
+
+// sensible says whether flags can mean something: numbers that are numbers, and what is
+// asked of a script or of a loop only where there is one.
+func (d doctorCmd) sensible(script, dataset bool) error {
+	const day = 24 * 3600
+	number := func(flag, unit string, v *float64, least, most float64) error {
+		if v == nil || *v >= least && *v <= most { // NaN is in no range
+			return nil
+		}
+		return errs.New(errs.Config, "%s is %g: it takes %s between %g and %.0f", flag, *v, unit, least, most).Try("see `stoker doctor --help`")
+	}
+	if d.Attach != nil && *d.Attach <= 0 {
+		return errs.New(errs.Config, "--attach is %d: it takes the PID of a process that runs, a number above 0", *d.Attach).Try("ps -ef | grep python")
+	}
+	if err := cmp.Or(
+		number("--gpu-cost", "the price of an hour", d.GPUCost, 0.0001, 1e6), number("--step-ms", "milliseconds", d.StepMillis, 0, day*1e3),
+		number("--seconds", "seconds", &d.Seconds, 0.001, day),
+	); err != nil {
+		return err
+	}
+	judged := script || dataset || d.From != "" // there may be steps
+	const run, load = "-- python train.py", "data/train"
+	for _, f := range []struct {
+		flag, wants, try string
+		asked, ok        bool
+	}{
+		{"--stop", "ends a script, and there is none", run, d.Stop, script},
+		{"--timeline", "draws the steps of a loop: of a script behind --, of a dataset, or of --from", run, d.Timeline, judged},
+		{"--gpu-cost", "prices what a loop waits: of a script behind --, of a dataset, of --attach or --from", "2.50 " + run, d.GPUCost != nil, judged || d.Attach != nil},
+		{"--check", "asks whether a loop is data-bound: of a script behind --, of a dataset, of --attach or --from", run, d.Check, judged || d.Attach != nil},
+		{"--step-ms", "pretends that a loop over a dataset has steps, and there is no dataset", "20 " + load, d.StepMillis != nil, dataset},
+		{"--quick", "leaves out the tiers of a dataset, and there is none", load, d.Quick, dataset},
+	} {
+		if f.asked && !f.ok {
+			return errs.New(errs.Config, "%s %s", f.flag, f.wants).Try("stoker doctor %s %s", f.flag, f.try)
+		}
+	}
+	return nil
 }
 
 // beside watches a loop that stoker.doctor runs in its own process.
@@ -132,7 +174,7 @@ func (d doctorCmd) load(con *console) error {
 	var told error
 	var shown *bar
 	r, err := doctor.LoadIt(con.ctx, doctor.Load{
-		Spec: spec, Name: name, Step: seconds(d.StepMillis / 1000), Time: seconds(d.Seconds), Quick: d.Quick, Tiers: seconds(2.5 * d.Seconds), Version: stoker.Version(), Indexing: tell,
+		Spec: spec, Name: name, Step: seconds(value(d.StepMillis) / 1000), Time: seconds(d.Seconds), Quick: d.Quick, Tiers: seconds(2.5 * d.Seconds), Version: stoker.Version(), Indexing: tell,
 		Verdict: func(r doctor.Report) {
 			end()
 			if d.JSON {
@@ -240,7 +282,7 @@ func (d doctorCmd) text(w io.Writer, r doctor.Report) error {
 	}{
 		{d.Timeline, r.WriteTimeline},
 		{d.Checklist, r.WriteChecklist},
-		{d.GPUCost > 0, func(w io.Writer) error { return r.WriteCost(w, d.GPUCost) }},
+		{d.GPUCost != nil, func(w io.Writer) error { return r.WriteCost(w, *d.GPUCost) }},
 	} {
 		if part.asked {
 			fmt.Fprintln(w)
@@ -273,12 +315,49 @@ func readEvidence(path string) (doctor.Report, error) {
 	}
 	where := errs.Where{File: path, Offset: -1, Sample: -1}
 	if err != nil {
-		return r, errs.New(errs.Damaged, "this is no evidence").At(where).Because(err).Try("stoker doctor --json -- python train.py > report.json")
+		return r, errs.New(errs.Damaged, "this is no evidence").At(where).Because(inWords(err)).Try("stoker doctor --json -- python train.py > report.json")
 	}
 	if r.Evidence.Schema != doctor.Schema {
 		return r, errs.New(errs.Incompatible, "the evidence is of schema %d, and this stoker reads %d", r.Evidence.Schema, doctor.Schema).At(where).Try("record it again")
 	}
 	return doctor.Judge(r.Evidence), nil
+}
+
+// inWords is what JSON does not fit, by the file's keys and not by our types.
+func inWords(err error) error {
+	var e *json.UnmarshalTypeError
+	if !errors.As(err, &e) {
+		return err
+	}
+	wants := map[reflect.Kind]string{
+		reflect.String: "text", reflect.Bool: "true or false", reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "a list", reflect.Array: "a list",
+	}
+	return fmt.Errorf("%s, at byte %d, is %s, and should be %s", cmp.Or(e.Field, "the whole"), e.Offset, article(e.Value), cmp.Or(wants[e.Type.Kind()], "a number that fits"))
+}
+
+// article is a kind of JSON value as a sentence has it.
+func article(kind string) string {
+	switch {
+	case kind == "bool":
+		return "true or false"
+	case kind == "array":
+		return "a list"
+	case kind == "object":
+		return "an object"
+	case kind == "string":
+		return "text"
+	case strings.HasPrefix(kind, "number"):
+		return "a " + kind
+	}
+	return kind
+}
+
+// value is a number that was given, or nothing.
+func value(v *float64) float64 {
+	if v == nil {
+		return 0
+	}
+	return *v
 }
 
 // exitStatus ends the command with a status and says nothing: what there is to

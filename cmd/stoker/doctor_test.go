@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -97,6 +101,8 @@ func TestDoctorOfADataset(t *testing.T) {
 func TestDoctorErrors(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "x.json"), []byte("{"))
+	write(t, filepath.Join(dir, "types.json"), []byte(`{"evidence": {"machine": {"cores": {"value": "x"}}}}`))
+	write(t, filepath.Join(dir, "list.json"), []byte(`[1, 2]`))
 	write(t, filepath.Join(dir, "new.json"), []byte(`{"evidence": {"schema": 99}}`))
 	for _, c := range []struct {
 		args   []string
@@ -108,7 +114,27 @@ func TestDoctorErrors(t *testing.T) {
 		{[]string{"--from", filepath.Join(dir, "new.json")}, 7, "schema 99"},
 		{[]string{"--attach", "1073741824"}, 2, "there is no process 1073741824"},
 		{[]string{"--attach", "1", "--from", "x"}, 2, "exclude each other"},
-		{[]string{"--gpu-cost=-1"}, 2, "negative"},
+		{[]string{"--from", filepath.Join(dir, "types.json")}, 3, "evidence.machine.cores.value, at byte 48, is text, and should be a number that fits"},
+		{[]string{"--from", filepath.Join(dir, "list.json")}, 3, "the whole, at byte 1, is a list, and should be an object"},
+		{[]string{"--attach", "0"}, 2, "--attach is 0: it takes the PID"},
+		{[]string{"--attach=-4711"}, 2, "--attach is -4711: it takes the PID"},
+		{[]string{"--gpu-cost=-1", "--from", "x"}, 2, "--gpu-cost is -1: it takes the price of an hour"},
+		{[]string{"--gpu-cost=nan", "--from", "x"}, 2, "--gpu-cost is NaN"},
+		{[]string{"--gpu-cost=inf", "--from", "x"}, 2, "--gpu-cost is +Inf"},
+		{[]string{"--gpu-cost=0", "--from", "x"}, 2, "--gpu-cost is 0"},
+		{[]string{"--step-ms=nan", dir}, 2, "--step-ms is NaN: it takes milliseconds"},
+		{[]string{"--step-ms=inf", dir}, 2, "--step-ms is +Inf"},
+		{[]string{"--step-ms=-1", dir}, 2, "--step-ms is -1"},
+		{[]string{"--step-ms=1e300", dir}, 2, "--step-ms is 1e+300"},
+		{[]string{"--seconds=nan", dir}, 2, "--seconds is NaN"},
+		{[]string{"--stop"}, 2, "stoker doctor --stop -- python train.py"},
+		{[]string{"--stop", dir}, 2, "--stop ends a script"},
+		{[]string{"--timeline"}, 2, "--timeline draws the steps of a loop"},
+		{[]string{"--timeline", "--attach", "1"}, 2, "--timeline draws the steps of a loop"},
+		{[]string{"--gpu-cost", "2"}, 2, "--gpu-cost prices what a loop waits"},
+		{[]string{"--check"}, 2, "--check asks whether a loop is data-bound"},
+		{[]string{"--step-ms", "20", "--", "true"}, 2, "stoker doctor --step-ms 20 data/train"},
+		{[]string{"--quick"}, 2, "--quick leaves out the tiers"},
 		{[]string{dir, "--quick"}, 2, "no class folder"},
 		{[]string{"sh", "train.sh"}, 2, "stoker doctor -- sh train.sh"},
 		{[]string{"--", "no-such-command-anywhere"}, 2, "can not be started"},
@@ -170,5 +196,110 @@ func TestDoctorHandsCtrlCOn(t *testing.T) {
 	_ = cmd.Wait()
 	if cmd.ProcessState.ExitCode() != 7 || !strings.Contains(written(), "saved") || !strings.Contains(errOut.String(), "verdict   ") {
 		t.Errorf("status %d, %q, %q", cmd.ProcessState.ExitCode(), written(), errOut.String())
+	}
+}
+
+// A doctor that is killed leaves its folder, and the next one of the same user removes
+// it: not that of one that lives, and nothing else of that name.
+func TestDoctorRemovesWhatAKilledOneLeft(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	other := filepath.Join(temp, "stoker-doctor-of-an-older-one")
+	if err := os.Mkdir(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	begin := func() (*exec.Cmd, string) {
+		t.Helper()
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), self, "doctor", "--", "/bin/sh", "-c", `echo "$STOKER_DOCTOR_DIR $$"; exec sleep 60`)
+		cmd.Env = append(os.Environ(), asCommand+"=1")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, pid, _ := strings.Cut(strings.TrimSpace(line), " ")
+		script, err := strconv.Atoi(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(script, syscall.SIGKILL) })
+		return cmd, filepath.Dir(lines)
+	}
+	killed, left := begin()
+	if err := killed.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.Wait()
+	if _, err := os.Stat(left); err != nil {
+		t.Fatalf("nothing is left to remove: %v", err)
+	}
+	alive, used := begin()
+	if got := command(t, "doctor", "--", "true"); got.status != 0 {
+		t.Fatalf("%+v", got)
+	}
+	for dir, stays := range map[string]bool{left: false, used: true, other: true} {
+		if _, err := os.Stat(dir); (err == nil) != stays {
+			t.Errorf("%s, which should stay: %v; %v", dir, stays, err)
+		}
+	}
+	if err := alive.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = alive.Wait()
+	if _, err := os.Stat(used); !os.IsNotExist(err) {
+		t.Errorf("%s is left behind: %v", used, err)
+	}
+}
+
+// Of a process of another user the doctor says that it may not look, and how it might.
+func TestDoctorOfAnotherUsersProcess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("looks for four seconds")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, who := os.Getpid(), &syscall.Credential{Uid: 65534, Gid: 65534}
+	if os.Geteuid() != 0 { // then root's is another's
+		pid, who = 1, nil
+		if _, err := os.ReadDir("/proc/1/fd"); err == nil {
+			t.Skip("every process here is ours")
+		}
+	}
+	dir, err := os.MkdirTemp("", "stoker-other-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	b, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(dir, "stoker")
+	if err := errors.Join(os.WriteFile(copied, b, 0o755), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), copied, "doctor", "--attach", strconv.Itoa(pid))
+	cmd.Env = append(os.Environ(), asCommand+"=1", "HOME="+dir)
+	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: who}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	for _, part := range []string{"verdict   insufficient evidence", "and we may not look into it", fmt.Sprintf("permission to read /proc/%d/fd", pid), fmt.Sprintf("change    sudo stoker doctor --attach %d", pid)} {
+		if !strings.Contains(string(out), part) {
+			t.Errorf("%q is not in\n%s", part, out)
+		}
 	}
 }

@@ -19,19 +19,28 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/doctor/hook"
 )
 
-// hooked is a folder of this run: the hook, and what it writes. Nothing else is
-// in it, and it goes with the run.
+// hooked is a folder of this run: the hook, what it writes, and a lock for as long
+// as we live. It goes with the run; that of a doctor that was killed goes when the
+// next one begins.
 type hooked struct {
 	dir   string
 	lines string // where processes write
 	code  string // what leads PYTHONPATH
+	held  *os.File
 }
+
+// prefix begins the names of such folders.
+const prefix = "stoker-doctor-"
 
 // newHooked makes the folder where temporary files go, or in memory if that can
 // not be written.
 func newHooked() (h hooked, err error) {
-	for _, parent := range [...]string{os.TempDir(), "/dev/shm"} {
-		h.dir, err = os.MkdirTemp(parent, "stoker-doctor-")
+	parents := [...]string{os.TempDir(), "/dev/shm"}
+	for _, parent := range parents {
+		sweep(parent)
+	}
+	for _, parent := range parents {
+		h.dir, err = os.MkdirTemp(parent, prefix)
 		if err == nil {
 			break
 		}
@@ -47,7 +56,10 @@ func newHooked() (h hooked, err error) {
 	return h, nil
 }
 
-func (h hooked) fill() error {
+func (h *hooked) fill() (err error) {
+	if h.held, err = hold(h.dir); err != nil {
+		return err
+	}
 	if err := os.Mkdir(h.lines, 0o700); err != nil {
 		return err
 	}
@@ -57,6 +69,9 @@ func (h hooked) fill() error {
 // remove takes the folder away. A process that outlives its parent may write
 // into it meanwhile, so that it is tried again.
 func (h hooked) remove() {
+	if h.held != nil {
+		defer h.held.Close()
+	}
 	for range 10 {
 		if os.RemoveAll(h.dir) == nil {
 			return

@@ -113,6 +113,9 @@ type Run struct {
 
 	Quiet Figure   `json:"quiet_seconds,omitzero"` // since the last batch, where that is long
 	At    []string `json:"quiet_at,omitempty"`     // where it stands, as frames or as what the kernel says
+
+	// Denied is whose process it is, where the kernel does not let us look into it.
+	Denied string `json:"denied,omitempty"`
 }
 
 // Loop is one loader in one training process: its settings, and how the loop

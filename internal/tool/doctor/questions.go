@@ -274,6 +274,11 @@ func (v *view) insufficient(missing []string) Verdict {
 		out.Sentence = "Nothing was run: what limits a training loop shows while it runs."
 		out.Changes = []Change{{"stoker doctor -- python train.py", "watches it; the script runs unchanged"}}
 		out.Missing = nil
+	case v.ev.Subject.Kind == OfProcess && len(v.ev.Loops) == 0 && r.Denied != "":
+		out.Sentence = fmt.Sprintf("The process is %s's, and we may not look into it: whether it has a loader of stoker is not known.", r.Denied)
+		out.Missing = []string{fmt.Sprintf("permission to read /proc/%d/fd", v.ev.Subject.PID)}
+		out.Changes = []Change{{fmt.Sprintf("sudo stoker doctor --attach %d", v.ev.Subject.PID), "or as " + r.Denied + ": statistics are for the user whose loader it is"}}
+		out.Lines = v.procLines()
 	case v.ev.Subject.Kind == OfProcess && len(v.ev.Loops) == 0:
 		out.Sentence = "From outside, a process does not say where it waits for data."
 		out.Missing = []string{"the statistics of a loader of stoker"}
