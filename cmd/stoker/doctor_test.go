@@ -102,6 +102,7 @@ func TestDoctorErrors(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "x.json"), []byte("{"))
 	write(t, filepath.Join(dir, "types.json"), []byte(`{"evidence": {"machine": {"cores": {"value": "x"}}}}`))
+	write(t, filepath.Join(dir, "pid.json"), []byte(`{"evidence": {"subject": {"pid": "x"}}}`))
 	write(t, filepath.Join(dir, "list.json"), []byte(`[1, 2]`))
 	write(t, filepath.Join(dir, "new.json"), []byte(`{"evidence": {"schema": 99}}`))
 	for _, c := range []struct {
@@ -114,7 +115,8 @@ func TestDoctorErrors(t *testing.T) {
 		{[]string{"--from", filepath.Join(dir, "new.json")}, 7, "schema 99"},
 		{[]string{"--attach", "1073741824"}, 2, "there is no process 1073741824"},
 		{[]string{"--attach", "1", "--from", "x"}, 2, "exclude each other"},
-		{[]string{"--from", filepath.Join(dir, "types.json")}, 3, "evidence.machine.cores.value, at byte 48, is text, and should be a number that fits"},
+		{[]string{"--from", filepath.Join(dir, "types.json")}, 3, `a figure is {"value": a number, "source": text}, and not {"value": "x"}`},
+		{[]string{"--from", filepath.Join(dir, "pid.json")}, 3, "evidence.subject.pid, at byte 36, is text, and should be a number that fits"},
 		{[]string{"--from", filepath.Join(dir, "list.json")}, 3, "the whole, at byte 1, is a list, and should be an object"},
 		{[]string{"--attach", "0"}, 2, "--attach is 0: it takes the PID"},
 		{[]string{"--attach=-4711"}, 2, "--attach is -4711: it takes the PID"},

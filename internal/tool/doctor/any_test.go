@@ -3,36 +3,42 @@ package doctor
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 )
 
-// figuresOf calls f with every place of a JSON document that holds a number, and
-// with every object, so that keys can be taken away.
-func figuresOf(v any, number func(set func(float64), was float64), object func(map[string]any)) {
+// figuresOf calls functions with every place of a JSON document that holds a number or
+// a text, and with every object, so that keys can be taken away.
+func figuresOf(v any, number func(set func(float64), was float64), text func(set func(string)), object func(map[string]any)) {
 	switch v := v.(type) {
 	case map[string]any:
 		object(v)
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			x := v[k]
-			if n, ok := x.(float64); ok {
-				number(func(to float64) { v[k] = to }, n)
-			} else {
-				figuresOf(x, number, object)
+			switch x := x.(type) {
+			case float64:
+				number(func(to float64) { v[k] = to }, x)
+			case string:
+				text(func(to string) { v[k] = to })
+			default:
+				figuresOf(x, number, text, object)
 			}
 		}
 	case []any:
 		for i, x := range v {
-			if n, ok := x.(float64); ok {
-				number(func(to float64) { v[i] = to }, n)
-			} else {
-				figuresOf(x, number, object)
+			switch x := x.(type) {
+			case float64:
+				number(func(to float64) { v[i] = to }, x)
+			case string:
+				text(func(to string) { v[i] = to })
+			default:
+				figuresOf(x, number, text, object)
 			}
 		}
 	}
@@ -72,6 +78,10 @@ func TestAnyEvidenceHasAReport(t *testing.T) {
 				}
 				set(to)
 			}
+		}, func(set func(string)) {
+			if one("word") {
+				set(rapid.SampledFrom([]string{"", "\x1b[31mred", "two\nlines\tand more", strings.Repeat("long", 60), strings.Repeat("many words ", 30)}).Draw(t, "text"))
+			}
 		}, func(object map[string]any) {
 			for _, k := range slices.Sorted(maps.Keys(object)) {
 				if k != "source" && one("drop") {
@@ -91,13 +101,14 @@ func TestAnyEvidenceHasAReport(t *testing.T) {
 		if r.Verdict.Name == "" {
 			t.Fatalf("no verdict on %s", text)
 		}
-		if err := errors.Join(r.WriteText(io.Discard), r.WriteTimeline(io.Discard)); err != nil {
+		var out strings.Builder
+		if err := errors.Join(r.WriteText(&out), r.WriteTimeline(&out), r.WriteChecklist(&out), r.WriteCost(&out, 1), r.WriteTiers(&out)); err != nil {
 			t.Fatal(err)
 		}
+		fits(t, r, out.String())
 		if _, err := json.Marshal(r); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
-		_ = r.items()
 	})
 }
 

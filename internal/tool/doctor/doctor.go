@@ -15,6 +15,8 @@
 package doctor
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"time"
 )
@@ -49,6 +51,16 @@ func (f Figure) Known() bool { return f.Source != "" }
 
 // IsZero is for omitzero: what was not measured is not written.
 func (f Figure) IsZero() bool { return f.Source == "" }
+
+// UnmarshalJSON reads a figure of evidence that was recorded, and perhaps edited since.
+func (f *Figure) UnmarshalJSON(b []byte) error {
+	type plain Figure
+	if json.Unmarshal(b, (*plain)(f)) != nil {
+		return fmt.Errorf(`a figure is {"value": a number, "source": text}, and not %s`, b[:min(len(b), 60)])
+	}
+	*f = figure(f.Value, f.Source)
+	return nil
+}
 
 // figure is a number that was measured at source. What is no number was not
 // measured: sums of what a process wrote may be anything.

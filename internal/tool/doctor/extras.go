@@ -20,7 +20,7 @@ func (r Report) WriteSince(w io.Writer, early Report) error {
 		p.line("stoker doctor, at the end of the script:")
 		p.wrap("found     ", f.Name+place(f.Loader))
 		p.wrap(indent, fmt.Sprintf("%s [%s]", f.What, f.Source))
-		p.code(f.Fix)
+		p.code(indent, f.Fix)
 	}
 	return p.err
 }
@@ -52,7 +52,7 @@ func (r Report) WriteTimeline(w io.Writer) error {
 		waits := min(cells, int(drawn*min(1, max(0, wait/max(longest, 1e-9)))+0.5))
 		ready := ""
 		if steps[i][2] >= 0 {
-			ready = fmt.Sprintf(" %.0f ready", steps[i][2])
+			ready = fmt.Sprintf(" %.0f ready", min(steps[i][2], 9999))
 		}
 		p.line("%9s %s%s%s", ms(all), strings.Repeat("w", waits), strings.Repeat("#", cells-waits), ready)
 	}

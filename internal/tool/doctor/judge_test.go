@@ -131,11 +131,28 @@ func readable(t *testing.T, r Report) string {
 	if err := r.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(b.String()) {
+	fits(t, r, b.String())
+	for _, l := range r.Verdict.Lines {
+		if l.Source == "" {
+			t.Errorf("%s: %s: measured where?", l.What, l.Text)
+		}
+	}
+	return b.String()
+}
+
+// fits fails where a line of a report is wider than a terminal, code to paste aside, or
+// does something to one.
+func fits(t interface {
+	Helper()
+	Errorf(format string, a ...any)
+}, r Report, report string,
+) {
+	t.Helper()
+	for line := range strings.Lines(report) {
 		line = strings.TrimSuffix(line, "\n")
 		code := false
 		for _, c := range append(fixes(r), r.Verdict.Changes...) {
-			code = code || strings.HasSuffix(line, c.Code)
+			code = code || strings.HasSuffix(line, strings.TrimRight(visible(strings.ReplaceAll(c.Code, "\n", " ")), " "))
 		}
 		if utf8.RuneCountInString(line) > width && !code {
 			t.Errorf("%d columns: %q", utf8.RuneCountInString(line), line)
@@ -144,12 +161,6 @@ func readable(t *testing.T, r Report) string {
 			t.Errorf("control characters or blanks at the end: %q", line)
 		}
 	}
-	for _, l := range r.Verdict.Lines {
-		if l.Source == "" {
-			t.Errorf("%s: %s: measured where?", l.What, l.Text)
-		}
-	}
-	return b.String()
 }
 
 func fixes(r Report) (out []Change) {

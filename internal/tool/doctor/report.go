@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/tool/show"
@@ -28,7 +29,7 @@ func (r Report) WriteText(w io.Writer) error {
 		p.line("")
 		p.wrap("found     ", f.Name+place(f.Loader))
 		p.wrap(indent, fmt.Sprintf("%s [%s]", f.What, f.Source))
-		p.code(f.Fix)
+		p.code(indent, f.Fix)
 	}
 	if notes := r.notes(); len(notes) > 0 {
 		p.line("")
@@ -54,7 +55,7 @@ func (r Report) title() string {
 	case OfScript:
 		return oneLine("stoker doctor: " + strings.Join(s.Command, " "))
 	case OfSpec:
-		return "stoker doctor: " + strings.Join(s.Command, " ") + ", loaded by stoker"
+		return oneLine("stoker doctor: " + strings.Join(s.Command, " ") + ", loaded by stoker")
 	case OfLoader:
 		return oneLine("stoker doctor: " + strings.Join(s.Command, " "))
 	case OfProcess:
@@ -115,14 +116,12 @@ func (r Report) verdict(p *page) {
 		p.wrap("missing   ", m)
 	}
 	for i, c := range v.Changes {
+		head := "or        "
 		if i == 0 {
 			p.line("")
-			p.line("change    %s", c.Code)
-			p.wrap(indent, c.Why)
-			continue
+			head = "change    "
 		}
-		p.line("or        %s", c.Code)
-		p.wrap(indent, c.Why)
+		p.code(head, c)
 	}
 }
 
@@ -198,7 +197,7 @@ func (m Machine) rows(p *page) {
 	}
 	for _, name := range threadSettings {
 		if v, ok := m.Threads[name]; ok {
-			p.line("%-16s%s=%s", "threads", name, v)
+			p.wrap(fmt.Sprintf("%-16s", "threads"), name+"="+v)
 		}
 	}
 	for _, g := range m.GPUs {
@@ -215,13 +214,34 @@ type page struct {
 	err error
 }
 
+// line writes one line, cut where it is wider than the page.
 func (p *page) line(format string, a ...any) {
+	text := fmt.Sprintf(format, a...)
+	if utf8.RuneCountInString(text) > width {
+		text = string([]rune(text)[:width-4]) + " ..."
+	}
+	p.put(text)
+}
+
+func (p *page) put(text string) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(fmt.Sprintf(format, a...), " "))
+		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(visible(text), " "))
 	}
 }
 
-// wrap writes words behind a head, and further lines below them.
+// visible is text without what moves a terminal's cursor or colours it: names in it are
+// those of other people's files.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
+// wrap writes words behind a head, and further lines below them. A word that is wider
+// than what is left of a line is broken.
 func (p *page) wrap(head, words string) {
 	pad := strings.Repeat(" ", utf8.RuneCountInString(head))
 	if len(pad) > width/2 {
@@ -229,7 +249,7 @@ func (p *page) wrap(head, words string) {
 		head, pad = indent+"  ", indent+"  "
 	}
 	text := head
-	for _, word := range strings.Fields(words) {
+	for _, word := range parted(words, width-len(pad)) {
 		switch {
 		case text == head || text == pad:
 			text += word
@@ -243,7 +263,22 @@ func (p *page) wrap(head, words string) {
 	p.line("%s", text)
 }
 
-func (p *page) code(c Change) {
-	p.line("%s%s", indent, c.Code)
+// parted is the words of a text, none longer than most runes.
+func parted(text string, most int) (out []string) {
+	for _, word := range strings.Fields(text) {
+		for runes := []rune(word); ; runes = runes[most:] {
+			if len(runes) <= most {
+				out = append(out, string(runes))
+				break
+			}
+			out = append(out, string(runes[:most]))
+		}
+	}
+	return out
+}
+
+// code writes a change: what is there to paste is never broken.
+func (p *page) code(head string, c Change) {
+	p.put(head + strings.ReplaceAll(c.Code, "\n", " "))
 	p.wrap(indent, c.Why)
 }

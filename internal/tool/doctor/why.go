@@ -218,7 +218,7 @@ func ms(s float64) string {
 	case s < almostOne:
 		return fmt.Sprintf("%.0f ms", s*1e3)
 	}
-	return show.Time(time.Duration(max(s, 1) * float64(time.Second)))
+	return show.Time(time.Duration(min(max(s, 1), ages) * float64(time.Second)))
 }
 
 // took is ms of something that took a moment at least.
@@ -227,8 +227,12 @@ func took(s float64) string { return ms(max(s, 1e-9)) }
 // almostOne second is one, in whole milliseconds.
 const almostOne = 0.9995
 
-func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
-func size(n float64) string        { return show.Size(int64(n)) }
+// ages is a time in seconds that no run takes, and that a Duration still holds.
+const ages = 1e9
+
+// percent is a share; one beyond all measure is written as it can be read.
+func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*min(max(share, -1e4), 1e4)) }
+func size(n float64) string        { return show.Size(int64(min(n, most))) }
 
 func cores(n float64) string {
 	if n == math.Trunc(n) {
