@@ -69,8 +69,12 @@ func morePrefetch(v *view) []Change {
 	return []Change{{v.loader(fmt.Sprintf("prefetch_factor=%d", max(4, 4*v.job.Prefetch))), "batches that lie ready carry the loop over the slow ones"}}
 }
 
+// fewerEpochs makes longer ones of a dataset that is soon over.
+var fewerEpochs = Change{"sampler=RandomSampler(data, num_samples=10 * len(data))", "fewer, longer epochs start less often"}
+
 func changeOfStart(v *view) []Change {
 	s := v.l.Settings
+	fewer := v.l.PerEpoch.Value < 100 && s.Kind != "iterable"
 	if s.Class == own {
 		return []Change{{"stoker.DataLoader(..., prefetch=8)", "the next epoch is begun while this one ends, if set_epoch does not say another"}}
 	}
@@ -79,11 +83,14 @@ func changeOfStart(v *view) []Change {
 		if s.Pickled.Value >= pickledMuch {
 			out = append(out, Change{"self.index = np.load(path, mmap_mode=\"r\")", fmt.Sprintf("the dataset is %s that goes to each worker; a mapped file is shared", size(s.Pickled.Value))})
 		}
+		if v.oneBatch() && fewer {
+			out = append(out, fewerEpochs)
+		}
 		return out
 	}
 	out := []Change{{"loader = stoker.DataLoader(dataset, ...)", "prefetches the next epoch while this one ends"}}
-	if v.l.PerEpoch.Value < 100 {
-		out = append(out, Change{"sampler=RandomSampler(data, num_samples=10 * len(data))", "fewer, longer epochs start less often"})
+	if fewer {
+		out = append(out, fewerEpochs)
 	}
 	return out
 }

@@ -49,6 +49,7 @@ func costOf(f *folder, w *watched, pid int, last *loaderLine, base loaderLine, f
 		}
 	}
 	m.sum.spread(m.early)
+	m.sum.fit(last.Collate == "default" || last.Collate == "")
 	m.cost.divide(m.sum, m.proc)
 	m.cost.Frames = mostSeen(m.frames, m.weight)
 	return m.cost, m.sum.Stateful
@@ -156,6 +157,24 @@ func (s *workerLine) spread(early workerLine) {
 	}
 	for name, c := range s.Calls {
 		s.Calls[name] = call{c.N * n, c.S * wall, c.CPU * cpu}
+	}
+}
+
+// fit makes calls take no more than what they are parts of. Where few samples had theirs
+// timed, those may have been dear ones. A collate of torch's own has no calls in it that
+// have a name.
+func (s *workerLine) fit(plain bool) {
+	wall, cpu := s.Sample, s.SampleCPU
+	if !plain {
+		wall, cpu = wall+s.Collate, cpu+s.CollateCPU
+	}
+	var all call
+	for _, c := range s.Calls {
+		all.S, all.CPU = all.S+c.S, all.CPU+c.CPU
+	}
+	byWall, byCPU := min(1, wall/max(all.S, 1e-12)), min(1, cpu/max(all.CPU, 1e-12))
+	for name, c := range s.Calls {
+		s.Calls[name] = call{c.N, c.S * byWall, c.CPU * byCPU}
 	}
 }
 

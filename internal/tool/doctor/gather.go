@@ -61,8 +61,8 @@ func loopOf(f *folder, w *watched, pid, id int) Loop {
 		l.World = max(1, *end.World)
 	}
 	base, from := stretch(p, id)
-	l.steps(last, base)
 	l.epochs(last)
+	l.steps(last, base)
 	l.Ready, l.BatchBytes, l.SampleBytes, l.Padding = maybe(last.Ready), maybe(last.Bytes), maybe(last.SampleBytes), maybe(last.Padding)
 	if t := last.Pageable; t != nil {
 		l.Pageable = ratio(t.Seconds, t.Batches, fromHook)
@@ -157,6 +157,11 @@ func (l *Loop) steps(last *loaderLine, base loaderLine) {
 	}
 	wait := last.Wait - last.WaitFirst - (base.Wait - base.WaitFirst)
 	step := last.Step - base.Step
+	if n >= 1 && n <= firsts && firsts >= 2 && l.PerEpoch.Value == 1 && step >= 0 { // there is no middle of an epoch
+		l.Batches, l.Wait, l.Step = figure(n, fromHook), figure(0, fromHook), figure(step/n, fromHook)
+		l.Seconds = figure(step+n*l.First.Value, fromHook)
+		return
+	}
 	if n-firsts < 1 || wait < 0 || step < 0 {
 		l.Batches = figure(max(0, n), fromHook)
 		return

@@ -141,6 +141,54 @@ func TestAColdEpoch(t *testing.T) {
 	}
 }
 
+// A dataset of one batch has no middle of an epoch: all that is waited for is a start.
+func TestEpochsOfOneBatch(t *testing.T) {
+	line := func(at float64, n int) string {
+		return fmt.Sprintf(`{"v":1,"pid":10,"t":%g,"started":100,"loaders":[{"id":1,"workers":1,"passes":%d,"batches":%d,"wait":%g,"wait_first":%g,"step":%g,`+
+			`"epochs":[{"begin":101,"first":0.5,"end":102,"batches":1},{"begin":102,"first":0.3,"end":103,"batches":1},{"begin":103,"first":0.3,"end":104,"batches":1}]}]}`, at, n, n, 0.3*float64(n), 0.3*float64(n), 0.1*float64(n))
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "10.jsonl"), []byte(line(101.6, 1)+"\n"+line(103, 3)+"\n"+line(110, 20)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := newFolder(dir)
+	if _, err := f.poll(); err != nil {
+		t.Fatal(err)
+	}
+	r := Judge(Evidence{Schema: Schema, Subject: Subject{Kind: OfScript}, Machine: Machine{Cores: figure(4, "test")}, Loops: gather(f, newWatched(dir))})
+	if v := r.Verdict; v.Name != EpochStart || !strings.Contains(v.Sentence, "Every epoch is one batch, and 75 %") {
+		t.Errorf("%s: %s", v.Name, v.Sentence)
+	}
+}
+
+// Parts of a sample are never more than the sample, however few had theirs timed.
+func TestPartsAreNoMoreThanTheWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seconds := rapid.Float64Range(0, 3)
+		s := workerLine{Samples: 100, Batches: 10, Sample: seconds.Draw(t, "sample"), Collate: seconds.Draw(t, "collate"), Calls: map[string]call{}}
+		s.SampleCPU, s.CollateCPU = s.Sample*rapid.Float64Range(0, 1).Draw(t, "cpu"), s.Collate
+		for _, name := range []string{"PIL", "open", "sleep", "torchvision.transforms.Resize"} {
+			wall := seconds.Draw(t, name)
+			s.Calls[name] = call{100, wall, wall * rapid.Float64Range(0, 1).Draw(t, name+" cpu")}
+		}
+		plain := rapid.Bool().Draw(t, "plain")
+		whole, wholeCPU := s.Sample+s.Collate, s.SampleCPU+s.CollateCPU
+		var c Cost
+		s.fit(plain)
+		c.divide(s, procSum{})
+		wall, cpu, parts := 0.0, 0.0, 0.0
+		for _, st := range c.Stages {
+			wall, cpu = wall+100*st.Wall.Value, cpu+100*st.CPU.Value
+			if st.Kind != Collate {
+				parts += 100 * st.Wall.Value
+			}
+		}
+		if wall > whole+1e-6 || cpu > wholeCPU+1e-6 || plain && parts > s.Sample+1e-6 {
+			t.Fatalf("parts of %g s (%g on a core) are %g and %g; those of samples %g of %g", whole, wholeCPU, wall, cpu, parts, s.Sample)
+		}
+	})
+}
+
 // Whatever processes write, reading it ends, and what is said of it is JSON: no
 // panic, no number that is none.
 func TestAnyLines(t *testing.T) {

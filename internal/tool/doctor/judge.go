@@ -47,6 +47,9 @@ type Verdict struct {
 	Now     float64 `json:"seconds_per_batch,omitempty"`
 	Then    float64 `json:"seconds_per_batch_then,omitempty"`
 
+	// Thin says on how little it rests, where that is little.
+	Thin string `json:"thin,omitempty"`
+
 	Missing []string `json:"missing,omitempty"` // figures without which rules were passed over
 }
 
@@ -147,7 +150,13 @@ func (v *view) verdict() Verdict {
 		if !r.holds(v) {
 			continue
 		}
-		out := Verdict{Name: r.verdict, DataBound: r.verdict != NotDataBound, Loader: v.l.Settings.Where, Rank: v.l.Rank, Lines: r.why(v), Sentence: r.says(v)}
+		if low, high, is := v.undecided(); is {
+			return v.either(low, high)
+		}
+		out := Verdict{Name: r.verdict, DataBound: r.verdict != NotDataBound, Loader: v.l.Settings.Where, Rank: v.l.Rank, Lines: r.why(v), Sentence: r.says(v), Thin: v.thin()}
+		if v.start >= 0.05 && !slices.ContainsFunc(out.Lines, func(l Line) bool { return l.What == firstBatch }) {
+			out.Lines = append(out.Lines, v.startLines()...)
+		}
 		if r.of != nil {
 			out.Of = r.of(v)
 		}
@@ -240,17 +249,22 @@ func (v *view) sum() (s float64) {
 	return s
 }
 
-// waits says whether the loop loses more than the threshold in the middle of
-// epochs.
+// waits says whether the loop loses more than the threshold in the middle of epochs, or
+// with their starts, and most of it there.
 func (v *view) waits() bool {
+	share := v.wait
 	if v.keepUp() {
-		return v.seenEnough() && v.job.Hand >= threshold*(v.l.Wait.Value+v.l.Step.Value)
+		share = v.job.Hand / (v.l.Wait.Value + v.l.Step.Value)
 	}
-	return v.seenEnough() && v.wait >= threshold
+	return v.seenEnough() && (share >= threshold || v.middle()+v.start >= threshold && v.middle() > v.start)
 }
 
+// starts says whether it loses more than that, and most of it before the first batches of
+// epochs.
+func (v *view) starts() bool { return v.middle()+v.start >= threshold && v.start >= v.middle() }
+
 // bound says whether it loses that at all.
-func (v *view) bound() bool { return v.waits() || v.start >= threshold }
+func (v *view) bound() bool { return v.waits() || v.starts() }
 
 // usable is the workers that the machine has cores for, beside the trainer and
 // for each rank its part. A quarter of a core is forgiven: nobody keeps one

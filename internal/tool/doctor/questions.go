@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
 // What rules ask of a view.
@@ -30,6 +32,14 @@ func (v *view) seenEnough() bool {
 	n, s := v.l.Batches.Value, v.l.Seconds.Value
 	return v.l.Wait.Known() && v.l.Step.Known() && (n >= 5 && s >= 0.25 || n >= 3 && s >= 3)
 }
+
+// oneBatch says whether epochs are over with their first batch: then all waiting is before
+// an epoch's first.
+func (v *view) oneBatch() bool { return v.l.PerEpoch.Value == 1 && v.l.Epochs >= 2 }
+
+// handing says whether taking a batch that is ready counts beside a step: the trainer is
+// as busy with it.
+func (v *view) handing() bool { return v.job.Hand >= 0.02*v.job.Step && v.job.Hand > 0 }
 
 // beyond says whether a loop waits, and no number of workers that there are cores
 // for would end that: then its costliest part has to become cheaper.
@@ -301,7 +311,15 @@ func (v *view) insufficient(missing []string) Verdict {
 		out.Missing = []string{"a batch"}
 		out.Lines = v.procLines()
 	case !v.seenEnough():
-		out.Sentence = fmt.Sprintf("Only %.0f batches came%s, in %s: too few to tell waiting from starting.", v.l.Batches.Value, ended(r), took(v.l.Seconds.Value))
+		came := show.Count(int64(v.l.Batches.Value), "batch", "batches")
+		over := ""
+		if v.l.Seconds.Known() {
+			over = ", in " + took(v.l.Seconds.Value)
+		}
+		out.Sentence = fmt.Sprintf("Only %s came%s%s: too few to tell waiting from starting.", came, ended(r), over)
+		if v.oneBatch() {
+			out.Sentence = fmt.Sprintf("Only %s came%s, each the only one of its epoch: too few to say how long epochs take to start.", came, ended(r))
+		}
 		out.Missing = []string{"more batches"}
 		out.Lines = v.startLines()
 	case v.beyond() && v.costliest().kind == Read:

@@ -98,6 +98,9 @@ func (r Report) verdict(p *page) {
 	if v.Speedup >= 1.05 {
 		p.wrap(indent, fmt.Sprintf("%s, about %.1f x as fast: %s a batch and not %s [model].", v.gain(), v.Speedup, ms(v.Then), ms(v.Now)))
 	}
+	if v.Thin != "" {
+		p.wrap(indent, v.Thin)
+	}
 	if len(v.Lines) > 0 {
 		p.line("")
 	}

@@ -160,7 +160,7 @@ var tooManyStart = rule{
 	verdict: TooMany,
 	needs:   []need{aWait, aFirst, anEpoch, aCores, aBatch},
 	holds: func(v *view) bool {
-		return v.start >= threshold && v.start >= v.middle() && v.l.Settings.Workers > 2*max(v.usable(), v.needed())
+		return v.starts() && v.l.Settings.Workers > 2*max(v.usable(), v.needed())
 	},
 	says: func(v *view) string {
 		return fmt.Sprintf("Starting %s takes %s of the time, and %d would do.", count(v.l.Settings.Workers, "worker"), percent(v.start), v.enough())
@@ -177,8 +177,14 @@ var tooManyStart = rule{
 var startOfEpochs = rule{
 	verdict: EpochStart,
 	needs:   []need{aWait, aFirst, anEpoch},
-	holds:   func(v *view) bool { return v.start >= threshold && v.start >= v.middle() },
+	holds:   (*view).starts,
 	says: func(v *view) string {
+		switch {
+		case v.oneBatch():
+			return fmt.Sprintf("Every epoch is one batch, and %s of the time goes before it: no other is made meanwhile.", percent(v.start))
+		case v.start < threshold:
+			return fmt.Sprintf("%s of the time goes before the first batch of each epoch, and %s before others.", percent(v.start), percent(v.middle()))
+		}
 		return fmt.Sprintf("%s of the time goes before the first batch of each epoch.", percent(v.start))
 	},
 	why:    func(v *view) []Line { return append(v.startLines(), v.loopLines()...) },
@@ -255,7 +261,14 @@ var tooFew = rule{
 		if v.l.Settings.Workers == 0 {
 			return fmt.Sprintf("The trainer makes its batches itself; %s would make them meanwhile.", count(v.enlist(), "worker"))
 		}
-		return fmt.Sprintf("A batch costs as much as %.1f steps, and %s work on it.", v.job.Needed(), count(v.l.Settings.Workers, "worker"))
+		taking, work := "", "work"
+		if v.handing() {
+			taking = " and taking what is ready"
+		}
+		if v.l.Settings.Workers == 1 {
+			work = "works"
+		}
+		return fmt.Sprintf("A batch costs as much as %.1f steps%s, and %s %s on it.", v.job.Needed(), taking, count(v.l.Settings.Workers, "worker"), work)
 	},
 	why:    func(v *view) []Line { return append(v.loopLines(), v.neededLines()...) },
 	change: moreWorkers,

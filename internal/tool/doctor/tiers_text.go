@@ -29,7 +29,7 @@ var (
 // brief is seconds as ms shows them, with a digit more below ten microseconds: a
 // number of a file of tokens takes less than one.
 func brief(s float64) string {
-	if s > 0 && s < 0.00000995 {
+	if s >= 0.05e-6 && s < 0.00000995 {
 		return fmt.Sprintf("%.1f us", s*1e6)
 	}
 	return ms(s)

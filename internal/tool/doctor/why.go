@@ -29,7 +29,9 @@ func (v *view) loopLines() []Line {
 	if l.WaitP99.Known() {
 		p99 = ", p99 " + ms(l.WaitP99.Value)
 	}
-	out.add("wait in __next__", l.Wait, "%s a batch%s, %s of the time", ms(l.Wait.Value), p99, percent(v.wait))
+	if !v.oneBatch() { // it has none in the middle of an epoch
+		out.add("wait in __next__", l.Wait, "%s a batch%s, %s of the time", ms(l.Wait.Value), p99, percent(v.wait))
+	}
 	out.add("step", l.Step, "%s a batch, between two __next__", ms(l.Step.Value))
 	of := ""
 	if l.Settings.Prefetch > 0 {
@@ -40,14 +42,17 @@ func (v *view) loopLines() []Line {
 	return out
 }
 
+// firstBatch is the line of what epochs' starts take.
+const firstBatch = "first batch"
+
 func (v *view) startLines() []Line {
 	var out lines
 	l := v.l
 	if l.First.Known() && l.PerEpoch.Known() {
-		out.add("first batch", l.First, "after %s, %d epochs begun; %s of the time", took(l.First.Value), l.Epochs, percent(v.start))
-		out.add("an epoch", l.PerEpoch, "%s batches", show.Number(l.PerEpoch.Value))
+		out.add(firstBatch, l.First, "after %s, %s begun; %s of the time", took(l.First.Value), count(l.Epochs, "epoch"), percent(v.start))
+		out.add("an epoch", l.PerEpoch, "%s", show.Count(int64(l.PerEpoch.Value), "batch", "batches"))
 	} else {
-		out.add("first batch", l.First, "after %s", took(l.First.Value))
+		out.add(firstBatch, l.First, "after %s", took(l.First.Value))
 	}
 	return out
 }
@@ -66,7 +71,11 @@ func (v *view) costLines() []Line {
 func (v *view) neededLines() []Line {
 	out := lines(v.costLines())
 	if n := v.job.Needed(); !math.IsInf(n, 0) && n < 1e4 {
-		out.add("workers needed", v.l.Cost.Batch, "%.1f (a batch by a step), %d there", n, v.l.Settings.Workers)
+		by := "a step"
+		if v.handing() {
+			by = fmt.Sprintf("a step and the %s of taking one", ms(v.job.Hand))
+		}
+		out.add("workers needed", v.l.Cost.Batch, "%.1f (a batch by %s), %d there", n, by, v.l.Settings.Workers)
 	}
 	out.add("cores", v.ev.Machine.Cores, "%s, %.1f of them free beside the trainer", show.Number(v.ev.Machine.Cores.Value), v.free())
 	return out
@@ -211,6 +220,8 @@ func ms(s float64) string {
 	switch {
 	case s <= 0:
 		return "0 ms"
+	case s < 0.5e-6:
+		return "under 1 us"
 	case s < 0.001:
 		return fmt.Sprintf("%.0f us", s*1e6)
 	case s < 0.00995:
