@@ -15,7 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+import stoker
+from stoker import _process
 
 HOOK = Path(__file__).resolve().parents[2] / "internal" / "tool" / "doctor" / "hook"
 LONG = 120  # s in which a script ends on any machine
@@ -541,6 +545,76 @@ def test_facts(scripts: Scripts) -> None:
     assert run.loader("Tokens")["padding"] == pytest.approx(0.5)
     assert run.loader("Masked")["padding"] == pytest.approx(0.75)
     assert plain["padding"] == 0
+
+
+def test_the_line_is_the_scripts_own(scripts: Scripts) -> None:
+    """A library that builds loaders for a script is passed over, wherever it lies, and the line is that of the loader
+    that it had them from."""
+    library = scripts.folder / "accelerate"
+    library.mkdir()
+    (library / "__init__.py").write_text(
+        "from torch.utils.data import DataLoader\n"
+        "def prepare(dataset):\n    return DataLoader(dataset, batch_size=5)\n"
+        "class Shard(DataLoader):\n"
+        "    def __init__(self, inner):\n        super().__init__(inner.dataset, batch_size=4)\n"
+    )
+    run = scripts.run("""
+        import accelerate
+        from torch.utils.data import DataLoader, Dataset
+        class Given(list, Dataset): pass
+        class Built(list, Dataset): pass
+        class Twice(list, Dataset): pass
+        built = DataLoader(Built(range(8)))
+        loaders = [
+            accelerate.prepare(Given(range(8))),
+            accelerate.Shard(built),
+            accelerate.Shard(accelerate.Shard(DataLoader(Twice(range(8)), batch_size=2))),
+        ]
+        del built
+        for loader in loaders:
+            for _ in loader: pass
+    """)
+    assert run.code == 0, run.err
+    text = (scripts.folder / "train.py").read_text().splitlines()
+    for name, part in (("Given", "prepare(Given"), ("Built", "DataLoader(Built"), ("Twice", "DataLoader(Twice")):
+        (number,) = [i + 1 for i, line in enumerate(text) if part in line]
+        assert run.loader(name)["where"] == f"train.py:{number}"
+
+
+def test_loaders_of_stoker_have_a_line(scripts: Scripts, tmp_path: Path) -> None:
+    np.save(tmp_path / "numbers.npy", np.arange(64, dtype=np.int64))
+    source = Path(stoker.__file__).resolve().parents[1]
+    text = """
+        import stoker
+        def made():
+            return stoker.DataLoader(stoker.NpyDataset("numbers.npy"), batch_size=8, output="numpy")
+        first, second = made(), stoker.DataLoader(stoker.NpyDataset("numbers.npy"), batch_size=4, output="numpy")
+        print(sum(len(batch.ids) for batch in first), sum(len(batch.ids) for batch in second))
+        first.close()
+    """
+    run = scripts.run(text, PYTHONPATH=os.pathsep.join([str(HOOK), str(source)]), STOKER_ENGINE=str(_process.find()))
+    assert (run.code, run.out) == (0, "64 64\n"), run.err
+    told = run.main()["stoker"]
+    assert [x["where"] for x in told] == ["train.py:4", "train.py:5"]
+    assert len({x["loader"] for x in told}) == 2
+    plain = scripts.end(scripts.start(text, watch=False, PYTHONPATH=str(source), STOKER_ENGINE=str(_process.find())))
+    assert plain.out == "64 64\n", plain.err
+
+
+def test_a_step_that_hangs_is_remembered(scripts: Scripts) -> None:
+    run = scripts.run("""
+        import sys
+        from torch.utils.data import DataLoader, Dataset
+        class Hung(list, Dataset): pass
+        for i, _ in enumerate(DataLoader(Hung(range(12)))):
+            if i == 3:
+                sys.modules["stoker_watch_loader"].LONG = 0.0  # so that the test need not wait for seconds
+    """)
+    assert run.code == 0, run.err
+    loader = run.loader("Hung")
+    assert len(loader["long_steps"]) == 8
+    assert loader["long_steps"] == sorted(loader["long_steps"])
+    assert sum(took for took, _ in loader["long_steps"]) <= loader["step"]
 
 
 def test_scripts_without_torch_and_their_children(scripts: Scripts) -> None:

@@ -51,7 +51,7 @@ func Attach(ctx context.Context, pid int, version string) (Report, error) {
 			return Report{}, errors.Join(ctx.Err(), context.Canceled)
 		}
 	}
-	ev.Loops = ordered(p.loops())
+	ev.Loops = ordered(p.loops(func(int, int64) string { return "" }))
 	ev.Run = runOf(newFolder(""), w, began)
 	ev.Run.Denied = denied(w.root, pid)
 	if a, b, ok := w.between(pid, began); ok && b.rchar > 0 {

@@ -143,6 +143,8 @@ type Loop struct {
 	Batches Figure `json:"batches,omitzero"` // in it
 	Wait    Figure `json:"wait_s,omitzero"`  // a batch, in __next__
 	Step    Figure `json:"step_s,omitzero"`  // a batch, between __next__ and the next
+	Hung    Figure `json:"hung_s,omitzero"`  // steps that took many times as long as others, all together: not in Step
+	Hangs   int    `json:"hangs,omitempty"`  // how many
 	Hand    Figure `json:"hand_s,omitzero"`  // __next__ when a batch is ready
 	WaitP99 Figure `json:"wait_p99_s,omitzero"`
 	Ready   Figure `json:"ready,omitzero"` // batches waiting when __next__ is called

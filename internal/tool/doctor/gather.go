@@ -62,7 +62,8 @@ func loopOf(f *folder, w *watched, pid, id int) Loop {
 	}
 	base, from := stretch(p, id)
 	l.epochs(last)
-	l.steps(last, base)
+	l.recent(last)
+	l.steps(last, base, from)
 	l.Ready, l.BatchBytes, l.SampleBytes, l.Padding = maybe(last.Ready), maybe(last.Bytes), maybe(last.SampleBytes), maybe(last.Padding)
 	if t := last.Pageable; t != nil {
 		l.Pageable = ratio(t.Seconds, t.Batches, fromHook)
@@ -74,7 +75,6 @@ func loopOf(f *folder, w *watched, pid, id int) Loop {
 		l.Trainer = figure((b.cpu()-a.cpu())/(b.t-a.t), fromProc)
 		l.TrainerQueue = ratio(b.queue-a.queue, b.queue-a.queue+b.ran-a.ran, fromProc)
 	}
-	l.recent(last)
 	var state []string
 	l.Cost, state = costOf(f, w, pid, last, base, from)
 	for _, name := range state {
@@ -149,16 +149,20 @@ func stretch(p *process, id int) (base loaderLine, from float64) {
 
 // steps are the means over the stretch. The wait for the first batch of an epoch
 // is no wait in the middle of one, and is kept apart.
-func (l *Loop) steps(last *loaderLine, base loaderLine) {
+func (l *Loop) steps(last *loaderLine, base loaderLine, from float64) {
 	n := last.Batches - base.Batches
 	firsts := float64(len(last.Epochs))
 	if base.Batches > 0 {
 		firsts = float64(max(0, last.Passes-base.Passes)) // epochs themselves are forgotten after a while
 	}
 	wait := last.Wait - last.WaitFirst - (base.Wait - base.WaitFirst)
-	step := last.Step - base.Step
+	step, done := last.Step-base.Step, n
+	if hung, hangs := l.hung(last, from); hangs > 0 && float64(hangs) < n/2 && hung < step {
+		l.Hung, l.Hangs = figure(hung, fromHook), hangs
+		step, done = step-hung, n-float64(hangs)
+	}
 	if n >= 1 && n <= firsts && firsts >= 2 && l.PerEpoch.Value == 1 && step >= 0 { // there is no middle of an epoch
-		l.Batches, l.Wait, l.Step = figure(n, fromHook), figure(0, fromHook), figure(step/n, fromHook)
+		l.Batches, l.Wait, l.Step = figure(n, fromHook), figure(0, fromHook), figure(step/done, fromHook)
 		l.Seconds = figure(step+n*l.First.Value, fromHook)
 		return
 	}
@@ -168,8 +172,35 @@ func (l *Loop) steps(last *loaderLine, base loaderLine) {
 	}
 	l.Batches = figure(n, fromHook)
 	l.Wait = figure(wait/(n-firsts), fromHook)
-	l.Step = figure(step/n, fromHook)
+	l.Step = figure(step/done, fromHook)
 	l.Seconds = figure(wait+step, fromHook)
+}
+
+// A step that took so many times as long as the usual one, and so many seconds, hung: it
+// waited for a disk, another rank or somebody's debugger, and is not what a step takes.
+const (
+	hangTimes   = 50.0
+	hangSeconds = 10.0
+)
+
+// hung is the seconds of the steps since from that hung, and how many these were, against
+// the middle one of the last.
+func (l *Loop) hung(last *loaderLine, from float64) (seconds float64, n int) {
+	var usual []float64
+	for i := 1; i < len(l.Recent); i++ {
+		usual = append(usual, l.Recent[i][0]-l.Recent[i-1][1])
+	}
+	if len(usual) < 4 {
+		return 0, 0
+	}
+	slices.Sort(usual)
+	least := max(hangSeconds, hangTimes*usual[len(usual)/2])
+	for _, s := range last.LongSteps {
+		if s[0] >= least && s[0] < most && s[1] > from {
+			seconds, n = seconds+s[0], n+1
+		}
+	}
+	return seconds, n
 }
 
 func (l *Loop) epochs(last *loaderLine) {

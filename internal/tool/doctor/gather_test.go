@@ -161,6 +161,40 @@ func TestEpochsOfOneBatch(t *testing.T) {
 	}
 }
 
+// A step that hung is no step, once it is over: the mean is of the others, and the report
+// says what is left out. Long steps that are usual stay.
+func TestAStepThatHung(t *testing.T) {
+	report := func(step, long float64) Report {
+		const n = 50
+		recent := ""
+		for i := range 20 {
+			at := 200 + float64(i)*(step+0.001)
+			recent += fmt.Sprintf("[%g,%g,1],", at, at+0.001)
+		}
+		line := `{"v":1,"pid":10,"t":100,"started":100,"loaders":[]}` + "\n" + fmt.Sprintf(`{"v":1,"pid":10,"t":%g,"started":100,"loaders":[{"id":1,"workers":0,"passes":1,"batches":%d,"wait":%g,"wait_first":0.001,"step":%g,"long_steps":[[%g,150]],`+
+			`"recent":[%s],"epochs":[{"begin":101,"first":0.5,"end":null,"batches":%d}]}]}`, 300.0, n, 0.001*n, step*(n-1)+long, long, strings.TrimSuffix(recent, ","), n)
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "10.jsonl"), []byte(line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f := newFolder(dir)
+		if _, err := f.poll(); err != nil {
+			t.Fatal(err)
+		}
+		return Judge(Evidence{Schema: Schema, Subject: Subject{Kind: OfScript}, Machine: Machine{Cores: figure(4, "test")}, Loops: gather(f, newWatched(dir))})
+	}
+	hung := report(0.02, 40)
+	if l := hung.Evidence.Loops[0]; math.Abs(l.Step.Value-0.02) > 1e-6 || l.Hangs != 1 || math.Abs(l.Seconds.Value-0.02*49-0.001*49) > 0.01 {
+		t.Errorf("steps of %g s, %d hung, %g s in all", l.Step.Value, l.Hangs, l.Seconds.Value)
+	}
+	if text := readable(t, hung); !strings.Contains(text, "left out") || !strings.Contains(text, "1 step of 40.0 s in all") {
+		t.Error(text)
+	}
+	if l := report(1, 30).Evidence.Loops[0]; math.Abs(l.Step.Value-(49+30)/50.) > 1e-6 || l.Hangs != 0 {
+		t.Errorf("a step of 30 s among those of 1 s: %g s, %d hung", l.Step.Value, l.Hangs)
+	}
+}
+
 // Parts of a sample are never more than the sample, however few had theirs timed.
 func TestPartsAreNoMoreThanTheWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -33,6 +33,7 @@ type line struct {
 	Trouble    []string          `json:"trouble"`
 	Exit       *string           `json:"exit"`
 	Loaders    []loaderLine      `json:"loaders"`
+	Stoker     []ownLine         `json:"stoker"`
 	Worker     *workerLine       `json:"worker"`
 }
 
@@ -64,6 +65,7 @@ type loaderLine struct {
 	Wait          float64        `json:"wait"`
 	WaitFirst     float64        `json:"wait_first"`
 	Step          float64        `json:"step"`
+	LongSteps     [][2]float64   `json:"long_steps"` // seconds, and when they were over; those of some seconds, the longest of them
 	WaitHist      *quantiles     `json:"wait_hist"`
 	Ready         *float64       `json:"ready"`
 	Bytes         *float64       `json:"bytes"`
@@ -77,6 +79,12 @@ type loaderLine struct {
 	Passes        int            `json:"passes"`
 	Doing         []any          `json:"doing"`  // wait, step or start; since
 	Recent        [][]*float64   `json:"recent"` // asked, got, ready or null
+}
+
+// ownLine is where a loader of stoker was made; its figures are in the engine's page.
+type ownLine struct {
+	Loader int64  `json:"loader"` // its number there
+	Where  string `json:"where"`
 }
 
 type epochLine struct {

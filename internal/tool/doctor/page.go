@@ -142,11 +142,13 @@ func (p *pages) look(pids []int, again bool) {
 	}
 }
 
-func (p *pages) loops() (out []Loop) {
+// loops are the loops over them; where has the line that made a loader, by the PID of its
+// engine and its number there.
+func (p *pages) loops(where func(engine int, loader int64) string) (out []Loop) {
 	for key, b := range p.latest {
 		if a := p.first[key]; b.Batches > a.Batches {
 			l := loopOfPage(a, b)
-			l.PID = key.pid
+			l.PID, l.Settings.Where = key.pid, where(key.pid, key.loader)
 			out = append(out, l)
 		}
 	}

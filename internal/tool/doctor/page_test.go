@@ -89,14 +89,15 @@ func TestPages(t *testing.T) {
 	defer p.close()
 	pids := []int{os.Getpid(), 1 << 30}
 	p.look(pids, true)
-	if len(p.loops()) != 0 {
-		t.Errorf("no batch came, and there are %d loops", len(p.loops()))
+	nowhere := func(int, int64) string { return "" }
+	if len(p.loops(nowhere)) != 0 {
+		t.Errorf("no batch came, and there are %d loops", len(p.loops(nowhere)))
 	}
 	for i := range 5 {
 		s.Hand(stats.Progress{Step: int64(i), Samples: int64(8 * (i + 1)), Batches: int64(i + 1)})
 		p.look(pids, false)
 	}
-	if l := p.loops(); len(l) != 1 || l[0].Batches.Value < 1 || l[0].PID != os.Getpid() {
+	if l := p.loops(func(int, int64) string { return "train.py:3" }); len(l) != 1 || l[0].Batches.Value < 1 || l[0].PID != os.Getpid() || l[0].Settings.Where != "train.py:3" {
 		t.Errorf("%+v", l)
 	}
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -147,7 +148,7 @@ func (r Report) others(p *page) {
 		if l.Wait.Known() {
 			text = fmt.Sprintf("waits %s, steps %s a batch, %s", ms(l.Wait.Value), ms(l.Step.Value), count(l.Settings.Workers, "worker"))
 		}
-		p.wrap("other     ", fmt.Sprintf("%s: %s [%s]", name, text, fromHook))
+		p.wrap("other     ", fmt.Sprintf("%s: %s [%s]", name, text, cmp.Or(l.Wait.Source, fromHook)))
 	}
 }
 

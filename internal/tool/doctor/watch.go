@@ -256,7 +256,7 @@ func (w *watching) evidence() Evidence {
 	ev := Evidence{
 		Schema: Schema, Stoker: w.Version, When: time.Now().UTC().Truncate(time.Second),
 		Subject: Subject{Kind: OfScript, Command: w.Command}, Machine: w.machine,
-		Loops: ordered(append(gather(w.folder, w.watched), w.pages.loops()...)), Storage: w.storage.found(),
+		Loops: ordered(append(gather(w.folder, w.watched), w.pages.loops(w.lineOf)...)), Storage: w.storage.found(),
 	}
 	from := w.began
 	if t, ok := w.firstBatch(); ok {
@@ -272,6 +272,25 @@ func (w *watching) evidence() Evidence {
 		ev.Notes = append(ev.Notes, "Some lines of the hook could not be read: "+w.folder.strange)
 	}
 	return ev
+}
+
+// lineOf is the line of the script that made a loader of the engine with that PID, which
+// its client's process has told; empty where it has not.
+func (w *watching) lineOf(engine int, loader int64) string {
+	seen := w.watched.pids[engine]
+	if len(seen) == 0 {
+		return ""
+	}
+	p := w.folder.processes[seen[0].ppid]
+	if p == nil {
+		return ""
+	}
+	for _, s := range p.last().Stoker {
+		if s.Loader == loader {
+			return s.Where
+		}
+	}
+	return ""
 }
 
 // pids are the processes that were seen.

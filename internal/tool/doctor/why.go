@@ -33,6 +33,7 @@ func (v *view) loopLines() []Line {
 		out.add("wait in __next__", l.Wait, "%s a batch%s, %s of the time", ms(l.Wait.Value), p99, percent(v.wait))
 	}
 	out.add("step", l.Step, "%s a batch, between two __next__", ms(l.Step.Value))
+	out.add("left out", l.Hung, "%s of %s in all: that is no step", count(l.Hangs, "step"), took(l.Hung.Value))
 	of := ""
 	if l.Settings.Prefetch > 0 {
 		of = fmt.Sprintf(" of %d", max(1, l.Settings.Workers)*l.Settings.Prefetch)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from . import _client, _notice, _ranks, _tune
+from . import _client, _notice, _ranks, _tune, _watch
 from ._batch import Batch, DictBatch, Maker
 from ._datasets import Dataset, make_kind
 from ._errors import ConfigError, Problems, whole
@@ -153,6 +153,7 @@ class DataLoader:
         self._remote: _client.Remote | None = None
         self._maker: Maker | None = None
         self._meter = Meter(self._asked_stats)
+        self._made = _watch.place()
         self._compared = False
         self._next_epoch = 0
         self._restored: tuple[int, int] | None = None
@@ -504,6 +505,7 @@ class DataLoader:
                     squeeze=recipe.squeeze,
                 )
                 self._meter.opened(remote.number, info.lanes)
+                _watch.opened(remote.number, self._made)
                 self._announce(info)
                 self._compare_ranks(info)
             return remote

@@ -25,11 +25,15 @@ RECENT = 64
 FIRST = 32  # indices that tell one epoch's order from another's
 LOADERS = 64
 LOOKS = 16  # batches from one that is looked at to the next
+LONG = 5.0  # s from which on a step is remembered by itself: it may have hung
+LONGEST = 8  # of these are kept
 LOOKING = 0.002  # share of the time that looking may take
 
 _torch = None  # the module torch.utils.data.dataloader
 _loaders: dict = {}  # id of a loader -> Loader, which may by now be another's id
-_places: dict = {}  # id of a loader -> (weak reference, where it was built)
+# id of a loader -> weak reference, where it was built, and where a library that built it may have had it from: the
+# lines of the loaders that there were, by the id of their dataset, which a loader made of another shares with that
+_places: dict = {}
 _building: dict = {}  # thread -> Pass whose iterator is being made
 _count = 0
 
@@ -47,6 +51,7 @@ class Loader:
         # Replaced as a whole: batches, wait s, of it for the first batches, step s, sum of ready, how many of them
         self.totals = (0, 0.0, 0.0, 0.0, 0, 0)
         self.waits = fetch.Histogram()
+        self.long: list = []  # the longest steps, shortest first: s, and when they were over
         self.recent: deque = deque(maxlen=RECENT)
         self.doing = ("", 0.0)  # "wait", "step" or "start", since when
         self.context: str | None = None
@@ -147,6 +152,7 @@ class Loader:
             "wait": wait,
             "wait_first": wait_first,
             "step": step,
+            "long_steps": list(self.long),
             "wait_hist": self.waits.report(),
             "ready": ready / asked if asked else None,
             "bytes": size / looked if looked else None,
@@ -195,6 +201,8 @@ class Pass:
         batches, wait, wait_first, step, sum_ready, n_ready = loader.totals
         if self.got_at:
             step += now - self.got_at
+            if now - self.got_at >= LONG:
+                loader.long = sorted([*loader.long, (now - self.got_at, now)])[-LONGEST:]
         if ready is not None:
             sum_ready, n_ready = sum_ready + ready, n_ready + 1
         loader.totals = (batches, wait, wait_first, step, sum_ready, n_ready)
@@ -349,10 +357,27 @@ def _reset(iterator, original):
 
 
 def _init(loader, original):
-    where = core.caller(3)
+    where, itself = core.built(3)
     number = id(loader)
-    _places[number] = (weakref.ref(loader, lambda _: _places.pop(number, None)), where)
+    _places[number] = (weakref.ref(loader, lambda _: _places.pop(number, None)), where, {} if itself else _lines())
     return Method(original, loader)
+
+
+def _lines() -> dict:
+    found = {}
+    for reference, where, before in list(_places.values()):
+        dataset = getattr(reference(), "__dict__", {}).get("dataset")
+        if dataset is not None:
+            found[id(dataset)] = before.get(id(dataset), where)
+    return found
+
+
+def _place(loader) -> str:
+    """The script's line that the loader is from."""
+    place = _places.get(id(loader))
+    if place is None or place[0]() is not loader:
+        return core.caller(4)
+    return place[2].get(id(loader.__dict__.get("dataset")), place[1])
 
 
 def of(loader) -> "Loader | None":
@@ -363,8 +388,7 @@ def of(loader) -> "Loader | None":
     known = _loaders.get(number)
     if known is not None and known.reference() is loader:
         return known
-    place = _places.get(number)
-    where = place[1] if place is not None and place[0]() is loader else core.caller(3)
+    where = _place(loader)
     facts = _facts(loader)
     for known in core.process.loaders:
         if known.where == where and known.reference() is None and known.facts == facts:

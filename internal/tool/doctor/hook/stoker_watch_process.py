@@ -73,12 +73,37 @@ def is_user(filename: str) -> bool:
     return known
 
 
+# Packages that build loaders for a script, wherever they are installed.
+BUILDERS = frozenset(
+    "torch torchvision torchdata accelerate lightning lightning_fabric pytorch_lightning transformers ignite fastai "
+    "composer stoker".split()
+)
+
+
 def caller(depth: int = 2) -> str:
     """FILE:LINE of the script's code that called, or of the outermost frame there is."""
-    frame = sys._getframe(depth)
-    while frame.f_back is not None and not is_user(frame.f_code.co_filename):
+    return built(depth + 1)[0]
+
+
+def built(depth: int = 2) -> tuple:
+    """The same, and whether it called itself, and not through a library."""
+    frame = first = sys._getframe(depth)
+    while frame.f_back is not None and not _of_script(frame):
         frame = frame.f_back
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}", frame is first
+
+
+def _of_script(frame) -> bool:
+    name = frame.f_globals.get("__name__")
+    package = name.partition(".")[0] if isinstance(name, str) else ""
+    return is_user(frame.f_code.co_filename) and package not in BUILDERS
+
+
+def of_stoker(number: int, where: str) -> None:
+    """stoker's own client calls it when the engine opens a loader: the engine's page has its figures by that number,
+    and no line of the script."""
+    process.own[number] = where
+    process.write()
 
 
 class Pulse:
@@ -147,6 +172,7 @@ class Process:
         self.ppid = getppid()
         self.started = monotonic()
         self.loaders: list = []  # what reports under "loaders"
+        self.own: dict = {}  # loaders of stoker: number in the engine -> FILE:LINE
         self.worker = None  # the stage of a DataLoader's worker
         self.stages: list = []  # what is sampled: the worker, or the inline stages of the loaders
         self.cuda_before_fork = False
@@ -200,6 +226,8 @@ class Process:
             "trouble": list(troubles),
             "loaders": [loader.report() for loader in self.loaders],
         }
+        if self.own:
+            line["stoker"] = [{"loader": number, "where": where} for number, where in list(self.own.items())]
         if self.worker is not None:
             line["worker"] = self.worker.report()
         return line
