@@ -278,5 +278,5 @@ static void mirror(const uint8_t *in, uint8_t *out, int n, int c) {
   stk_base.mirror(in, out, left, c);
 }
 
-const stk_target stk_avx2 = {"avx2", stk_avx2_hprep, v, planes, f32, f32_rgb, luma, mirror};
+const stk_target stk_avx2 = {"avx2", stk_avx2_hprep, v, planes, f32, f32_rgb, luma, mirror, &stk_samples_avx2};
 #endif

@@ -200,5 +200,5 @@ static void f32_rgb(const uint8_t *in, float *out, int n, const float *s, const 
 static void luma(const uint8_t *rgb, uint8_t *out, int n) { stk_avx2.luma(rgb, out, n); }
 static void mirror(const uint8_t *in, uint8_t *out, int n, int c) { stk_avx2.mirror(in, out, n, c); }
 
-const stk_target stk_avx512 = {"avx512", hprep, v, planes, f32, f32_rgb, luma, mirror};
+const stk_target stk_avx512 = {"avx512", hprep, v, planes, f32, f32_rgb, luma, mirror, &stk_samples_avx512};
 #endif

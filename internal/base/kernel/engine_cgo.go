@@ -33,7 +33,8 @@ func targets() []string {
 type engine struct {
 	lane  *C.stk_lane
 	job   *C.stk_job
-	stock bool // libjpeg's own entropy decoder, for tests and comparisons
+	stock bool // everything by libjpeg, for tests and comparisons
+	anew  bool // Huffman tables are made for each picture, for comparisons
 }
 
 func newEngine(target string) engine {
@@ -88,7 +89,7 @@ func (e *engine) index(dst, jpeg []byte, h *header, o IndexOptions) ([]byte, Ind
 	}
 	r := C.stk_rewrite{
 		w: C.int32_t(h.W), h: C.int32_t(h.H), components: C.int32_t(h.Components),
-		wish: C.int32_t(o.Segment), convert: flag(o.Progressive), percent: C.int32_t(o.Growth),
+		wish: C.int32_t(o.Segment), percent: C.int32_t(o.Growth),
 	}
 	code := C.stk_index_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)), &r)
 	runtime.KeepAlive(jpeg)
@@ -115,7 +116,7 @@ func (e *engine) plan(j *Job, h *header) error {
 	}
 	c := e.job
 	c.w, c.h, c.c = C.int32_t(p.pass[0].sw), C.int32_t(p.pass[0].sh), C.int32_t(p.pass[0].cIn)
-	c.components, c.stock = 0, flag(e.stock)
+	c.components, c.stock, c.anew = 0, flag(e.stock), flag(e.anew)
 	if j.JPEG != nil {
 		c.components = C.int32_t(h.Components)
 	}

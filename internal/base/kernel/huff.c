@@ -1,9 +1,7 @@
-// Entropy decoding of sequential Huffman pictures, in place of libjpeg's.
+// Entropy decoding of sequential Huffman scans.
 //
-// Three quarters of a picture's time go into Huffman decoding, and a region
-// needs most of it: there is no way to a block but through those before it.
-// libjpeg calls its entropy decoder through a pointer, once for each MCU; this
-// one gives the same coefficients, and it
+// It is three quarters of a picture's time, and a region needs most of it: there is
+// no way to a block but through those before it. This one
 //
 //   - reads bytes from a window in which stuffing is already undone, so that
 //     refilling 56 bits is a load and a shift without a question;
@@ -14,65 +12,74 @@
 //
 // It is stricter than libjpeg's: a code that is none, more than 64
 // coefficients in a block, data that end early or go on behind an interval are
-// damage. Anything but one interleaved sequential Huffman scan stays with libjpeg.
-#include "stk.h"
+// damage.
+#include "huff.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include <jpeglib.h>
-#include <jpegint.h>
-
-#include "huff.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
-const uint8_t stk_natural[64 + END + 64] = {
-    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
-    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
-    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
-    [64 ... 64 + END + 63] = 63};
+// Zigzag to the place in a quad. Steps beyond 63, of which only the last counts,
+// lead to the last place.
+#define AT(n) ((n) / 8 * QUAD_ROW + (n) % 8)
+static const uint8_t place[BLOCK + END + BLOCK] = {
+    AT(0),  AT(1),  AT(8),  AT(16), AT(9),  AT(2),  AT(3),  AT(10), AT(17), AT(24), AT(32), AT(25), AT(18),
+    AT(11), AT(4),  AT(5),  AT(12), AT(19), AT(26), AT(33), AT(40), AT(48), AT(41), AT(34), AT(27), AT(20),
+    AT(13), AT(6),  AT(7),  AT(14), AT(21), AT(28), AT(35), AT(42), AT(49), AT(56), AT(57), AT(50), AT(43),
+    AT(36), AT(29), AT(22), AT(15), AT(23), AT(30), AT(37), AT(44), AT(51), AT(58), AT(59), AT(52), AT(45),
+    AT(38), AT(31), AT(39), AT(46), AT(53), AT(60), AT(61), AT(54), AT(47), AT(55), AT(62), AT(63),
+    [BLOCK ... BLOCK + END + BLOCK - 1] = AT(63)};
 
-_Noreturn void stk_huff_corrupt(struct stk_huff *h, const char *what) {
-  stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: %s", what);
+_Noreturn void stk_huff_corrupt(stk_huff *h, const char *what) {
+  const ptrdiff_t unread = h->end - h->b.p + h->b.cnt / 8;
+  const ptrdiff_t at = h->in - h->f->file - (unread > 0 ? unread : 0);
+  stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: %s, near byte %td, in row %lld of %lld of its blocks", what, at,
+           (long long)(h->at / h->cols), (long long)(h->mcus / h->cols));
 }
 
-static int made_of(const origin *o, const JHUFF_TBL *t) {
-  return o->known && !memcmp(o->bits, t->bits, sizeof o->bits) && !memcmp(o->values, t->huffval, sizeof o->values);
+static int made_of(const origin *o, const stk_dht *t) {
+  return o->n == t->n && !memcmp(o->bits, t->bits, sizeof o->bits) && !memcmp(o->values, t->values, (size_t)t->n);
 }
 
-// Codes are numbered as in section C of the standard; libjpeg has checked that
-// they fit.
-static void fill_longer(longer *l, const JHUFF_TBL *t) {
+// Codes are numbered as in annex C of the standard.
+static void fill_longer(stk_lane *l, longer *g, const stk_dht *t) {
   uint32_t code = 0;
   int at = 0;
-  memcpy(l->from.bits, t->bits, sizeof l->from.bits);
-  memcpy(l->from.values, t->huffval, sizeof l->from.values);
-  l->from.known = 1;
-  l->symbol = l->from.values;
+  g->from.n = 0;
+  memset(g->from.values, 0, sizeof g->from.values);
+  memcpy(g->from.bits, t->bits, sizeof g->from.bits);
+  memcpy(g->from.values, t->values, (size_t)t->n);
+  g->symbol = g->from.values;
   for (int n = 1; n <= 16; n++, code <<= 1) {
-    l->base[n] = at - (int)code;
-    code += t->bits[n];
-    at += t->bits[n];
-    l->limit[n] = code << (16 - n);
+    g->base[n] = at - (int)code;
+    code += t->bits[n - 1];
+    at += t->bits[n - 1];
+    if (code > 1u << n || (code == 1u << n && t->bits[n - 1]))
+      stk_fail(l, STK_FORMAT, "Corrupt JPEG data: a Huffman table with more codes of %d bits than there are", n);
+    g->limit[n] = code << (16 - n);
   }
-  l->limit[17] = 1u << 16;
-  l->base[17] = 0;
+  g->limit[17] = 1u << 16;
+  g->base[17] = 0;
 }
 
 static int32_t extend(uint32_t v, int s) { return s && v < 1u << (s - 1) ? (int32_t)v - (1 << s) + 1 : (int32_t)v; }
 
-static void build_dc(dc_table *d, const JHUFF_TBL *t) {
-  if (made_of(&d->l.from, t)) return;
-  memset(d->look, 0, sizeof d->look);
-  fill_longer(&d->l, t);
-  uint32_t code = 0;
-  for (int n = 1, at = 0; n <= DC_LOOK; n++, code <<= 1)
-    for (int i = 0; i < t->bits[n]; i++, code++, at++)
-      for (uint32_t j = 0; j < 1u << (DC_LOOK - n); j++)
-        d->look[code << (DC_LOOK - n) | j] = (uint16_t)(n << 8 | t->huffval[at]);
+static void build_dc(stk_lane *l, dc_table *d, const stk_dht *t) {
+  if (!l->job.anew && made_of(&d->l.from, t)) return;
+  fill_longer(l, &d->l, t);
+  for (int i = 0; i < t->n; i++)
+    if (t->values[i] > 15) stk_fail(l, STK_FORMAT, "Corrupt JPEG data: a Huffman table of DC with a difference of %d bits", t->values[i]);
+  uint32_t *look = d->look, *const all = look + (1 << DC_LOOK);
+  for (int n = 1, at = 0; n <= DC_LOOK; n++)
+    for (int i = 0; i < t->bits[n - 1]; i++, at++) {
+      const uint32_t s = t->values[at], e = s << 24 | (63 - s) << 16 | (uint32_t)n << 8 | (s + (uint32_t)n);
+      for (int j = 0; j < 1 << (DC_LOOK - n); j++) *look++ = e;
+    }
+  memset(look, 0, (size_t)((uint8_t *)all - (uint8_t *)look));
+  d->l.from.n = t->n;
 }
 
 // build_pairs puts behind each symbol the next, if both lie within LOOK bits
@@ -96,18 +103,19 @@ static void build_pairs(ac_table *a) {
   }
 }
 
-static void build_ac(ac_table *a, const JHUFF_TBL *t) {
-  if (made_of(&a->l.from, t)) return;
-  memset(a->ac, 0, sizeof a->ac);
-  fill_longer(&a->l, t);
-  uint32_t code = 0;
-  for (int n = 1, at = 0; n <= LOOK; n++, code <<= 1)
-    for (int i = 0; i < t->bits[n]; i++, code++, at++) {
-      const uint32_t run = t->huffval[at] >> 4, size = t->huffval[at] & 15;
+static void build_ac(stk_lane *l, ac_table *a, const stk_dht *t) {
+  if (!l->job.anew && made_of(&a->l.from, t)) return;
+  fill_longer(l, &a->l, t);
+  uint32_t *look = a->ac, *const all = look + (1 << LOOK);
+  for (int n = 1, at = 0; n <= LOOK; n++)
+    for (int i = 0; i < t->bits[n - 1]; i++, at++) {
+      const uint32_t run = t->values[at] >> 4, size = t->values[at] & 15;
       const uint32_t step = size || run == 15 ? run + 1 : END;
-      for (uint32_t j = 0; j < 1u << (LOOK - n); j++) a->ac[code << (LOOK - n) | j] = size << 16 | step << 8 | (uint32_t)n;
+      for (int j = 0; j < 1 << (LOOK - n); j++) *look++ = size << 16 | step << 8 | (uint32_t)n;
     }
+  memset(look, 0, (size_t)((uint8_t *)all - (uint8_t *)look));
   build_pairs(a);
+  a->l.from.n = t->n;
 }
 
 // copy_plain copies bytes up to a 0xff or n of them, and returns how many. It
@@ -127,21 +135,21 @@ static inline size_t copy_plain(uint8_t *out, const uint8_t *in, size_t n) {
   return i;
 }
 
-void stk_huff_pull(struct stk_huff *h) {
+void stk_huff_pull(stk_huff *h) {
   const size_t left = (size_t)(h->end - h->b.p);
   memmove(h->window, h->b.p, left);
   h->b.p = h->window;
   uint8_t *out = h->window + left, *const full = h->window + WINDOW;
   const uint8_t *in = h->in;
   while (out < full && !h->marker) {
-    size_t n = (size_t)(h->in_end - in);
+    size_t n = (size_t)(h->f->end - in);
     if (n > (size_t)(full - out)) n = (size_t)(full - out);
     n = copy_plain(out, in, n);
     out += n;
     in += n;
     if (out == full) break;
-    if (in + 1 >= h->in_end) {
-      h->marker = JPEG_EOI;
+    if (in + 1 >= h->f->end) {
+      h->marker = M_EOI;
     } else if (in[1] == 0) {
       *out++ = 0xff;
       in += 2;
@@ -160,7 +168,7 @@ void stk_huff_pull(struct stk_huff *h) {
 #define PEEK(b) ((b)->acc >> (64 - LOOK))
 
 // one_symbol decodes one symbol of any length and returns its step.
-static INLINE int one_symbol(struct stk_huff *h, bits *b, const ac_table *a, int *v) {
+static INLINE int one_symbol(stk_huff *h, bits *b, const ac_table *a, int *v) {
   refill(b);
   const uint32_t e = a->ac[PEEK(b)];
   if (e & 63) {
@@ -175,212 +183,194 @@ static INLINE int one_symbol(struct stk_huff *h, bits *b, const ac_table *a, int
 }
 
 // first_value is the first value of pair e, before its bits are dropped.
-static INLINE JCOEF first_value(const bits *b, uint64_t e) {
-  const uint64_t t = b->acc << (e >> 24 & 63);
-  const int64_t v = (int64_t)(t >> 1 >> (e >> 32 & 63));
-  return (JCOEF)(v + (~((int64_t)t >> 63) & (1 - ((int64_t)1 << (e >> 40 & 63)))));
+static INLINE int16_t first_value(const bits *b, uint64_t e) {
+  return (int16_t)signed_value(b->acc << (e >> 24 & 63), (int)(e >> 32 & 63), (int)(e >> 40 & 63));
 }
 
-static INLINE void block_ac(struct stk_huff *h, bits *b, const ac_table *a, JCOEF *block) {
-  int k = 1, v;
-  for (;;) {
-    refill(b);  // enough for two looks: each drops 25 bits at most
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; i++) {
-      const uint64_t e = a->pair[PEEK(b)];
-      if (__builtin_expect(k + (int)(e >> 8 & (END - 1)) >= 64, 0)) goto one;
-      // The second value first: where there is none, its place is the first's.
-      block[stk_natural[k + (int)(e >> 8 & 255) - 1]] = (JCOEF)(e >> 48);
-      block[stk_natural[k + (int)(e >> 16 & 255) - 1]] = first_value(b, e);
-      drop(b, e & 63);
-      k += e >> 8 & 255;
-      if (k >= 64) return;
-    }
-    continue;
-  one:
+// look steps over a symbol or two, stores them where there is a block to store into,
+// and returns the next k. It drops 25 bits at most, but where it refills itself.
+static INLINE int look(stk_huff *h, bits *b, const ac_table *a, int16_t *block, int k) {
+  const uint64_t e = a->pair[PEEK(b)];
+  if (UNLIKELY(k + (int)(e >> 8 & (END - 1)) >= BLOCK)) {
+    int v;
     k += one_symbol(h, b, a, &v);
-    block[stk_natural[k - 1]] = (JCOEF)v;
-    if (k >= 64) break;
+    if (block) block[place[k - 1]] = (int16_t)v;
+    return k;
   }
-  if (__builtin_expect(k > 64 && k < END, 0)) stk_huff_corrupt(h, "more than 64 coefficients in a block");
+  if (block) {
+    // The second value first: where there is none, its place is the first's.
+    block[place[k + (int)(e >> 8 & 255) - 1]] = (int16_t)(e >> 48);
+    block[place[k + (int)(e >> 16 & 255) - 1]] = first_value(b, e);
+  }
+  drop(b, e & 63);
+  return k + (int)(e >> 8 & 255);
 }
 
-static INLINE void block_skip(struct stk_huff *h, bits *b, const ac_table *a) {
-  int k = 1, v;
-  for (;;) {
+// block_ac goes over a block's coefficients behind DC and returns how far they
+// reach. The bits hold one look's; a refill is enough for two.
+static INLINE int block_ac(stk_huff *h, bits *b, const ac_table *a, int16_t *block) {
+  int k = look(h, b, a, block, 1);
+  while (k < BLOCK) {
     refill(b);
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; i++) {
-      const uint64_t e = a->pair[PEEK(b)];
-      if (__builtin_expect(k + (int)(e >> 8 & (END - 1)) >= 64, 0)) goto one;
-      drop(b, e & 63);
-      k += e >> 8 & 255;
-      if (k >= 64) return;
-    }
-    continue;
-  one:
-    k += one_symbol(h, b, a, &v);
-    if (k >= 64) break;
+    k = look(h, b, a, block, k);
+    if (k >= BLOCK) break;
+    k = look(h, b, a, block, k);
   }
-  if (__builtin_expect(k > 64 && k < END, 0)) stk_huff_corrupt(h, "more than 64 coefficients in a block");
+  if (UNLIKELY(k > BLOCK && k < END)) {
+    h->b = *b;
+    stk_huff_corrupt(h, "more than 64 coefficients in a block");
+  }
+  return k < END ? BLOCK : k & (END - 1);
 }
 
 // Bytes that libjpeg reads ahead, and does not miss where a marker follows.
 enum { SLACK = 8 };
 
 // ended makes sure that an interval was read to its end, not short of it.
-static void ended(struct stk_huff *h, const char *before) {
+static void ended(stk_huff *h, const char *before) {
   if (!h->marker && h->end - h->b.p < MCU_BYTES) stk_huff_pull(h);
   if (h->end - h->b.p + h->b.cnt / 8 > SLACK) stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: extraneous bytes before %s", before);
 }
 
 // begin_at goes on with the interval whose data begin at in.
-static void begin_at(struct stk_huff *h, const uint8_t *in) {
+static void begin_at(stk_huff *h, const uint8_t *in) {
   h->in = in;
   h->end = h->window;
   h->b = (bits){0, 0, h->window};
   h->marker = 0;
   h->togo = h->restart;
-  memset(h->last_dc, 0, sizeof h->last_dc);
+  memset(h->pred, 0, sizeof h->pred);
 }
 
-void stk_huff_next(struct stk_huff *h) {
+void stk_huff_next(stk_huff *h) {
   ended(h, "a restart marker");
-  if (h->marker != JPEG_RST0 + h->next) stk_huff_corrupt(h, "a restart marker is missing");
+  if (h->marker != M_RST0 + h->next) stk_huff_corrupt(h, "a restart marker is missing");
   h->next = (h->next + 1) & 7;
   h->togo = h->restart;
   h->marker = 0;
   h->b.p = h->end;
   h->b.acc = 0;
   h->b.cnt = 0;
-  memset(h->last_dc, 0, sizeof h->last_dc);
+  memset(h->pred, 0, sizeof h->pred);
 }
 
 // seek goes to the segment of MCU want, unless reading on leads there as soon.
-static void seek(struct stk_huff *h, uint32_t want) {
-  const uint32_t segment = want / (uint32_t)h->restart, from = segment * (uint32_t)h->restart;
-  if (h->at > from && h->at < want) return;
+static void seek(stk_huff *h, int64_t want) {
+  const int64_t segment = want / h->restart, from = segment * h->restart;
+  if (h->at > from && h->at <= want) return;
   if (h->at > 0 && h->togo == 0) ended(h, "a restart marker");
-  begin_at(h, h->data + h->seg[segment]);
+  begin_at(h, h->f->scan + h->seg[segment]);
   h->next = (int)(segment & 7);
   h->at = from;
 }
 
-static INLINE void one_mcu(struct stk_huff *h, JBLOCKROW *mcu) {
-  stk_huff_step(h);
+// skip goes to MCU want.
+static INLINE void skip(stk_huff *h, int64_t want) {
+  if (h->seg && h->at != want) seek(h, want);
   bits b = h->b;
-  for (int i = 0; i < h->blocks; i++) {
-    int *dc = &h->last_dc[h->dc_of[i]];
-    *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, h->dct[i]));
-    if (mcu) {
-      (*mcu[i])[0] = (JCOEF)*dc;
-      block_ac(h, &b, h->act[i], *mcu[i]);
-    } else {
-      block_skip(h, &b, h->act[i]);
+  for (; h->at < want; h->at++) {
+    stk_huff_ready(h, &b);
+    for (int i = 0; i < h->blocks; i++) {
+      const stk_part *p = &h->part[i];
+      refill(&b);
+      int *dc = &h->pred[p->comp];
+      *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, p->dc));
+      block_ac(h, &b, p->ac, NULL);
     }
+    stk_huff_check(h, &b);
   }
   h->b = b;
-  stk_huff_check(h);
 }
 
-// any_mcu is asked for one MCU after the other, also of rows and columns that
-// are not shown, for which libjpeg takes what it is given.
-static INLINE boolean any_mcu(j_decompress_ptr c, JBLOCKROW *mcu) {
-  struct stk_huff *h = stk_jpeg_of(c)->huff;
-  const int store = mcu && h->col >= h->first && h->col <= h->last;
-  const uint32_t want = h->want++;
-  if (++h->col == h->cols) h->col = 0;
-  if (h->seg) {
-    if (!store) return TRUE;
-    if (h->at != want) seek(h, want);
+// row_of stores the next n MCUs.
+static INLINE void row_of(stk_huff *h, int64_t y, int first, int last) {
+  skip(h, y * h->cols + first);
+  bits b = h->b;
+  for (int m = 0; m <= last - first; m++, h->at++) {
+    stk_huff_ready(h, &b);
+    for (int i = 0; i < h->blocks; i++) {
+      const stk_part *p = &h->part[i];
+      const int x = m * p->h + p->x;
+      int16_t *block = h->store[i].quads + (x >> 2) * QUAD + (x & 3) * 8;
+      uint8_t *reach = h->store[i].reach + (x >> 2);
+      refill(&b);
+      int *dc = &h->pred[p->comp];
+      *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, p->dc));
+      block[0] = (int16_t)*dc;
+      const int k = block_ac(h, &b, p->ac, block);
+      *reach = (uint8_t)(k > *reach ? k : *reach);
+    }
+    stk_huff_check(h, &b);
   }
-  do one_mcu(h, store && h->at == want ? mcu : NULL);
-  while (h->at++ != want);
-  return TRUE;
+  h->b = b;
 }
 
-static boolean decode_mcu(j_decompress_ptr c, JBLOCKROW *mcu) { return any_mcu(c, mcu); }
+static void row_any(stk_huff *h, int64_t y, int first, int last) { row_of(h, y, first, last); }
 
 #ifdef __x86_64__
 // With shifts that leave the flags alone, as every processor with AVX2 has them.
-__attribute__((target("bmi,bmi2"))) static boolean decode_mcu_bmi2(j_decompress_ptr c, JBLOCKROW *mcu) {
-  return any_mcu(c, mcu);
+__attribute__((target("bmi,bmi2"))) static void row_bmi2(stk_huff *h, int64_t y, int first, int last) {
+  row_of(h, y, first, last);
 }
 #endif
 
-void stk_huff_rewind(struct stk_huff *h) {
-  begin_at(h, h->data);
-  h->next = 0;
-  h->want = h->at = 0;
-  h->col = 0;
+void stk_huff_row(stk_huff *h, int64_t y, int first, int last) {
+#ifdef __x86_64__
+  if (h->l->level > 0 && __builtin_cpu_supports("bmi2")) {
+    row_bmi2(h, y, first, last);
+    return;
+  }
+#endif
+  row_any(h, y, first, last);
 }
 
-void stk_huff_end(struct stk_huff *h) {
+void stk_huff_rewind(stk_huff *h) {
+  begin_at(h, h->f->scan);
+  h->next = 0;
+  h->at = 0;
+}
+
+void stk_huff_end(stk_huff *h) {
   ended(h, "the end marker");
   // Some encoders mark a segment that never comes.
-  if (h->restart && h->togo == 0 && h->marker == JPEG_RST0 + h->next) {
+  if (h->restart && h->togo == 0 && h->marker == M_RST0 + h->next) {
     h->marker = 0;
     h->b = (bits){0, 0, h->end};
     ended(h, "the end marker");
   }
-  if (h->marker != JPEG_EOI) stk_fail(h->l, STK_UNSUPPORTED, "a marker %#x behind the scan", 0xff00 | (unsigned)h->marker);
+  if (h->marker != M_EOI) stk_fail(h->l, STK_UNSUPPORTED, "a marker %#x behind the scan", 0xff00 | (unsigned)h->marker);
 }
 
-struct stk_huff *stk_huff_begin(stk_lane *l) {
-  stk_jpeg *j = l->jpeg;
-  struct jpeg_decompress_struct *c = &j->c;
-  if (c->progressive_mode || c->arith_code || jpeg_has_multiple_scans(c) || c->comps_in_scan != c->num_components) return NULL;
-  struct stk_huff *h = j->huff;
+stk_huff *stk_huff_begin(stk_lane *l, const stk_frame *f) {
+  stk_huff *h = l->huff;
   if (!h) {
     void *p = NULL;
     if (posix_memalign(&p, 64, sizeof *h)) stk_fail(l, STK_MEMORY, "no memory for Huffman tables");
     memset(p, 0, sizeof *h);
-    j->huff = h = p;
+    l->huff = h = p;
   }
   h->l = l;
-  h->data = c->src->next_input_byte;
-  h->in_end = h->data + c->src->bytes_in_buffer;
-  h->blocks = c->blocks_in_MCU;
-  h->restart = (int)c->restart_interval;
-  stk_huff_rewind(h);
+  h->f = f;
+  h->restart = f->restart;
   h->seg = NULL;
-  h->cols = (int)c->MCUs_per_row;
+  h->cols = (f->w + 8 * f->hmax - 1) / (8 * f->hmax);
+  h->mcus = (int64_t)h->cols * ((f->h + 8 * f->vmax - 1) / (8 * f->vmax));
+  h->blocks = 0;
   unsigned dc = 0, ac = 0;
-  for (int i = 0; i < h->blocks; i++) {
-    const int ci = c->MCU_membership[i];
-    const jpeg_component_info *info = c->cur_comp_info[ci];
-    const int d = info->dc_tbl_no, a = info->ac_tbl_no;
-    h->dc_of[i] = ci;
-    h->dct[i] = &h->dc[d];
-    h->act[i] = &h->ac[a];
-    if (!(dc >> d & 1)) build_dc(&h->dc[d], c->dc_huff_tbl_ptrs[d]);
-    if (!(ac >> a & 1)) build_ac(&h->ac[a], c->ac_huff_tbl_ptrs[a]);
-    dc |= 1u << d;
-    ac |= 1u << a;
+  for (int i = 0; i < f->components; i++) {
+    const stk_component *c = &f->comp[i];
+    if (!(dc >> c->td & 1)) build_dc(l, &h->dc[c->td], &f->dc[c->td]);
+    if (!(ac >> c->ta & 1)) build_ac(l, &h->ac[c->ta], &f->ac[c->ta]);
+    dc |= 1u << c->td;
+    ac |= 1u << c->ta;
+    for (int b = 0; b < c->h * c->v; b++)
+      h->part[h->blocks++] = (stk_part){i, b % c->h, b / c->h, c->h, c->v, &h->dc[c->td], &h->ac[c->ta]};
   }
+  stk_huff_rewind(h);
   return h;
 }
 
-// stk_huff_take replaces the entropy decoder of a picture whose decompression
-// has just started, and which is left to libjpeg if it is of another kind.
-// first and last are the MCU columns that the region shows; below: it does not
-// begin at the top.
-void stk_huff_take(stk_lane *l, int first, int last, int below) {
-  if (l->job.stock) return;
-  struct stk_huff *h = stk_huff_begin(l);
-  if (!h) return;
-  struct jpeg_decompress_struct *c = &l->jpeg->c;
-  h->first = first;
-  h->last = last;
-  if (h->restart && (below || first > 0 || last + 1 < h->cols))
-    stk_segments(h, (int64_t)c->MCUs_per_row * c->MCU_rows_in_scan);
-  c->entropy->decode_mcu = decode_mcu;
-#ifdef __x86_64__
-  if (l->level > 0 && __builtin_cpu_supports("bmi2")) c->entropy->decode_mcu = decode_mcu_bmi2;
-#endif
-}
-
-void stk_huff_free(struct stk_huff *h) {
+void stk_huff_free(stk_huff *h) {
   if (!h) return;
   free(h->segs.p);
   free(h);

@@ -1,27 +1,32 @@
 // How entropy-coded bytes are read: what huff.c, which decodes regions, and
-// index.c, which rewrites whole pictures, share.
+// tokens.c, which reads whole pictures to rewrite them, share.
 #ifndef STK_HUFF_H
 #define STK_HUFF_H
 
-#include "stk.h"
+#include "frame.h"
 
 #include <string.h>
 
-#include <jpeglib.h>
-
-#include "jpeg.h"
-
 #define INLINE inline __attribute__((always_inline))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-// An entry of ac is the symbol that a prefix of LOOK bits begins with:
+// An entry of dc_table.look is a code of DC_LOOK bits at most:
+//
+//	bits  0-5   bits to drop: code and value
+//	bits  8-12  length of the code; 0: longer than DC_LOOK
+//	bits 16-21  63 less the size of the value
+//	bits 24-27  that size
+//
+// An entry of ac_table.ac is the symbol that a prefix of LOOK bits begins with:
 //
 //	bits  0-5   length of its code; 0: longer than LOOK
 //	bits  8-15  coefficients to step, the zeros before the value included;
 //	            END for the end of the block
 //	bits 16-19  size of its value in bits
 //
-// An entry of pair is the same symbol and, where all of both lies within LOOK
-// bits, the next one:
+// An entry of ac_table.pair is the same symbol and, where all of both lies within
+// LOOK bits, the next one:
 //
 //	bits  0-5   bits to drop: codes and values
 //	bits  8-15  coefficients to step; ONE: look into ac instead
@@ -40,10 +45,16 @@
 enum { LOOK = 10, DC_LOOK = 9, END = 128, ONE = 127 };
 enum { WINDOW = 16 << 10, MCU_BYTES = 4 << 10 };  // an MCU takes less: 10 blocks of 64 symbols of 31 bits
 
-// What a table was made of: most files use the same few, and then so do their tables.
+// Coefficients wait for their transform in quads: four neighbours of a row of
+// blocks, int16, row r of block b at r*32 + b*8, so that a row of all four is
+// one vector (two, four). A quad is zero but for what is stored.
+enum { QUAD = 4 * BLOCK, QUAD_ROW = 32 };
+
+// What a table was made of: encoders of small pictures use the same few, and then so do
+// their tables.
 typedef struct {
-  int known;
-  uint8_t bits[17], values[256];
+  int n;  // values; 0: of nothing
+  uint8_t bits[16], values[256];
 } origin;
 
 typedef struct {
@@ -60,7 +71,7 @@ typedef struct {
 } ac_table;
 
 typedef struct {
-  uint16_t look[1 << DC_LOOK];  // length << 8 | size; 0: longer
+  uint32_t look[1 << DC_LOOK];
   longer l;
 } dc_table;
 
@@ -70,50 +81,67 @@ typedef struct {
   const uint8_t *p;  // the next byte
 } bits;
 
+// stk_part is a block of an MCU.
+typedef struct {
+  int comp;
+  int x, y, h, v;      // its place in the component's h x v blocks
+  const dc_table *dc;
+  const ac_table *ac;
+} stk_part;
+
+// stk_store is where a row of blocks of one component goes: its quads, and of each
+// quad how far its blocks reach at most: coefficients in zigzag order.
+typedef struct {
+  int16_t *quads;
+  uint8_t *reach;
+} stk_store;
+
 struct stk_huff {
   stk_lane *l;
-  const uint8_t *in, *in_end;  // stuffed bytes not yet in the window
+  const stk_frame *f;
+  const uint8_t *in;           // stuffed bytes not yet in the window
   uint8_t *end;                // of the window's bytes
   int marker;                  // that ended them; 0: there is more
   bits b;
-  int col, cols;               // MCU in its row
-  int first, last;             // columns that are stored
-  uint32_t want, at;           // MCU of the picture: asked for next, next in the bits
-  const uint8_t *data;         // where the scan's data begin
-  const uint32_t *seg;         // where its segments do, from there; NULL: not known
+  int cols;                    // MCUs of a row
+  int64_t mcus, at;            // of the picture; the next in the bits
+  const uint32_t *seg;         // where segments begin, from the scan; NULL: not known
   stk_buf segs;
-  int blocks;
   int restart, togo, next;     // interval, MCUs left in it, number of its marker
-  int dc_of[D_MAX_BLOCKS_IN_MCU];
-  const dc_table *dct[D_MAX_BLOCKS_IN_MCU];
-  const ac_table *act[D_MAX_BLOCKS_IN_MCU];
-  int last_dc[MAX_COMPS_IN_SCAN];
-  dc_table dc[NUM_HUFF_TBLS];
-  ac_table ac[NUM_HUFF_TBLS];
+  int blocks;
+  stk_part part[MCU_BLOCKS];
+  stk_store store[MCU_BLOCKS]; // of each block of an MCU, for the present row
+  int pred[FRAME_COMPONENTS];  // DC coefficient of the block before
+  dc_table dc[FRAME_TABLES];
+  ac_table ac[FRAME_TABLES];
   uint8_t window[WINDOW + 2 * MCU_BYTES];
 };
 
-// Zigzag to natural order. Steps beyond 63, of which only the last counts,
-// lead to the last place.
-extern const uint8_t stk_natural[64 + END + 64];
+typedef struct stk_huff stk_huff;
 
-_Noreturn void stk_huff_corrupt(struct stk_huff *h, const char *what);
+_Noreturn void stk_huff_corrupt(stk_huff *h, const char *what);
 
-// huff.c: begin sets up the reading of a picture's only scan and builds its
-// tables. pull moves what is left of the window to its front and fills it up:
+// huff.c: begin makes the lane's decoder read a frame's scan, with tables made for
+// it. pull moves what is left of the window to its front and fills it up:
 // to its end, or to the next marker. next goes past a restart marker, which must
 // stand where the data end.
-struct stk_huff *stk_huff_begin(stk_lane *l);
-void stk_huff_pull(struct stk_huff *h);
-void stk_huff_next(struct stk_huff *h);
+stk_huff *stk_huff_begin(stk_lane *l, const stk_frame *f);
+void stk_huff_pull(stk_huff *h);
+void stk_huff_next(stk_huff *h);
+void stk_huff_free(stk_huff *h);
+
+// row stores the MCUs from column first to last of MCU row y by h->store; rows are
+// asked for from the top down. What lies between is walked over, or, where
+// segments are known, passed by.
+void stk_huff_row(stk_huff *h, int64_t y, int first, int last);
 
 // rewind goes to the first MCU. end makes sure that behind the last one the
 // scan ends, and with it the picture.
-void stk_huff_rewind(struct stk_huff *h);
-void stk_huff_end(struct stk_huff *h);
+void stk_huff_rewind(stk_huff *h);
+void stk_huff_end(stk_huff *h);
 
-// segment.c
-void stk_segments(struct stk_huff *h, int64_t mcus);
+// segment.c: finds where segments begin, if their markers count as they should.
+void stk_segments(stk_huff *h);
 
 static INLINE void refill(bits *b) {
   uint64_t x;
@@ -132,7 +160,7 @@ static INLINE void drop(bits *b, int n) {
 }
 
 // long_code finds a code of more than n bits.
-static INLINE int long_code(struct stk_huff *h, bits *b, const longer *l, int n) {
+static INLINE int long_code(stk_huff *h, bits *b, const longer *l, int n) {
   const uint32_t prefix = (uint32_t)(b->acc >> 48);
   do n++;
   while (prefix >= l->limit[n]);
@@ -141,40 +169,51 @@ static INLINE int long_code(struct stk_huff *h, bits *b, const longer *l, int n)
   return l->symbol[(l->base[n] + (int)(prefix >> (16 - n))) & 255];
 }
 
-// value takes s bits, s <= 15, by the standard's EXTEND.
+// signed_value is the value of size s whose bits t begins with; left is 63 - s. It is
+// the standard's RECEIVE and EXTEND, figures F.17 and F.12.
+static INLINE int64_t signed_value(uint64_t t, int left, int s) {
+  return (int64_t)(t >> 1 >> left) + (~((int64_t)t >> 63) & (1 - ((int64_t)1 << s)));
+}
+
+// value takes s bits, s <= 15.
 static INLINE int value(bits *b, int s) {
-  const int32_t v = (int32_t)(b->acc >> 1 >> (63 - s));
-  const int32_t negative = ~(int32_t)((int64_t)b->acc >> 63);
+  const int v = (int)signed_value(b->acc, 63 - s, s);
   drop(b, s);
-  return v + (negative & (1 - (1 << s)));
+  return v;
 }
 
-static INLINE int dc_diff(struct stk_huff *h, bits *b, const dc_table *d) {
-  refill(b);
-  const int e = d->look[b->acc >> (64 - DC_LOOK)];
-  int s;
-  if (__builtin_expect(e != 0, 1)) {
-    drop(b, e >> 8);
-    s = e & 15;
-  } else {
-    s = long_code(h, b, &d->l, DC_LOOK) & 15;
-  }
-  return value(b, s);
+static INLINE int dc_diff(stk_huff *h, bits *b, const dc_table *d) {
+  const uint32_t e = d->look[b->acc >> (64 - DC_LOOK)];
+  if (UNLIKELY(!(e & 0xff00))) return value(b, long_code(h, b, &d->l, DC_LOOK));
+  const int v = (int)signed_value(b->acc << (e >> 8 & 31), (int)(e >> 16 & 63), (int)(e >> 24));
+  drop(b, (int)(e & 63));
+  return v;
 }
 
-// step makes ready for an MCU: behind a restart marker, where one is due, with
-// all of its bytes in the window.
-static INLINE void stk_huff_step(struct stk_huff *h) {
+// ready makes sure that all of an MCU's bytes are in the window, and that a restart
+// marker that is due is passed.
+static INLINE void stk_huff_ready(stk_huff *h, bits *b) {
   if (h->restart) {
-    if (h->togo == 0) stk_huff_next(h);
+    if (UNLIKELY(h->togo == 0)) {
+      h->b = *b;
+      stk_huff_next(h);
+      *b = h->b;
+    }
     h->togo--;
   }
-  if (h->end - h->b.p < MCU_BYTES && !h->marker) stk_huff_pull(h);
+  if (UNLIKELY(h->end - b->p < MCU_BYTES) && !h->marker) {
+    h->b = *b;
+    stk_huff_pull(h);
+    *b = h->b;
+  }
 }
 
 // check makes sure that no more was read than there is.
-static INLINE void stk_huff_check(struct stk_huff *h) {
-  if (__builtin_expect(h->marker != 0, 0) && h->b.p - h->b.cnt / 8 > h->end) stk_huff_corrupt(h, "premature end of data segment");
+static INLINE void stk_huff_check(stk_huff *h, const bits *b) {
+  if (UNLIKELY(h->marker != 0) && b->p - b->cnt / 8 > h->end) {
+    h->b = *b;
+    stk_huff_corrupt(h, "premature end of data segment");
+  }
 }
 
 #endif

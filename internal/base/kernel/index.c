@@ -83,12 +83,9 @@ static void rewrite(stk_lane *l, const uint8_t *jpeg, size_t n, stk_rewrite *r) 
     x->out = NULL;
     x->cap = 0;
   }
-  stk_jpeg_open(l, jpeg, n);
-  struct jpeg_decompress_struct *c = &l->jpeg->c;
-  if (c->arith_code) stk_fail(l, STK_UNSUPPORTED, "an arithmetic-coded JPEG");
-  if (c->progressive_mode && !r->convert) stk_fail(l, STK_UNSUPPORTED, "a progressive JPEG, which has no restart markers that help: it would have to be converted to a sequential one");
-  const int sequential = !jpeg_has_multiple_scans(c) && c->comps_in_scan == c->num_components;
-  stk_tokens_begin(x, !sequential);
+  const int sequential = stk_frame_read(&x->f, jpeg, n);
+  if (!sequential) stk_libjpeg_open(l, jpeg, n);
+  stk_tokens_begin(x, !sequential, n);
   while (stk_tokens_band(x)) {
   }
   memcpy(x->dc_total, x->dc_count, sizeof x->dc_total);
@@ -108,14 +105,14 @@ static void rewrite(stk_lane *l, const uint8_t *jpeg, size_t n, stk_rewrite *r) 
     return;
   }
   r->kept = 1;
-  r->restart = (int32_t)c->restart_interval;
+  r->restart = sequential ? x->f.restart : 0;
 }
 
 int stk_index_run(stk_lane *l, const uint8_t *jpeg, size_t n, stk_rewrite *r) {
   l->code = STK_OK;
   r->nout = 0;
   if (!setjmp(l->env)) rewrite(l, jpeg, n, r);
-  stk_jpeg_close(l);
+  stk_libjpeg_close(l);
   if (l->index) {
     stk_release(&l->index->b_tok);
     stk_release(&l->index->b_edge);

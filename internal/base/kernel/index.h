@@ -46,17 +46,14 @@ typedef struct {
   int16_t first, last;
 } stk_edge;
 
-// stk_part is a block's place in an MCU.
-typedef struct {
-  int comp, code;
-  int x, y, h, v;                      // in the component's h x v blocks of an MCU
-} stk_part;
-
 struct stk_index {
   stk_lane *l;
-  struct stk_huff *h;                  // reads the scan; NULL: coefficients do
+  stk_huff *h;                   // reads the scan; NULL: coefficients do
   int comps, blocks;
-  stk_part part[D_MAX_BLOCKS_IN_MCU];
+  stk_part part[MCU_BLOCKS];
+  stk_frame f;                         // of a picture that is read as its scan
+  int id[MAX_COMPONENTS_IN];           // names of the components
+  int sof;                             // the frame's marker in the result
   int code_of[MAX_COMPONENTS_IN];      // code of each component
   int pred[MAX_COMPONENTS_IN];         // DC coefficient of the block before
   int64_t cols, mcus;
@@ -65,24 +62,31 @@ struct stk_index {
   int64_t from, next;
   int64_t dc_count[CODES][16], ac_count[CODES][256];
   int64_t dc_total[CODES][16], ac_total[CODES][256];  // of the whole picture, read once
-  uint32_t seen[CODES][NUM_HUFF_TBLS][1 << LOOK];  // pairs met since they were last counted
+  uint32_t seen[CODES][FRAME_TABLES][1 << LOOK];  // pairs met since they were last counted
   int codes;                           // of each kind: 1 for grey, else 2
   stk_code dc[CODES], ac[CODES];
-  stk_pairs pairs[NUM_HUFF_TBLS];
-  jvirt_barray_ptr *arrays;            // of a picture that is read as coefficients
-  JBLOCKARRAY rows[MAX_COMPONENTS_IN]; // of the present row of MCUs
+  stk_pairs pairs[FRAME_TABLES];
+  struct jvirt_barray_control **arrays; // of a picture that is read as coefficients: libjpeg's
+  int16_t (**rows[MAX_COMPONENTS_IN])[BLOCK];  // of the present row of MCUs
   stk_buf b_tok, b_edge;
   uint8_t *out;                        // the picture rewritten
   size_t nout, cap;
   int restart;                         // its interval
 };
 
-// tokens.c: begin finds the layout of the picture whose header was read. rewind
-// goes to its first MCU. band reads as many MCUs as the buffer holds and returns
+// tokens.c: begin finds the layout of a picture of n bytes: of its frame, or of that which
+// libjpeg has read, whose coefficients it takes. rewind goes to its first MCU. band reads as many MCUs as the buffer holds and returns
 // whether there are more; what is read is counted, DC as if it were one segment.
-void stk_tokens_begin(stk_index *x, int coefficients);
+void stk_tokens_begin(stk_index *x, int coefficients, size_t n);
 void stk_tokens_rewind(stk_index *x);
 int stk_tokens_band(stk_index *x);
+
+// stk_dc_token counts a DC coefficient and remembers the edges of its MCU.
+uint32_t stk_dc_token(stk_index *x, const stk_part *p, stk_edge *edge, int dc);
+
+// coefficients.c: begin reads the picture that libjpeg has opened, band a band of it.
+void stk_coefficients_begin(stk_index *x);
+void stk_coefficients_band(stk_index *x);
 
 // codes.c: the best code for counts; its bits for them, values included.
 void stk_code_make(stk_code *c, const int64_t *count, int n);

@@ -17,7 +17,7 @@ typedef struct {
   const uint8_t *pix;  // NULL: the JPEG
   int w, h, c;
   int x0, y0, x1, y1;
-  int row_bytes, off;  // of the JPEG's decoded rows: length, byte of column x0
+  int row_bytes, off;  // of libjpeg's rows: length, byte of column x0
   int next;            // the JPEG's next row
 } source;
 
@@ -62,7 +62,11 @@ static void begin(stk_lane *l, source *s, int x0, int y0, int x1, int y1) {
   s->y1 = y1;
   if (!s->pix) {
     int64_t since = tick(l);
-    s->off = stk_jpeg_region(l, x0, y0, x1, &s->row_bytes) * s->c;
+    s->row_bytes = x1 - x0;
+    if (l->own)
+      stk_jpeg_region(l, x0, y0, x1);
+    else
+      s->off = stk_libjpeg_region(l, x0, y0, x1, &s->row_bytes) * s->c;
     tock(l, &l->job.decode_ns, since);
     s->row_bytes *= s->c;
     s->next = y0;
@@ -87,11 +91,12 @@ static void fetch(stk_lane *l, source *s, int y, int n, const uint8_t **rows) {
   }
   size_t stride = ((size_t)s->row_bytes + STK_SLACK + 63) & ~(size_t)63;
   // Where rows are aligned to its vectors, libjpeg writes them past the caches.
-  uint8_t *buf = (uint8_t *)stk_grow(l, &l->rows, 4 * stride + 8) + 8, *out[4];
+  uint8_t *buf = (uint8_t *)stk_grow(l, &l->rows, 4 * stride + 8) + (l->own ? 0 : 8), *out[4];
   for (int i = 0; i < n; i++) out[i] = buf + i * stride;
   int64_t since = tick(l);
-  for (; s->next < y; s->next++) stk_jpeg_rows(l, out, 1);
-  stk_jpeg_rows(l, out, n);
+  void (*rows_of)(stk_lane *, uint8_t **, int) = l->own ? stk_jpeg_rows : stk_libjpeg_rows;
+  for (; s->next < y; s->next++) rows_of(l, out, 1);
+  rows_of(l, out, n);
   tock(l, &l->job.decode_ns, since);
   s->next += n;
   for (int i = 0; i < n; i++) rows[i] = out[i] + s->off;
@@ -367,6 +372,14 @@ static void scale(stk_lane *l, int64_t all, int64_t all_ns) {
   l->job.all_ns = all_ns;
 }
 
+// close ends the JPEG, which went well.
+static void close_jpeg(stk_lane *l) {
+  if (l->own)
+    stk_jpeg_done(l);
+  else
+    stk_libjpeg_close(l);
+}
+
 static void run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst) {
   const stk_job *j = &l->job;
   const int64_t since = tick(l), began = j->timed ? clock_ns() : 0;
@@ -374,7 +387,8 @@ static void run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *s
   if (j->components) {
     s.pix = NULL;
     int64_t since = tick(l);
-    stk_jpeg_open(l, jpeg, njpeg);
+    l->own = !j->stock && stk_jpeg_take(l, jpeg, njpeg);
+    if (!l->own) stk_libjpeg_open(l, jpeg, njpeg);
     tock(l, &l->job.decode_ns, since);
   }
   for (int i = 0; i < j->npass; i++) {
@@ -382,7 +396,7 @@ static void run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *s
     sink k = {.w = p->pad ? p->pw : p->ww, .h = p->pad ? p->ph : p->wh, .c = p->c_out, .final = i == j->npass - 1};
     k.dst = k.final ? dst : stk_grow(l, &l->pic[i & 1], (size_t)k.w * k.h * k.c);
     run_pass(l, p, &s, &k);
-    if (i == 0 && j->components) stk_jpeg_close(l);
+    if (i == 0 && j->components) close_jpeg(l);
     s = (source){.pix = k.dst, .w = k.w, .h = k.h, .c = k.c};
   }
   if (j->timed) scale(l, ticks() - since, clock_ns() - began);
@@ -392,7 +406,7 @@ int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, 
   l->code = STK_OK;
   l->job.decode_ns = l->job.write_ns = l->job.all_ns = 0;
   if (!setjmp(l->env)) run(l, jpeg, njpeg, src, dst);
-  stk_jpeg_close(l);
+  stk_libjpeg_close(l);
   stk_buf *big[] = {&l->ring, &l->rows, &l->tmp, &l->pic[0], &l->pic[1], &l->inner, &l->ax.b_tmp, &l->ay.b_tmp};
   for (size_t i = 0; i < sizeof big / sizeof *big; i++) stk_release(big[i]);
   return l->code;

@@ -1,291 +1,220 @@
-// Region decoding over libjpeg-turbo 2.1.
+// Regions of sequential Huffman pictures.
 //
-// The decompressor lives as long as its lane. What libjpeg allocates for a
-// picture comes from an arena that is emptied, not freed, after it; also its
-// tables, so that a picture without tables never decodes with those of the
-// picture before.
+// A row of MCUs at a time: huff.c stores its coefficients, the transform turns them
+// into samples of each component's plane, and every row of pixels that is asked for is
+// spread and coloured out of the planes on its way out, so that all of it stays in
+// the nearest caches. Planes hold two rows of MCUs, because chroma between two samples
+// looks at the row before and the row behind. The pixels are those of libjpeg-turbo's
+// accurate transform and fancy upsampling, of the whole picture.
 //
-// libjpeg calls damage a warning and goes on with grey; here the first warning
-// ends the job. Damage in rows that are not read stays unseen.
-#include "stk.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#include <jerror.h>
-#include <jpeglib.h>
-
+// What stk_frame_read does not take goes to libjpeg.c.
 #include "jpeg.h"
 
-enum { ARENA_KEEP = 64 << 20, MAX_SCANS = 300 };
+#include <stdlib.h>
 
-struct stk_arena {
-  stk_arena *next;
-  size_t cap, used;
-};
+enum { MARGIN = 64 };  // bytes before and behind a row of a plane
 
-static void on_error(j_common_ptr c) {
-  char msg[JMSG_LENGTH_MAX];
-  c->err->format_message(c, msg);
-  int code = STK_FORMAT;
-  switch (c->err->msg_code) {
-  case JERR_OUT_OF_MEMORY: code = STK_MEMORY; break;
-  case JERR_SOF_UNSUPPORTED:
-  case JERR_BAD_PRECISION:
-  case JERR_ARITH_NOTIMPL:
-  case JERR_CONVERSION_NOTIMPL:
-  case JERR_CCIR601_NOTIMPL:
-  case JERR_FRACT_SAMPLE_NOTIMPL:
-  case JERR_NOT_COMPILED: code = STK_UNSUPPORTED; break;
-  }
-  stk_fail(stk_jpeg_of(c)->l, code, "%s", msg);
+// spread_of says how a component's samples become pixels: as libjpeg's choice in
+// jinit_upsampler.
+static stk_spread spread_of(const stk_plane *p) {
+  if (p->hs == 2 && p->vs == 1 && p->width > 2) return SPREAD_H2;
+  if (p->hs == 1 && p->vs == 2) return SPREAD_V2;
+  if (p->hs == 2 && p->vs == 2 && p->width > 2) return SPREAD_H2V2;
+  return p->hs == 1 ? SPREAD_NONE : SPREAD_REPEAT;
 }
 
-static void on_message(j_common_ptr c, int level) {
-  if (level < 0) {
-    char msg[JMSG_LENGTH_MAX];
-    c->err->format_message(c, msg);
-    stk_fail(stk_jpeg_of(c)->l, STK_FORMAT, "%s", msg);
-  }
+static int between_rows(const stk_plane *p) { return p->spread == SPREAD_V2 || p->spread == SPREAD_H2V2; }
+static int between_columns(const stk_plane *p) { return p->spread == SPREAD_H2 || p->spread == SPREAD_H2V2; }
+
+// other is the row that a pixel row between samples takes a quarter of.
+static int other(const stk_plane *p, int y) {
+  const int near = y / 2, far = y & 1 ? near + 1 : near - 1;
+  return far < 0 ? 0 : far >= p->height ? p->height - 1 : far;
 }
 
-static void on_output(j_common_ptr c) { (void)c; }
-
-// A progressive file may hold any number of scans of a few bytes each, and
-// every one costs a walk over the whole picture.
-static void on_progress(j_common_ptr c) {
-  stk_jpeg *j = stk_jpeg_of(c);
-  int scans = j->c.input_scan_number;
-  double work = (double)scans * j->c.image_width * j->c.image_height;
-  if (scans > MAX_SCANS || (scans > 20 && work > 4e9))
-    stk_fail(j->l, STK_FORMAT, "%d scans and more for %u x %u pixels", scans, j->c.image_width, j->c.image_height);
-}
-
-static void src_nothing(j_decompress_ptr c) { (void)c; }
-
-static boolean src_end(j_decompress_ptr c) {
-  stk_fail(stk_jpeg_of(c)->l, STK_FORMAT, "the data end within the picture");
-  return FALSE;
-}
-
-static void src_skip(j_decompress_ptr c, long n) {
-  if (n <= 0) return;
-  if ((size_t)n > c->src->bytes_in_buffer) src_end(c);
-  c->src->next_input_byte += n;
-  c->src->bytes_in_buffer -= n;
-}
-
-static void *take(stk_jpeg *j, size_t n) {
-  n = (n + 63) & ~(size_t)63;
-  stk_arena *b = j->arena;
-  if (!b || b->cap - b->used < n) {
-    size_t cap = n + 64 > (1u << 19) ? n + 64 : (1u << 19);
+int stk_jpeg_take(stk_lane *l, const uint8_t *in, size_t n) {
+  if (!l->jpeg) {
     void *p = NULL;
-    if (n > (size_t)1 << 40 || posix_memalign(&p, 64, cap + STK_SLACK))
-      stk_fail(j->l, STK_MEMORY, "no memory for %zu bytes of a JPEG", n);
-    stk_arena *nb = p;
-    nb->next = b;
-    nb->cap = cap;
-    nb->used = 64;
-    j->arena = b = nb;
+    if (posix_memalign(&p, 64, sizeof *l->jpeg)) stk_fail(l, STK_MEMORY, "no memory for a JPEG decoder");
+    memset(p, 0, sizeof *l->jpeg);
+    l->jpeg = p;
   }
-  void *p = (uint8_t *)b + b->used;
-  b->used += n;
-  return p;
+  stk_frame *f = &l->jpeg->f;
+  return stk_frame_read(f, in, n) && f->w == l->job.w && f->h == l->job.h && f->components == l->job.components;
 }
 
-static void *alloc_any(j_common_ptr c, int pool, size_t n) {
-  (void)pool;
-  return take(stk_jpeg_of(c), n);
-}
-
-static JSAMPARRAY alloc_sarray(j_common_ptr c, int pool, JDIMENSION width, JDIMENSION rows) {
-  (void)pool;
-  size_t stride = ((size_t)width + 63) & ~(size_t)63;
-  JSAMPARRAY a = take(stk_jpeg_of(c), rows * sizeof *a);
-  JSAMPLE *p = take(stk_jpeg_of(c), rows * stride + STK_SLACK);
-  for (JDIMENSION i = 0; i < rows; i++) a[i] = p + i * stride;
-  return a;
-}
-
-static JBLOCKARRAY alloc_barray(j_common_ptr c, int pool, JDIMENSION width, JDIMENSION rows) {
-  (void)pool;
-  JBLOCKARRAY a = take(stk_jpeg_of(c), rows * sizeof *a);
-  JBLOCK *p = take(stk_jpeg_of(c), (size_t)rows * width * sizeof *p);
-  for (JDIMENSION i = 0; i < rows; i++) a[i] = p + (size_t)i * width;
-  return a;
-}
-
-// What libjpeg frees is gone when the arena is emptied; only its virtual
-// arrays (progressive files) are its own.
-static void free_pool(j_common_ptr c, int pool) { stk_jpeg_of(c)->free_pool(c, pool); }
-
-// reset empties the arena into one block that would have held everything.
-static void reset(stk_jpeg *j) {
-  stk_arena *b = j->arena;
-  if (!b) return;
-  if (!b->next && b->cap <= ARENA_KEEP) {
-    b->used = 64;
-    return;
-  }
-  size_t all = 0;
-  while (b) {
-    stk_arena *next = b->next;
-    all += b->cap;
-    free(b);
-    b = next;
-  }
-  j->arena = NULL;
-  void *p = NULL;
-  if (all > ARENA_KEEP || posix_memalign(&p, 64, all + STK_SLACK)) return;
-  b = p;
-  b->next = NULL;
-  b->cap = all;
-  b->used = 64;
-  j->arena = b;
-}
-
-static stk_jpeg *create(stk_lane *l) {
-  stk_jpeg *j = calloc(1, sizeof *j);
-  if (!j) stk_fail(l, STK_MEMORY, "no memory for a JPEG decoder");
-  j->l = l;
-  j->c.err = jpeg_std_error(&j->err);
-  j->err.error_exit = on_error;
-  j->err.emit_message = on_message;
-  j->err.output_message = on_output;
-  l->jpeg = j;
-  jpeg_create_decompress(&j->c);
-  struct jpeg_memory_mgr *m = j->c.mem;
-  j->free_pool = m->free_pool;
-  m->alloc_small = alloc_any;
-  m->alloc_large = alloc_any;
-  m->alloc_sarray = alloc_sarray;
-  m->alloc_barray = alloc_barray;
-  m->free_pool = free_pool;
-  j->src.init_source = src_nothing;
-  j->src.fill_input_buffer = src_end;
-  j->src.skip_input_data = src_skip;
-  j->src.resync_to_restart = jpeg_resync_to_restart;
-  j->src.term_source = src_nothing;
-  j->c.src = &j->src;
-  j->progress.progress_monitor = on_progress;
-  return j;
-}
-
-void stk_jpeg_open(stk_lane *l, const uint8_t *p, size_t n) {
-  stk_jpeg *j = l->jpeg ? l->jpeg : create(l);
-  struct jpeg_decompress_struct *c = &j->c;
-  j->busy = 1;
-  for (int i = 0; i < NUM_QUANT_TBLS; i++) c->quant_tbl_ptrs[i] = NULL;
-  for (int i = 0; i < NUM_HUFF_TBLS; i++) c->dc_huff_tbl_ptrs[i] = c->ac_huff_tbl_ptrs[i] = NULL;
-  c->progress = &j->progress;
-  j->src.next_input_byte = p;
-  j->src.bytes_in_buffer = n;
-  jpeg_read_header(c, TRUE);
-  if ((int64_t)c->image_width != l->job.w || (int64_t)c->image_height != l->job.h ||
-      c->num_components != l->job.components)
-    stk_fail(l, STK_FORMAT, "two headers that contradict each other");
-  c->dct_method = JDCT_ISLOW;
-  c->do_fancy_upsampling = TRUE;
-  if (c->num_components == 1)
-    c->out_color_space = JCS_GRAYSCALE;
-  else if (c->num_components == 3)
-    c->out_color_space = JCS_RGB;
-  else
-    c->out_color_space = JCS_CMYK;
-}
-
-// stk_jpeg_smooths reports whether libjpeg would guess missing coefficients of an
-// unfinished progressive file, which it does differently at a region's edge.
-int stk_jpeg_smooths(const struct jpeg_decompress_struct *c) {
-  if (!c->progressive_mode || !c->coef_bits) return 0;
-  for (int i = 0; i < c->num_components; i++)
-    for (int k = 1; k < 10; k++)
-      if (c->coef_bits[i][k] != 0) return 1;
-  return 0;
-}
-
-// stk_jpeg_region starts decoding the box and returns at which pixel of a row
-// column x0 lies. Fancy upsampling looks one chroma sample beyond, so what is
-// decoded is padded, and the padding trimmed by the caller.
-int stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int *row_pixels) {
-  struct jpeg_decompress_struct *c = &l->jpeg->c;
-  jpeg_start_decompress(c);
-  int left = 0, width = (int)c->output_width;
-  int whole = stk_jpeg_smooths(c);
-  // A scan of one component goes block by block, whatever its sampling factor says.
-  int mcu = c->num_components == 1 ? DCTSIZE : c->max_h_samp_factor * DCTSIZE;
-  if (!whole) {
-    int pad = c->max_h_samp_factor > 1 ? 2 : 0;
-    int a = x0 - pad < 0 ? 0 : (x0 - pad) / mcu * mcu;
-    int b = (x1 + pad + mcu - 1) / mcu * mcu;
-    if (b > width) b = width;
-    if (b - a < 2 * mcu) a = a < 2 * mcu ? 0 : a - 2 * mcu;
-    if (a > 0 || b < width) {
-      JDIMENSION xo = a, w = b - a;
-      jpeg_crop_scanline(c, &xo, &w);
-      left = (int)xo;
+// columns finds the MCUs whose samples the pixels x0 to x1 need.
+static void columns(stk_jpeg *j, int x0, int x1) {
+  const stk_frame *f = &j->f;
+  j->first = INT32_MAX;
+  j->last = 0;
+  for (int i = 0; i < f->components; i++) {
+    const stk_plane *p = &j->plane[i];
+    int a = x0 / p->hs, b = (x1 - 1) / p->hs;
+    if (between_columns(p)) {
+      a = a > 0 ? a - 1 : 0;
+      b = b + 1 < p->width ? b + 1 : b;
     }
+    a /= 8 * f->comp[i].h;
+    b /= 8 * f->comp[i].h;
+    if (a < j->first) j->first = a;
+    if (b > j->last) j->last = b;
   }
-  *row_pixels = (int)c->output_width;
-  int skip = 0;
-  if (!whole && y0 > 0) {
-    int mh = c->max_v_samp_factor * DCTSIZE;
-    skip = (y0 - (c->max_v_samp_factor > 1 ? 2 : 0)) / mh * mh;
-  }
-  stk_huff_take(l, left / mcu, left / mcu + ((int)c->output_width + mcu - 1) / mcu - 1, skip > 0);
-  if (skip > 0) jpeg_skip_scanlines(c, skip);
-  uint8_t *waste[1] = {stk_grow(l, &l->line, (size_t)c->output_width * c->output_components)};
-  while ((int)c->output_scanline < y0) jpeg_read_scanlines(c, waste, 1);
-  return x0 - left;
 }
 
-// Pillow's CMYK to RGB, of inverted ink as it assumes of every CMYK JPEG.
-static void cmyk_row(const uint8_t *in, uint8_t *out, int n) {
-  for (int i = 0; i < n; i++, in += 4, out += 3) {
-    int k = in[3];  // 255 minus ink
-    for (int c = 0; c < 3; c++) {
-      int t = (255 - in[c]) * k + 128;
-      out[c] = (uint8_t)(k - (((t >> 8) + t) >> 8));
+// layout gives each plane its memory.
+static void layout(stk_lane *l, stk_jpeg *j) {
+  const stk_frame *f = &j->f;
+  const int mcus = j->last - j->first + 1;
+  size_t coefficients = 0, reaches = 0, samples = 0;
+  for (int i = 0; i < f->components; i++) {
+    stk_plane *p = &j->plane[i];
+    const stk_component *c = &f->comp[i];
+    p->quads = (mcus * c->h + 3) / 4;
+    p->stride = (ptrdiff_t)(p->quads * 32 + 2 * MARGIN);
+    p->x = j->first * c->h * 8;
+    coefficients += (size_t)(p->quads * c->v) * QUAD;
+    reaches += (size_t)(p->quads * c->v);
+    samples += (size_t)p->stride * (size_t)(16 * c->v);
+  }
+  const size_t before = j->coefficients.cap;
+  int16_t *q = stk_grow(l, &j->coefficients, coefficients * sizeof *q);
+  // Quads are zero but while they are filled: not when they are new, nor after a failure.
+  if (j->coefficients.cap != before || j->dirty) memset(q, 0, j->coefficients.cap);
+  j->dirty = 1;
+  uint8_t *r = stk_grow(l, &j->reaches, reaches), *s = stk_grow(l, &j->samples, samples);
+  memset(r, 0, reaches);
+  for (int i = 0; i < f->components; i++) {
+    stk_plane *p = &j->plane[i];
+    const int v = f->comp[i].v;
+    p->quad = q;
+    p->reach = r;
+    p->sample = s + MARGIN;
+    q += (size_t)(p->quads * v) * QUAD;
+    r += p->quads * v;
+    s += p->stride * (16 * v);
+  }
+}
+
+void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1) {
+  stk_jpeg *j = l->jpeg;
+  const stk_frame *f = &j->f;
+  j->huff = stk_huff_begin(l, f);
+  j->x0 = x0;
+  j->x1 = x1;
+  j->y = y0;
+  j->band = INT32_MAX;
+  for (int i = 0; i < f->components; i++) {
+    stk_plane *p = &j->plane[i];
+    const stk_component *c = &f->comp[i];
+    *p = (stk_plane){.hs = f->hmax / c->h, .vs = f->vmax / c->v, .v = c->v, .quant = f->quant[c->tq]};
+    p->width = (f->w + p->hs - 1) / p->hs;
+    p->height = (f->h + p->vs - 1) / p->vs;
+    p->spread = spread_of(p);
+    const int near = y0 / p->vs, row = between_rows(p) && other(p, y0) < near ? other(p, y0) : near;
+    if (row / (8 * p->v) < j->band) j->band = row / (8 * p->v);
+  }
+  columns(j, x0, x1);
+  layout(l, j);
+  if (f->restart && (j->band > 0 || j->first > 0 || j->last + 1 < j->huff->cols)) stk_segments(j->huff);
+}
+
+// edges repeats the outermost samples of the picture where pixels between samples
+// look beyond them.
+static void edges(const stk_plane *p, uint8_t *row) {
+  const int last = p->width - 1 - p->x;
+  for (int y = 0; y < 8; y++, row += p->stride) {
+    if (p->x == 0) row[-1] = row[0];
+    if (last < p->quads * 32) row[last + 1] = row[last];
+  }
+}
+
+// decode_band makes the samples of the next row of MCUs.
+static void decode_band(stk_lane *l, stk_jpeg *j) {
+  const stk_frame *f = &j->f;
+  stk_huff *h = j->huff;
+  for (int i = 0; i < h->blocks; i++) {
+    const stk_part *part = &h->part[i];
+    const stk_plane *p = &j->plane[part->comp];
+    h->store[i] = (stk_store){p->quad + (ptrdiff_t)(part->y * p->quads) * QUAD, p->reach + part->y * p->quads};
+  }
+  stk_huff_row(h, j->band, j->first, j->last);
+  for (int i = 0; i < f->components; i++) {
+    const stk_plane *p = &j->plane[i];
+    uint8_t *row = p->sample + (ptrdiff_t)((j->band & 1) * 8 * p->v) * p->stride;
+    int16_t *quad = p->quad;
+    uint8_t *reach = p->reach;
+    for (int y = 0; y < p->v; y++, row += 8 * p->stride) {
+      for (int q = 0; q < p->quads; q++, quad += QUAD) l->target->samples->dct(quad, p->quant, *reach++, row + 32 * q, p->stride);
+      if (between_columns(p)) edges(p, row);
     }
+    memset(p->reach, 0, (size_t)(p->quads * p->v));
   }
+  j->band++;
 }
 
-// stk_jpeg_rows reads the next n rows.
+static const uint8_t *row_of(const stk_plane *p, int y) {
+  return p->sample + (ptrdiff_t)(y % (16 * p->v)) * p->stride;
+}
+
+// pixels gives the component's pixels of row y from column x0 on.
+static const uint8_t *pixels(stk_lane *l, const stk_jpeg *j, int i, int y) {
+  const stk_plane *p = &j->plane[i];
+  const int first = j->x0 / p->hs, n = (j->x1 - 1) / p->hs - first + 1, at = first - p->x;
+  const uint8_t *near = row_of(p, y / p->vs) + at;
+  if (p->spread == SPREAD_NONE) return near;
+  uint8_t *out = j->line[i];
+  const uint8_t *far = between_rows(p) ? row_of(p, other(p, y)) + at : NULL;
+  switch (p->spread) {
+  case SPREAD_H2: l->target->samples->h2(near, out, n); break;
+  case SPREAD_V2: l->target->samples->v2(near, far, out, n, 1 + (y & 1)); break;
+  case SPREAD_H2V2: l->target->samples->h2v2(near, far, out, n); break;
+  default:
+    for (int x = 0; x < n; x++)
+      for (int k = 0; k < p->hs; k++) out[x * p->hs + k] = near[x];
+  }
+  return out + j->x0 - first * p->hs;
+}
+
+// needed is the last row of MCUs that row y needs.
+static int needed(const stk_jpeg *j, int y) {
+  int band = 0;
+  for (int i = 0; i < j->f.components; i++) {
+    const stk_plane *p = &j->plane[i];
+    int row = y / p->vs;
+    if (between_rows(p) && other(p, y) > row) row = other(p, y);
+    if (row / (8 * p->v) > band) band = row / (8 * p->v);
+  }
+  return band;
+}
+
 void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n) {
   stk_jpeg *j = l->jpeg;
-  struct jpeg_decompress_struct *c = &j->c;
-  if (c->num_components != 4) {
-    for (int got = 0; got < n;) got += jpeg_read_scanlines(c, rows + got, n - got);
-    return;
-  }
-  uint8_t *line[1] = {stk_grow(l, &j->cmyk, (size_t)c->output_width * 4)};
-  for (int i = 0; i < n; i++) {
-    jpeg_read_scanlines(c, line, 1);
-    cmyk_row(line[0], rows[i], (int)c->output_width);
+  const int w = j->x1 - j->x0, colour = j->f.components == FRAME_COMPONENTS;
+  const size_t wide = (size_t)w + 16 + STK_SLACK;
+  uint8_t *line = colour ? stk_grow(l, &j->lines, 2 * wide) : NULL;
+  j->line[1] = line;
+  j->line[2] = line + wide;
+  for (int i = 0; i < n; i++, j->y++) {
+    for (const int band = needed(j, j->y); j->band <= band;) decode_band(l, j);
+    const uint8_t *luma = pixels(l, j, 0, j->y);
+    if (!colour)
+      memcpy(rows[i], luma, (size_t)w);
+    else
+      (j->f.ycc ? l->target->samples->rgb : l->target->samples->merge)(luma, pixels(l, j, 1, j->y), pixels(l, j, 2, j->y), rows[i], w);
   }
 }
 
-// stk_jpeg_close ends a picture, read to its end or not. It can not fail.
-void stk_jpeg_close(stk_lane *l) {
-  stk_jpeg *j = l->jpeg;
-  if (!j || !j->busy) return;
-  j->busy = 0;
-  jpeg_abort_decompress(&j->c);
-  reset(j);
+// stk_jpeg_done says that a picture ended well: its quads are zero again.
+void stk_jpeg_done(stk_lane *l) {
+  if (l->jpeg) l->jpeg->dirty = 0;
 }
 
 void stk_jpeg_free(stk_lane *l) {
   stk_jpeg *j = l->jpeg;
   if (!j) return;
-  jpeg_destroy_decompress(&j->c);
-  for (stk_arena *b = j->arena; b;) {
-    stk_arena *next = b->next;
-    free(b);
-    b = next;
-  }
-  free(j->cmyk.p);
-  stk_huff_free(j->huff);
+  stk_buf *all[] = {&j->coefficients, &j->reaches, &j->samples, &j->lines};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->p);
   free(j);
   l->jpeg = NULL;
 }

@@ -1,31 +1,40 @@
-// What jpeg.c and huff.c share: the decompressor of a lane.
+// The decoder of a lane: what jpeg.c keeps from one picture to the next.
 #ifndef STK_JPEG_H
 #define STK_JPEG_H
 
-#include "stk.h"
+#include "huff.h"
 
-#include <jpeglib.h>
+// How samples become pixels, where there are fewer of them.
+typedef enum { SPREAD_NONE, SPREAD_H2, SPREAD_V2, SPREAD_H2V2, SPREAD_REPEAT } stk_spread;
 
-typedef struct stk_arena stk_arena;
-typedef struct stk_huff stk_huff;
+// stk_plane is a component of the region: coefficients of one row of MCUs, and
+// samples of two.
+typedef struct {
+  int hs, vs;              // pixels that a sample covers
+  int v;                   // rows of blocks of an MCU
+  int width, height;       // of the whole component, in samples
+  stk_spread spread;
+  const uint16_t *quant;
+  int quads;               // of a row of blocks
+  int16_t *quad;           // [v][quads][QUAD]
+  uint8_t *reach;          // [v][quads]
+  int x;                   // the component's column of the first sample
+  uint8_t *sample;         // [16 * v][stride], row y of the component at y mod 16 * v
+  ptrdiff_t stride;
+} stk_plane;
 
-typedef struct stk_jpeg {
-  struct jpeg_decompress_struct c;  // first, so that libjpeg's callbacks find the rest
-  struct jpeg_error_mgr err;
-  struct jpeg_source_mgr src;
-  struct jpeg_progress_mgr progress;
-  stk_lane *l;
-  void (*free_pool)(j_common_ptr, int);
-  stk_arena *arena;
-  stk_huff *huff;                   // made at the first picture it can decode
-  int busy;
-  stk_buf cmyk;
-} stk_jpeg;
+struct stk_jpeg {
+  stk_frame f;
+  stk_huff *huff;
+  stk_plane plane[FRAME_COMPONENTS];
+  int first, last;         // columns of MCUs that are stored
+  int band;                // the next row of MCUs
+  int x0, x1, y;           // columns of the region; its next row
+  int dirty;               // coefficients may not be zero
+  uint8_t *line[FRAME_COMPONENTS];
+  stk_buf coefficients, reaches, samples, lines;
+};
 
-static inline stk_jpeg *stk_jpeg_of(void *c) { return c; }
-
-void stk_huff_take(stk_lane *l, int first, int last, int below);
-int stk_jpeg_smooths(const struct jpeg_decompress_struct *c);
-void stk_huff_free(stk_huff *h);
+typedef struct stk_jpeg stk_jpeg;
 
 #endif

@@ -1,5 +1,5 @@
 // Package kernel is every pixel and copy loop of stoker: one job per picture,
-// run by C (libjpeg-turbo and hand-written SIMD) in a single call, or by its
+// run by C (a JPEG decoder of our own, hand-written SIMD) in a single call, or by its
 // plain-Go twin, which is the reference and the whole engine where there is no
 // C compiler.
 //
@@ -8,10 +8,13 @@
 // its final place. A leading crop of a JPEG decodes only that region.
 //
 // Where to look: plan_cgo.go folds the steps into passes, job.c runs them row
-// by row. jpeg.c drives libjpeg, huff.c is the entropy decoder put in its
-// place, segment.c finds restart markers for it. IndexJPEG, which puts such
-// markers into a picture, reads it as symbols (tokens.c), makes codes for them
-// (codes.c), and writes them (write.c), as index.c tells it to. axis.c makes
+// by row. A JPEG's markers are read by frame.c, its entropy-coded data by huff.c,
+// with segment.c finding restart markers for it; jpeg.c turns them into rows of
+// pixels, by the transform of dct.h and the upsampling of chroma.h, compiled for
+// each target in jpeg_base.c, jpeg_avx2.c and jpeg_avx512.c. What frame.c does not
+// take, libjpeg.c decodes. IndexJPEG, which puts restart markers into a picture,
+// reads it as symbols (tokens.c, coefficients.c), makes codes for them (codes.c),
+// and writes them (write.c), as index.c tells it to. axis.c makes
 // resampling weights; base.c, avx2.c and avx512.c hold the loops of each
 // target. twin.go, resample.go, upsample.go and decode_go.go are the twin. Results do not depend on the target, to the bit; only the twin's
 // JPEG decoder differs, by the rounding of its DCT: at most 3 or 4 a sample, 15

@@ -78,6 +78,8 @@ static void axis_free(stk_axis *a) {
 void stk_lane_free(stk_lane *l) {
   if (!l) return;
   stk_jpeg_free(l);
+  stk_huff_free(l->huff);
+  stk_libjpeg_free(l);
   stk_index_free(l->index);
   axis_free(&l->ax);
   axis_free(&l->ay);

@@ -26,8 +26,8 @@ typedef struct {
 
 // meet takes the marker at p.
 static INLINE void meet(search *s, const uint8_t *p) {
-  const int k = p[1] - JPEG_RST0;
-  if (p[1] == JPEG_EOI) s->over = 1;
+  const int k = p[1] - M_RST0;
+  if (p[1] == M_EOI) s->over = 1;
   if (k > 7) return;
   if (s->found == s->n) {
     s->found = -1;
@@ -78,21 +78,21 @@ static void look_sse2(search *s, const uint8_t *p, const uint8_t *end) { LOOK_WI
 __attribute__((target("avx2,bmi"))) static void look_avx2(search *s, const uint8_t *p, const uint8_t *end) { LOOK_WIDE(ends_avx2); }
 #endif
 
-// stk_segments finds the segments of a scan of so many MCUs. Unless there are
+// stk_segments finds the segments of a scan. Unless there are
 // as many as the interval says, and their markers count as they should, it
 // finds none, and the scan is read in order, which tells what is wrong.
-void stk_segments(struct stk_huff *h, int64_t mcus) {
-  search s = {.data = h->data, .n = (mcus + h->restart - 1) / h->restart, .found = 1};
-  if (s.n < 2 || h->in_end - h->data < 2 || h->in_end - h->data > UINT32_MAX) return;
+void stk_segments(stk_huff *h) {
+  search s = {.data = h->f->scan, .n = (h->mcus + h->restart - 1) / h->restart, .found = 1};
+  if (s.n < 2 || h->f->end - h->f->scan < 2 || h->f->end - h->f->scan > UINT32_MAX) return;
   s.seg = stk_grow(h->l, &h->segs, (size_t)s.n * sizeof *s.seg);
   s.seg[0] = 0;
 #ifdef __x86_64__
   if (h->l->level > 0 && __builtin_cpu_supports("bmi"))
-    look_avx2(&s, h->data, h->in_end);
+    look_avx2(&s, h->f->scan, h->f->end);
   else
-    look_sse2(&s, h->data, h->in_end);
+    look_sse2(&s, h->f->scan, h->f->end);
 #else
-  look(&s, h->data, h->in_end);
+  look(&s, h->f->scan, h->f->end);
 #endif
   if (s.found == s.n) h->seg = s.seg;
 }

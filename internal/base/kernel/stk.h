@@ -41,7 +41,8 @@ typedef struct {
 typedef struct {
   int32_t w, h, c;                 // the source; of a JPEG: what its header says, c as decoded
   int32_t components;              // of a JPEG; 0: raw pixels
-  int32_t stock;                   // libjpeg's own entropy decoder, for tests and comparisons
+  int32_t stock;                   // everything by libjpeg, for tests and comparisons
+  int32_t anew;                    // Huffman tables are made for each picture, for comparisons
   int32_t npass;
   int32_t is_float, chw;
   int32_t timed;                   // what follows is wanted
@@ -89,6 +90,19 @@ struct stk_hplan {
   stk_buf b_off, b_idx, b_coef;
 };
 
+// stk_samples is the part of a JPEG's decoding that is made of vectors: see dct.h,
+// chroma.h and, for rgb and merge, colour.h.
+typedef struct {
+  // dct transforms a quad of coefficients, and zeroes it.
+  void (*dct)(int16_t *quad, const uint16_t *quant, int reach, uint8_t *out, ptrdiff_t stride);
+  void (*h2)(const uint8_t *in, uint8_t *out, int n);
+  void (*v2)(const uint8_t *near, const uint8_t *far, uint8_t *out, int n, int bias);
+  void (*h2v2)(const uint8_t *near, const uint8_t *far, uint8_t *out, int n);
+  // rgb makes n pixels of YCbCr, merge of planes that are red, green and blue.
+  void (*rgb)(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, int n);
+  void (*merge)(const uint8_t *r, const uint8_t *g, const uint8_t *b, uint8_t *out, int n);
+} stk_samples;
+
 // stk_target is what differs between processors. All give the same bytes.
 typedef struct {
   const char *name;
@@ -104,6 +118,7 @@ typedef struct {
   void (*f32_rgb)(const uint8_t *rgb, float *out, int n, const float *scale, const float *bias);
   void (*luma)(const uint8_t *rgb, uint8_t *out, int n);
   void (*mirror)(const uint8_t *in, uint8_t *out, int n, int c);
+  const stk_samples *samples;
 } stk_target;
 
 struct stk_lane {
@@ -112,8 +127,11 @@ struct stk_lane {
   int level;                       // of the target: 0 base, 1 AVX2, 2 AVX-512
   jmp_buf env;
   int code;
+  int own;                         // the present JPEG is jpeg.c's, not libjpeg's
   char msg[STK_MSG];
+  struct stk_libjpeg *libjpeg;     // made at the first picture that needs it; so are the others
   struct stk_jpeg *jpeg;
+  struct stk_huff *huff;
   stk_axis ax, ay;
   stk_hplan h;
   stk_buf ring, ptrs, vw, vnp;     // pair rows; pointers to them; vertical weights and their counts
@@ -138,22 +156,34 @@ void stk_fail(stk_lane *l, int code, const char *fmt, ...)
 void stk_axis_make(stk_lane *l, stk_axis *a, int in, int out, int lo, int n, int mirror_in, int mirror_out);
 void stk_axis_pull(stk_axis *a);
 
-// jpeg.c: open reads the header; region starts decoding so that rows come
-// from y0, row_pixels wide, and column x0 is pixel number (returned) of each.
-void stk_jpeg_open(stk_lane *l, const uint8_t *p, size_t n);
-int stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int *row_pixels);
+// jpeg.c: take reads the header and says whether the picture is one of those that
+// are decoded here. region begins with its rows at y0, columns x0 to x1; rows makes the
+// next n of them; done says that all went well.
+int stk_jpeg_take(stk_lane *l, const uint8_t *p, size_t n);
+void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1);
 void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n);
-void stk_jpeg_close(stk_lane *l);
+void stk_jpeg_done(stk_lane *l);
 void stk_jpeg_free(stk_lane *l);
+void stk_huff_free(struct stk_huff *h);
+
+// libjpeg.c: open reads the header; region starts decoding so that rows come
+// from y0, row_pixels wide, and column x0 is pixel number (returned) of each.
+void stk_libjpeg_open(stk_lane *l, const uint8_t *p, size_t n);
+int stk_libjpeg_region(stk_lane *l, int x0, int y0, int x1, int *row_pixels);
+void stk_libjpeg_rows(stk_lane *l, uint8_t **rows, int n);
+void stk_libjpeg_close(stk_lane *l);
+void stk_libjpeg_free(stk_lane *l);
 
 // job.c
 int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst);
 
 // base.c, avx2.c, avx512.c
 extern const stk_target stk_base;
+extern const stk_samples stk_samples_base;
 void stk_base_hprep(stk_lane *l, stk_hplan *h);
 #ifdef __x86_64__
 extern const stk_target stk_avx2, stk_avx512;
+extern const stk_samples stk_samples_avx2, stk_samples_avx512;
 void stk_avx2_hprep(stk_lane *l, stk_hplan *h);
 #endif
 
@@ -164,7 +194,6 @@ typedef struct stk_index stk_index;
 typedef struct {
   int32_t w, h, components;        // as the header says
   int32_t wish;                    // MCUs of a segment, about
-  int32_t convert;                 // progressive pictures become sequential, else they are refused
   int32_t percent;                 // by which the file may grow, in hundredths
   int32_t restart;                 // result: the interval; 0: none
   int32_t kept;                    // result: nothing fits, the file is best as it is

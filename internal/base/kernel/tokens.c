@@ -1,18 +1,13 @@
-// Reading a picture as tokens: out of its only scan, or, where it has several,
-// out of libjpeg's coefficients.
+// Reading a picture as tokens out of its only scan. Others are read as coefficients
+// (coefficients.c).
 #include "index.h"
 
-#include <jpegint.h>
-
-enum { MOST_TOKENS = 4 << 20, MOST_DC = 2047, MOST_AC = 15 };  // of AC: bits
-
-// Bytes that the coefficients of a picture of several scans may take.
-enum { MOST_COEFFICIENTS = 96 << 20 };
+enum { MOST_TOKENS = 4 << 20, MOST_DC = 2047 };
 
 // build_pairs makes an ac_table into one for tokens. An end of block is symbol
 // 0, whatever run stood in it.
 static void build_pairs(stk_pairs *p, const ac_table *a) {
-  if (p->from.known && !memcmp(&p->from, &a->l.from, sizeof p->from)) return;
+  if (p->from.n && !memcmp(&p->from, &a->l.from, sizeof p->from)) return;
   p->from = a->l.from;
   for (uint32_t i = 0; i < 1u << LOOK; i++) {
     const uint32_t e = a->ac[i], n = e & 63, size = e >> 16, step = e >> 8 & 255;
@@ -36,7 +31,7 @@ static void build_pairs(stk_pairs *p, const ac_table *a) {
 }
 
 // one_token is a symbol of any length.
-static INLINE int one_token(struct stk_huff *h, bits *b, const ac_table *a, int64_t *count, uint32_t *tok) {
+static INLINE int one_token(stk_huff *h, bits *b, const ac_table *a, int64_t *count, uint32_t *tok) {
   refill(b);
   const uint32_t e = a->ac[b->acc >> (64 - LOOK)];
   int step, size;
@@ -56,7 +51,7 @@ static INLINE int one_token(struct stk_huff *h, bits *b, const ac_table *a, int6
   return step;
 }
 
-static INLINE uint32_t *block_tokens(struct stk_huff *h, bits *b, const stk_pairs *p, const ac_table *a,
+static INLINE uint32_t *block_tokens(stk_huff *h, bits *b, const stk_pairs *p, const ac_table *a,
                                      uint32_t *seen, int64_t *count, uint32_t *t) {
   int k = 1;
   for (;;) {
@@ -85,11 +80,11 @@ static INLINE uint32_t *block_tokens(struct stk_huff *h, bits *b, const stk_pair
   return t;
 }
 
-// dc_token counts a DC coefficient and remembers the edges of its MCU.
-static INLINE uint32_t dc_token(stk_index *x, const stk_part *p, stk_edge *edge, int dc) {
+// stk_dc_token counts a DC coefficient and remembers the edges of its MCU.
+uint32_t stk_dc_token(stk_index *x, const stk_part *p, stk_edge *edge, int dc) {
   if (__builtin_expect(dc > MOST_DC || dc < -MOST_DC, 0))
     stk_fail(x->l, STK_FORMAT, "a DC coefficient of %d, which no picture of 8 bits has", dc);
-  x->dc_count[p->code][stk_size(dc - x->pred[p->comp])]++;
+  x->dc_count[x->code_of[p->comp]][stk_size(dc - x->pred[p->comp])]++;
   x->pred[p->comp] = dc;
   if (p->x == 0 && p->y == 0) edge[p->comp].first = (int16_t)dc;
   edge[p->comp].last = (int16_t)dc;
@@ -97,25 +92,27 @@ static INLINE uint32_t dc_token(stk_index *x, const stk_part *p, stk_edge *edge,
 }
 
 static INLINE void scan_mcu(stk_index *x, stk_edge *edge) {
-  struct stk_huff *h = x->h;
-  stk_huff_step(h);
+  stk_huff *h = x->h;
   bits b = h->b;
+  stk_huff_ready(h, &b);
   uint32_t *t = x->tok_end;
   for (int i = 0; i < h->blocks; i++) {
-    const stk_part *p = &x->part[i];
-    int *dc = &h->last_dc[h->dc_of[i]];
-    *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, h->dct[i]));
-    *t++ = dc_token(x, p, edge, *dc);
-    const ptrdiff_t table = h->act[i] - h->ac;
-    t = block_tokens(h, &b, &x->pairs[table], h->act[i], x->seen[p->code][table], x->ac_count[p->code], t);
+    const stk_part *p = &h->part[i];
+    const int code = x->code_of[p->comp];
+    refill(&b);
+    int *dc = &h->pred[p->comp];
+    *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, p->dc));
+    *t++ = stk_dc_token(x, p, edge, *dc);
+    const ptrdiff_t table = p->ac - h->ac;
+    t = block_tokens(h, &b, &x->pairs[table], p->ac, x->seen[code][table], x->ac_count[code], t);
   }
+  stk_huff_check(h, &b);
   h->b = b;
-  stk_huff_check(h);
   x->tok_end = t;
 }
 
 static INLINE void scan_band(stk_index *x) {
-  for (; x->next < x->mcus && x->tok_full - x->tok_end > MCU_TOKENS; x->next++)
+  for (; x->next < x->mcus && x->tok_full - x->tok_end > MCU_TOKENS; x->next++, x->h->at++)
     scan_mcu(x, x->edge + x->next * x->comps);
 }
 
@@ -127,8 +124,8 @@ __attribute__((target("bmi,bmi2,lzcnt"))) static void scan_band_bmi2(stk_index *
 
 // count_pairs adds the symbols of the pairs that were met to the counts.
 static void count_pairs(stk_index *x) {
-  for (int i = 0; i < CODES * NUM_HUFF_TBLS; i++) {
-    const int code = i / NUM_HUFF_TBLS, table = i % NUM_HUFF_TBLS;
+  for (int i = 0; i < CODES * FRAME_TABLES; i++) {
+    const int code = i / FRAME_TABLES, table = i % FRAME_TABLES;
     uint32_t *seen = x->seen[code][table];
     for (int look = 0; look < 1 << LOOK; look++) {
       if (!seen[look]) continue;
@@ -140,68 +137,11 @@ static void count_pairs(stk_index *x) {
   }
 }
 
-static uint32_t *coefficient_tokens(stk_lane *l, const JCOEF *block, int64_t *count, uint32_t *t) {
-  int run = 0;
-  for (int k = 1; k < 64; k++) {
-    const int v = block[stk_natural[k]];
-    if (v == 0) {
-      run++;
-      continue;
-    }
-    for (; run > 15; run -= 16, count[0xf0]++) *t++ = 0xf0 << 16;
-    const int size = stk_size(v), symbol = run << 4 | size;
-    if (__builtin_expect(size > MOST_AC, 0)) stk_fail(l, STK_FORMAT, "an AC coefficient of %d, which has no code", v);
-    *t++ = (uint32_t)symbol << 16 | ((uint32_t)(v - (v < 0)) & ((1u << size) - 1));
-    count[symbol]++;
-    run = 0;
-  }
-  if (run) {
-    *t++ = 0;
-    count[0]++;
-  }
-  t[-1] |= LAST;
-  return t;
-}
-
-// coefficient_mcu reads an MCU. Blocks beyond the picture's edge are not shown
-// and cost least as copies of the last DC coefficient.
-static void coefficient_mcu(stk_index *x, stk_edge *edge) {
-  const struct jpeg_decompress_struct *c = &x->l->jpeg->c;
-  const int64_t row = x->next / x->cols, col = x->next % x->cols;
-  for (int i = 0; i < x->blocks; i++) {
-    const stk_part *p = &x->part[i];
-    const jpeg_component_info *info = &c->comp_info[p->comp];
-    const int64_t bx = col * p->h + p->x, by = row * p->v + p->y;
-    static const JBLOCK flat;
-    const JCOEF *block = flat;
-    int dc = x->pred[p->comp];
-    if (bx < info->width_in_blocks && by < info->height_in_blocks) {
-      block = x->rows[p->comp][p->y][bx];
-      dc = block[0];
-    }
-    *x->tok_end++ = dc_token(x, p, edge, dc);
-    x->tok_end = coefficient_tokens(x->l, block, x->ac_count[p->code], x->tok_end);
-  }
-}
-
-static void coefficient_band(stk_index *x) {
-  struct jpeg_decompress_struct *c = &x->l->jpeg->c;
-  for (; x->next < x->mcus && x->tok_full - x->tok_end > MCU_TOKENS; x->next++) {
-    if (x->next % x->cols == 0 || x->next == x->from)
-      for (int i = 0; i < x->comps; i++) {
-        const int v = x->comps == 1 ? 1 : c->comp_info[i].v_samp_factor;
-        const JDIMENSION first = (JDIMENSION)(x->next / x->cols * v);
-        x->rows[i] = c->mem->access_virt_barray((j_common_ptr)c, x->arrays[i], first, (JDIMENSION)v, FALSE);
-      }
-    coefficient_mcu(x, x->edge + x->next * x->comps);
-  }
-}
-
 int stk_tokens_band(stk_index *x) {
   x->from = x->next;
   x->tok_end = x->tok;
   if (!x->h) {
-    coefficient_band(x);
+    stk_coefficients_band(x);
     return x->next < x->mcus;
   }
 #ifdef __x86_64__
@@ -222,28 +162,6 @@ void stk_tokens_rewind(stk_index *x) {
   if (x->h) stk_huff_rewind(x->h);
 }
 
-// layout finds which blocks an MCU has. One component goes block by block,
-// whatever its sampling factors say.
-static void layout(stk_index *x) {
-  const struct jpeg_decompress_struct *c = &x->l->jpeg->c;
-  x->comps = c->num_components;
-  x->codes = x->comps == 1 ? 1 : CODES;
-  x->blocks = 0;
-  int64_t wide = c->max_h_samp_factor * DCTSIZE, high = c->max_v_samp_factor * DCTSIZE;
-  if (x->comps == 1) wide = high = DCTSIZE;
-  x->cols = (c->image_width + wide - 1) / wide;
-  x->mcus = (c->image_height + high - 1) / high * x->cols;
-  for (int i = 0; i < x->comps; i++) {
-    const int h = x->comps == 1 ? 1 : c->comp_info[i].h_samp_factor;
-    const int v = x->comps == 1 ? 1 : c->comp_info[i].v_samp_factor;
-    x->code_of[i] = i == 1 || i == 2;
-    if (x->blocks + h * v > D_MAX_BLOCKS_IN_MCU)
-      stk_fail(x->l, STK_UNSUPPORTED, "sampling factors that do not fit into one scan");
-    for (int b = 0; b < h * v; b++)
-      x->part[x->blocks++] = (stk_part){.comp = i, .code = x->code_of[i], .x = b % h, .y = b / h, .h = h, .v = v};
-  }
-}
-
 // room makes the buffer hold what most pictures of n bytes take.
 static void room(stk_index *x, size_t n) {
   size_t tokens = n * 2 + 2 * MCU_TOKENS;
@@ -253,32 +171,29 @@ static void room(stk_index *x, size_t n) {
   x->edge = stk_grow(x->l, &x->b_edge, (size_t)x->mcus * (size_t)x->comps * sizeof *x->edge);
 }
 
-static void through_coefficients(stk_index *x, struct jpeg_decompress_struct *c) {
-  int64_t bytes = 0;
-  for (int i = 0; i < x->blocks; i++) bytes += x->mcus * (int64_t)sizeof(JBLOCK);
-  if (bytes > MOST_COEFFICIENTS)
-    stk_fail(x->l, STK_UNSUPPORTED, "a JPEG of several scans and %u x %u pixels: its coefficients take %lld MiB; the limit is %d",
-             c->image_width, c->image_height, (long long)(bytes >> 20), MOST_COEFFICIENTS >> 20);
-  x->h = NULL;
-  x->arrays = jpeg_read_coefficients(c);
-  if (stk_jpeg_smooths(c))
-    stk_fail(x->l, STK_UNSUPPORTED, "an unfinished progressive JPEG: decoders guess what is missing, so no other file has the same pixels");
+static void through_scan(stk_index *x) {
+  const stk_frame *f = &x->f;
+  stk_huff *h = stk_huff_begin(x->l, f);
+  x->h = h;
+  x->comps = f->components;
+  x->cols = h->cols;
+  x->mcus = h->mcus;
+  x->blocks = h->blocks;
+  x->sof = 0;
+  for (int i = 0; i < x->comps; i++) x->id[i] = f->comp[i].id;
+  for (int i = 0; i < x->blocks; i++) {
+    x->part[i] = h->part[i];
+    build_pairs(&x->pairs[h->part[i].ac - h->ac], h->part[i].ac);
+  }
 }
 
-void stk_tokens_begin(stk_index *x, int coefficients) {
-  struct jpeg_decompress_struct *c = &x->l->jpeg->c;
-  const size_t n = c->src->bytes_in_buffer;
-  layout(x);
-  if (coefficients) {
-    through_coefficients(x, c);
-  } else {
-    jpeg_start_decompress(c);
-    x->h = stk_huff_begin(x->l);
-    if (!x->h) stk_fail(x->l, STK_UNSUPPORTED, "more than one scan");
-    for (int i = 0; i < x->comps; i++)
-      if (c->cur_comp_info[i]->component_index != i) stk_fail(x->l, STK_FORMAT, "components of a scan out of order");
-    for (int i = 0; i < x->blocks; i++) build_pairs(&x->pairs[x->h->act[i] - x->h->ac], x->h->act[i]);
-  }
+void stk_tokens_begin(stk_index *x, int coefficients, size_t n) {
+  if (coefficients)
+    stk_coefficients_begin(x);
+  else
+    through_scan(x);
+  x->codes = x->comps == 1 ? 1 : CODES;
+  for (int i = 0; i < x->comps; i++) x->code_of[i] = i == 1 || i == 2;
   room(x, n);
   memset(x->dc_count, 0, sizeof x->dc_count);
   memset(x->ac_count, 0, sizeof x->ac_count);

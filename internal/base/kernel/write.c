@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-enum { SOF0 = 0xc0, SOF1 = 0xc1, SOF2 = 0xc2, DHT = 0xc4, SOS = 0xda, DQT = 0xdb, DNL = 0xdc, DRI = 0xdd };
-
 // Bytes that an MCU takes at most, stuffed: 10 blocks of 64 symbols of 31 bits.
 enum { MCU_WRITTEN = 8 << 10 };
 
@@ -31,16 +29,7 @@ static void put_marker(stk_index *x, int marker, size_t n) {
 
 // copied reports whether a segment goes over as it is: all but what says how
 // the scan is coded.
-static int copied(int m) { return m != DHT && m != DRI && m != SOS && m != 0xcc && m != DNL; }
-
-// frame_type is what a progressive picture becomes: baseline, unless its
-// quantisation tables are of 16 bits.
-static int frame_type(const struct jpeg_decompress_struct *c) {
-  for (int i = 0; i < NUM_QUANT_TBLS; i++)
-    for (int k = 0; c->quant_tbl_ptrs[i] && k < DCTSIZE2; k++)
-      if (c->quant_tbl_ptrs[i]->quantval[k] > 255) return SOF1;
-  return SOF0;
-}
+static int copied(int m) { return m != M_DHT && m != M_DRI && m != M_SOS && m != M_DAC && m != M_DNL; }
 
 // segments walks the marker segments of a file and copies what goes over, also
 // from between scans. The entropy-coded data between them hold no markers but
@@ -60,12 +49,12 @@ static void segments(stk_index *x, const uint8_t *in, size_t n, int sequential) 
     if (m == 0xd9) return;
     const size_t len = (size_t)in[at + 2] << 8 | in[at + 3];
     if (len < 2 || at + 2 + len > n) stk_fail(x->l, STK_FORMAT, "the JPEG ends within a marker segment");
-    if (m == DQT && scans) stk_fail(x->l, STK_UNSUPPORTED, "a JPEG whose quantisation tables change between scans");
-    if (m == SOS && ++scans && sequential) return;
+    if (m == M_DQT && scans) stk_fail(x->l, STK_UNSUPPORTED, "a JPEG whose quantisation tables change between scans");
+    if (m == M_SOS && ++scans && sequential) return;
     if (copied(m)) {
       const size_t head = x->nout;
       put_bytes(x, in + at, 2 + len);
-      if (m == SOF2) x->out[head + 1] = (uint8_t)frame_type(&x->l->jpeg->c);
+      if (m == M_SOF2) x->out[head + 1] = (uint8_t)x->sof;
     }
     at += 2 + len;
   }
@@ -74,7 +63,7 @@ static void segments(stk_index *x, const uint8_t *in, size_t n, int sequential) 
 static void tables(stk_index *x) {
   size_t n = 0;
   for (int i = 0; i < x->codes; i++) n += (size_t)(2 * 17 + x->dc[i].n + x->ac[i].n);
-  put_marker(x, DHT, n);
+  put_marker(x, M_DHT, n);
   for (int i = 0; i < 2 * x->codes; i++) {
     const stk_code *c = i & 1 ? &x->ac[i / 2] : &x->dc[i / 2];
     const uint8_t which = (uint8_t)((i & 1) << 4 | i / 2);
@@ -86,26 +75,25 @@ static void tables(stk_index *x) {
 
 void stk_write_head(stk_index *x, const uint8_t *in, size_t n, int sequential) {
   static const uint8_t start[2] = {0xff, 0xd8};
-  const struct jpeg_decompress_struct *c = &x->l->jpeg->c;
   x->nout = 0;
   put_bytes(x, start, 2);
   segments(x, in, n, sequential);
   tables(x);
   if (x->restart) {
     const uint8_t b[2] = {(uint8_t)(x->restart >> 8), (uint8_t)x->restart};
-    put_marker(x, DRI, 2);
+    put_marker(x, M_DRI, 2);
     put_bytes(x, b, 2);
   }
   uint8_t b[1 + 2 * MAX_COMPONENTS_IN + 3] = {(uint8_t)x->comps};
   uint8_t *p = b + 1;
   for (int i = 0; i < x->comps; i++) {
-    *p++ = (uint8_t)c->comp_info[i].component_id;
+    *p++ = (uint8_t)x->id[i];
     *p++ = (uint8_t)(x->code_of[i] << 4 | x->code_of[i]);
   }
   *p++ = 0;
-  *p++ = DCTSIZE2 - 1;
+  *p++ = BLOCK - 1;
   *p++ = 0;
-  put_marker(x, SOS, (size_t)(p - b));
+  put_marker(x, M_SOS, (size_t)(p - b));
   put_bytes(x, b, (size_t)(p - b));
 }
 
@@ -162,10 +150,10 @@ static INLINE const uint32_t *put_mcu(stk_index *x, writer *to, const uint32_t *
   for (int i = 0; i < x->blocks; i++) {
     const stk_part *p = &x->part[i];
     const int dc = (int16_t)*t++, diff = dc - x->pred[p->comp], size = stk_size(diff);
-    uint64_t e = x->dc[p->code].put[size];
+    uint64_t e = x->dc[x->code_of[p->comp]].put[size];
     x->pred[p->comp] = dc;
     put_bits(&w, (uint32_t)e | ((uint32_t)(diff - (diff < 0)) & ((1u << size) - 1)), (int)(e >> 32));
-    const uint64_t *put = x->ac[p->code].put;
+    const uint64_t *put = x->ac[x->code_of[p->comp]].put;
     uint32_t tok;
     do {
       tok = *t++;
@@ -187,7 +175,7 @@ static INLINE int put_band(stk_index *x, writer *w, size_t limit) {
     if (x->restart && m > 0 && m % x->restart == 0) {
       end_segment(w);
       *w->p++ = 0xff;
-      *w->p++ = (uint8_t)(JPEG_RST0 + ((m / x->restart - 1) & 7));
+      *w->p++ = (uint8_t)(M_RST0 + ((m / x->restart - 1) & 7));
       memset(x->pred, 0, sizeof x->pred);
     }
     t = put_mcu(x, w, t);
@@ -230,7 +218,7 @@ int stk_write_scan(stk_index *x, size_t limit) {
   w.p = x->out + x->nout;
   end_segment(&w);
   *w.p++ = 0xff;
-  *w.p++ = JPEG_EOI;
+  *w.p++ = M_EOI;
   x->nout = (size_t)(w.p - x->out);
   return fits && x->nout <= limit;
 }

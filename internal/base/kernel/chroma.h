@@ -1,0 +1,33 @@
+// Chroma samples spread over the pixels they stand for, as libjpeg's "fancy"
+// upsampling does: each stands for the middle of what it covers, and a pixel takes
+// three quarters of the nearest and one of the next. One source, compiled for each
+// target; compilers make vectors of it.
+//
+// Inputs can be read one sample to the left and to the right, where the next sample
+// stands, or, at the picture's edge, the same again. Outputs may be written STK_SLACK
+// bytes beyond their end.
+#include "stk.h"
+
+// h2 makes 2n pixels of n samples.
+static void CHROMA(h2)(const uint8_t *restrict in, uint8_t *restrict out, int n) {
+  for (int i = 0; i < n; i++) {
+    const int c = 3 * in[i];
+    out[2 * i] = (uint8_t)((c + in[i - 1] + 1) >> 2);
+    out[2 * i + 1] = (uint8_t)((c + in[i + 1] + 2) >> 2);
+  }
+}
+
+// v2 makes n pixels between a row of samples and the next one; bias is 1 for the
+// upper of a row's two, 2 for the lower.
+static void CHROMA(v2)(const uint8_t *restrict near, const uint8_t *restrict far, uint8_t *restrict out, int n, int bias) {
+  for (int i = 0; i < n; i++) out[i] = (uint8_t)((3 * near[i] + far[i] + bias) >> 2);
+}
+
+// h2v2 is both at once, rounded once.
+static void CHROMA(h2v2)(const uint8_t *restrict near, const uint8_t *restrict far, uint8_t *restrict out, int n) {
+  for (int i = 0; i < n; i++) {
+    const int before = 3 * near[i - 1] + far[i - 1], c = 3 * (3 * near[i] + far[i]), after = 3 * near[i + 1] + far[i + 1];
+    out[2 * i] = (uint8_t)((c + before + 8) >> 4);
+    out[2 * i + 1] = (uint8_t)((c + after + 7) >> 4);
+  }
+}

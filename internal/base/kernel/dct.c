@@ -1,0 +1,75 @@
+// The inverse DCT, written plainly: the reference of dct.h's vectors, what they fall
+// back to where numbers are beyond any picture's, and all there is on processors
+// without them.
+#include "dct.h"
+
+#pragma GCC optimize("O3")
+
+static int16_t wrap16(int32_t v) { return (int16_t)(uint16_t)(uint32_t)v; }
+
+static int32_t saturate(int32_t v, int32_t limit) { return v < -limit - 1 ? -limit - 1 : v > limit ? limit : v; }
+
+// transform is the one-dimensional inverse DCT of eight numbers, before its shift.
+// Sums wrap, as those of vectors do.
+static inline void transform(const int16_t in[8], int32_t out[8], int shift) {
+  const int32_t round = 1 << shift >> 1;
+  const uint32_t z2 = (uint32_t)in[2], z3 = (uint32_t)in[6];
+  const uint32_t t3 = z2 * (FIX_0_541 + FIX_0_765) + z3 * FIX_0_541;
+  const uint32_t t2 = z2 * FIX_0_541 + z3 * (uint32_t)(FIX_0_541 - FIX_1_847);
+  const uint32_t t0 = ((uint32_t)wrap16(in[0] + in[4]) << CONST_BITS) + (uint32_t)round;
+  const uint32_t t1 = ((uint32_t)wrap16(in[0] - in[4]) << CONST_BITS) + (uint32_t)round;
+  const uint32_t even[4] = {t0 + t3, t1 + t2, t1 - t2, t0 - t3};
+
+  const uint32_t a = (uint32_t)wrap16(in[7] + in[3]), b = (uint32_t)wrap16(in[5] + in[1]);
+  const uint32_t i1 = (uint32_t)in[1], i3 = (uint32_t)in[3], i5 = (uint32_t)in[5], i7 = (uint32_t)in[7];
+  const uint32_t y3 = a * (uint32_t)(FIX_1_175 - FIX_1_961) + b * FIX_1_175;
+  const uint32_t y4 = a * FIX_1_175 + b * (FIX_1_175 - FIX_0_390);
+  const uint32_t odd[4] = {
+      y4 + i7 * (uint32_t)-FIX_0_899 + i1 * (FIX_1_501 - FIX_0_899),
+      y3 + i5 * (uint32_t)-FIX_2_562 + i3 * (FIX_3_072 - FIX_2_562),
+      y4 + i5 * (uint32_t)(FIX_2_053 - FIX_2_562) + i3 * (uint32_t)-FIX_2_562,
+      y3 + i7 * (uint32_t)(FIX_0_298 - FIX_0_899) + i1 * (uint32_t)-FIX_0_899,
+  };
+  for (int i = 0; i < 4; i++) {
+    out[i] = (int32_t)(even[i] + odd[i]) >> shift;
+    out[7 - i] = (int32_t)(even[i] - odd[i]) >> shift;
+  }
+}
+
+// only_first reports whether rows 1 to 7 are zero.
+static int only_first(const int16_t *block) {
+  int any = 0;
+  for (int r = 1; r < 8; r++)
+    for (int c = 0; c < 8; c++) any |= block[r * QUAD_ROW + c];
+  return !any;
+}
+
+void stk_dct_block(const int16_t *block, const uint16_t *quant, uint8_t *out, ptrdiff_t stride) {
+  int16_t mid[8][8];  // after the columns, by row
+  const int flat = only_first(block);
+  for (int c = 0; c < 8; c++) {
+    int16_t in[8];
+    int32_t sums[8];
+    for (int r = 0; r < 8; r++) in[r] = wrap16(block[r * QUAD_ROW + c] * (int16_t)quant[8 * r + c]);
+    // Here libjpeg's vectors have a way of their own, which wraps.
+    if (!flat) transform(in, sums, CONST_BITS - PASS1_BITS);
+    for (int r = 0; r < 8; r++)
+      mid[r][c] = flat ? wrap16(in[0] * (1 << PASS1_BITS)) : (int16_t)saturate(sums[r], INT16_MAX);
+  }
+  for (int r = 0; r < 8; r++) {
+    int32_t sums[8];
+    transform(mid[r], sums, CONST_BITS + PASS1_BITS + 3);
+    for (int c = 0; c < 8; c++) out[r * stride + c] = (uint8_t)(saturate(sums[c], INT8_MAX) + 128);
+  }
+}
+
+void stk_dct_flat(int16_t *quad, int q, uint8_t *out, ptrdiff_t stride) {
+  uint64_t all[4];
+  for (int b = 0; b < 4; b++) {
+    const int32_t v = wrap16(wrap16(quad[8 * b] * (int16_t)q) * (1 << PASS1_BITS));
+    const int32_t half = 1 << (PASS1_BITS + 3) >> 1;
+    all[b] = (uint64_t)(saturate((v + half) >> (PASS1_BITS + 3), INT8_MAX) + 128) * UINT64_C(0x0101010101010101);
+    quad[8 * b] = 0;
+  }
+  for (int r = 0; r < 8; r++) memcpy(out + r * stride, all, sizeof all);
+}
