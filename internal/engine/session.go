@@ -246,7 +246,7 @@ func (s *session) keepAlive(ctx context.Context, req int64, p *loader.Pass, dead
 		case <-ctx.Done():
 			return
 		case <-every.C:
-			if now := p.Moved(); now.After(seen) {
+			if now := p.Moved(); now > seen {
 				seen = now
 				s.send(one(&wire.Message{Type: wire.TypeProgress, Req: req, What: "samples"}))
 			}

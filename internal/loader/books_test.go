@@ -104,7 +104,7 @@ func TestTheBooks(t *testing.T) {
 	if got.Read.Bytes != stored*often || got.Read.Items != n*often {
 		t.Errorf("read %d samples, %d bytes; the files have %d times %d", got.Read.Items, got.Read.Bytes, often, stored)
 	}
-	if got.Decode.Items != n*often || got.Samples != n*often || got.Batches != n*often/4 || got.Batch.Items != n*often/4 || got.Wait.Items != n*often/4 || got.Deliver.Items != n*often/4 {
+	if got.Decode.Items != n*often || got.Samples != n*often || got.Batches != n*often/4 || got.Batch.Items != n*often/4 || got.Wait.Items != n*often/4 || got.Deliver.Items != n*often/4 || got.Plan.Items != n*often/4 {
 		t.Errorf("counts differ: %+v", got)
 	}
 	if len(got.Transforms) != 4 {
@@ -142,7 +142,7 @@ func TestTheBooks(t *testing.T) {
 	// The CPU of all stages is the kernel's, less what runs beside them. The margins
 	// are wide: this machine may have a race detector and others to serve. What the
 	// benchmark measures is within 5 %.
-	stages := got.Read.CPUSeconds + got.Decode.CPUSeconds + got.Batch.CPUSeconds + got.Deliver.CPUSeconds
+	stages := got.Plan.CPUSeconds + got.Read.CPUSeconds + got.Decode.CPUSeconds + got.Batch.CPUSeconds + got.Deliver.CPUSeconds
 	if stages < 0.3*cpu || stages > 1.5*cpu {
 		t.Errorf("the stages used %.4f s of CPU, and the process %.4f s", stages, cpu)
 	}
@@ -217,7 +217,13 @@ func TestTheBooksOfSmallSamples(t *testing.T) {
 	if got.Read.Items != 1200 || got.Decode.Items != 1200 || got.Read.Bytes != 2*stored {
 		t.Errorf("read %d, %d bytes, decoded %d; extents have %d bytes", got.Read.Items, got.Read.Bytes, got.Decode.Items, stored)
 	}
-	if got.Read.BusySeconds <= 0 || got.Read.CPUSeconds <= 0 || got.Decode.CPUSeconds <= 0 {
+	if got.Read.BusySeconds <= 0 || got.Read.CPUSeconds <= 0 || got.Decode.CPUSeconds <= 0 || got.Read.P99 < got.Read.P50 || got.Decode.P50 <= 0 {
 		t.Errorf("times are %+v, %+v", got.Read, got.Decode)
+	}
+	if got.Plan.Items != got.Batches || got.Plan.BusySeconds <= 0 || got.Plan.CPUSeconds <= 0 {
+		t.Errorf("the planner: %+v of %d batches", got.Plan, got.Batches)
+	}
+	if whole := got.At - got.Opened; got.Plan.BusySeconds+got.Plan.OutputSeconds > whole {
+		t.Errorf("the planner has %.6f and %.6f s in its books, of %.6f s", got.Plan.BusySeconds, got.Plan.OutputSeconds, whole)
 	}
 }

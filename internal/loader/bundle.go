@@ -90,13 +90,13 @@ func (p *Pass) split() {
 	}
 }
 
-// patience is how long a consumer that has waited since begin waits on before a
+// patience is how long a consumer that has waited for some time waits on before a
 // bundle that it waits for is split. Shared.mu is held.
-func (p *Pass) patience(begin time.Time) time.Duration {
+func (p *Pass) patience(waited time.Duration) time.Duration {
 	if len(p.open) == 0 || p.open[0].steps == 1 || p.open[0].done {
 		return time.Hour
 	}
-	left := bundleWait - time.Since(begin)
+	left := bundleWait - waited
 	if left > 0 {
 		return left
 	}

@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +49,7 @@ type bunch struct {
 	l     *Loader
 	batch *openBatch
 	tasks []task
+	spent spent
 }
 
 // pace is what one read takes, ns, as far as it is known.
@@ -62,15 +62,15 @@ func (p *pace) rows() int { return max(1, int(int64(bunchTime)/max(p.ns.Load(), 
 
 // submitBunches sends a batch's samples to the readers in bunches; long ones go the usual
 // way. A bunch has a sample of its own at least: one without would hold nothing that the
-// batch waits for, and run when the batch is another's.
-func (l *Loader) submitBunches(ob *openBatch) {
+// batch waits for, and run when the batch is another's. It says how long it waited.
+func (l *Loader) submitBunches(ob *openBatch) (waited time.Duration) {
 	most := l.pace.rows()
 	ob.bunches = ob.bunches[:0]
 	var long []*fetch.Request
 	begin, own, bytes := 0, 0, int64(0)
 	send := func(end int) {
 		if own > 0 {
-			ob.bunches = append(ob.bunches, bunch{l, ob, ob.tasks[begin:end]})
+			ob.bunches = append(ob.bunches, bunch{l: l, batch: ob, tasks: ob.tasks[begin:end]})
 		}
 		begin, own, bytes = end, 0, 0
 	}
@@ -96,8 +96,9 @@ func (l *Loader) submitBunches(ob *openBatch) {
 		l.fetch.Do(&ob.bunches[i])
 	}
 	if long != nil {
-		l.send(long, false, ob)
+		return l.send(long, false, ob)
 	}
+	return 0
 }
 
 // hand is what a reader fills with.
@@ -105,7 +106,9 @@ type hand struct {
 	lane   transform.Lane // for all but pictures
 	fill   filler
 	failed []*task
-	n      int // bunches
+
+	mean  int64 // ns, of the last bunches
+	cpuIn int64 // bunches until the CPU of one is measured
 }
 
 // Run reads and fills the tasks of a bunch, and sends those that fail the usual way.
@@ -117,14 +120,13 @@ func (r *bunch) Run(h *fetch.Hand) {
 	defer l.hands.Put(own)
 	own.fill.lane, own.failed = &own.lane, own.failed[:0]
 	var thread stats.Thread
-	measured, begin := l.stats.Decode != nil, time.Now()
-	onThread := measured && own.n%bunchEvery == 0
-	own.n++
+	onThread := l.stats.Decode != nil && own.cpuIn < 0
+	begin := stats.Monotonic()
 	if onThread {
 		thread = stats.OnThread()
 	}
 	count, bytes := r.read(h)
-	took := time.Since(begin)
+	read := stats.Monotonic()
 	if onThread {
 		l.stats.Read.CPU(thread.Lap(), int64(count))
 	}
@@ -136,20 +138,24 @@ func (r *bunch) Run(h *fetch.Hand) {
 		h.At(wire.StageDecode, t.req.Sample)
 		if err := l.fill(&own.fill, t); err != nil {
 			own.failed = append(own.failed, t)
+			continue
 		}
+		l.stamp(t)
 	}
 	h.At(0, 0)
-	if count > 0 {
-		l.pace.add(took / time.Duration(count))
-		if measured {
-			l.stats.Read.Add(took, int64(count), bytes)
-			l.stats.Decode.Add(time.Since(begin)-took, int64(count), 0)
-		}
-	}
 	if onThread {
 		l.stats.Decode.CPU(thread.Used(), int64(count))
 	}
-	l.finishBunch(ob, r.tasks, own.failed)
+	end := stats.Monotonic()
+	if count > 0 {
+		l.pace.add(time.Duration(read-begin) / time.Duration(count))
+	}
+	r.spent = spent{read: read - begin, fill: end - read, items: int64(count), bytes: bytes}
+	own.mean += (end - begin - own.mean) / 8
+	if own.cpuIn--; onThread {
+		own.cpuIn = spread(bunchCPU/max(own.mean, 1), end)
+	}
+	l.finishBunch(ob, r.tasks, own.failed, end)
 }
 
 // read reads what the tasks want: first all of it, to be checked together. Where that
@@ -182,20 +188,20 @@ func (r *bunch) readEach(h *fetch.Hand) (count int, bytes int64) {
 }
 
 // finishBunch counts the tasks of a bunch, and begins those anew that failed. A batch
-// that was given up has tasks that were not done; else all were.
-func (l *Loader) finishBunch(ob *openBatch, tasks []task, failed []*task) {
+// that was given up has tasks that were not done; else all were, and those that did
+// not fail were stamped. It is now the moment now.
+func (l *Loader) finishBunch(ob *openBatch, tasks []task, failed []*task, now int64) {
 	s := l.shared
 	s.mu.Lock()
 	gone := ob.gone.Load()
-	l.moved = time.Now()
+	l.moved = now
 	for i := range tasks {
-		t := &tasks[i]
-		if t.apart || !gone && slices.Contains(failed, t) {
-			continue
+		if !tasks[i].apart {
+			ob.left--
 		}
-		if ob.left--; !gone {
-			l.stamp(t)
-		}
+	}
+	if !gone {
+		ob.left += len(failed)
 	}
 	if gone || ob.left > 0 {
 		ob.settle()
@@ -208,5 +214,5 @@ func (l *Loader) finishBunch(ob *openBatch, tasks []task, failed []*task) {
 		}
 		return
 	}
-	l.finishBatch(ob)
+	l.finishBatch(ob, now)
 }

@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
@@ -92,11 +91,8 @@ func (l *Loader) newBatch(p *Pass, slot *batch.Slot) *openBatch {
 		ob.tasks, ob.good = make([]task, rows), make([]bool, rows)
 	}
 	*ob = openBatch{
-		pass: p, step: p.draft.step, steps: p.draft.steps, rows: rows, slot: slot, layout: l.layout,
+		pass: p, step: p.draft.step, steps: p.draft.steps, rows: rows, slot: slot, layout: l.layout, begun: p.planning.from,
 		tasks: ob.tasks[:rows], good: ob.good[:rows], loose: ob.loose, ready: ob.ready[:0], bunches: ob.bunches[:0], counts: ob.counts[:0],
-	}
-	if l.stats.Batch != nil {
-		ob.begun = stats.Monotonic()
 	}
 	for i := range ob.loose {
 		if l.fields[i].Loose {

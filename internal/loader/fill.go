@@ -25,10 +25,10 @@ const maxAttempts = 16
 const wordReplace = 1<<63 + 1
 
 // submit sends a batch's samples to fetch, in order.
-func (l *Loader) submit(ob *openBatch) {
+// It says how long it waited for room.
+func (l *Loader) submit(ob *openBatch) (waited time.Duration) {
 	if l.small {
-		l.submitBunches(ob)
-		return
+		return l.submitBunches(ob)
 	}
 	hot, reqs := false, make([]*fetch.Request, 0, ob.rows)
 	for i := range ob.tasks {
@@ -45,17 +45,18 @@ func (l *Loader) submit(ob *openBatch) {
 		l.shared.unread(ob)
 	}
 	if len(reqs) > 0 { // or the batch may be another's by now
-		l.send(reqs, false, ob)
+		return l.send(reqs, false, ob)
 	}
+	return 0
 }
 
-// send gives samples of a batch to fetch.
-func (l *Loader) send(reqs []*fetch.Request, force bool, ob *openBatch) {
+// send gives samples of a batch to fetch, and says how long it waited for room.
+func (l *Loader) send(reqs []*fetch.Request, force bool, ob *openBatch) (waited time.Duration) {
 	l.shared.mu.Lock()
 	l.fetching += len(reqs)
 	l.shared.reconsider()
 	l.shared.mu.Unlock()
-	l.fetch.Submit(reqs, force, ob.gone.Load)
+	return l.fetch.Submit(reqs, force, ob.gone.Load)
 }
 
 // locate fills in where a task's sample lies.
@@ -335,8 +336,8 @@ func (l *Loader) sampleError(t *task, err error) (*errs.Error, bool) {
 }
 
 // finish is called once for every task, by the lane that did it, with what
-// became of it.
-func (l *Loader) finish(t *task, err error) {
+// became of it. It is now the moment now.
+func (l *Loader) finish(t *task, err error, now int64) {
 	s := l.shared
 	ob := t.batch
 	var bad *errs.Error
@@ -358,7 +359,7 @@ func (l *Loader) finish(t *task, err error) {
 		l.send([]*fetch.Request{&t.req}, true, ob)
 		return
 	}
-	l.moved = time.Now()
+	l.moved = now
 	if bad == nil && !ob.gone.Load() {
 		l.stamp(t)
 	}
@@ -374,16 +375,16 @@ func (l *Loader) finish(t *task, err error) {
 		s.mu.Unlock()
 		return
 	}
-	l.finishBatch(ob)
+	l.finishBatch(ob, now)
 }
 
-// finishBatch closes a batch whose tasks are all done. Shared.mu is held, and let
-// go.
-func (l *Loader) finishBatch(ob *openBatch) {
+// finishBatch closes a batch whose tasks are all done, since the moment now.
+// Shared.mu is held, and let go.
+func (l *Loader) finishBatch(ob *openBatch, now int64) {
 	s := l.shared
 	ob.closing = true
 	s.mu.Unlock()
-	closeErr := l.closeTimed(ob)
+	closeErr := l.closeTimed(ob, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ob.closing = false
@@ -400,24 +401,26 @@ func (l *Loader) finishBatch(ob *openBatch) {
 	s.changed.Broadcast()
 }
 
-// closeTimed is close, with its time taken.
-func (l *Loader) closeTimed(ob *openBatch) error {
+// closeTimed is close, with its time taken from begin (stats.Monotonic) on.
+func (l *Loader) closeTimed(ob *openBatch, begin int64) error {
 	st := l.stats.Batch
 	if st == nil {
 		return l.close(ob)
 	}
 	var thread stats.Thread
-	onThread := l.closing.due()
+	onThread := l.closing.due(begin)
 	if onThread {
 		thread = stats.OnThread()
 	}
-	lap := st.Begin()
+	ob.enter()
 	err := l.close(ob)
-	lap.End(1, ob.layout.Bytes())
 	if onThread {
-		st.CPU(thread.Used(), 1)
+		used := thread.Used()
+		st.CPU(used, 1)
+		l.closing.took(int64(used))
 	}
 	ob.filled = stats.Monotonic()
+	st.Add(time.Duration(ob.filled-begin), 1, ob.layout.Bytes())
 	return err
 }
 

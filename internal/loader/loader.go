@@ -15,7 +15,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
@@ -62,6 +61,7 @@ type Loader struct {
 	stats      *stats.Stream
 	closing    seldom // CPU is measured
 	sending    seldom
+	planning   seldom
 	costs      map[*transform.Program]*costs
 	small      bool // samples are read and filled in bunches
 	pace       pace
@@ -73,13 +73,13 @@ type Loader struct {
 
 	// Guarded by Shared.mu.
 	passes   []*Pass
-	current  *Pass     // begun last
-	ahead    *Pass     // the next epoch, begun before it was asked for
-	running  int       // lanes at work here
-	inflight int       // open batches
-	fetching int       // samples submitted and not fetched
-	batches  int64     // handed out
-	moved    time.Time // when a sample was last finished
+	current  *Pass // begun last
+	ahead    *Pass // the next epoch, begun before it was asked for
+	running  int   // lanes at work here
+	inflight int   // open batches
+	fetching int   // samples submitted and not fetched
+	batches  int64 // handed out
+	moved    int64 // stats.Monotonic, when a sample was last finished
 	spare    []*openBatch
 	closed   bool
 }
@@ -101,7 +101,7 @@ type Options struct {
 func Open(ctx context.Context, shared *Shared, spec Spec, opt Options) (*Loader, error) {
 	spec = spec.defaults()
 	p := spec.check()
-	l := &Loader{shared: shared, moved: time.Now()}
+	l := &Loader{shared: shared, moved: stats.Monotonic()}
 	if !spec.Dataset.openable() {
 		return nil, p.err()
 	}

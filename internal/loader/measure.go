@@ -15,24 +15,43 @@ import (
 // What is measured and how often: a lane takes the time of every sample; its CPU of
 // about one in cpuTime of work, and what each transform took of it of one in
 // splitTime, so that what measuring costs does not depend on how small samples are.
-// Readers of small samples measure bunches, and the CPU of one in bunchEvery.
-// Everything is scaled by counts, which are exact. The first sample of a lane is
-// not measured: it makes the lane's memory.
+// Readers of small samples take the time of bunches, and the CPU of about one in
+// bunchCPU of work. Batches are planned, closed and sent with their time taken, and
+// the CPU of no more than one in cpuTime. Everything is scaled by counts, which are
+// exact. The first sample of a lane is not measured: it makes the lane's memory.
+//
+// To ask a clock takes as long as to move a small sample, so who has just asked one
+// says what it was to whoever comes next.
 const (
 	cpuTime   = int64(8 * time.Millisecond)
 	splitTime = int64(20 * time.Millisecond)
 
-	bunchEvery = 32
+	bunchCPU = int64(2 * time.Millisecond)
+
+	mostBatches = 16 // one in so many at least: there are few of them
 )
 
-// seldom says now and then that something is due: no more often than once in cpuTime.
-// Safe for concurrent use.
-type seldom struct{ at atomic.Int64 }
+// seldom chooses batches whose CPU is measured: about one in cpuTime of what is done
+// with them. By count, and not always the same of a pass: what is due by the clock is
+// the first after a pause, too often, and that finds its caches cold. Safe for
+// concurrent use.
+type seldom struct{ left, every atomic.Int64 }
 
-func (s *seldom) due() bool {
-	now, at := stats.Monotonic(), s.at.Load()
-	return now >= at && s.at.CompareAndSwap(at, now+cpuTime)
+// due says whether this one is; now is stats.Monotonic, of which nobody knows the
+// last digits.
+func (s *seldom) due(now int64) bool {
+	if s.left.Add(-1) > 0 {
+		return false
+	}
+	s.left.Store(spread(s.every.Load(), now))
+	return true
 }
+
+// took is what one took that was due, ns.
+func (s *seldom) took(ns int64) { s.every.Store(min(cpuTime/max(ns, 1), mostBatches)) }
+
+// spread is every, on average, but no period of anything.
+func spread(every, now int64) int64 { return every/2 + now%max(every, 1) + 1 }
 
 // costs are where the transforms of one program are counted.
 type costs struct{ stages []*stats.Stage }
@@ -122,10 +141,12 @@ func newWorker(lane *transform.Lane) *worker {
 	return &worker{filler: filler{lane: lane}, cpuIn: 1, splitIn: 1}
 }
 
-// timed is fill, with its time taken from begin (stats.Monotonic) on.
-func (l *Loader) timed(w *worker, t *task, begin int64) error {
+// timed is fill, with its time taken from begin (stats.Monotonic) on; it says when it
+// ended.
+func (l *Loader) timed(w *worker, t *task, begin int64) (end int64, err error) {
 	if l.stats.Decode == nil {
-		return l.fill(&w.filler, t)
+		err = l.fill(&w.filler, t)
+		return stats.Monotonic(), err
 	}
 	if w.tally.l != l {
 		w.tally.flush(w.book)
@@ -137,8 +158,9 @@ func (l *Loader) timed(w *worker, t *task, begin int64) error {
 	if onThread {
 		thread = stats.OnThread()
 	}
-	err := l.fill(&w.filler, t)
-	took := stats.Monotonic() - begin
+	err = l.fill(&w.filler, t)
+	end = stats.Monotonic()
+	took := end - begin
 	if onThread {
 		l.stats.Decode.CPU(thread.Used(), 1)
 	}
@@ -148,7 +170,31 @@ func (l *Loader) timed(w *worker, t *task, begin int64) error {
 	}
 	w.mean += (took - w.mean) / 8
 	w.cpuIn, w.splitIn = countdown(w.cpuIn, cpuTime/max(w.mean, 1)), countdown(w.splitIn, splitTime/max(w.mean, 1))
-	return err
+	return end, err
+}
+
+// spent is what one bunch took, ns, to read and to fill so many items.
+type spent struct{ read, fill, items, bytes int64 }
+
+// enter puts what a batch's bunches took into the books, together: every reader
+// writes the words there, and a bunch may take no more than some microseconds. Once
+// their last task is done; again it does nothing.
+func (ob *openBatch) enter() {
+	l := ob.pass.l
+	if len(ob.bunches) == 0 || l.stats.Decode == nil {
+		return
+	}
+	var read, fill stats.Sum
+	var bytes int64
+	for i := range ob.bunches {
+		at := &ob.bunches[i].spent
+		l.stats.Read.Several(&read, at.read, at.items)
+		l.stats.Decode.Several(&fill, at.fill, at.items)
+		bytes += at.bytes
+	}
+	l.stats.Read.Put(&read, bytes)
+	l.stats.Decode.Put(&fill, 0)
+	ob.bunches = ob.bunches[:0]
 }
 
 // countdown goes to the next sample to measure, one in every so many. Not the first
@@ -314,56 +360,71 @@ func (p *Pass) queues() {
 	l.stats.Wait.Queue(done)
 }
 
-// asks books a request for a batch: until now the consumer was at work. Shared.mu
-// is held.
-func (p *Pass) asks() {
+// asks books a request for a batch at the moment now: until then the consumer was at
+// work. Shared.mu is held.
+func (p *Pass) asks(now int64) {
 	if p.l.stats.Wait == nil {
 		return
 	}
-	p.askedAt = stats.Monotonic()
+	p.askedAt = now
 	if p.givenAt != 0 {
-		p.l.stats.Wait.Blocked(stats.Output, time.Duration(p.askedAt-p.givenAt))
-		p.l.stats.Deliver.Blocked(stats.Output, time.Duration(p.askedAt-p.givenAt))
+		p.l.stats.Wait.Blocked(stats.Output, time.Duration(now-p.givenAt))
+		p.l.stats.Deliver.Blocked(stats.Output, time.Duration(now-p.givenAt))
 	}
 	p.queues()
 }
 
-// given books the answer, which the consumer has waited for; nil: there was no
-// batch. Shared.mu is held.
-func (p *Pass) given(waited time.Duration, b *Batch) {
+// given books the answer, which the consumer has waited for until now; nil: there was
+// no batch. Shared.mu is held.
+func (p *Pass) given(now int64, b *Batch) {
 	st := p.l.stats
 	if st.Wait == nil {
 		return
 	}
-	p.givenAt = p.askedAt + int64(waited)
+	p.givenAt = now
 	items := int64(0)
 	if b != nil {
 		items = b.span.Steps
 	} else {
 		p.givenAt = 0 // what comes behind the end is nobody's
 	}
+	waited := time.Duration(now - p.askedAt)
 	st.Wait.Add(waited, items, 0)
 	st.Deliver.Blocked(stats.Input, waited)
 }
 
-// book puts a batch that is handed out, and how far the loader has come, into the
+// hand takes the oldest batch, which is done, at the moment now. Shared.mu is held.
+func (p *Pass) hand(now int64) (*Batch, error) {
+	l := p.l
+	if l.stats.Deliver == nil || !l.sending.due(now) {
+		return p.handOut(now)
+	}
+	thread := stats.OnThread()
+	b, err := p.handOut(now)
+	if used := thread.Used(); b != nil {
+		b.onThread, b.cpu = true, used
+		l.sending.took(4 * int64(used)) // to send it takes more
+	}
+	return b, err
+}
+
+// book puts a batch that is handed out now, and how far the loader has come, into the
 // page. Shared.mu is held.
-func (p *Pass) book(ob *openBatch, b *Batch) {
+func (p *Pass) book(ob *openBatch, b *Batch, now int64) {
 	l := p.l
 	if l.stats.Batch == nil {
 		return
 	}
-	now := stats.Monotonic()
 	l.stats.Batch.Blocked(stats.Input, time.Duration(ob.filled-ob.begun))
 	l.stats.Batch.Blocked(stats.Output, time.Duration(now-ob.filled))
 	b.span = stats.Span{
 		Loader: l.id, Epoch: p.epoch, Step: b.Step, Steps: int64(ob.steps), Rows: int64(b.Rows),
 		Begun: ob.begun, Filled: ob.filled, Asked: p.askedAt,
 	}
-	b.bytes = int64(len(ob.slot.Mem))
+	b.bytes, b.handed = int64(len(ob.slot.Mem)), now
 	l.batches += int64(ob.steps)
 	at := stats.Progress{
-		Epoch: p.epoch, Step: b.Step + int64(ob.steps) - 1, Samples: l.samples.Load(), Batches: l.batches,
+		At: now, Epoch: p.epoch, Step: b.Step + int64(ob.steps) - 1, Samples: l.samples.Load(), Batches: l.batches,
 		Slots: l.slots.count, Leased: l.slots.leased, Memory: l.slots.bytes,
 	}
 	for _, q := range l.passes {
@@ -382,23 +443,17 @@ func (p *Pass) book(ob *openBatch, b *Batch) {
 
 // Sending is the books of a batch on its way to its consumer.
 type Sending struct {
-	b        *Batch
-	begin    int64
-	onThread bool
-	thread   stats.Thread
+	b      *Batch
+	thread stats.Thread
 }
 
-// Sending is to be called where sending the batch begins; the same goroutine calls
-// Done when it is sent. What is done before Next returned is not in it.
+// Sending is to be called where sending the batch begins, by the goroutine that got it
+// of Next; the same calls Done when it is sent. Both are one stage with handing it out.
 func (b *Batch) Sending() Sending {
 	s := Sending{b: b}
-	if b.l.stats.Deliver == nil {
-		return s
-	}
-	if s.onThread = b.l.sending.due(); s.onThread {
+	if b.onThread {
 		s.thread = stats.OnThread()
 	}
-	s.begin = stats.Monotonic()
 	return s
 }
 
@@ -408,11 +463,11 @@ func (s *Sending) Done() {
 	if st.Deliver == nil {
 		return
 	}
-	now, span := stats.Monotonic(), s.b.span
-	if s.onThread {
-		st.Deliver.CPU(s.thread.Used(), span.Steps)
+	if s.b.onThread {
+		st.Deliver.CPU(s.b.cpu+s.thread.Used(), s.b.span.Steps)
 	}
-	st.Deliver.Add(time.Duration(now-s.begin), span.Steps, s.b.bytes)
+	now, span := stats.Monotonic(), s.b.span
+	st.Deliver.Add(time.Duration(now-s.b.handed), span.Steps, s.b.bytes)
 	span.Delivered = now
 	st.Span(span)
 }

@@ -58,6 +58,7 @@ type Pass struct {
 	// For the books, stats.Monotonic; 0: not known.
 	askedAt, givenAt int64
 	began            bool // its first batch was handed out
+	planning         planning
 }
 
 // openBatch is a batch on its way, or a bundle of them: the rows of several steps,
@@ -127,9 +128,12 @@ type Batch struct {
 	// Counts is what each step of a bundle adds to a receipt, and where it ends; nil: one step.
 	Counts []Count
 
-	span  stats.Span
-	bytes int64 // of the slot
-	l     *Loader
+	span     stats.Span
+	bytes    int64 // of the slot
+	handed   int64 // stats.Monotonic, when it was taken from the pass
+	onThread bool  // the CPU of handing it out and sending it is measured
+	cpu      time.Duration
+	l        *Loader
 }
 
 // Count is what one step adds to a receipt: the sum of the hashes of the samples
@@ -156,7 +160,7 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err 
 	if b, err, ready := p.nextReady(ctx); ready {
 		return b, err
 	}
-	begin := time.Now()
+	begin := stats.Monotonic()
 	wake := func() { s.mu.Lock(); s.changed.Broadcast(); s.mu.Unlock() }
 	defer context.AfterFunc(ctx, wake)()
 	alarm := time.AfterFunc(time.Hour, wake)
@@ -166,19 +170,21 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err 
 	p.waiting++
 	s.clock++
 	p.asked, p.resting = s.clock, false
-	p.asks()
+	p.asks(begin)
 	s.reconsider()
 	s.changed.Broadcast()
+	var now int64
 	defer func() {
 		p.waiting--
-		p.given(time.Since(begin), b)
+		p.given(now, b)
 	}()
 	for {
+		now = stats.Monotonic()
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		if len(p.open) > 0 && p.open[0].done {
-			return p.hand()
+			return p.hand(now)
 		}
 		if p.failed != nil {
 			return nil, p.failed
@@ -189,9 +195,9 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err 
 		if p.nextStep >= p.slice.Steps() && len(p.open) == 0 {
 			return nil, io.EOF
 		}
-		wait := p.patience(begin)
+		wait := p.patience(time.Duration(now - begin))
 		if deadline > 0 {
-			still := time.Since(laterOf(begin, p.l.moved))
+			still := time.Duration(now - max(begin, p.l.moved))
 			if still >= deadline {
 				return nil, p.stalled(still)
 			}
@@ -212,28 +218,25 @@ func (p *Pass) nextReady(ctx context.Context) (b *Batch, err error, ready bool) 
 	}
 	s.clock++
 	p.asked, p.resting = s.clock, false
-	p.asks()
-	b, err = p.hand()
-	p.given(0, b)
+	now := int64(0)
+	if p.l.stats.Wait != nil {
+		now = stats.Monotonic()
+	}
+	p.asks(now)
+	b, err = p.hand(now)
+	p.given(now, b)
 	return b, err, true
 }
 
-// Moved is when a sample of this loader was last finished.
-func (p *Pass) Moved() time.Time {
+// Moved is when a sample of this loader was last finished (stats.Monotonic).
+func (p *Pass) Moved() int64 {
 	p.l.shared.mu.Lock()
 	defer p.l.shared.mu.Unlock()
 	return p.l.moved
 }
 
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// hand takes the oldest batch, which is done. Shared.mu is held.
-func (p *Pass) hand() (*Batch, error) {
+// handOut takes the oldest batch, which is done. Shared.mu is held.
+func (p *Pass) handOut(now int64) (*Batch, error) {
 	ob := p.open[0]
 	p.open[0] = nil
 	p.open = p.open[1:]
@@ -257,7 +260,7 @@ func (p *Pass) hand() (*Batch, error) {
 	if ob.steps > 1 {
 		out.Counts = slices.Clone(ob.counts)
 	}
-	p.book(ob, out)
+	p.book(ob, out, now)
 	return out, nil
 }
 
@@ -332,9 +335,11 @@ func (p *Pass) plan() {
 	s := l.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p.planning = planning{stage: l.stats.Plan, due: &l.planning}
 	for {
 		switch {
 		case p.cancelled || p.failed != nil:
+			p.planning.rests()
 			return
 		case p.nextStep >= p.slice.Steps():
 			l.lookAhead(p)
@@ -346,6 +351,7 @@ func (p *Pass) plan() {
 				return
 			}
 		case !p.resting && p.mayOpen():
+			p.planning.works()
 			if p.draft.step != p.nextStep || p.draft.pieces == nil || p.draft.steps > p.together() {
 				step, most := p.nextStep, p.together()
 				s.mu.Unlock()
@@ -362,6 +368,7 @@ func (p *Pass) plan() {
 					l.slots.put(slot)
 				}
 				p.failed = err
+				p.planning.rests()
 				s.changed.Broadcast()
 				return
 			}
@@ -375,6 +382,7 @@ func (p *Pass) plan() {
 				continue
 			}
 		}
+		p.planning.rests()
 		s.changed.Wait()
 	}
 }
@@ -400,8 +408,10 @@ func (p *Pass) begin(slot *batch.Slot) {
 	p.nextStep += int64(ob.steps)
 	l.inflight++
 	p.open = append(p.open, ob)
+	steps := int64(ob.steps)
 	l.shared.mu.Unlock()
-	l.submit(ob)
+	waited := l.submit(ob) // the batch may be another's now
+	p.planning.done(waited, steps)
 	l.shared.mu.Lock()
 }
 

@@ -88,9 +88,9 @@ func (s *Shared) lane() {
 			continue
 		}
 		begin := work.Begin(wire.StageDecode, uint32(l.id), t.req.Sample)
-		err := l.timed(w, t, begin)
+		end, err := l.timed(w, t, begin)
 		work.End()
-		l.finish(t, err)
+		l.finish(t, err, end)
 	}
 }
 
@@ -200,6 +200,7 @@ func (s *Shared) wakeLane() {
 // it. Shared.mu is held.
 func (ob *openBatch) settle() {
 	if ob.gone.Load() && ob.left == 0 && !ob.closing && ob.slot != nil {
+		ob.enter()
 		ob.pass.l.slots.put(ob.slot)
 		ob.slot = nil
 		ob.pass.l.inflight--

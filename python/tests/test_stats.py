@@ -42,7 +42,7 @@ def test_everything_is_told(folder: Path) -> None:
             for _batch in loader:
                 pass
         told = loader.stats()
-    for name in ("read", "decode", "batch", "deliver", "wait"):
+    for name in ("plan", "read", "decode", "batch", "deliver", "wait"):
         assert list(told[name]) == STAGE_KEYS
         assert told[name]["name"] == name
     names = "RandomResizedCrop RandomHorizontalFlip ToTensor Normalize"
@@ -57,7 +57,7 @@ def test_everything_is_told(folder: Path) -> None:
     assert 0 <= told["client"]["wait_share"] <= 1
     assert told["rates"]["wait_share"] == pytest.approx(told["client"]["wait_share"])
     assert told["rates"]["samples_per_s"] > 0
-    assert told["rates"]["limiting"] in ["training loop", "read", "decode", "batch", "deliver", *names.split()]
+    assert told["rates"]["limiting"] in ["training loop", "plan", "read", "decode", "batch", "deliver", *names.split()]
     assert told["client"]["first_batch_s"] > 0
     assert told["client"]["p99_s"] >= told["client"]["p50_s"] > 0
     assert told["client"]["blocked_in_s"] + told["client"]["busy_s"] > 0

@@ -203,6 +203,30 @@ func TestCountingTogether(t *testing.T) {
 	}
 }
 
+// A Sum put in is what adding one by one gives, however its items lie in buckets.
+func TestSum(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var one, together Stage
+		var sum Sum
+		for range rapid.IntRange(0, 20).Draw(t, "groups") {
+			took := rapid.OneOf(rapid.Int64Range(0, 1500), rapid.Int64Range(0, 1e10)).Draw(t, "took")
+			items := rapid.Int64Range(0, 40).Draw(t, "items")
+			if items == 0 {
+				took = 0 // nothing was done
+			}
+			one.Add(time.Duration(took), items, 3*items)
+			together.Several(&sum, took, items)
+		}
+		together.Put(&sum, 3*one[sItems].Load())
+		together.Put(&sum, 0) // nothing more
+		for i := range one {
+			if a, b := one[i].Load(), together[i].Load(); a != b {
+				t.Fatalf("word %d is %d, and together %d", i, a, b)
+			}
+		}
+	})
+}
+
 // Nobody is turned away: loaders beyond the table count for themselves, and closed
 // ones make room.
 func TestMoreLoadersThanEntries(t *testing.T) {
@@ -217,7 +241,7 @@ func TestMoreLoadersThanEntries(t *testing.T) {
 	}
 	first.Close()
 	fourth := p.Stream(4, 1, []string{"a", "b", "c", "d", "e", "f"}) // more transforms than stages
-	if len(fourth.Transforms) != 6 || fourth.Transforms[5] != nil || fourth.Transforms[2] == nil {
+	if len(fourth.Transforms) != 6 || fourth.Transforms[5] != nil || fourth.Transforms[1] == nil {
 		t.Errorf("the transforms are %v", fourth.Transforms)
 	}
 	fourth.Transforms[5].Count(1)

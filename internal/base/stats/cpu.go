@@ -12,21 +12,26 @@ import (
 // locking take about a microsecond together: samples are measured one in some,
 // and scaled by their number.
 
-// Thread is the CPU that a thread had used when its measuring began.
-type Thread struct{ at int64 }
+// Thread is the CPU that a thread had used when its measuring began, and the moment
+// after that was asked. What is measured may be as short as asking, which counts in
+// the answer; a thread uses no more than goes by from after one question to before
+// the next.
+type Thread struct{ at, from int64 }
 
 // OnThread locks the goroutine to its thread until Used.
 func OnThread() Thread {
 	runtime.LockOSThread()
-	return Thread{clock(unix.CLOCK_THREAD_CPUTIME_ID)}
+	at := clock(unix.CLOCK_THREAD_CPUTIME_ID)
+	return Thread{at, Monotonic()}
 }
 
 // Lap is what the thread has used since OnThread, or since the last Lap.
 func (t *Thread) Lap() time.Duration {
-	now := clock(unix.CLOCK_THREAD_CPUTIME_ID)
-	d := now - t.at
-	t.at = now
-	return time.Duration(d)
+	went := Monotonic() - t.from
+	at := clock(unix.CLOCK_THREAD_CPUTIME_ID)
+	used := min(at-t.at, went)
+	*t = Thread{at, Monotonic()}
+	return time.Duration(used)
 }
 
 // Used is Lap; the goroutine may move again.

@@ -76,7 +76,7 @@ package stats
 //
 // A stage:
 //
-//	 0 kind       1 read, 2 decode, 3 transform, 4 batch, 5 deliver, 6 wait
+//	 0 kind       1 read, 2 decode, 3 transform, 4 batch, 5 deliver, 6 wait, 7 plan
 //	 1 busy       working
 //	 2 input      blocked on what comes before it
 //	 3 output     blocked on what comes behind it
@@ -92,8 +92,9 @@ package stats
 //	24 buckets    items by what one took, see Bucket
 //
 // decode is a sample's whole way through a lane; transforms are parts of it. The
-// stages of an engine: read, decode, transforms, batch (closing one), deliver
-// (busy: sending it; input: there is no batch to send; output: nobody asks for
+// stages of an engine: plan (busy: choosing the samples of a batch, saying where they
+// lie and beginning it; output: enough are on their way), read, decode, transforms,
+// batch (closing one), deliver (busy: handing it out and sending it; input: there is no batch to send; output: nobody asks for
 // one), wait (busy: the consumer has asked and waits; output: it is at work). Those
 // of a client: wait (busy: making arrays of a batch; input: the engine has not
 // answered; output: the training loop is at work).
@@ -118,7 +119,8 @@ package stats
 // anew unless it saw one even number twice. A writer that dies between leaves it
 // odd: the row is then left out. Counters of stages have many writers and no
 // seq: each word is true for itself, and two of them differ at most by what is in
-// work, and 16 samples a lane that it has not put in yet.
+// work, with what a batch that is being filled has of small samples, and 16 samples a
+// lane that it has not put in yet.
 const (
 	Magic   = 0x31544154534b5453 // "STKSTAT1"
 	Version = 1
@@ -264,4 +266,5 @@ const (
 	KindBatch
 	KindDeliver
 	KindWait
+	KindPlan
 )

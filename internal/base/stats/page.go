@@ -160,7 +160,7 @@ func (p *Page) Span(s Span) {
 	row := p.words[at : at+spanWords]
 	row[pSeq].Add(1)
 	for i, v := range [...]int64{s.Loader, s.Epoch, s.Step, s.Steps, s.Begun, s.Filled, s.Delivered, s.Asked, s.Got, s.Rows} {
-		row[pLoader+i].Store(v)
+		set(&row[pLoader+i], v)
 	}
 	row[pSeq].Add(1)
 	p.words[hWritten].Store(n + 1)

@@ -46,6 +46,7 @@ func (s Snapshot) SinceWaiting(before Snapshot, share float64) Interval {
 // and means are of that time too.
 func (s Snapshot) less(b Snapshot) Snapshot {
 	s.Read, s.Decode, s.Batch = s.Read.less(b.Read), s.Decode.less(b.Decode), s.Batch.less(b.Batch)
+	s.Plan = s.Plan.less(b.Plan)
 	s.Deliver, s.Wait = s.Deliver.less(b.Deliver), s.Wait.less(b.Wait)
 	transforms := make([]StageSnapshot, len(s.Transforms))
 	for i, t := range s.Transforms {
@@ -85,7 +86,7 @@ const littleWait = 0.05
 // where it hardly waits; "" where nothing is known. Otherwise what the lanes spend
 // most of their time on decides: working, it is decoding or the costliest
 // transform; blocked on input, it is "read"; blocked on output, though somebody
-// waits for batches, closing or sending them is slow. Where samples are so small
+// waits for batches, planning, closing or sending them is slow. Where samples are so small
 // that readers do all the work, it is what costs them most.
 func (s *Snapshot) limiting(waitShare float64) string {
 	if s.Batches == 0 {
@@ -94,7 +95,7 @@ func (s *Snapshot) limiting(waitShare float64) string {
 	if waitShare < littleWait {
 		return "training loop"
 	}
-	read, decode, after := s.Read.BusySeconds, s.Decode.BusySeconds, s.Batch.BusySeconds+s.Deliver.BusySeconds
+	read, decode, after := s.Read.BusySeconds, s.Decode.BusySeconds, s.Plan.BusySeconds+s.Batch.BusySeconds+s.Deliver.BusySeconds
 	input, output := s.Decode.InputSeconds, s.Decode.OutputSeconds
 	if input+output == 0 {
 		input, output = read, after
@@ -104,6 +105,8 @@ func (s *Snapshot) limiting(waitShare float64) string {
 		return s.costliest()
 	case most == input:
 		return "read"
+	case s.Plan.BusySeconds > max(s.Batch.BusySeconds, s.Deliver.BusySeconds):
+		return "plan"
 	case s.Batch.BusySeconds > s.Deliver.BusySeconds:
 		return "batch"
 	}

@@ -50,6 +50,13 @@ func TestLimiting(t *testing.T) {
 			s.Decode.Blocked(Output, ms(1900))
 			s.Deliver.Add(ms(900), 1, 0)
 		}, "deliver"},
+		{"lanes may not go on, and choosing samples is slow", func(s *Stream) {
+			waits(s)
+			s.Decode.Blocked(Output, ms(1900))
+			s.Batch.Add(ms(100), 1, 0)
+			s.Deliver.Add(ms(100), 1, 0)
+			s.Plan.Add(ms(900), 1, 0)
+		}, "plan"},
 		{"small samples, which readers fill in: reading costs most", func(s *Stream) {
 			waits(s)
 			s.Read.Add(ms(800), 10, 0)

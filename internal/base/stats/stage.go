@@ -15,12 +15,14 @@ func (s *Stage) Add(d time.Duration, items, bytes int64) {
 	if s == nil {
 		return
 	}
-	s[sBusy].Add(int64(d))
-	s[sItems].Add(items)
+	if d != 0 {
+		s[sBusy].Add(int64(d))
+	}
 	if bytes != 0 {
 		s[sBytes].Add(bytes)
 	}
 	if items > 0 {
+		s[sItems].Add(items)
 		s[sBuckets+Bucket(int64(d)/items)].Add(items)
 	}
 }
@@ -30,22 +32,46 @@ func (s *Stage) AddEach(took []int64) {
 	if s == nil {
 		return
 	}
-	var all, same int64
-	last := -1
+	var sum Sum
 	for _, d := range took {
-		all += d
-		at := Bucket(d)
-		if at != last && same > 0 {
-			s[sBuckets+last].Add(same)
-			same = 0
-		}
-		last, same = at, same+1
+		s.Several(&sum, d, 1)
 	}
-	if same > 0 {
-		s[sBuckets+last].Add(same)
+	s.Put(&sum, 0)
+}
+
+// Sum is items of one stage that are put into it together. It is one goroutine's.
+type Sum struct {
+	busy, items, same int64 // same: items in bucket at
+	at                int
+}
+
+// Several adds items that took so many nanoseconds together to a Sum of the stage's.
+func (s *Stage) Several(sum *Sum, took, items int64) {
+	if items <= 0 {
+		return
 	}
-	s[sBusy].Add(all)
-	s[sItems].Add(int64(len(took)))
+	sum.busy += took
+	sum.items += items
+	if at := Bucket(took / items); at != sum.at && sum.same > 0 {
+		s[sBuckets+sum.at].Add(sum.same)
+		sum.at, sum.same = at, items
+	} else {
+		sum.at, sum.same = at, sum.same+items
+	}
+}
+
+// Put puts a Sum, and the bytes of its items, into the stage.
+func (s *Stage) Put(sum *Sum, bytes int64) {
+	if sum.items == 0 {
+		return
+	}
+	s[sBuckets+sum.at].Add(sum.same)
+	s[sBusy].Add(sum.busy)
+	s[sItems].Add(sum.items)
+	if bytes != 0 {
+		s[sBytes].Add(bytes)
+	}
+	*sum = Sum{}
 }
 
 // Count counts items whose time was not taken.
@@ -77,7 +103,7 @@ func (s *Stage) CPU(d time.Duration, items int64) {
 // Blocked counts time blocked, on input or on output.
 func (s *Stage) Blocked(state int, d time.Duration) {
 	switch {
-	case s == nil:
+	case s == nil || d == 0:
 	case state == Input:
 		s[sInput].Add(int64(d))
 	case state == Output:
@@ -90,8 +116,10 @@ func (s *Stage) Queue(n int) {
 	if s == nil {
 		return
 	}
-	s[sQueue].Store(int64(n))
-	s[sQueued].Add(int64(n))
+	set(&s[sQueue], int64(n))
+	if n != 0 {
+		s[sQueued].Add(int64(n))
+	}
 	s[sQueues].Add(1)
 }
 
@@ -114,7 +142,15 @@ func (l Lap) End(items, bytes int64) time.Duration {
 	if l.stage == nil {
 		return 0
 	}
-	d := time.Since(l.begin)
+	d := l.Took()
 	l.stage.Add(d, items, bytes)
 	return d
+}
+
+// Took is how long it is since Begin; 0 where that is not measured.
+func (l Lap) Took() time.Duration {
+	if l.stage == nil {
+		return 0
+	}
+	return time.Since(l.begin)
 }

@@ -34,6 +34,7 @@ type StageSnapshot struct {
 
 // Snapshot is a loader's numbers at one moment, since it was opened.
 type Snapshot struct {
+	Plan       StageSnapshot   `json:"plan"`
 	Read       StageSnapshot   `json:"read"`
 	Decode     StageSnapshot   `json:"decode"` // transforms included
 	Transforms []StageSnapshot `json:"transforms,omitempty"`
@@ -76,6 +77,13 @@ func (r row) at(i int) int64 {
 		return 0
 	}
 	return r.words[i].Load()
+}
+
+// set stores what is not there yet: to store takes ten times as long as to look.
+func set(w *atomic.Int64, v int64) {
+	if w.Load() != v {
+		w.Store(v)
+	}
 }
 
 // patience is how often a row that is being written is read again.
@@ -140,6 +148,8 @@ func (r row) loader(g geometry, now int64) (out Snapshot, whole bool) {
 			out.Deliver = s
 		case KindWait:
 			out.Wait = s
+		case KindPlan:
+			out.Plan = s
 		}
 	}
 	return out, r.steady(lSeq2, func() {

@@ -9,11 +9,12 @@ import (
 // Stream is the numbers of one loader, in the layout of a loader's entry of the
 // page. A nil stage counts nothing. Stages are safe for concurrent use.
 type Stream struct {
+	Plan       *Stage // choosing the samples of batches, and beginning them
 	Read       *Stage // reading stored bytes, summed over readers
 	Decode     *Stage // parse, decode, transform and write, summed over lanes
 	Transforms []*Stage
 	Batch      *Stage // closing batches
-	Deliver    *Stage // sending them
+	Deliver    *Stage // handing them out and sending them
 	Wait       *Stage // the consumer waiting for a batch
 	Bad        atomic.Int64
 
@@ -56,6 +57,7 @@ func (p *Page) Stream(id int64, lanes int, transforms []string) *Stream {
 	}
 	s.Read, s.Decode = stage(KindRead, "read"), stage(KindDecode, "decode")
 	s.Batch, s.Deliver, s.Wait = stage(KindBatch, "batch"), stage(KindDeliver, "deliver"), stage(KindWait, "wait")
+	s.Plan = stage(KindPlan, "plan")
 	for _, name := range transforms {
 		s.Transforms = append(s.Transforms, stage(KindTransform, name))
 	}
@@ -112,6 +114,7 @@ func (s *Stream) Close() {
 
 // Progress is what is known when a batch is handed out.
 type Progress struct {
+	At                            int64 // when, Monotonic; 0: now
 	Epoch, Step, Samples, Batches int64
 	Ready, Slots, Leased          int
 	Memory                        int64
@@ -124,9 +127,12 @@ func (s *Stream) Hand(p Progress) {
 	if w == nil {
 		return
 	}
+	if p.At == 0 {
+		p.At = s.now()
+	}
 	w[lSeq2].Add(1)
-	for i, v := range [...]int64{s.now(), p.Epoch, p.Step, p.Samples, p.Batches, s.Bad.Load(), int64(p.Ready), int64(p.Slots), int64(p.Leased), p.Memory} {
-		w[lUpdated+i].Store(v)
+	for i, v := range [...]int64{p.At, p.Epoch, p.Step, p.Samples, p.Batches, s.Bad.Load(), int64(p.Ready), int64(p.Slots), int64(p.Leased), p.Memory} {
+		set(&w[lUpdated+i], v)
 	}
 	if p.First > 0 {
 		w[lPasses].Add(1)

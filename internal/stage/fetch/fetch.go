@@ -297,8 +297,9 @@ func (f *Fetcher) Close() {
 // Submit queues requests in the order of the plan, and waits while the budget
 // is used up unless force is set. Every request is answered by ready exactly
 // once: with ErrStopped if stop came true, or the fetcher was closed, before
-// its reading began. Whoever makes stop true wakes the budget.
-func (f *Fetcher) Submit(reqs []*Request, force bool, stop func() bool) {
+// its reading began. Whoever makes stop true wakes the budget. Submit says how long
+// it waited, where that is measured.
+func (f *Fetcher) Submit(reqs []*Request, force bool, stop func() bool) (waited time.Duration) {
 	whole := true
 	for _, r := range reqs {
 		r.chunks, r.Raw = r.chunks[:0], r.Raw[:0]
@@ -309,14 +310,14 @@ func (f *Fetcher) Submit(reqs []*Request, force bool, stop func() bool) {
 		whole = whole && len(r.Extents) == 1 && r.Extents[0].Whole
 	}
 	if !whole {
-		f.submitMerged(reqs, force, stop)
-		return
+		return f.submitMerged(reqs, force, stop)
 	}
 	for _, r := range reqs {
 		c := f.newChunk(r.Extents[0])
 		f.share(c, r, 0)
-		f.push(c, force, stop)
+		waited += f.push(c, force, stop)
 	}
+	return waited
 }
 
 // piece is one extent on its way into a chunk.
@@ -329,7 +330,7 @@ type piece struct {
 // submitMerged merges the extents of requests that lie in shared files: sorted
 // by place, joined over small gaps, read in the order in which the plan needs
 // their first byte.
-func (f *Fetcher) submitMerged(reqs []*Request, force bool, stop func() bool) {
+func (f *Fetcher) submitMerged(reqs []*Request, force bool, stop func() bool) (waited time.Duration) {
 	var pieces []piece
 	for n, r := range reqs {
 		for i, e := range r.Extents {
@@ -362,8 +363,9 @@ func (f *Fetcher) submitMerged(reqs []*Request, force bool, stop func() bool) {
 		}
 	}
 	for _, c := range chunks {
-		f.push(c, force, stop)
+		waited += f.push(c, force, stop)
 	}
+	return waited
 }
 
 // reaches says that an extent of a sample, not before the chunk's own ones, is
@@ -385,13 +387,19 @@ func (f *Fetcher) share(c *chunk, r *Request, i int) {
 	c.refs.Add(1)
 }
 
-// push queues one chunk, or answers its requests with ErrStopped.
-func (f *Fetcher) push(c *chunk, force bool, stop func() bool) {
+// push queues one chunk, or answers its requests with ErrStopped. What it waited for
+// the budget is not measured where reading is not.
+func (f *Fetcher) push(c *chunk, force bool, stop func() bool) (waited time.Duration) {
 	if force {
 		f.budget.Force(c.length)
-	} else if stop() || !f.budget.Acquire(c.length, stop) {
-		f.arrived(c, ErrStopped)
-		return
+	} else {
+		lap := f.opt.Stage.Begin()
+		got := !stop() && f.budget.Acquire(c.length, stop)
+		waited = lap.Took()
+		if !got {
+			f.arrived(c, ErrStopped)
+			return waited
+		}
 	}
 	c.held = c.length
 	f.mu.Lock()
@@ -402,9 +410,10 @@ func (f *Fetcher) push(c *chunk, force bool, stop func() bool) {
 	f.mu.Unlock()
 	if closed {
 		f.arrived(c, ErrStopped)
-		return
+		return waited
 	}
 	f.wake.Signal()
+	return waited
 }
 
 func (f *Fetcher) next(book *stats.Worker) *chunk {

@@ -555,11 +555,12 @@ class DataLoader:
     def stats(self) -> dict[str, Any]:
         """What this loader did and waited for so far, as a plain dict; times are seconds, sizes bytes.
 
-        By stage (``read``, ``decode``, each of ``transforms``, ``batch``, ``deliver``, ``wait``): ``busy_s``,
-        ``blocked_in_s``, ``blocked_out_s``, ``cpu_s``, ``items``, ``bytes``, ``p50_s``, ``p99_s``, ``queue``,
-        ``queue_mean``. ``rates`` has ``samples_per_s``, ``wait_share`` and ``limiting``, the stage that the loop waits
-        for. ``client`` is the time in and between the calls of ``next`` here, ``gpu`` the utilisation of this process's
-        device (None without one), ``cache`` what the cache holds. docs/guides/statistics.md lists every key.
+        By stage (``plan``, ``read``, ``decode``, each of ``transforms``, ``batch``, ``deliver``, ``wait``):
+        ``busy_s``, ``blocked_in_s``, ``blocked_out_s``, ``cpu_s``, ``items``, ``bytes``, ``p50_s``, ``p99_s``,
+        ``queue``, ``queue_mean``. ``rates`` has ``samples_per_s``, ``wait_share`` and ``limiting``, the stage that the
+        loop waits for. ``client`` is the time in and between the calls of ``next`` here, ``gpu`` the utilisation of
+        this process's device (None without one), ``cache`` what the cache holds. docs/guides/statistics.md lists every
+        key.
         """
         return self._meter.told()
 

@@ -51,7 +51,7 @@ S_NAME, S_BUCKETS = 16, 24
 P_SEQ = 0
 SPAN = ("loader", "epoch", "step", "steps", "begun", "filled", "delivered", "asked", "got", "rows")  # from word 1 on
 
-KINDS = ("", "read", "decode", "transform", "batch", "deliver", "wait")
+KINDS = ("", "read", "decode", "transform", "batch", "deliver", "wait", "plan")
 WORKERS = ("free", "lane", "reader")
 STATES = ("idle", "busy", "blocked on input", "blocked on output")
 KIND_WAIT = KINDS.index("wait")
