@@ -20,7 +20,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats doctor-score doctor-score-short soak fuzz wheel clean
+.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg doctor-score doctor-score-short soak fuzz wheel clean
 
 demo: setup engine
 	@build/stoker demo
@@ -53,7 +53,7 @@ test: setup engine venv check go-test go-race go-nocgo go-fuzz py-test doctor-sc
 
 check: engine venv build/tools/staticcheck
 	go vet ./...
-	go vet -tags bench ./bench/kernel
+	go vet -tags bench ./bench/kernel ./bench/jpeg/native
 	@out=$$(build/tools/gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$out" || { echo "not gofumpt-ed: $$out"; exit 1; }
 	build/tools/staticcheck ./...
 	$(VENV)/ruff check python bench internal/tool/doctor/hook
@@ -140,6 +140,12 @@ doctor-score-short: engine venv
 bench-formats: engine venv bench-venvs
 	@test -n "$(DATA)" || { echo "usage: make bench-formats DATA=folder-of-jpegs"; exit 2; }
 	$(VENV)/python -m bench.formats --data "$(DATA)" --out build/bench-formats.json
+
+# Decoding alone; five minutes on a machine that does nothing else.
+bench-jpeg: venv
+	@test -n "$(DATA)" || { echo "usage: make bench-jpeg DATA=folder-of-jpegs"; exit 2; }
+	$(PYTHON) bench/setup.py jpeg tf dali
+	$(VENV)/python -m bench.jpeg --data "$(DATA)" --out build/bench-jpeg.json
 
 clean:
 	rm -rf build dist .venv .venv-bench python/src/stoker/_engine

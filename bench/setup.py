@@ -22,6 +22,7 @@ PACKAGES = {
     ),
     # Debian's libavdevice59 and libavfilter8, or another FFmpeg from 4 to 9, must be there.
     "spdl": ("spdl==0.8.0", "numpy==2.4.6"),
+    "jpeg": ("opencv-python-headless==5.0.0.93", "simplejpeg==1.9.0", "numpy==2.4.6"),
     # It is compiled here: Debian's libopencv-dev, libturbojpeg0-dev, pkg-config and g++ must be there.
     "ffcv": ("ffcv==1.0.2", "torch==2.15.0", "torchvision==0.29.2", "numpy==2.4.6", "pillow"),
 }
@@ -39,6 +40,7 @@ assert (np.asarray(p.run()[0].as_tensor()) == 7).all()
 print(dali.__version__)
 """,
     "shards": "import webdataset, streaming, litdata, h5py, lmdb, torchvision; print(webdataset.__version__)",
+    "jpeg": "import cv2, simplejpeg; cv2.IMREAD_COLOR_RGB; print(cv2.__version__)",
     "spdl": "import spdl.io; spdl.io.demux_image; import importlib.metadata as m; print(m.version('spdl'))",
     "ffcv": "import ffcv.writer, ffcv.loader, importlib.metadata as m; print(m.version('ffcv'))",
 }

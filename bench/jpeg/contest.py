@@ -1,0 +1,201 @@
+"""The decoders side by side: their processes, their turns, and what came of them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import operator
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench import meter, rig
+from bench.jpeg import plan
+
+TURBO = "libjpeg-turbo"
+TARGETS = ("avx512", "avx2", "base")
+VENVS = {
+    "torchvision": ".venv",
+    "pillow": ".venv",
+    "opencv": ".venv-bench/jpeg",
+    "simplejpeg": ".venv-bench/jpeg",
+    "tensorflow": ".venv-bench/tf",
+    "dali": ".venv-bench/dali",
+}
+STOKER = tuple(f"stoker-{target}" for target in TARGETS)
+PEERS = (*STOKER, TURBO, *VENVS)
+ALL = "all"
+
+
+def build_native() -> Path:
+    program = rig.ROOT / "build" / "bench-jpeg"
+    go = shutil.which("go")
+    if go is None:
+        raise SystemExit("no Go compiler: neither stoker's kernel nor libjpeg-turbo can be measured")
+    command = [go, "build", "-tags", "bench", "-o", str(program), "./bench/jpeg/native"]
+    subprocess.run(command, cwd=rig.ROOT, check=True)
+    return program
+
+
+class Peer:
+    """One decoder: its processes, one a processor, and what they said."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.problem = ""
+        self.versions: dict[str, str] = {}
+        self._processes: list[Any] = []
+        self._errors: list[Any] = []
+
+    def command(self, native: Path, path: Path) -> list[str | Path]:
+        if self.name == TURBO:
+            return [native, TURBO, path]
+        family, _, target = self.name.partition("-")
+        if family == "stoker":
+            return ["env", f"STOKER_KERNEL={target}", native, "kernel", path]
+        return [rig.python_of(VENVS[self.name]), "-m", "bench.jpeg.serve", self.name, path]
+
+    def open(self, stack: contextlib.ExitStack, native: Path, path: Path, cpus: Sequence[int]) -> None:
+        venv = VENVS.get(self.name)
+        if venv and not rig.python_of(venv).exists():
+            self.problem = f"no {venv}; bench/setup.py makes it"
+            return
+        for cpu in cpus:
+            errors = stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
+            scope = stack.enter_context(meter.Scope(f"{self.name}-{cpu}"))
+            process = rig.start(self.command(native, path), [cpu], scope, errors)
+            stack.callback(_end, process)
+            self._processes.append(process)
+            self._errors.append(errors)
+        self.versions = self._hear()[0].get("versions", {})
+        target = self.versions.get("target")
+        if target and not self.name.endswith(target):
+            self.problem = f"this processor or build has only {target}"
+
+    def ask(self, **request: Any) -> list[dict[str, Any]]:
+        """All processes at once; the answers when all have theirs. What goes wrong is the end of this peer."""
+        for process in self._processes:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(request) + "\n")
+                process.stdin.flush()
+        return self._hear()
+
+    def _hear(self) -> list[dict[str, Any]]:
+        answers = []
+        for process, errors in zip(self._processes, self._errors, strict=True):
+            line = process.stdout.readline()
+            while line and not line.startswith("{"):
+                line = process.stdout.readline()
+            if not line:
+                process.wait()
+                errors.seek(0)
+                said = "".join(errors.readlines()[-5:]).strip()
+                line = json.dumps({"error": f"ended with status {process.returncode}: {said}"})
+            answers.append(json.loads(line))
+        self.problem = self.problem or next((one["error"] for one in answers if "error" in one), "")
+        return answers
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Nobody asks any more, which ends it."""
+    assert process.stdin and process.stdout
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    process.stdout.close()
+    process.wait()
+
+
+@dataclass
+class Cell:
+    """One decoder on one group. cost: microseconds of CPU a picture, a value a round. same: the share of its results
+    that are the bytes of libjpeg-turbo's whole picture, cropped."""
+
+    cost: list[float] = field(default_factory=list)
+    same: float = math.nan
+
+
+class Contest:
+    def __init__(self, args: argparse.Namespace, stack: contextlib.ExitStack) -> None:
+        self.args = args
+        self.cpus = [int(c) for c in args.cpus.split(",")] if args.cpus else rig.first_cpus(2)
+        native = build_native()
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stoker-bench-jpeg-")))
+        self.plan = plan.build(args.data, folder, native, args.seed, args.pictures)
+        named = args.groups.split(",") if args.groups else list(self.plan.groups)
+        self.groups = [g for g in self.plan.groups if g in named or (ALL in named and g in self.plan.found)]
+        if not self.groups:
+            raise SystemExit(f"no such group; there are {ALL}, {', '.join(self.plan.groups)}")
+        self.cells: dict[tuple[str, str, str], Cell] = {}
+        self.disturbed: list[float] = []
+        self.peers = [Peer(name) for name in PEERS if name == TURBO or not args.peers or name in args.peers.split(",")]
+        for peer in self.peers:
+            peer.open(stack, native, self.plan.path, self.cpus)
+            rig.say(f"{peer.name:15} {peer.problem or ' '.join(f'{k} {v}' for k, v in peer.versions.items())}")
+
+    @property
+    def ready(self) -> list[Peer]:
+        return [peer for peer in self.peers if not peer.problem]
+
+    def warm(self) -> None:
+        """Everybody decodes everything once, and the pixels are compared."""
+        turbo = next(peer for peer in self.peers if peer.name == TURBO)
+        for group in self.groups:
+            for mode in self.args.modes.split(","):
+                wanted = turbo.ask(group=group, mode="crop" if mode == "region" else mode, check=True)[0]
+                if turbo.problem:
+                    raise SystemExit(f"{TURBO}: {turbo.problem}")
+                for peer in self.ready:
+                    cell = self.cells[mode, group, peer.name] = Cell()
+                    answers = peer.ask(group=group, mode=mode, check=True)
+                    if peer.problem:
+                        rig.say(f"{peer.name}: {group}, {mode}: {peer.problem}")
+                        continue
+                    pairs = list(zip(answers[0]["sums"], wanted["sums"], strict=True))
+                    cell.same = sum(a == b for a, b in pairs) / len(pairs)
+
+    def round(self, number: int) -> None:
+        foreign = wall = 0.0
+        for group in self.groups:
+            for mode in self.args.modes.split(","):
+                ready = self.ready
+                turn = number % len(ready)
+                for peer in ready[turn:] + ready[:turn]:
+                    before = meter.machine_cpu(self.cpus)
+                    answers = peer.ask(group=group, mode=mode, check=False)
+                    after = meter.machine_cpu(self.cpus)
+                    if peer.problem:
+                        rig.say(f"{peer.name}: {group}, {mode}: {peer.problem}")
+                        continue
+                    cpu = sum(one["cpu"] for one in answers)
+                    pictures = sum(one["pictures"] for one in answers)
+                    self.cells[mode, group, peer.name].cost.append(1e6 * cpu / pictures)
+                    foreign += after[0] - before[0] - cpu + after[1] - before[1]
+                    wall += len(self.cpus) * max(one["wall"] for one in answers)
+        self.disturbed.append(max(0.0, foreign / wall))
+        rig.say(f"round {number + 1}: others had {100 * self.disturbed[-1]:.1f} % of the processors")
+
+    def total(self) -> None:
+        """What a picture of DATA costs, whatever its kind: its groups, each by its number of pictures."""
+        kinds = self.plan.found
+        if any(kind not in self.groups for kind in kinds):
+            return
+        shares = [len(self.plan.groups[kind]) / sum(len(self.plan.groups[k]) for k in kinds) for kind in kinds]
+        for mode in self.args.modes.split(","):
+            for peer in self.ready:
+                cells = [self.cells[mode, kind, peer.name] for kind in kinds]
+                rounds = zip(*(cell.cost for cell in cells), strict=True)
+                self.cells[mode, ALL, peer.name] = Cell(
+                    [sum(map(operator.mul, shares, costs)) for costs in rounds],
+                    sum(map(operator.mul, shares, (cell.same for cell in cells))),
+                )
+
+    def ratio(self, mode: str, group: str, peer: str) -> float:
+        """How many times as fast as libjpeg-turbo."""
+        theirs, own = self.cells[mode, group, TURBO].cost, self.cells[mode, group, peer].cost
+        return rig.middle(a / b for a, b in zip(theirs, own, strict=True))
