@@ -12,8 +12,8 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// maxLanes is more lanes than any machine has use for.
-const maxLanes = 256
+// MaxLanes is more lanes than any machine has use for.
+const MaxLanes = 256
 
 // Cores is how many lanes this process should run: the cores that its affinity
 // and its cgroups' quotas leave, shared with the other ranks of this machine
@@ -32,7 +32,7 @@ func Cores() int {
 	if cores > 2 {
 		cores--
 	}
-	return min(max(cores, 1), maxLanes)
+	return min(max(cores, 1), MaxLanes)
 }
 
 func affinity() int {

@@ -371,8 +371,8 @@ func (s Spec) check() (p problems) {
 	if s.Deliver.Prefetch < 0 || s.Deliver.PrefetchFactor < 0 {
 		p.addf("prefetch is %d batches, %d a lane", s.Deliver.Prefetch, s.Deliver.PrefetchFactor)
 	}
-	if s.Workers < 0 || s.Workers > maxLanes {
-		p.addf("workers is %d: it can be 1 to %d lanes, or 0 for all", s.Workers, maxLanes)
+	if s.Workers < 0 || s.Workers > MaxLanes {
+		p.addf("workers is %d: it can be 1 to %d lanes, or 0 for all", s.Workers, MaxLanes)
 	}
 	if s.World < 1 || s.Rank < 0 || s.Rank >= s.World {
 		p.addf("rank is %d in a world of %d: ranks go from 0 to world_size - 1", s.Rank, s.World)

@@ -36,6 +36,30 @@ def keys(told: dict[str, Any]) -> set[str]:
     return found
 
 
+def test_a_closed_loader_tells_what_it_counted(folder: Path) -> None:
+    loader = loader_of(folder)
+    for _batch in loader:
+        pass
+    open_ = loader.stats()
+    loader.close()
+    loader.close()
+    told = loader.stats()
+    assert loader._remote is not None
+    assert not loader._remote.open  # asking does not begin another engine
+    for where in (told, told["client"]):
+        assert (where["samples"], where["batches"], where["passes"]) == (50, 7, 1)
+    assert {name: told[name]["items"] for name in ("read", "decode", "wait")} == {
+        name: open_[name]["items"] for name in ("read", "decode", "wait")
+    }
+    assert told["client"]["p99_s"] > 0
+    told["read"]["items"] = -1
+    assert loader.stats()["read"]["items"] > 0
+    for _batch in loader:
+        pass
+    assert loader.stats()["client"]["batches"] == 14
+    loader.close()
+
+
 def test_everything_is_told(folder: Path) -> None:
     with loader_of(folder, cache="1MiB") as loader:
         for _ in range(2):

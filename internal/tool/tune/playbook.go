@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/loader"
 )
 
 // File is what a playbook is called.
@@ -77,6 +78,9 @@ func parse(text []byte) (*Playbook, error) {
 		s := e.Settings
 		if e.Machine == "" || e.Dataset == "" || e.Loader == "" || s.Workers < 0 || s.Prefetch < 0 || s.Batch < 0 {
 			return nil, fmt.Errorf("entry %d lacks machine, dataset or loader, or a setting is negative", i+1)
+		}
+		if e.Loader == Own && s.Workers > loader.MaxLanes {
+			return nil, fmt.Errorf("entry %d has num_workers %d: a loader of stoker has %d lanes at most", i+1, s.Workers, loader.MaxLanes)
 		}
 		if _, err := time.Parse(time.RFC3339, e.Date); err != nil {
 			return nil, fmt.Errorf("entry %d has the date %q", i+1, e.Date)

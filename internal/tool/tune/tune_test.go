@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -516,6 +517,8 @@ func TestPlaybooksThatAreNone(t *testing.T) {
 		{strings.ReplaceAll(good, "prefetch: 2", "prefetchh: 2"), "prefetchh"},
 		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: -2"), "negative"},
 		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: many"), "cannot"},
+		{regexp.MustCompile("num_workers: [0-9]+").ReplaceAllString(strings.ReplaceAll(good, `loader: "torch"`, `loader: "stoker"`), "num_workers: 99999"), File + " is no playbook"},
+		{regexp.MustCompile("num_workers: [0-9]+").ReplaceAllString(strings.ReplaceAll(good, `loader: "torch"`, `loader: "stoker"`), "num_workers: 99999"), "has num_workers 99999: a loader of stoker has 256 lanes"},
 		{strings.ReplaceAll(good, "2026-11-21T18", "yesterday"), "date"},
 		{strings.ReplaceAll(good, `machine: "m"`, `machine: ""`), "lacks machine"},
 		{"[1, 2", ""},

@@ -32,6 +32,7 @@ MAX_RESTARTS = 3
 WINDOW_SECONDS = 3600.0
 BUNDLE = 16  # small batches that one message may hold
 QUIET_SECONDS = 60.0  # that the engine may work on a request without a word
+LAST_SECONDS = 2.0  # that closing a loader waits for what it counted
 
 T = TypeVar("T")
 
@@ -343,20 +344,18 @@ class Remote:
     def stats(self, before: dict[str, Any] | None = None, wait_share: float | None = None) -> dict[str, Any]:
         """The engine's numbers about this loader, at this moment; its rates since those told before, or since it was
         opened. ``wait_share`` is what share of that time the loop waited, as it saw it."""
+        return self.call(lambda engine, loader: _stats(engine, loader, before, wait_share, QUIET_SECONDS))
 
-        def ask(engine: Engine, loader: int) -> dict[str, Any]:
-            question: dict[str, Any] = {"type": "stats", "loader": loader}
-            since: dict[str, Any] = {}
-            if before and before.get("opened_s") and before.get("loader") == loader:
-                since["before"] = before
-            if wait_share is not None:
-                since["wait_share"] = wait_share
-            if since:
-                question["stats"] = since
-            answer, _ = engine.request(question, QUIET_SECONDS)
-            return dict(answer.get("stats") or {})
-
-        return self.call(ask)
+    def last_stats(self, wait_share: float | None = None) -> dict[str, Any]:
+        """The same of a loader that is about to be closed: nothing where its engine does not answer at once, and never
+        of another engine."""
+        engine = self._at.engine
+        if engine is None:
+            return {}
+        try:
+            return _stats(engine, self._at.id, None, wait_share, LAST_SECONDS)
+        except Exception:
+            return {}
 
     def close(self) -> None:
         """Ends it in the engine, and the engine if nobody else needs it."""
@@ -366,6 +365,21 @@ class Remote:
     def after_fork(self) -> None:
         self._lock = threading.Lock()
         self._at.engine = None
+
+
+def _stats(
+    engine: Engine, loader: int, before: dict[str, Any] | None, wait_share: float | None, timeout: float
+) -> dict[str, Any]:
+    question: dict[str, Any] = {"type": "stats", "loader": loader}
+    since: dict[str, Any] = {}
+    if before and before.get("opened_s") and before.get("loader") == loader:
+        since["before"] = before
+    if wait_share is not None:
+        since["wait_share"] = wait_share
+    if since:
+        question["stats"] = since
+    answer, _ = engine.request(question, timeout)
+    return dict(answer.get("stats") or {})
 
 
 def _release(number: int, at: _Place) -> None:

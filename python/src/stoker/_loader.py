@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -154,6 +155,8 @@ class DataLoader:
         self._maker: Maker | None = None
         self._meter = Meter(self._asked_stats)
         self._made = _watch.place()
+        self._last: dict[str, Any] | None = None  # what was counted until it was closed
+        self._closing = False
         self._compared = False
         self._next_epoch = 0
         self._restored: tuple[int, int] | None = None
@@ -505,6 +508,7 @@ class DataLoader:
                     squeeze=recipe.squeeze,
                 )
                 self._meter.opened(remote.number, info.lanes)
+                self._last = None
                 _watch.opened(remote.number, self._made)
                 self._announce(info)
                 self._compare_ranks(info)
@@ -542,6 +546,13 @@ class DataLoader:
 
         Iterators begun before are over; the loader opens again when it is used again.
         """
+        if self._remote is not None and self._remote.open:
+            self._closing = True
+            try:
+                told = self._meter.told()
+            finally:
+                self._closing = False
+            self._last = told if "read" in told else None  # else its engine is gone, and so is what that counted
         self._meter.close()
         if self._remote is not None:
             self._remote.close()
@@ -560,11 +571,15 @@ class DataLoader:
         ``queue``, ``queue_mean``. ``rates`` has ``samples_per_s``, ``wait_share`` and ``limiting``, the stage that the
         loop waits for. ``client`` is the time in and between the calls of ``next`` here, ``gpu`` the utilisation of
         this process's device (None without one), ``cache`` what the cache holds. docs/guides/statistics.md lists every
-        key.
+        key. After ``close()`` it is what was counted until then.
         """
+        if self._last is not None and not (self._remote is not None and self._remote.open):
+            return deepcopy(self._last)
         return self._meter.told()
 
     def _asked_stats(self, before: dict[str, Any] | None, wait_share: float | None) -> dict[str, Any]:
+        if self._closing and self._remote is not None:
+            return self._remote.last_stats(wait_share)
         return self._opened().stats(before, wait_share)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -572,7 +587,14 @@ class DataLoader:
             raise ConfigError(
                 "DataLoader: a loader that is open can not be pickled", hint="call close() first, or pickle the dataset"
             )
-        dropped: dict[str, Any] = {"_lock": None, "_meter": None, "_remote": None, "_maker": None, "_progress": None}
+        dropped: dict[str, Any] = {
+            "_last": None,
+            "_lock": None,
+            "_meter": None,
+            "_remote": None,
+            "_maker": None,
+            "_progress": None,
+        }
         if self._progress is not None:
             dropped["_progress"] = self._progress.copy()
         return {**self.__dict__, **dropped}
