@@ -106,9 +106,6 @@ type hand struct {
 	lane   transform.Lane // for all but pictures
 	fill   filler
 	failed []*task
-
-	mean  int64 // ns, of the last bunches
-	cpuIn int64 // bunches until the CPU of one is measured
 }
 
 // Run reads and fills the tasks of a bunch, and sends those that fail the usual way.
@@ -120,8 +117,8 @@ func (r *bunch) Run(h *fetch.Hand) {
 	defer l.hands.Put(own)
 	own.fill.lane, own.failed = &own.lane, own.failed[:0]
 	var thread stats.Thread
-	onThread := l.stats.Decode != nil && own.cpuIn < 0
 	begin := stats.Monotonic()
+	onThread := l.stats.Decode != nil && l.filling.due(begin)
 	if onThread {
 		thread = stats.OnThread()
 	}
@@ -151,9 +148,8 @@ func (r *bunch) Run(h *fetch.Hand) {
 		l.pace.add(time.Duration(read-begin) / time.Duration(count))
 	}
 	r.spent = spent{read: read - begin, fill: end - read, items: int64(count), bytes: bytes}
-	own.mean += (end - begin - own.mean) / 8
-	if own.cpuIn--; onThread {
-		own.cpuIn = spread(bunchCPU/max(own.mean, 1), end)
+	if onThread {
+		l.filling.took(end-begin, bunchCPU)
 	}
 	l.finishBunch(ob, r.tasks, own.failed, end)
 }

@@ -417,7 +417,7 @@ func (l *Loader) closeTimed(ob *openBatch, begin int64) error {
 	if onThread {
 		used := thread.Used()
 		st.CPU(used, 1)
-		l.closing.took(int64(used))
+		l.closing.tookBatch(used)
 	}
 	ob.filled = stats.Monotonic()
 	st.Add(time.Duration(ob.filled-begin), 1, ob.layout.Bytes())

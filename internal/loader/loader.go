@@ -62,6 +62,7 @@ type Loader struct {
 	closing    seldom // CPU is measured
 	sending    seldom
 	planning   seldom
+	filling    seldom // of bunches
 	costs      map[*transform.Program]*costs
 	small      bool // samples are read and filled in bunches
 	pace       pace

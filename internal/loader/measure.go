@@ -17,7 +17,7 @@ import (
 // splitTime, so that what measuring costs does not depend on how small samples are.
 // Readers of small samples take the time of bunches, and the CPU of about one in
 // bunchCPU of work. Batches are planned, closed and sent with their time taken, and
-// the CPU of no more than one in cpuTime. Everything is scaled by counts, which are
+// the CPU of as few. Everything is scaled by counts, which are
 // exact. The first sample of a lane is not measured: it makes the lane's memory.
 //
 // To ask a clock takes as long as to move a small sample, so who has just asked one
@@ -25,33 +25,31 @@ import (
 const (
 	cpuTime   = int64(8 * time.Millisecond)
 	splitTime = int64(20 * time.Millisecond)
+	bunchCPU  = int64(4 * time.Millisecond)
 
-	bunchCPU = int64(2 * time.Millisecond)
-
-	mostBatches = 16 // one in so many at least: there are few of them
+	mostBatches = 64 // one in so many at least: there are few of them
 )
 
-// seldom chooses batches whose CPU is measured: about one in cpuTime of what is done
-// with them. By count, and not always the same of a pass: what is due by the clock is
-// the first after a pause, too often, and that finds its caches cold. Safe for
-// concurrent use.
-type seldom struct{ left, every atomic.Int64 }
+// seldom chooses what CPU is measured of: about one in so much of the work. By chance,
+// which the last digits of the clock are: what is due by time is the first after a
+// pause too often, and what is due by count may be the first of each pass, or of what
+// a collection of garbage took away; those find their caches cold. The first of all is
+// chosen. Safe for concurrent use.
+type seldom struct{ every atomic.Int64 }
 
-// due says whether this one is; now is stats.Monotonic, of which nobody knows the
-// last digits.
+// due says whether this one is; now is stats.Monotonic.
 func (s *seldom) due(now int64) bool {
-	if s.left.Add(-1) > 0 {
-		return false
-	}
-	s.left.Store(spread(s.every.Load(), now))
-	return true
+	every := s.every.Load()
+	return every == 0 || now%every == 0
 }
 
-// took is what one took that was due, ns.
-func (s *seldom) took(ns int64) { s.every.Store(min(cpuTime/max(ns, 1), mostBatches)) }
+// took is what one took that was due, of which so much comes to each.
+func (s *seldom) took(took, each int64) { s.every.Store(max(each/max(took, 1), 1)) }
 
-// spread is every, on average, but no period of anything.
-func spread(every, now int64) int64 { return every/2 + now%max(every, 1) + 1 }
+// tookBatch is took for what is done once a batch.
+func (s *seldom) tookBatch(d time.Duration) {
+	s.took(int64(d), min(cpuTime, mostBatches*int64(d)))
+}
 
 // costs are where the transforms of one program are counted.
 type costs struct{ stages []*stats.Stage }
@@ -403,7 +401,7 @@ func (p *Pass) hand(now int64) (*Batch, error) {
 	b, err := p.handOut(now)
 	if used := thread.Used(); b != nil {
 		b.onThread, b.cpu = true, used
-		l.sending.took(4 * int64(used)) // to send it takes more
+		l.sending.tookBatch(4 * used) // to send it takes more
 	}
 	return b, err
 }

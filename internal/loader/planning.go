@@ -66,7 +66,7 @@ func (y *planning) done(waited time.Duration, steps int64) {
 	y.stage.Blocked(stats.Output, waited)
 	if y.onThread {
 		y.stage.CPU(y.cpu, steps)
-		y.due.took(int64(y.cpu))
+		y.due.tookBatch(y.cpu)
 	}
 	y.took, y.begun, y.onThread, y.cpu = 0, false, false, 0
 }
