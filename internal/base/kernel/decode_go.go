@@ -13,10 +13,14 @@ import (
 // jpeg.c has the same limit, and another for large pictures.
 const maxScans = 300
 
-// decodeGo decodes a whole JPEG by the standard library: to one channel where
-// it has one component, else to RGB. It differs from libjpeg by the rounding
-// of the DCT: at most 3.
+// decodeGo decodes a whole JPEG: to one channel where it has one component, else
+// to RGB. What the plain decoder does not take, progressive pictures and CMYK
+// above all, the standard library decodes. That rounds its DCT otherwise than
+// libjpeg: samples differ by 3 at most.
 func decodeGo(b []byte, h *header) (Pixels, error) {
+	if f, taken := readFrame(b); taken {
+		return f.decode()
+	}
 	if h.arithmetic {
 		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG (the kernel without C does not decode it)")
 	}
@@ -67,6 +71,34 @@ func fromRGBA(m *image.RGBA) Pixels {
 		for x := range s.X {
 			copy(row[3*x:3*x+3], m.Pix[y*m.Stride+4*x:])
 		}
+	}
+	return p
+}
+
+// fromYCbCr is what the plain decoder makes of samples.
+func fromYCbCr(m *image.YCbCr) Pixels {
+	s := m.Bounds().Size()
+	p := newPixels(s.X, s.Y, 3)
+	hs, vs := 1, 1
+	switch m.SubsampleRatio {
+	case image.YCbCrSubsampleRatio422:
+		hs = 2
+	case image.YCbCrSubsampleRatio420:
+		hs, vs = 2, 2
+	case image.YCbCrSubsampleRatio440:
+		vs = 2
+	case image.YCbCrSubsampleRatio411:
+		hs = 4
+	case image.YCbCrSubsampleRatio410:
+		hs, vs = 4, 2
+	}
+	w, h := ceilDiv(s.X, hs), ceilDiv(s.Y, vs)
+	up := [2]upsampler{newUpsampler(m.Cb, m.CStride, w, h, hs, vs), newUpsampler(m.Cr, m.CStride, w, h, hs, vs)}
+	cb, cr := make([]byte, s.X), make([]byte, s.X)
+	for y := range s.Y {
+		up[0].row(cb, y)
+		up[1].row(cr, y)
+		yccToRGB(p.row(y), m.Y[y*m.YStride:y*m.YStride+s.X], cb, cr)
 	}
 	return p
 }

@@ -16,9 +16,14 @@
 // reads it as symbols (tokens.c, coefficients.c), makes codes for them (codes.c),
 // and writes them (write.c), as index.c tells it to. axis.c makes
 // resampling weights; base.c, avx2.c and avx512.c hold the loops of each
-// target. twin.go, resample.go, upsample.go and decode_go.go are the twin. Results do not depend on the target, to the bit; only the twin's
-// JPEG decoder differs, by the rounding of its DCT: at most 3 or 4 a sample, 15
-// of subsampled CMYK.
+// target.
+//
+// twin.go, resample.go, upsample.go, decode_go.go and the plain JPEG decoder
+// (plain.go, plain_scan.go, plain_dct.go) are the twin. Results do not depend on
+// the target, to the bit, except where the twin leaves a JPEG to the standard
+// library, which rounds otherwise: pictures that are progressive, in several
+// scans or CMYK differ by at most 3 or 4 a sample, 15 of subsampled CMYK; those
+// of arithmetic coding it refuses.
 //
 // The C under AddressSanitizer, damaged files included: go test -asan.
 package kernel

@@ -8,7 +8,7 @@ import (
 
 // The twin: every stage in plain Go, one after the other, each over a whole
 // picture. It is written to be read and to be right; the C kernel is held to
-// it bit for bit.
+// it bit for bit, JPEGs included.
 
 func runGo(j *Job, h *header) error {
 	if j.Timed {

@@ -1,105 +1,127 @@
 package kernel
 
-import (
-	"image"
-	"image/color"
-)
-
-// fromYCbCr interpolates chroma as libjpeg's fancy upsampling does: each
-// sample stands for the middle of what it covers, and an output takes three
-// quarters of the nearest and one of the next. So what remains between the
-// standard library and libjpeg is the rounding of their DCTs. Samples that
-// cover four pixels, or more, are repeated, as libjpeg repeats them.
-func fromYCbCr(m *image.YCbCr) Pixels {
-	s := m.Bounds().Size()
-	p := newPixels(s.X, s.Y, 3)
-	hs, vs := 1, 1
-	switch m.SubsampleRatio {
-	case image.YCbCrSubsampleRatio422:
-		hs = 2
-	case image.YCbCrSubsampleRatio420:
-		hs, vs = 2, 2
-	case image.YCbCrSubsampleRatio440:
-		vs = 2
-	case image.YCbCrSubsampleRatio411:
-		hs = 4
-	case image.YCbCrSubsampleRatio410:
-		hs, vs = 4, 2
-	}
-	u := upsampler{hs: hs, vs: vs, w: s.X, cw: (s.X + hs - 1) / hs, ch: (s.Y + vs - 1) / vs, stride: m.CStride}
-	u.sum = make([]int, u.cw)
-	cb, cr := make([]byte, s.X), make([]byte, s.X)
-	for y := range s.Y {
-		u.row(cb, m.Cb, y)
-		u.row(cr, m.Cr, y)
-		row := p.row(y)
-		for x := range s.X {
-			row[3*x], row[3*x+1], row[3*x+2] = color.YCbCrToRGB(m.Y[y*m.YStride+x], cb[x], cr[x])
-		}
-	}
-	return p
-}
-
+// upsampler makes rows of pixels of a component's samples, each of which covers
+// hs x vs pixels.
+//
+// Where that is 2 across, or down, or both, pixels are interpolated as libjpeg's
+// fancy upsampling does it: a sample stands for the middle of what it covers, and
+// a pixel takes three quarters of the nearest and one of the next, in each
+// direction. The last sample repeats beyond the edges. Samples that cover any
+// other number, and two across of a component of 2 columns or fewer, are repeated.
 type upsampler struct {
-	hs, vs int // pixels a chroma sample covers
-	w      int // of the picture
-	cw, ch int // of the chroma plane
+	pix    []byte
 	stride int
-	sum    []int // a row of samples, vertically interpolated: times 4
+	w, h   int // samples
+	hs, vs int
+	sum    []int // a row of samples, interpolated vertically: times 4
 }
 
-// row makes chroma row y of the picture, all columns.
-func (u *upsampler) row(out, plane []byte, y int) {
-	near := plane[y/u.vs*u.stride:]
-	if u.hs > 2 || u.hs == 2 && u.cw <= 2 {
+func newUpsampler(pix []byte, stride, w, h, hs, vs int) upsampler {
+	u := upsampler{pix: pix, stride: stride, w: w, h: h, hs: hs, vs: vs}
+	if vs == 2 && hs <= 2 {
+		u.sum = make([]int, w)
+	}
+	return u
+}
+
+// row makes row y of the picture, as many columns as out has.
+func (u *upsampler) row(out []byte, y int) {
+	near := u.line(y / u.vs)
+	switch {
+	case u.hs == 1 && u.vs == 1:
+		copy(out, near)
+	case u.hs == 2 && u.vs == 1 && u.w > 2:
+		widen2(out, near)
+	case u.hs == 1 && u.vs == 2:
+		u.add(y)
+		// Halves are rounded up in lower rows, down in upper ones.
+		for x := range out {
+			out[x] = byte((u.sum[x] + 1 + y&1) >> 2)
+		}
+	case u.hs == 2 && u.vs == 2 && u.w > 2:
+		u.add(y)
+		widenSum2(out, u.sum)
+	default:
 		for x := range out {
 			out[x] = near[x/u.hs]
 		}
-		return
 	}
-	if u.hs == 2 && u.vs == 1 {
-		for x := range out {
-			i := x / 2
-			next, bias := i-1, 1
-			if x&1 == 1 {
-				next, bias = i+1, 2
-			}
-			if next < 0 || next >= u.cw {
-				out[x] = near[i]
-				continue
-			}
-			out[x] = byte((3*int(near[i]) + int(near[next]) + bias) >> 2)
-		}
-		return
-	}
-	if u.vs == 1 {
-		copy(out, near[:u.w])
-		return
-	}
-	// The row above for the upper half of a sample, below for the lower; at
-	// the picture's edge the row itself.
-	far := min(max(y/2-1+2*(y&1), 0), u.ch-1)
-	next := plane[far*u.stride:]
+}
+
+func (u *upsampler) line(i int) []byte { return u.pix[i*u.stride : i*u.stride+u.w] }
+
+// add sums three of the nearest row of samples and one of the next: the row above
+// for the upper half of a sample, below for the lower.
+func (u *upsampler) add(y int) {
+	near := u.line(y / 2)
+	next := u.line(min(max(y/2-1+2*(y&1), 0), u.h-1))
 	for i := range u.sum {
 		u.sum[i] = 3*int(near[i]) + int(next[i])
 	}
-	if u.hs == 1 {
-		bias := 1 + y&1
-		for x := range out {
-			out[x] = byte((u.sum[x] + bias) >> 2)
-		}
-		return
-	}
+}
+
+// widen2 interpolates across. Halves are rounded down in left columns, up in
+// right ones.
+func widen2(out, in []byte) {
 	for x := range out {
 		i := x / 2
-		j, bias := i-1, 8
-		if x&1 == 1 {
-			j, bias = i+1, 7
+		switch {
+		case x == 0 || x == 2*len(in)-1:
+			out[x] = in[i]
+		case x&1 == 0:
+			out[x] = byte((3*int(in[i]) + int(in[i-1]) + 1) >> 2)
+		default:
+			out[x] = byte((3*int(in[i]) + int(in[i+1]) + 2) >> 2)
 		}
-		if j < 0 || j >= u.cw {
-			out[x] = byte((4*u.sum[i] + bias) >> 4)
-			continue
+	}
+}
+
+// widenSum2 does so with sums of four.
+func widenSum2(out []byte, in []int) {
+	for x := range out {
+		i := x / 2
+		switch {
+		case x == 0:
+			out[x] = byte((4*in[i] + 8) >> 4)
+		case x == 2*len(in)-1:
+			out[x] = byte((4*in[i] + 7) >> 4)
+		case x&1 == 0:
+			out[x] = byte((3*in[i] + in[i-1] + 8) >> 4)
+		default:
+			out[x] = byte((3*in[i] + in[i+1] + 7) >> 4)
 		}
-		out[x] = byte((3*u.sum[i] + u.sum[j] + bias) >> 4)
+	}
+}
+
+// yccToRGB is JFIF's
+//
+//	R = Y + 1.402 Cr, G = Y - 0.34414 Cb - 0.71414 Cr, B = Y + 1.772 Cb
+//
+// of Cb and Cr less 128, in 16 bits of fraction; the products of R and B are
+// rounded, and the sum of G's two.
+func yccToRGB(out, luma, cb, cr []byte) {
+	const (
+		bits = 16
+		half = 1 << bits / 2
+		crR  = 91881  // 1.40200 * 2^16, rounded
+		cbG  = 22554  // 0.34414
+		crG  = 46802  // 0.71414
+		cbB  = 116130 // 1.77200
+	)
+	for x, l := range luma {
+		y, b, r := int32(l), int32(cb[x])-128, int32(cr[x])-128
+		o := out[3*x : 3*x+3 : 3*x+3]
+		o[0] = clamp8(y + (crR*r+half)>>bits)
+		o[1] = clamp8(y + (-cbG*b-crG*r+half)>>bits)
+		o[2] = clamp8(y + (cbB*b+half)>>bits)
+	}
+}
+
+func clamp8(v int32) byte { return byte(min(max(v, 0), 255)) }
+
+// interleave is for what is RGB already.
+func interleave(out, r, g, b []byte) {
+	for x := range r {
+		out[3*x], out[3*x+1], out[3*x+2] = r[x], g[x], b[x]
 	}
 }

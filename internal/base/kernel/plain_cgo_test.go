@@ -1,0 +1,147 @@
+//go:build cgo
+
+package kernel
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+)
+
+// plainKinds are those of encodeKind that the plain decoder takes.
+var plainKinds = []string{"4:4:4", "4:2:2", "4:2:0", "4:4:0", "4:1:1", "gray", "rgb"}
+
+// The plain decoder gives libjpeg's bytes: of photographs, of every quality and
+// subsampling that libjpeg writes.
+func TestPlainIsLibjpegs(t *testing.T) {
+	stock, twin := stocked(), newLane("go")
+	defer stock.Close()
+	taken := 0
+	for name, jpeg := range testPhotos(t) {
+		if _, ok := readFrame(jpeg); !ok {
+			continue
+		}
+		taken++
+		if d := diff(run(t, twin, Job{JPEG: jpeg}), run(t, stock, Job{JPEG: jpeg})); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	t.Logf("%d photographs", taken)
+	r := rand.New(rand.NewPCG(61, 62))
+	for i := range 100 * len(plainKinds) {
+		o := encodeOptions{quality: 1 + i/len(plainKinds), restart: r.IntN(2) * r.IntN(40), optimize: r.IntN(2) == 0}
+		kind, w, h := plainKinds[i%len(plainKinds)], 1+r.IntN(70), 1+r.IntN(70)
+		name := fmt.Sprintf("%s %dx%d %+v", kind, w, h, o)
+		jpeg := encodeKind(t, r, kind, w, h, o)
+		if _, ok := readFrame(jpeg); !ok {
+			t.Fatalf("%s: not taken", name)
+		}
+		gray := i%10 == 0
+		if d := diff(run(t, twin, Job{JPEG: jpeg, Gray: gray}), run(t, stock, Job{JPEG: jpeg, Gray: gray})); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+// And of frames that nobody writes: any sampling factors, tables, codes and
+// names. The larger half of the coefficients are out of any range.
+func TestPlainOfAnyFrame(t *testing.T) {
+	stock, twin := stocked(), newLane("go")
+	defer stock.Close()
+	r := rand.New(rand.NewPCG(63, 64))
+	for i := range 1500 {
+		sound := i%2 == 0
+		if !sound && runtime.GOARCH != "amd64" {
+			continue // what wraps where is libjpeg-turbo's vector code's, and this is x86's
+		}
+		d := drawJPEG(r, sound)
+		jpeg := d.bytes(r)
+		if _, ok := readFrame(jpeg); !ok {
+			t.Fatalf("%+v: not taken", d)
+		}
+		if diff := diff(run(t, twin, Job{JPEG: jpeg}), run(t, stock, Job{JPEG: jpeg})); diff != "" {
+			t.Errorf("%d: %+v: %s", i, d, diff)
+		}
+	}
+}
+
+// Every target makes the twin's bytes of any chain that begins with a JPEG.
+func TestTargetsEqualTwinOfJPEGs(t *testing.T) {
+	twin := newLane("go")
+	each(t, func(t *testing.T, l *Lane) {
+		if l.target == "go" {
+			return
+		}
+		r := rand.New(rand.NewPCG(65, 66))
+		for range 500 {
+			d := drawJPEG(r, true)
+			j := Job{JPEG: d.bytes(r), Gray: r.IntN(4) == 0, Steps: chain(r, d.x, d.y, 3, r.IntN(5), 60), Out: anyOutput(r)}
+			if diff := diff(run(t, l, j), run(t, twin, j)); diff != "" {
+				t.Fatalf("%+v: %s: %s", d, describe(&j), diff)
+			}
+		}
+	})
+}
+
+// Of damage the C kernel and the twin think alike, wherever it is: what one
+// refuses the other does, and what both decode is the same.
+func TestPlainOnDamage(t *testing.T) {
+	l, twin := NewLane(), newLane("go")
+	defer l.Close()
+	r := rand.New(rand.NewPCG(67, 68))
+	both, refused := 0, 0
+	for i := range 6000 {
+		d := drawJPEG(r, i%4 < 2 || runtime.GOARCH != "amd64")
+		jpeg := d.bytes(r)
+		if i%2 == 0 {
+			jpeg = encodeKind(t, r, plainKinds[r.IntN(len(plainKinds))], d.x, d.y, encodeOptions{quality: 1 + r.IntN(100), restart: d.ri})
+		}
+		bad := damage(r, jpeg)
+		h, err := readHeader(bad)
+		if _, taken := readFrame(bad); !taken || err != nil || h.W*h.H > 1<<16 {
+			continue
+		}
+		a, b := Job{JPEG: bad, Dst: make([]byte, 3*h.W*h.H)}, Job{JPEG: bad, Dst: make([]byte, 3*h.W*h.H)}
+		ea, eb := l.Run(&a), twin.Run(&b)
+		switch {
+		case (ea == nil) != (eb == nil):
+			t.Errorf("%d: C: %v; Go: %v", i, ea, eb)
+		case ea != nil:
+			refused++
+		default:
+			both++
+			if d := diff(b.Dst, a.Dst); d != "" {
+				t.Errorf("%d: %s", i, d)
+			}
+		}
+	}
+	t.Logf("%d decoded, %d refused", both, refused)
+}
+
+// damage changes, drops and adds a byte or several: half of the time in the
+// markers, which are most of a small file, else behind them.
+func damage(r *rand.Rand, jpeg []byte) []byte {
+	h, err := readHeader(jpeg)
+	if err != nil {
+		panic(err)
+	}
+	bad := append([]byte{}, jpeg...)
+	for n := r.IntN(3); n >= 0; n-- {
+		at := 2 + r.IntN(h.scan-2)
+		if r.IntN(2) == 0 && len(bad) > h.scan+2 {
+			at = h.scan + r.IntN(len(bad)-h.scan-2)
+		}
+		switch r.IntN(5) {
+		case 0, 1:
+			bad[at] ^= 1 << r.IntN(8)
+		case 2:
+			bad[at] = byte(r.Uint32())
+		case 3:
+			bad = append(bad[:at], bad[at+1:]...)
+		case 4:
+			bad = append(bad[:at], append([]byte{byte(r.Uint32())}, bad[at:]...)...)
+		}
+	}
+	return bad
+}
