@@ -22,8 +22,8 @@ type identity struct {
 	Version int     `json:"stoker_pack"`
 	Source  origin  `json:"source"`
 	Options Options `json:"options"`
-	// Kernel is "go" where pictures were worked on without the C kernel, whose
-	// pixels differ a little.
+	// Kernel is "go" where pictures were worked on without the C kernel: those that
+	// are progressive or CMYK JPEGs differ a little.
 	Kernel string `json:"kernel,omitempty"`
 }
 
