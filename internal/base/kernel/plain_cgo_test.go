@@ -87,8 +87,12 @@ func TestTargetsEqualTwinOfJPEGs(t *testing.T) {
 // Of damage the C kernel and the twin think alike, wherever it is: what one
 // refuses the other does, and what both decode is the same.
 func TestPlainOnDamage(t *testing.T) {
-	l, twin := NewLane(), newLane("go")
-	defer l.Close()
+	twin := newLane("go")
+	var lanes []*Lane
+	for _, target := range targets()[1:] {
+		lanes = append(lanes, newLane(target))
+		defer lanes[len(lanes)-1].Close()
+	}
 	r := rand.New(rand.NewPCG(67, 68))
 	both, refused := 0, 0
 	for i := range 6000 {
@@ -103,16 +107,17 @@ func TestPlainOnDamage(t *testing.T) {
 			continue
 		}
 		a, b := Job{JPEG: bad, Dst: make([]byte, 3*h.W*h.H)}, Job{JPEG: bad, Dst: make([]byte, 3*h.W*h.H)}
+		l := lanes[r.IntN(len(lanes))]
 		ea, eb := l.Run(&a), twin.Run(&b)
 		switch {
 		case (ea == nil) != (eb == nil):
-			t.Errorf("%d: C: %v; Go: %v", i, ea, eb)
+			t.Errorf("%d: %s: %v; the twin: %v", i, l.target, ea, eb)
 		case ea != nil:
 			refused++
 		default:
 			both++
 			if d := diff(b.Dst, a.Dst); d != "" {
-				t.Errorf("%d: %s", i, d)
+				t.Errorf("%d: %s: %s", i, l.target, d)
 			}
 		}
 	}
