@@ -1,194 +1,211 @@
-// AVX-512 (BW, VL, VBMI, VNNI: Ice Lake, Zen 4 and later), in registers of 256
-// bits. Those of 512 were faster in here and slower over all: for some hundred
-// microseconds after each use the core runs at a lower clock, and so does
-// libjpeg, which has nine tenths of the time.
+// AVX-512 (BW, VL, VBMI, VNNI: Ice Lake, Zen 4 and later).
 //
-// Horizontal: 8 elements of the output at a time, whatever their pixel or
-// channel. One load holds all source bytes that they need; vpermb brings the
-// two bytes of a pair of taps into the 16-bit halves of each element's lane
-// (zeroing between them), and vpdpwssd applies both weights. The shuffle table
-// of the second pair of taps is the first's plus the bytes of two pixels.
+// Horizontal: 16 elements of the output at a time, whatever their pixel or
+// channel. One load holds all source bytes that they need; vpermb brings four
+// taps of each element side by side. A weight is 256 * high + low, both of 8
+// bits with a sign, for vpdpbusd: the sum of the high parts, shifted left by 8,
+// is where that of the low parts begins. Two taps are enlarged for vpdpwssd
+// instead. vpmultishiftqb takes eight bits at prec from each sum and puts them
+// where the pair row wants them.
+//
+//	vpermb      | t0 t1 t2 t3 | t0 t1 t2 t3 | ...     four taps of an element
+//	vpdpbusd    | sum         | sum         | ...     one dword each
+//	multishift  | r0  0 r1  0 | r0  0 r1  0 | ...     rows 2j and 2j+1
 #include "stk.h"
 
 #ifdef __x86_64__
-#pragma GCC target("avx2,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni,prefer-vector-width=256")
+#pragma GCC target("avx2,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")
 #pragma GCC optimize("O3", "fp-contract=off")
 #include <immintrin.h>
+#include <string.h>
 
-enum { LANES = 8, WIDE = 32, LOW_BYTES = 0x55555555 };
+enum { LANES = 16, WIDE = 64 };
 
-typedef struct {
-  __m256i half, down, up;
-} consts;
+static inline __m512i load(const void *p) { return _mm512_loadu_si512(p); }
 
-// Where prec is big, the upper half's result moves down too.
-static inline consts consts_of(int prec, const int big) {
-  return (consts){_mm256_set1_epi32(1 << prec >> 1), _mm256_set1_epi32(prec),
-                  _mm256_set1_epi32(big ? prec - 16 : 16 - prec)};
+// eight_at is vpmultishiftqb's table that takes the eight bits at prec of each
+// dword, whichever byte of the dword they go to.
+static inline __m512i eight_at(int prec) {
+  return _mm512_set1_epi64((int64_t)(UINT64_C(0x01010101) * prec | UINT64_C(0x01010101) * (32 + prec) << 32));
 }
 
-// join puts the results of two rows into the halves of each lane.
-static inline __m256i join(__m256i a, __m256i b, const consts *k, const int big) {
-  a = _mm256_srlv_epi32(a, k->down);
-  b = big ? _mm256_srlv_epi32(b, k->up) : _mm256_sllv_epi32(b, k->up);
-  return _mm256_blend_epi16(a, b, 0xaa);
+#define BYTE(n) (0x1111111111111111u << (n))
+
+// join puts the results of two rows into the halves of each dword.
+static inline __m512i join(__m512i a, __m512i b, __m512i at) {
+  return _mm512_mask_multishift_epi64_epi8(_mm512_maskz_multishift_epi64_epi8(BYTE(0), at, a), BYTE(2), at, b);
 }
 
-static inline __m256i load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
-
-static inline __m256i tap(__m256i sum, __m256i idx, __m256i pixels, __m256i w) {
-  return _mm256_dpwssd_epi32(sum, _mm256_maskz_permutexvar_epi8(LOW_BYTES, idx, pixels), w);
+static inline __m512i two_taps(const uint8_t *p, const uint8_t *t, __m512i half) {
+  const __m512i both = _mm512_maskz_permutexvar_epi8(BYTE(0) | BYTE(2), load(t), load(p));
+  return _mm512_dpwssd_epi32(half, both, load(t + WIDE));
 }
 
-// The table of a group: a vector of shuffle, then one of weights for each pair.
-static inline void h_shared(const stk_hplan *h, const uint8_t *const row[4], uint32_t *lo, uint32_t *hi, const int pairs) {
-  const consts k = consts_of(h->prec, 0);
-  const __m256i step = _mm256_set1_epi8((char)(2 * h->c));
+// The table of a group: shuffle, high weights, low weights; once more for four taps more.
+static inline __m512i four_taps(const uint8_t *p, const uint8_t *t, __m512i half) {
+  const __m512i x = _mm512_permutexvar_epi8(load(t), load(p));
+  const __m512i high = _mm512_dpbusd_epi32(half, x, load(t + WIDE));
+  return _mm512_dpbusd_epi32(_mm512_slli_epi32(high, 8), x, load(t + 2 * WIDE));
+}
+
+static inline __m512i eight_taps(const uint8_t *p, int further, const uint8_t *t, __m512i half) {
+  const __m512i x = _mm512_permutexvar_epi8(load(t), load(p));
+  const __m512i y = _mm512_permutexvar_epi8(load(t), load(p + further));
+  __m512i sum = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(half, x, load(t + WIDE)), y, load(t + 3 * WIDE));
+  sum = _mm512_dpbusd_epi32(_mm512_slli_epi32(sum, 8), x, load(t + 2 * WIDE));
+  return _mm512_dpbusd_epi32(sum, y, load(t + 4 * WIDE));
+}
+
+enum { ENTRY_2 = 2 * WIDE, ENTRY_4 = 3 * WIDE, ENTRY_8 = 5 * WIDE };
+
+static inline void h_rows(const stk_hplan *h, const uint8_t *const row[4], uint32_t *lo, uint32_t *hi, const int taps) {
+  const int entry = taps == 2 ? ENTRY_2 : taps == 4 ? ENTRY_4 : ENTRY_8, further = 4 * h->c;
+  const __m512i half = _mm512_set1_epi32(taps == 2 ? 1 << h->prec >> 1 : 1 << h->prec >> 9);
+  const __m512i at = eight_at(h->prec);
   const uint8_t *t = h->idx;
-  const uint8_t *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3];
-  for (int g = 0; g < h->groups; g++, t += WIDE * (1 + pairs)) {
+  const uint8_t *r[4] = {row[0], row[1], row[2], row[3]};
+  for (int g = 0; g < h->groups; g++, t += entry, lo += LANES, hi += LANES) {
     const int32_t off = h->off[g];
-    __m256i idx = load(t);
-    const __m256i s0 = load(r0 + off), s1 = load(r1 + off), s2 = load(r2 + off), s3 = load(r3 + off);
-    __m256i a0 = k.half, a1 = k.half, a2 = k.half, a3 = k.half;
-    for (int p = 0; p < pairs; p++) {
-      const __m256i w = load(t + WIDE + WIDE * p);
-      a0 = tap(a0, idx, s0, w);
-      a1 = tap(a1, idx, s1, w);
-      a2 = tap(a2, idx, s2, w);
-      a3 = tap(a3, idx, s3, w);
-      if (p + 1 < pairs) idx = _mm256_add_epi8(idx, step);
-    }
-    _mm256_store_si256((__m256i *)lo + g, join(a0, a1, &k, 0));
-    _mm256_store_si256((__m256i *)hi + g, join(a2, a3, &k, 0));
-  }
-}
-
-// Where the taps of a group spread wider than a register, every pair has a load of its own.
-static inline void h_apart(const stk_hplan *h, const uint8_t *const row[4], uint32_t *lo, uint32_t *hi, const int pairs,
-                           const int big) {
-  const consts k = consts_of(h->prec, big);
-  const uint8_t *t = h->idx;
-  for (int g = 0; g < h->groups; g++, t += WIDE * (1 + pairs)) {
-    int32_t off = h->off[g];
-    const __m256i idx = load(t);
-    __m256i a0 = k.half, a1 = k.half, a2 = k.half, a3 = k.half;
-    for (int p = 0; p < pairs; p++, off += 2 * h->c) {
-      const __m256i w = load(t + WIDE + WIDE * p);
-      a0 = tap(a0, idx, load(row[0] + off), w);
-      a1 = tap(a1, idx, load(row[1] + off), w);
-      a2 = tap(a2, idx, load(row[2] + off), w);
-      a3 = tap(a3, idx, load(row[3] + off), w);
-    }
-    _mm256_store_si256((__m256i *)lo + g, join(a0, a1, &k, big));
-    _mm256_store_si256((__m256i *)hi + g, join(a2, a3, &k, big));
+    __m512i a[4];
+    for (int i = 0; i < 4; i++)
+      a[i] = taps == 2   ? two_taps(r[i] + off, t, half)
+             : taps == 4 ? four_taps(r[i] + off, t, half)
+                         : eight_taps(r[i] + off, further, t, half);
+    _mm512_store_si512(lo, join(a[0], a[1], at));
+    _mm512_store_si512(hi, join(a[2], a[3], at));
   }
 }
 
 #define ROWS const stk_hplan *h, const uint8_t *const row[4], uint32_t *lo, uint32_t *hi
-static void h_1(ROWS) { h_shared(h, row, lo, hi, 1); }
-static void h_2(ROWS) { h_shared(h, row, lo, hi, 2); }
-static void h_3(ROWS) { h_shared(h, row, lo, hi, 3); }
-static void h_apart_2(ROWS) { h_apart(h, row, lo, hi, 2, 0); }
-static void h_apart_3(ROWS) { h_apart(h, row, lo, hi, 3, 0); }
-static void h_apart_n(ROWS) { h_apart(h, row, lo, hi, h->pairs, 0); }
-static void h_big(ROWS) { h_apart(h, row, lo, hi, h->pairs, 1); }
+static void h_2(ROWS) { h_rows(h, row, lo, hi, 2); }
+static void h_4(ROWS) { h_rows(h, row, lo, hi, 4); }
+static void h_8(ROWS) { h_rows(h, row, lo, hi, 8); }
 
-// put_group fills a group's table, its elements being e to e+m of the row, and
-// returns the largest shuffle index, as far as it may exceed a byte.
-static inline int put_group(const stk_hplan *h, uint8_t *t, int32_t *off, int e, int m, const int c) {
-  const stk_axis *a = h->axis;
-  const int pairs = h->pairs;
-  int x = e / c, ch = e - x * c;
-  const int last = (e + m - 1) / c;
-  const int base = (a->start[x] < a->start[last] ? a->start[x] : a->start[last]) * c;
-  uint32_t *idx = (uint32_t *)t;
-  int most = 0;
-  *off = base;
-  for (int i = 0; i < m; x++, ch = 0) {
-    const int at = a->start[x] * c - base;
-    const uint32_t *w = (const uint32_t *)(a->w + (size_t)x * a->k);
-    if (at > most) most = at;
-    for (; ch < c && i < m; ch++, i++) {
-      idx[i] = (uint32_t)(at + ch) | (uint32_t)(at + ch + c) << 16;
-      for (int p = 0; p < pairs; p++) idx[LANES + LANES * p + i] = w[p];
-    }
+// weights16 gives four weights from tap t on of 16 outputs from x on: their high and low parts.
+static inline void weights16(const stk_axis *a, int x, int t, __m512i *high, __m512i *low) {
+  uint64_t w[16];
+  const int n = a->n - x < 16 ? a->n - x : 16, left = a->k - t;
+  for (int i = 0; i < n; i++) {
+    memcpy(&w[i], a->w + (size_t)(x + i) * a->k + t, 8);
+    if (left < 4) w[i] &= 0xffffffffu;
   }
-  for (int i = m; i < LANES; i++)
-    for (int p = -1; p < pairs; p++) idx[LANES + LANES * p + i] = 0;
-  return most + 2 * c - 1;
+  for (int i = n; i < 16; i++) w[i] = 0;
+  const __m512i p = load(w), q = load(w + 8), up = _mm512_set1_epi16(128);
+  const __m256i lp = _mm512_cvtepi16_epi8(p), lq = _mm512_cvtepi16_epi8(q);
+  const __m256i hp = _mm512_cvtepi16_epi8(_mm512_srai_epi16(_mm512_add_epi16(p, up), 8));
+  const __m256i hq = _mm512_cvtepi16_epi8(_mm512_srai_epi16(_mm512_add_epi16(q, up), 8));
+  *low = _mm512_inserti64x4(_mm512_castsi256_si512(lp), lq, 1);
+  *high = _mm512_inserti64x4(_mm512_castsi256_si512(hp), hq, 1);
 }
 
 static void hprep(stk_lane *l, stk_hplan *h) {
-  enum { MOST_PAIRS = 64 };
+  static const uint8_t pixel[48] = {0,  0,  0,  1,  1,  1,  2,  2,  2,  3,  3,  3,  4,  4,  4,  5,
+                                    5,  5,  6,  6,  6,  7,  7,  7,  8,  8,  8,  9,  9,  9,  10, 10,
+                                    10, 11, 11, 11, 12, 12, 12, 13, 13, 13, 14, 14, 14, 15, 15, 15};
   const stk_axis *a = h->axis;
-  h->pairs = a->k / 2;
+  const int c = h->c, taps = a->k == 2 ? 2 : a->k <= 4 ? 4 : 8;
+  const int entry = taps == 2 ? ENTRY_2 : taps == 4 ? ENTRY_4 : ENTRY_8;
   h->groups = (h->elems + LANES - 1) / LANES;
-  if (h->pairs > MOST_PAIRS) {
+  h->off = stk_grow(l, &h->b_off, (size_t)h->groups * 4);
+  uint8_t *t = h->idx = stk_grow(l, &h->b_idx, (size_t)h->groups * entry);
+  const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i spread = _mm512_set4_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0);
+  const __m512i step = _mm512_set1_epi32(taps == 2 ? c << 16 : (3 * c) << 24 | (2 * c) << 16 | c << 8);
+  __m512i w[4] = {0}, worst = _mm512_setzero_si512();
+  for (int g = 0; g < h->groups; g++, t += entry) {
+    const int m = c == 3 ? g % 3 : 0, x = c == 3 ? g / 3 * 16 : g * 16;
+    // Lanes past the last pixel look where it does.
+    __m512i of = c == 3 ? _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(pixel + 16 * m))) : lane;
+    const __m512i ch = _mm512_sub_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(16 * m)), _mm512_mullo_epi32(of, _mm512_set1_epi32(c)));
+    of = _mm512_min_epi32(of, _mm512_set1_epi32(a->n - 1 - x));
+    __m512i at = _mm512_mullo_epi32(_mm512_permutexvar_epi32(of, load(a->start + x)), _mm512_set1_epi32(c));
+    if (c == 3) at = _mm512_add_epi32(at, ch);
+    const int base = _mm512_reduce_min_epi32(at);
+    h->off[g] = base;
+    at = _mm512_sub_epi32(at, _mm512_set1_epi32(base));
+    worst = _mm512_max_epi32(worst, at);
+    _mm512_store_si512(t, _mm512_add_epi8(_mm512_shuffle_epi8(at, spread), step));
+    if (taps == 2) {
+      _mm512_store_si512(t + WIDE, _mm512_permutexvar_epi32(of, load(a->w + (size_t)x * 2)));
+      continue;
+    }
+    if (m == 0) {
+      weights16(a, x, 0, &w[0], &w[1]);
+      if (taps == 8) weights16(a, x, 4, &w[2], &w[3]);
+    }
+    for (int p = 0; p < taps / 2; p++) _mm512_store_si512(t + WIDE * (1 + p), _mm512_permutexvar_epi32(of, w[p]));
+  }
+  const int span = _mm512_reduce_max_epi32(worst) + (taps == 2 ? 2 : 4) * c;
+  if (a->k > 8 || span > WIDE || a->most > 127 * 256 + 127) {
     stk_avx2_hprep(l, h);
     return;
   }
-  const size_t entry = WIDE * (1 + (size_t)h->pairs);
-  h->off = stk_grow(l, &h->b_off, (size_t)h->groups * 4);
-  h->idx = stk_grow(l, &h->b_idx, h->groups * entry);
-  int most = 0;
-  for (int g = 0; g < h->groups; g++) {
-    const int e = LANES * g, m = h->elems - e < LANES ? h->elems - e : LANES;
-    uint8_t *t = h->idx + g * entry;
-    const int top = h->c == 3 ? put_group(h, t, &h->off[g], e, m, 3) : put_group(h, t, &h->off[g], e, m, 1);
-    if (top > most) most = top;
-    if (most >= WIDE) {
-      stk_avx2_hprep(l, h);
-      return;
-    }
-  }
-  static stk_hfunc *const shared[] = {h_1, h_2, h_3}, *const apart[] = {h_1, h_apart_2, h_apart_3};
-  if (h->prec > 16)
-    h->run = h_big;
-  else if (h->pairs > 3)
-    h->run = h_apart_n;
-  else if (most + 2 * h->c * (h->pairs - 1) < WIDE)
-    h->run = shared[h->pairs - 1];
-  else
-    h->run = apart[h->pairs - 1];
+  h->run = taps == 2 ? h_2 : taps == 4 ? h_4 : h_8;
 }
 
-static inline __m256i v_sum(const uint32_t *const *pair, const __m256i *w, int npair, int e, __m256i a) {
-  for (int p = 0; p < npair; p++) a = _mm256_dpwssd_epi32(a, load(pair[p] + e), w[p]);
+// Vertical.
+
+#define VERTICAL const uint32_t *const *pair, const uint32_t *wp, int npair, int n, int prec
+
+enum { MOST = 16 };
+
+typedef struct {
+  const uint32_t *pair[MOST];
+  __m512i w[MOST], half, at;
+} rows;
+
+static inline void rows_of(rows *r, const uint32_t *const *pair, const uint32_t *wp, int npair, int prec) {
+  for (int p = 0; p < npair; p++) {
+    r->pair[p] = pair[p];
+    r->w[p] = _mm512_set1_epi32((int)wp[p]);
+  }
+  r->half = _mm512_set1_epi32(1 << prec >> 1);
+  r->at = eight_at(prec);
+}
+
+static inline __m512i v_sum(const rows *r, const int npair, int e) {
+  __m512i a = r->half;
+  for (int p = 0; p < npair; p++) a = _mm512_dpwssd_epi32(a, load(r->pair[p] + e), r->w[p]);
   return a;
 }
 
-static inline void v_rows(uint8_t *out, const uint32_t *const *pair, const __m256i *w, const int npair, int n, int prec) {
-  const __m256i half = _mm256_set1_epi32(1 << prec >> 1), down = _mm256_set1_epi32(prec);
-  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  for (int e = 0; e < n; e += 32) {
-    __m256i a = _mm256_srav_epi32(v_sum(pair, w, npair, e, half), down);
-    __m256i b = _mm256_srav_epi32(v_sum(pair, w, npair, e + 8, half), down);
-    __m256i c = _mm256_srav_epi32(v_sum(pair, w, npair, e + 16, half), down);
-    __m256i d = _mm256_srav_epi32(v_sum(pair, w, npair, e + 24, half), down);
-    a = _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
-    a = _mm256_permutevar8x32_epi32(a, order);
-    if (n - e >= 32)
-      _mm256_storeu_si256((__m256i *)(out + e), a);
+// quad makes elements e to e+48 or e+64: byte q of dword i is element 16q + i.
+static inline __m512i quad(const rows *r, const int npair, int e, const int q) {
+  __m512i x = _mm512_maskz_multishift_epi64_epi8(BYTE(0), r->at, v_sum(r, npair, e));
+  x = _mm512_mask_multishift_epi64_epi8(x, BYTE(1), r->at, v_sum(r, npair, e + 16));
+  x = _mm512_mask_multishift_epi64_epi8(x, BYTE(2), r->at, v_sum(r, npair, e + 32));
+  if (q == 4) x = _mm512_mask_multishift_epi64_epi8(x, BYTE(3), r->at, v_sum(r, npair, e + 48));
+  return x;
+}
+
+// Where quad has element e.
+#define AT(e) (4 * ((e) & 15) + ((e) >> 4))
+
+static inline void v_rows(uint8_t *out, VERTICAL) {
+  rows r;
+  rows_of(&r, pair, wp, npair, prec);
+  uint8_t order[64];
+  for (int e = 0; e < 64; e++) order[e] = AT(e);
+  const __m512i in_order = load(order);
+  for (int e = 0; e < n; e += 64) {
+    const __m512i x = _mm512_permutexvar_epi8(in_order, quad(&r, npair, e, 4));
+    if (n - e >= 64)
+      _mm512_storeu_si512(out + e, x);
     else
-      _mm256_mask_storeu_epi8(out + e, ~0u >> (32 - (n - e)), a);
+      _mm512_mask_storeu_epi8(out + e, ~UINT64_C(0) >> (64 - (n - e)), x);
   }
 }
 
-static void v(uint8_t *out, const uint32_t *const *pair, const uint32_t *wp, int npair, int n, int prec) {
-  enum { MOST = 16 };
-  if (npair > MOST) {
-    stk_avx2.v(out, pair, wp, npair, n, prec);
-    return;
-  }
-  __m256i w[MOST];
-  for (int p = 0; p < npair; p++) w[p] = _mm256_set1_epi32((int)wp[p]);
+static void v(uint8_t *out, VERTICAL) {
   switch (npair) {
-  case 1: v_rows(out, pair, w, 1, n, prec); return;
-  case 2: v_rows(out, pair, w, 2, n, prec); return;
-  case 3: v_rows(out, pair, w, 3, n, prec); return;
+  case 1: v_rows(out, pair, wp, 1, n, prec); return;
+  case 2: v_rows(out, pair, wp, 2, n, prec); return;
+  case 3: v_rows(out, pair, wp, 3, n, prec); return;
   }
-  v_rows(out, pair, w, npair, n, prec);
+  if (npair <= MOST)
+    v_rows(out, pair, wp, npair, n, prec);
+  else
+    stk_avx2.v(out, pair, wp, npair, n, prec);
 }
 
 // The rest has nothing to gain.
@@ -200,5 +217,6 @@ static void f32_rgb(const uint8_t *in, float *out, int n, const float *s, const 
 static void luma(const uint8_t *rgb, uint8_t *out, int n) { stk_avx2.luma(rgb, out, n); }
 static void mirror(const uint8_t *in, uint8_t *out, int n, int c) { stk_avx2.mirror(in, out, n, c); }
 
-const stk_target stk_avx512 = {"avx512", hprep, v, planes, f32, f32_rgb, luma, mirror, &stk_samples_avx512};
+const stk_target stk_avx512 = {"avx512", stk_avx2_weigh, stk_avx2_fix, hprep, v, planes, f32,
+                              f32_rgb, luma, mirror, &stk_samples_avx512};
 #endif

@@ -19,33 +19,6 @@
 
 #pragma GCC optimize("fp-contract=off")
 
-// weigh writes output i's weights and returns their number; *first is the first tap.
-static inline int weigh(double *w, int i, int in, double scale, double support, double inv, int kmax, int *first,
-                        double *most) {
-  double center = scale * (i + 0.5);
-  int64_t a = (int64_t)(center - support + 0.5);
-  if (a < 0) a = 0;
-  int64_t n = (int64_t)(center + support + 0.5);
-  if (n > in) n = in;
-  n -= a;
-  if (n < 0) n = 0;
-  if (n > kmax) n = kmax;
-  double sum = 0;
-  for (int j = 0; j < n; j++) {
-    double x = fabs(((double)(j + a) - center + 0.5) * inv);
-    double v = x < 1.0 ? 1.0 - x : 0.0;
-    w[j] = v;
-    sum += v;
-  }
-  if (sum != 0)
-    for (int j = 0; j < n; j++) {
-      w[j] /= sum;
-      if (w[j] > *most) *most = w[j];
-    }
-  *first = (int)a;
-  return (int)n;
-}
-
 static int precision(double most) {
   int prec = 0;
   for (; prec < 22; prec++)
@@ -53,74 +26,137 @@ static int precision(double most) {
   return prec;
 }
 
+// widest is the largest weight of outputs from to to: those that nobody wants count for prec too.
+static double widest(const stk_target *t, const stk_filter *f, int from, int to, double *spare, double most) {
+  int32_t start[SIDE], cnt[SIDE];
+  for (; from < to; from += SIDE) {
+    const double m = t->weigh(f, from, to - from < SIDE ? to - from : SIDE, spare, start, cnt);
+    if (m > most) most = m;
+  }
+  return most;
+}
+
+double stk_axis_weigh(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt) {
+  double most = 0;
+  for (int x = 0; x < n; x++) {
+    const double center = f->scale * (i + x + 0.5);
+    int a = (int)(center - f->support + 0.5), b = (int)(center + f->support + 0.5);
+    if (a < 0) a = 0;
+    if (b > f->in) b = f->in;
+    const int c = b - a < 0 ? 0 : b - a > f->taps ? f->taps : b - a;
+    double *p = w + (size_t)(x - x % SIDE) * f->taps + x % SIDE, sum = 0;
+    for (int j = 0; j < f->taps; j++) {
+      const double d = fabs(((double)(j + a) - center + 0.5) * f->inv);
+      p[SIDE * j] = d < 1.0 && j < c ? 1.0 - d : 0.0;
+      sum += p[SIDE * j];
+    }
+    for (int j = 0; j < c && sum != 0; j++) {
+      p[SIDE * j] /= sum;
+      if (p[SIDE * j] > most) most = p[SIDE * j];
+    }
+    start[x] = a;
+    cnt[x] = c;
+  }
+  return most;
+}
+
+// stk_axis_bound notes what all outputs look at, and whether their sums can reach 256.
+void stk_axis_bound(stk_axis *a, int lo, int hi, int64_t worst) {
+  a->lo = lo;
+  a->hi = hi;
+  a->safe = worst * 255 + ((int64_t)1 << a->prec >> 1) < (int64_t)256 << a->prec;
+}
+
+// stk_axis_fix drops weights of zero at either end, which keeps k small.
+void stk_axis_fix(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w) {
+  const double one = 1 << a->prec;
+  a->k = 2;
+  for (int i = 0; i < a->n; i++) {
+    const double *p = w + (size_t)(i - i % SIDE) * f->taps + i % SIDE;
+    int c = a->cnt[i], z = 0;
+    while (c > 1 && (int32_t)(0.5 + p[SIDE * (c - 1)] * one) == 0) c--;
+    while (z < c - 1 && (int32_t)(0.5 + p[SIDE * z] * one) == 0) z++;
+    a->skip[i] = z;
+    a->start[i] += z;
+    a->cnt[i] = c - z;
+    if (c - z > a->k) a->k = c - z;
+  }
+  const int k = a->k = (a->k + 1) & ~1;
+  int16_t *d = a->w = stk_grow(l, &a->b_w, (size_t)a->n * k * 2);
+  int lo = f->in, hi = 0;
+  int64_t worst = 0;
+  for (int i = 0; i < a->n; i++, d += k) {
+    const double *p = w + (size_t)(i - i % SIDE) * f->taps + i % SIDE + SIDE * a->skip[i];
+    const int c = a->cnt[i];
+    int64_t sum = 0;
+    for (int j = 0; j < k; j++) {
+      d[j] = j < c ? (int16_t)(0.5 + p[SIDE * j] * one) : 0;
+      sum += d[j];
+    }
+    if (sum > worst) worst = sum;
+    if (a->start[i] < lo) lo = a->start[i];
+    if (a->start[i] + c > hi) hi = a->start[i] + c;
+  }
+  stk_axis_bound(a, lo, hi, worst);
+}
+
+static void mirror_source(stk_axis *a, int in) {
+  int16_t *w = a->w;
+  for (int i = 0; i < a->n; i++, w += a->k) {
+    const int c = a->cnt[i];
+    for (int p = 0, q = c - 1; p < q; p++, q--) {
+      const int16_t t = w[p];
+      w[p] = w[q];
+      w[q] = t;
+    }
+    a->start[i] = in - a->start[i] - c;
+  }
+  const int lo = a->lo;
+  a->lo = in - a->hi;
+  a->hi = in - lo;
+}
+
+static void turn(int32_t *x, int n) {
+  for (int i = 0, j = n - 1; i < j; i++, j--) {
+    const int32_t t = x[i];
+    x[i] = x[j];
+    x[j] = t;
+  }
+}
+
+static void mirror_outputs(stk_axis *a) {
+  turn(a->start, a->n);
+  turn(a->cnt, a->n);
+  const size_t each = (size_t)a->k / 2;
+  uint32_t *p = (uint32_t *)a->w, *q = p + (a->n - 1) * each;
+  for (; p < q; p += each, q -= each)
+    for (size_t j = 0; j < each; j++) {
+      const uint32_t t = p[j];
+      p[j] = q[j];
+      q[j] = t;
+    }
+}
+
 // stk_axis_make resamples in to out and keeps outputs lo to lo+n. mirror_in
 // reads the source backwards; mirror_out writes the window backwards.
 void stk_axis_make(stk_lane *l, stk_axis *a, int in, int out, int lo, int n, int mirror_in, int mirror_out) {
-  double scale = (double)in / out;
-  double support = scale >= 1 ? scale : 1.0;
-  double inv = scale >= 1 ? 1.0 / scale : 1.0;
-  int kmax = (int)ceil(support) * 2 + 1;
-  double *w = stk_grow(l, &a->b_tmp, (size_t)n * kmax * sizeof *w + kmax * sizeof *w);
-  double *spare = w + (size_t)n * kmax;
-  a->start = stk_grow(l, &a->b_start, (size_t)n * 4);
-  a->cnt = stk_grow(l, &a->b_cnt, (size_t)n * 4);
-
-  double most = 0;
-  int first;
-  for (int i = 0; i < lo; i++) weigh(spare, i, in, scale, support, inv, kmax, &first, &most);
-  for (int i = lo + n; i < out; i++) weigh(spare, i, in, scale, support, inv, kmax, &first, &most);
-  for (int i = 0; i < n; i++)
-    a->cnt[i] = weigh(w + (size_t)i * kmax, lo + i, in, scale, support, inv, kmax, &a->start[i], &most);
+  const double scale = (double)in / out, support = scale >= 1 ? scale : 1.0;
+  const stk_filter f = {.in = in, .out = out, .taps = (int)(2 * support + 0.01) + 1,
+                        .scale = scale, .support = support, .inv = scale >= 1 ? 1.0 / scale : 1.0};
+  const size_t wide = ((size_t)n + SIDE - 1) / SIDE * SIDE;
+  double *w = stk_grow(l, &a->b_tmp, ((wide + SIDE) * f.taps) * sizeof *w + wide * 4), *spare = w + wide * f.taps;
+  a->skip = (int32_t *)(spare + (size_t)SIDE * f.taps);
+  a->start = stk_grow(l, &a->b_start, wide * 4);
+  a->cnt = stk_grow(l, &a->b_cnt, wide * 4);
   a->n = n;
+  double most = l->target->weigh(&f, lo, n, w, a->start, a->cnt);
+  most = widest(l->target, &f, 0, lo, spare, most);
+  most = widest(l->target, &f, lo + n, out, spare, most);
   a->prec = precision(most);
-
-  // To fixed point, in place of nothing: int16 beside the doubles. Zero
-  // weights at either end are dropped, which keeps k small.
-  double one = 1 << a->prec;
-  int k = 2;
-  for (int i = 0; i < n; i++) {
-    double *p = w + (size_t)i * kmax;
-    int32_t *q = (int32_t *)p;
-    int c = a->cnt[i];
-    for (int j = 0; j < c; j++) q[j] = (int32_t)(0.5 + p[j] * one);
-    int z = 0;
-    while (c > 1 && q[c - 1] == 0) c--;
-    while (z < c - 1 && q[z] == 0) z++;
-    if (z) memmove(q, q + z, (size_t)(c - z) * 4);
-    a->start[i] += z;
-    a->cnt[i] = c - z;
-    if (c - z > k) k = c - z;
-  }
-  a->k = k = (k + 1) & ~1;
-  a->w = stk_grow(l, &a->b_w, (size_t)n * k * 2);
-  a->lo = in;
-  a->hi = 0;
-  int64_t worst = 0;
-  for (int i = 0; i < n; i++) {
-    const int32_t *q = (const int32_t *)(w + (size_t)i * kmax);
-    int16_t *d = a->w + (size_t)(mirror_out ? n - 1 - i : i) * k;
-    int c = a->cnt[i];
-    int64_t sum = 0;
-    for (int j = 0; j < c; j++) {
-      d[j] = (int16_t)q[mirror_in ? c - 1 - j : j];
-      sum += q[j];
-    }
-    for (int j = c; j < k; j++) d[j] = 0;
-    if (sum > worst) worst = sum;
-    if (mirror_in) a->start[i] = in - a->start[i] - c;
-    if (a->start[i] < a->lo) a->lo = a->start[i];
-    if (a->start[i] + c > a->hi) a->hi = a->start[i] + c;
-  }
-  if (mirror_out)
-    for (int i = 0, j = n - 1; i < j; i++, j--) {
-      int32_t t = a->start[i];
-      a->start[i] = a->start[j];
-      a->start[j] = t;
-      t = a->cnt[i];
-      a->cnt[i] = a->cnt[j];
-      a->cnt[j] = t;
-    }
-  a->safe = worst * 255 + ((int64_t)1 << a->prec >> 1) < (int64_t)256 << a->prec;
+  a->most = (int32_t)(0.5 + most * (1 << a->prec));
+  l->target->fix(l, &f, a, w);
+  if (mirror_in) mirror_source(a, in);
+  if (mirror_out) mirror_outputs(a);
 }
 
 // stk_axis_pull moves windows that end beyond the last position used back onto

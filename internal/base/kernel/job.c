@@ -276,7 +276,7 @@ static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink 
   // The ring holds what one output needs, and the four rows that come at a time.
   int ring = 4;
   while (ring < v.most + 4) ring *= 2;
-  size_t stride = ((size_t)h->elems + 16 + 63) & ~(size_t)63;  // targets may write 16 elements more
+  size_t stride = ((size_t)h->elems + 64 + 63) & ~(size_t)63;  // targets may write and read up to 64 elements more
   uint32_t *buf = stk_grow(l, &l->ring, ring * stride * 4);
   const uint32_t **pairs = stk_grow(l, &l->ptrs, (size_t)v.most * sizeof *pairs);
   uint8_t *t = stk_grow(l, &l->tmp, (size_t)h->elems);
@@ -298,7 +298,7 @@ static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink 
     }
     for (int q = 0; q < v.num[y]; q++) pairs[q] = buf + ((v.first[y] + q) & (ring - 1)) * stride;
     uint8_t *out = straight ? k->dst + (size_t)y * h->elems : t;
-    l->target->v(out, pairs, v.w + (size_t)y * v.stride, v.num[y], h->elems, ay->prec);
+    (ay->safe ? l->target : &stk_base)->v(out, pairs, v.w + (size_t)y * v.stride, v.num[y], h->elems, ay->prec);
     if (!straight) emit(l, p, k, y, out, c);
   }
 }

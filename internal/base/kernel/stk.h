@@ -65,12 +65,24 @@ typedef struct {
   int32_t n;                       // outputs
   int32_t k;                       // taps per output, even
   int32_t prec;
+  int32_t most;                    // at least the largest weight
   int32_t safe;                    // no sum reaches 256 << prec: clamping is moot
   int32_t lo, hi;                  // source positions that have a weight
-  int32_t *start, *cnt;
+  int32_t *start, *cnt, *skip;     // skip: while it is made, weights dropped before the first
   int16_t *w;
   stk_buf b_start, b_cnt, b_w, b_tmp;
 } stk_axis;
+
+// stk_filter is what the weights of an axis are made of: the terms of axis.c.
+// taps is the most that an output can have.
+typedef struct {
+  int32_t in, out, taps;
+  double scale, support, inv;
+} stk_filter;
+
+// Weights are made for SIDE outputs at a time: those of output x (from the
+// first on that was asked for) and tap j lie at w[(x / SIDE * taps + j) * SIDE + x % SIDE].
+enum { SIDE = 4 };
 
 // stk_hplan is the horizontal half of a resampling, laid out for one target.
 // Four source rows become two pair rows: dword e of pair row j holds element
@@ -106,6 +118,10 @@ typedef struct {
 // stk_target is what differs between processors. All give the same bytes.
 typedef struct {
   const char *name;
+  // weigh makes the weights of n outputs from output i on, and returns the largest;
+  // fix makes a->w of them, a->k, and all that depends on the weights.
+  double (*weigh)(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt);
+  void (*fix)(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w);
   // hprep picks h->run and fills its tables.
   void (*hprep)(stk_lane *l, stk_hplan *h);
   // v makes n elements of one output row from npair pair rows; w[p] holds the
@@ -155,6 +171,9 @@ void stk_fail(stk_lane *l, int code, const char *fmt, ...)
 // axis.c
 void stk_axis_make(stk_lane *l, stk_axis *a, int in, int out, int lo, int n, int mirror_in, int mirror_out);
 void stk_axis_pull(stk_axis *a);
+double stk_axis_weigh(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt);
+void stk_axis_fix(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w);
+void stk_axis_bound(stk_axis *a, int lo, int hi, int64_t worst);
 
 // jpeg.c: take reads the header and says whether the picture is one of those that
 // are decoded here. region begins with its rows at y0, columns x0 to x1; rows makes the
@@ -185,6 +204,8 @@ void stk_base_hprep(stk_lane *l, stk_hplan *h);
 extern const stk_target stk_avx2, stk_avx512;
 extern const stk_samples stk_samples_avx2, stk_samples_avx512;
 void stk_avx2_hprep(stk_lane *l, stk_hplan *h);
+double stk_avx2_weigh(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt);
+void stk_avx2_fix(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w);
 #endif
 
 // index.c
