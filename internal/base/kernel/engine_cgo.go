@@ -64,6 +64,10 @@ func (e *engine) run(j *Job, h *header) error {
 	code := C.stk_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)),
 		(*C.uint8_t)(unsafe.SliceData(src)), (*C.uint8_t)(unsafe.SliceData(j.Dst)))
 	runtime.KeepAlive(j)
+	j.Way = WayLibjpeg
+	if e.job.own != 0 {
+		j.Way = WayOwn
+	}
 	if j.Timed {
 		j.Spent = Spent{time.Duration(e.job.decode_ns), time.Duration(e.job.write_ns), time.Duration(e.job.all_ns)}
 	}

@@ -22,20 +22,22 @@
 #include <emmintrin.h>
 #endif
 
-// Zigzag to the place in a quad. Steps beyond 63, of which only the last counts,
-// lead to the last place.
+// The place in a quad of the coefficient before k, in zigzag order. Steps beyond 63, of which
+// only the last counts, lead to the last place.
 #define AT(n) ((n) / 8 * QUAD_ROW + (n) % 8)
-static const uint8_t place[BLOCK + END + BLOCK] = {
+static const uint8_t place[1 + BLOCK + END + BLOCK] = {
+    0,
     AT(0),  AT(1),  AT(8),  AT(16), AT(9),  AT(2),  AT(3),  AT(10), AT(17), AT(24), AT(32), AT(25), AT(18),
     AT(11), AT(4),  AT(5),  AT(12), AT(19), AT(26), AT(33), AT(40), AT(48), AT(41), AT(34), AT(27), AT(20),
     AT(13), AT(6),  AT(7),  AT(14), AT(21), AT(28), AT(35), AT(42), AT(49), AT(56), AT(57), AT(50), AT(43),
     AT(36), AT(29), AT(22), AT(15), AT(23), AT(30), AT(37), AT(44), AT(51), AT(58), AT(59), AT(52), AT(45),
     AT(38), AT(31), AT(39), AT(46), AT(53), AT(60), AT(61), AT(54), AT(47), AT(55), AT(62), AT(63),
-    [BLOCK ... BLOCK + END + BLOCK - 1] = AT(63)};
+    [BLOCK + 1 ... BLOCK + END + BLOCK] = AT(63)};
 
-_Noreturn void stk_huff_corrupt(stk_huff *h, const char *what) {
-  const ptrdiff_t unread = h->end - h->b.p + h->b.cnt / 8;
-  const ptrdiff_t at = h->in - h->f->file - (unread > 0 ? unread : 0);
+_Noreturn void stk_huff_corrupt(stk_huff *h, const bits *b, const char *what) {
+  const ptrdiff_t left = unread(b, h->end), at = h->in - h->f->file - (left > 0 ? left : 0);
+  // Behind the last bit anything may seem to stand.
+  if (h->marker && left < 0) what = "premature end of data segment";
   stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: %s, near byte %td, in row %lld of %lld of its blocks", what, at,
            (long long)(h->at / h->cols), (long long)(h->mcus / h->cols));
 }
@@ -65,20 +67,24 @@ static void fill_longer(stk_lane *l, longer *g, const stk_dht *t) {
   g->base[17] = 0;
 }
 
-static int32_t extend(uint32_t v, int s) { return s && v < 1u << (s - 1) ? (int32_t)v - (1 << s) + 1 : (int32_t)v; }
+// entry describes the code of n bits that prefix, of look bits, begins with, and its value
+// of size bits. The sign must lie within the prefix.
+static uint64_t entry(uint32_t prefix, int look, int n, int size, uint64_t step, uint64_t both) {
+  const int positive = size && prefix >> (look - n - 1) & 1;
+  const uint64_t bias = positive ? 0 : (uint64_t)(1 - (1 << size)) & 0xffff;
+  return bias << 40 | step << 32 | (uint64_t)size << 24 | (uint64_t)(64 - n - size) % 64 << 16 | both << 8 | (uint64_t)(n + size);
+}
 
 static void build_dc(stk_lane *l, dc_table *d, const stk_dht *t) {
   if (!l->job.anew && made_of(&d->l.from, t)) return;
   fill_longer(l, &d->l, t);
   for (int i = 0; i < t->n; i++)
     if (t->values[i] > 15) stk_fail(l, STK_FORMAT, "Corrupt JPEG data: a Huffman table of DC with a difference of %d bits", t->values[i]);
-  uint32_t *look = d->look, *const all = look + (1 << DC_LOOK);
-  for (int n = 1, at = 0; n <= DC_LOOK; n++)
-    for (int i = 0; i < t->bits[n - 1]; i++, at++) {
-      const uint32_t s = t->values[at], e = s << 24 | (63 - s) << 16 | (uint32_t)n << 8 | (s + (uint32_t)n);
-      for (int j = 0; j < 1 << (DC_LOOK - n); j++) *look++ = e;
-    }
-  memset(look, 0, (size_t)((uint8_t *)all - (uint8_t *)look));
+  uint32_t i = 0;
+  for (int n = 1, at = 0; n < DC_LOOK; n++)
+    for (int k = 0; k < t->bits[n - 1]; k++, at++)
+      for (int j = 0; j < 1 << (DC_LOOK - n); j++, i++) d->look[i] = entry(i, DC_LOOK, n, t->values[at], 1, 1);
+  for (; i < 1 << DC_LOOK; i++) d->look[i] = ONE << 8;
   d->l.from.n = t->n;
 }
 
@@ -87,19 +93,21 @@ static void build_dc(stk_lane *l, dc_table *d, const stk_dht *t) {
 static void build_pairs(ac_table *a) {
   for (uint32_t i = 0; i < 1u << LOOK; i++) {
     const uint32_t first = a->ac[i], n = first & 63, size = first >> 16, step = first >> 8 & 255;
-    uint32_t drop = n + size, both = step, v = 0;
-    if (n == 0) {
-      a->pair[i] = ONE << 8;
+    if (n == 0 || (size && n == LOOK)) {
+      a->pair[i] = ONE << 8 | UINT64_C(1) << 32;
       continue;
     }
-    const uint32_t next = drop < LOOK && step < END ? a->ac[i << drop & ((1 << LOOK) - 1)] : 0;
+    const uint32_t used = n + size;
+    uint64_t e = entry(i, LOOK, (int)n, (int)size, step < END ? step : 1, step);
+    const uint32_t next = used < LOOK && step < END ? a->ac[i << used & ((1 << LOOK) - 1)] : 0;
     const uint32_t more = (next & 63) + (next >> 16);
-    if ((next & 63) && drop + more <= LOOK) {
-      drop += more;
-      both += next >> 8 & 255;
-      v = (uint32_t)extend(i >> (LOOK - drop) & ((1u << (next >> 16)) - 1), (int)(next >> 16));
+    if ((next & 63) && used + more <= LOOK) {
+      const int s = (int)(next >> 16);
+      const int32_t bits = (int32_t)(i >> (LOOK - used - more) & ((1u << s) - 1));
+      const int32_t v = s && bits < 1 << (s - 1) ? bits - (1 << s) + 1 : bits;
+      e += (uint64_t)(uint8_t)v << 56 | (next & 0xff00) | more;
     }
-    a->pair[i] = (uint64_t)v << 48 | (uint64_t)size << 40 | (uint64_t)(63 - size) << 32 | n << 24 | step << 16 | both << 8 | drop;
+    a->pair[i] = e;
   }
 }
 
@@ -182,45 +190,50 @@ static INLINE int one_symbol(stk_huff *h, bits *b, const ac_table *a, int *v) {
   return rs >> 4 == 15 ? 16 : END;
 }
 
-// first_value is the first value of pair e, before its bits are dropped.
-static INLINE int16_t first_value(const bits *b, uint64_t e) {
-  return (int16_t)signed_value(b->acc << (e >> 24 & 63), (int)(e >> 32 & 63), (int)(e >> 40 & 63));
-}
-
-// look steps over a symbol or two, stores them where there is a block to store into,
-// and returns the next k. It drops 25 bits at most, but where it refills itself.
-static INLINE int look(stk_huff *h, bits *b, const ac_table *a, int16_t *block, int k) {
-  const uint64_t e = a->pair[PEEK(b)];
-  if (UNLIKELY(k + (int)(e >> 8 & (END - 1)) >= BLOCK)) {
+// block_ac goes over a block's coefficients behind DC, stores them where there is a block
+// to store into, and returns how far they reach. The bits hold one look's; a refill is
+// enough for two.
+static INLINE int block_ac(stk_huff *h, bits *at, const ac_table *a, int16_t *block, const int bmi) {
+  bits b = *at;
+  size_t k = 1;
+  for (;;) {
+    uint64_t e, before;
+    // The second value first: where there is none, its place is the first's. Beyond the block's
+    // end lies its last place, which nothing real has reached then.
+#define STEP                                                        \
+  before = b.acc;                                                   \
+  e = a->pair[PEEK(&b)];                                            \
+  if (block) {                                                      \
+    block[place[k + (e >> 8 & 255)]] = (int16_t)((int64_t)e >> 56); \
+    block[place[k + (e >> 32 & 255)]] = (int16_t)first_value(&b, e, bmi); \
+  }                                                                 \
+  drop(&b, e);                                                      \
+  k += e >> 8 & 255;
+    for (;;) {
+      STEP
+      if (k >= BLOCK) break;
+      refill(&b);
+      STEP
+      if (k >= BLOCK) break;
+    }
+#undef STEP
+    if (LIKELY(k >= END && (k & (END - 1)) < BLOCK)) {
+      *at = b;
+      return (int)(k & (END - 1));
+    }
+    if (k == BLOCK) break;
+    // The second of a pair may be another block's, and a code longer than LOOK: one alone.
+    b.acc = before;
+    b.cnt += e & 255;
+    k -= e >> 8 & 255;
     int v;
-    k += one_symbol(h, b, a, &v);
-    if (block) block[place[k - 1]] = (int16_t)v;
-    return k;
-  }
-  if (block) {
-    // The second value first: where there is none, its place is the first's.
-    block[place[k + (int)(e >> 8 & 255) - 1]] = (int16_t)(e >> 48);
-    block[place[k + (int)(e >> 16 & 255) - 1]] = first_value(b, e);
-  }
-  drop(b, e & 63);
-  return k + (int)(e >> 8 & 255);
-}
-
-// block_ac goes over a block's coefficients behind DC and returns how far they
-// reach. The bits hold one look's; a refill is enough for two.
-static INLINE int block_ac(stk_huff *h, bits *b, const ac_table *a, int16_t *block) {
-  int k = look(h, b, a, block, 1);
-  while (k < BLOCK) {
-    refill(b);
-    k = look(h, b, a, block, k);
+    k += (size_t)one_symbol(h, &b, a, &v);
+    if (block) block[place[k]] = (int16_t)v;
     if (k >= BLOCK) break;
-    k = look(h, b, a, block, k);
   }
-  if (UNLIKELY(k > BLOCK && k < END)) {
-    h->b = *b;
-    stk_huff_corrupt(h, "more than 64 coefficients in a block");
-  }
-  return k < END ? BLOCK : k & (END - 1);
+  *at = b;
+  if (UNLIKELY(k > BLOCK && k < END)) stk_huff_corrupt(h, &b, "more than 64 coefficients in a block");
+  return k < END ? BLOCK : (int)(k & (END - 1));
 }
 
 // Bytes that libjpeg reads ahead, and does not miss where a marker follows.
@@ -229,7 +242,7 @@ enum { SLACK = 8 };
 // ended makes sure that an interval was read to its end, not short of it.
 static void ended(stk_huff *h, const char *before) {
   if (!h->marker && h->end - h->b.p < MCU_BYTES) stk_huff_pull(h);
-  if (h->end - h->b.p + h->b.cnt / 8 > SLACK) stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: extraneous bytes before %s", before);
+  if (unread(&h->b, h->end) > SLACK) stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: extraneous bytes before %s", before);
 }
 
 // begin_at goes on with the interval whose data begin at in.
@@ -244,7 +257,7 @@ static void begin_at(stk_huff *h, const uint8_t *in) {
 
 void stk_huff_next(stk_huff *h) {
   ended(h, "a restart marker");
-  if (h->marker != M_RST0 + h->next) stk_huff_corrupt(h, "a restart marker is missing");
+  if (h->marker != M_RST0 + h->next) stk_huff_corrupt(h, &h->b, "a restart marker is missing");
   h->next = (h->next + 1) & 7;
   h->togo = h->restart;
   h->marker = 0;
@@ -265,7 +278,7 @@ static void seek(stk_huff *h, int64_t want) {
 }
 
 // skip goes to MCU want.
-static INLINE void skip(stk_huff *h, int64_t want) {
+static INLINE void skip(stk_huff *h, int64_t want, const int bmi) {
   if (h->seg && h->at != want) seek(h, want);
   bits b = h->b;
   for (; h->at < want; h->at++) {
@@ -274,8 +287,8 @@ static INLINE void skip(stk_huff *h, int64_t want) {
       const stk_part *p = &h->part[i];
       refill(&b);
       int *dc = &h->pred[p->comp];
-      *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, p->dc));
-      block_ac(h, &b, p->ac, NULL);
+      *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, p->dc, bmi));
+      block_ac(h, &b, p->ac, NULL, bmi);
     }
     stk_huff_check(h, &b);
   }
@@ -283,8 +296,8 @@ static INLINE void skip(stk_huff *h, int64_t want) {
 }
 
 // row_of stores the next n MCUs.
-static INLINE void row_of(stk_huff *h, int64_t y, int first, int last) {
-  skip(h, y * h->cols + first);
+static INLINE void row_of(stk_huff *h, int64_t y, int first, int last, const int bmi) {
+  skip(h, y * h->cols + first, bmi);
   bits b = h->b;
   for (int m = 0; m <= last - first; m++, h->at++) {
     stk_huff_ready(h, &b);
@@ -295,9 +308,9 @@ static INLINE void row_of(stk_huff *h, int64_t y, int first, int last) {
       uint8_t *reach = h->store[i].reach + (x >> 2);
       refill(&b);
       int *dc = &h->pred[p->comp];
-      *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, p->dc));
+      *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, p->dc, bmi));
       block[0] = (int16_t)*dc;
-      const int k = block_ac(h, &b, p->ac, block);
+      const int k = block_ac(h, &b, p->ac, block, bmi);
       *reach = (uint8_t)(k > *reach ? k : *reach);
     }
     stk_huff_check(h, &b);
@@ -305,12 +318,12 @@ static INLINE void row_of(stk_huff *h, int64_t y, int first, int last) {
   h->b = b;
 }
 
-static void row_any(stk_huff *h, int64_t y, int first, int last) { row_of(h, y, first, last); }
+static void row_any(stk_huff *h, int64_t y, int first, int last) { row_of(h, y, first, last, 0); }
 
 #ifdef __x86_64__
 // With shifts that leave the flags alone, as every processor with AVX2 has them.
 __attribute__((target("bmi,bmi2"))) static void row_bmi2(stk_huff *h, int64_t y, int first, int last) {
-  row_of(h, y, first, last);
+  row_of(h, y, first, last, 1);
 }
 #endif
 

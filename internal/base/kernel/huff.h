@@ -11,39 +11,36 @@
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-// An entry of dc_table.look is a code of DC_LOOK bits at most:
-//
-//	bits  0-5   bits to drop: code and value
-//	bits  8-12  length of the code; 0: longer than DC_LOOK
-//	bits 16-21  63 less the size of the value
-//	bits 24-27  that size
-//
-// An entry of ac_table.ac is the symbol that a prefix of LOOK bits begins with:
-//
-//	bits  0-5   length of its code; 0: longer than LOOK
-//	bits  8-15  coefficients to step, the zeros before the value included;
-//	            END for the end of the block
-//	bits 16-19  size of its value in bits
-//
-// An entry of ac_table.pair is the same symbol and, where all of both lies within
-// LOOK bits, the next one:
+// An entry of dc_table.look, and of ac_table.pair, says of the code that a prefix begins
+// with and of the value behind it, and, where all of both lies within LOOK bits, of the
+// next ones:
 //
 //	bits  0-5   bits to drop: codes and values
-//	bits  8-15  coefficients to step; ONE: look into ac instead
-//	bits 16-23  coefficients to step for the first value
-//	bits 24-29  length of the first code
-//	bits 32-37  63 less the size of the first value
-//	bits 40-45  that size
-//	bits 48-63  the second value
+//	bits  8-15  coefficients to step, the zeros before each value included, and END
+//	            for the end of the block; ONE: the code is longer than the prefix
+//	bits 16-23  bits behind the first value, in 64
+//	bits 24-31  bits of the first value
+//	bits 32-39  coefficients to step to the first value
+//	bits 40-55  what makes those bits a value: 0, or 1 - 2^bits for a negative one
+//	bits 56-63  the second value
 //
-// Values need not lie within LOOK bits, because the first is taken from the
-// stream: that is work beside the chain from one look to the next, where a
-// branch for long values would be missed again and again.
+// The first value need not lie within LOOK bits but for its sign: it is taken from the
+// stream, by one BEXTR with bits 16 to 31. That is work beside the chain from one look to
+// the next, where a branch for long values would be missed again and again.
 //
 // Pairs serve as long as k stays below 64. From there on the next symbol may be
 // another block's.
-enum { LOOK = 10, DC_LOOK = 9, END = 128, ONE = 127 };
-enum { WINDOW = 16 << 10, MCU_BYTES = 4 << 10 };  // an MCU takes less: 10 blocks of 64 symbols of 31 bits
+//
+// An entry of ac_table.ac is the first symbol alone:
+//
+//	bits  0-5   length of its code; 0: longer than LOOK
+//	bits  8-15  coefficients to step, or END
+//	bits 16-19  size of its value in bits
+enum { LOOK = 10, DC_LOOK = 9, END = 128, ONE = 64 };
+
+// The window is small, for it shares the nearest cache with the tables. A block takes less than
+// BLOCK_BYTES: 64 symbols of 31 bits.
+enum { WINDOW = 4 << 10, BLOCK_BYTES = 256, MCU_BYTES = MCU_BLOCKS * BLOCK_BYTES };
 
 // Coefficients wait for their transform in quads: four neighbours of a row of
 // blocks, int16, row r of block b at r*32 + b*8, so that a row of all four is
@@ -71,13 +68,13 @@ typedef struct {
 } ac_table;
 
 typedef struct {
-  uint32_t look[1 << DC_LOOK];
+  uint64_t look[1 << DC_LOOK];
   longer l;
 } dc_table;
 
 typedef struct {
   uint64_t acc;      // the next bits, from the top
-  int cnt;           // valid ones
+  uint64_t cnt;      // valid ones, modulo 64: the rest is whatever was left of entries
   const uint8_t *p;  // the next byte
 } bits;
 
@@ -119,7 +116,8 @@ struct stk_huff {
 
 typedef struct stk_huff stk_huff;
 
-_Noreturn void stk_huff_corrupt(stk_huff *h, const char *what);
+// corrupt ends the picture: what is wrong with the bits just read.
+_Noreturn void stk_huff_corrupt(stk_huff *h, const bits *b, const char *what);
 
 // huff.c: begin makes the lane's decoder read a frame's scan, with tables made for
 // it. pull moves what is left of the window to its front and fills it up:
@@ -149,44 +147,62 @@ static INLINE void refill(bits *b) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
   x = __builtin_bswap64(x);
 #endif
-  b->acc |= x >> b->cnt;
-  b->p += (63 - b->cnt) >> 3;
+  b->acc |= x >> (b->cnt & 63);
+  b->p += ~b->cnt >> 3 & 7;
   b->cnt |= 56;
 }
 
-static INLINE void drop(bits *b, int n) {
-  b->acc <<= n;
+// drop takes away the bits that an entry says, or n.
+static INLINE void drop(bits *b, uint64_t n) {
+  b->acc <<= n & 63;
   b->cnt -= n;
 }
+
+// unread is how many bytes lie between what was read and end; negative: none.
+static INLINE ptrdiff_t unread(const bits *b, const uint8_t *end) { return end - b->p + (ptrdiff_t)((b->cnt & 63) / 8); }
 
 // long_code finds a code of more than n bits.
 static INLINE int long_code(stk_huff *h, bits *b, const longer *l, int n) {
   const uint32_t prefix = (uint32_t)(b->acc >> 48);
   do n++;
   while (prefix >= l->limit[n]);
-  if (n > 16) stk_huff_corrupt(h, "bad Huffman code");
-  drop(b, n);
+  if (n > 16) stk_huff_corrupt(h, b, "bad Huffman code");
+  drop(b, (uint64_t)n);
   return l->symbol[(l->base[n] + (int)(prefix >> (16 - n))) & 255];
 }
 
-// signed_value is the value of size s whose bits t begins with; left is 63 - s. It is
-// the standard's RECEIVE and EXTEND, figures F.17 and F.12.
-static INLINE int64_t signed_value(uint64_t t, int left, int s) {
-  return (int64_t)(t >> 1 >> left) + (~((int64_t)t >> 63) & (1 - ((int64_t)1 << s)));
-}
-
-// value takes s bits, s <= 15.
+// value takes s bits, s <= 15, by the standard's RECEIVE and EXTEND, figures F.17 and F.12.
 static INLINE int value(bits *b, int s) {
-  const int v = (int)signed_value(b->acc, 63 - s, s);
-  drop(b, s);
-  return v;
+  const int v = (int)(b->acc >> 1 >> (63 - s));
+  const int negative = (int)~((int64_t)b->acc >> 63);
+  drop(b, (uint64_t)s);
+  return v + (negative & (1 - (1 << s)));
 }
 
-static INLINE int dc_diff(stk_huff *h, bits *b, const dc_table *d) {
-  const uint32_t e = d->look[b->acc >> (64 - DC_LOOK)];
-  if (UNLIKELY(!(e & 0xff00))) return value(b, long_code(h, b, &d->l, DC_LOOK));
-  const int v = (int)signed_value(b->acc << (e >> 8 & 31), (int)(e >> 16 & 63), (int)(e >> 24));
-  drop(b, (int)(e & 63));
+// first_value is the first value of an entry, before its bits are dropped, in its lower 16
+// bits. bmi: the processor has BEXTR.
+static INLINE uint64_t first_value(const bits *b, uint64_t e, const int bmi) {
+#ifdef __x86_64__
+  if (bmi) {
+    uint64_t v;
+    __asm__("bextr %2, %1, %0" : "=r"(v) : "r"(b->acc), "r"(e >> 16) : "cc");
+    return v + (e >> 40);
+  }
+#endif
+  (void)bmi;
+  return (b->acc >> (e >> 16 & 63) & ((UINT64_C(1) << (e >> 24 & 63)) - 1)) + (e >> 40);
+}
+
+// dc_diff takes a difference of DC, and leaves bits for one look.
+static INLINE int dc_diff(stk_huff *h, bits *b, const dc_table *d, const int bmi) {
+  const uint64_t e = d->look[b->acc >> (64 - DC_LOOK)];
+  if (UNLIKELY((e >> 8 & 255) == ONE)) {
+    const int v = value(b, long_code(h, b, &d->l, DC_LOOK - 1));
+    refill(b);
+    return v;
+  }
+  const int v = (int16_t)first_value(b, e, bmi);
+  drop(b, e);
   return v;
 }
 
@@ -201,7 +217,7 @@ static INLINE void stk_huff_ready(stk_huff *h, bits *b) {
     }
     h->togo--;
   }
-  if (UNLIKELY(h->end - b->p < MCU_BYTES) && !h->marker) {
+  if (UNLIKELY(h->end - b->p < h->blocks * BLOCK_BYTES) && !h->marker) {
     h->b = *b;
     stk_huff_pull(h);
     *b = h->b;
@@ -210,10 +226,7 @@ static INLINE void stk_huff_ready(stk_huff *h, bits *b) {
 
 // check makes sure that no more was read than there is.
 static INLINE void stk_huff_check(stk_huff *h, const bits *b) {
-  if (UNLIKELY(h->marker != 0) && b->p - b->cnt / 8 > h->end) {
-    h->b = *b;
-    stk_huff_corrupt(h, "premature end of data segment");
-  }
+  if (UNLIKELY(h->marker != 0) && unread(b, h->end) < 0) stk_huff_corrupt(h, b, "premature end of data segment");
 }
 
 #endif

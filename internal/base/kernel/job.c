@@ -63,7 +63,7 @@ static void begin(stk_lane *l, source *s, int x0, int y0, int x1, int y1) {
   if (!s->pix) {
     int64_t since = tick(l);
     s->row_bytes = x1 - x0;
-    if (l->own)
+    if (l->job.own)
       stk_jpeg_region(l, x0, y0, x1);
     else
       s->off = stk_libjpeg_region(l, x0, y0, x1, &s->row_bytes) * s->c;
@@ -91,10 +91,10 @@ static void fetch(stk_lane *l, source *s, int y, int n, const uint8_t **rows) {
   }
   size_t stride = ((size_t)s->row_bytes + STK_SLACK + 63) & ~(size_t)63;
   // Where rows are aligned to its vectors, libjpeg writes them past the caches.
-  uint8_t *buf = (uint8_t *)stk_grow(l, &l->rows, 4 * stride + 8) + (l->own ? 0 : 8), *out[4];
+  uint8_t *buf = (uint8_t *)stk_grow(l, &l->rows, 4 * stride + 8) + (l->job.own ? 0 : 8), *out[4];
   for (int i = 0; i < n; i++) out[i] = buf + i * stride;
   int64_t since = tick(l);
-  void (*rows_of)(stk_lane *, uint8_t **, int) = l->own ? stk_jpeg_rows : stk_libjpeg_rows;
+  void (*rows_of)(stk_lane *, uint8_t **, int) = l->job.own ? stk_jpeg_rows : stk_libjpeg_rows;
   for (; s->next < y; s->next++) rows_of(l, out, 1);
   rows_of(l, out, n);
   tock(l, &l->job.decode_ns, since);
@@ -374,7 +374,7 @@ static void scale(stk_lane *l, int64_t all, int64_t all_ns) {
 
 // close ends the JPEG, which went well.
 static void close_jpeg(stk_lane *l) {
-  if (l->own)
+  if (l->job.own)
     stk_jpeg_done(l);
   else
     stk_libjpeg_close(l);
@@ -387,8 +387,8 @@ static void run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *s
   if (j->components) {
     s.pix = NULL;
     int64_t since = tick(l);
-    l->own = !j->stock && stk_jpeg_take(l, jpeg, njpeg);
-    if (!l->own) stk_libjpeg_open(l, jpeg, njpeg);
+    l->job.own = !j->stock && stk_jpeg_take(l, jpeg, njpeg);
+    if (!j->own) stk_libjpeg_open(l, jpeg, njpeg);
     tock(l, &l->job.decode_ns, since);
   }
   for (int i = 0; i < j->npass; i++) {

@@ -1,6 +1,6 @@
 // Regions of sequential Huffman pictures.
 //
-// A row of MCUs at a time: huff.c stores its coefficients, the transform turns them
+// A group of MCUs at a time: huff.c stores its coefficients, the transform turns them
 // into samples of each component's plane, and every row of pixels that is asked for is
 // spread and coloured out of the planes on its way out, so that all of it stays in
 // the nearest caches. Planes hold two rows of MCUs, because chroma between two samples
@@ -66,33 +66,37 @@ static void columns(stk_jpeg *j, int x0, int x1) {
 static void layout(stk_lane *l, stk_jpeg *j) {
   const stk_frame *f = &j->f;
   const int mcus = j->last - j->first + 1;
-  size_t coefficients = 0, reaches = 0, samples = 0;
+  size_t samples = 0;
   for (int i = 0; i < f->components; i++) {
     stk_plane *p = &j->plane[i];
     const stk_component *c = &f->comp[i];
-    p->quads = (mcus * c->h + 3) / 4;
-    p->stride = (ptrdiff_t)(p->quads * 32 + 2 * MARGIN);
+    p->columns = (mcus * c->h + 3) / 4 * 32;
+    p->stride = (ptrdiff_t)(p->columns + 2 * MARGIN);
     p->x = j->first * c->h * 8;
-    coefficients += (size_t)(p->quads * c->v) * QUAD;
-    reaches += (size_t)(p->quads * c->v);
     samples += (size_t)p->stride * (size_t)(16 * c->v);
   }
-  const size_t before = j->coefficients.cap;
-  int16_t *q = stk_grow(l, &j->coefficients, coefficients * sizeof *q);
-  // Quads are zero but while they are filled: not when they are new, nor after a failure.
-  if (j->coefficients.cap != before || j->dirty) memset(q, 0, j->coefficients.cap);
-  j->dirty = 1;
-  uint8_t *r = stk_grow(l, &j->reaches, reaches), *s = stk_grow(l, &j->samples, samples);
-  memset(r, 0, reaches);
+  uint8_t *s = stk_grow(l, &j->samples, samples);
+  int quads = 0;
   for (int i = 0; i < f->components; i++) {
     stk_plane *p = &j->plane[i];
-    const int v = f->comp[i].v;
-    p->quad = q;
-    p->reach = r;
     p->sample = s + MARGIN;
-    q += (size_t)(p->quads * v) * QUAD;
-    r += p->quads * v;
-    s += p->stride * (16 * v);
+    s += p->stride * (16 * p->v);
+    p->quad = j->quad + quads * QUAD;
+    p->reach = j->reach + quads;
+    quads += f->comp[i].h * p->v * GROUP / 4;
+  }
+  // Quads are zero but while they are filled: not after a failure.
+  if (j->dirty) {
+    memset(j->quad, 0, sizeof j->quad);
+    memset(j->reach, 0, sizeof j->reach);
+  }
+  j->dirty = 1;
+  stk_huff *h = j->huff;
+  for (int i = 0; i < h->blocks; i++) {
+    const stk_part *part = &h->part[i];
+    const stk_plane *p = &j->plane[part->comp];
+    const int quad = part->y * part->h * GROUP / 4;
+    h->store[i] = (stk_store){p->quad + quad * QUAD, p->reach + quad};
   }
 }
 
@@ -123,32 +127,39 @@ void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1) {
 // look beyond them.
 static void edges(const stk_plane *p, uint8_t *row) {
   const int last = p->width - 1 - p->x;
-  for (int y = 0; y < 8; y++, row += p->stride) {
+  for (int y = 0; y < 8 * p->v; y++, row += p->stride) {
     if (p->x == 0) row[-1] = row[0];
-    if (last < p->quads * 32) row[last + 1] = row[last];
+    if (last < p->columns) row[last + 1] = row[last];
+  }
+}
+
+// transform makes samples of the MCUs from column m on, n of them.
+static void transform(stk_lane *l, const stk_jpeg *j, int m, int n) {
+  for (int i = 0; i < j->f.components; i++) {
+    const stk_plane *p = &j->plane[i];
+    const int h = j->f.comp[i].h, quads = (n * h + 3) / 4;
+    uint8_t *row = p->sample + (ptrdiff_t)((j->band & 1) * 8 * p->v) * p->stride + m * h * 8;
+    for (int y = 0; y < p->v; y++, row += 8 * p->stride) {
+      int16_t *quad = p->quad + (ptrdiff_t)(y * h * GROUP / 4) * QUAD;
+      uint8_t *reach = p->reach + y * h * GROUP / 4;
+      for (int q = 0; q < quads; q++) {
+        l->target->samples->dct(quad + q * QUAD, p->quant, reach[q], row + 32 * q, p->stride);
+        reach[q] = 0;
+      }
+    }
   }
 }
 
 // decode_band makes the samples of the next row of MCUs.
 static void decode_band(stk_lane *l, stk_jpeg *j) {
-  const stk_frame *f = &j->f;
-  stk_huff *h = j->huff;
-  for (int i = 0; i < h->blocks; i++) {
-    const stk_part *part = &h->part[i];
-    const stk_plane *p = &j->plane[part->comp];
-    h->store[i] = (stk_store){p->quad + (ptrdiff_t)(part->y * p->quads) * QUAD, p->reach + part->y * p->quads};
+  for (int m = j->first; m <= j->last; m += GROUP) {
+    const int n = j->last - m + 1 < GROUP ? j->last - m + 1 : GROUP;
+    stk_huff_row(j->huff, j->band, m, m + n - 1);
+    transform(l, j, m - j->first, n);
   }
-  stk_huff_row(h, j->band, j->first, j->last);
-  for (int i = 0; i < f->components; i++) {
+  for (int i = 0; i < j->f.components; i++) {
     const stk_plane *p = &j->plane[i];
-    uint8_t *row = p->sample + (ptrdiff_t)((j->band & 1) * 8 * p->v) * p->stride;
-    int16_t *quad = p->quad;
-    uint8_t *reach = p->reach;
-    for (int y = 0; y < p->v; y++, row += 8 * p->stride) {
-      for (int q = 0; q < p->quads; q++, quad += QUAD) l->target->samples->dct(quad, p->quant, *reach++, row + 32 * q, p->stride);
-      if (between_columns(p)) edges(p, row);
-    }
-    memset(p->reach, 0, (size_t)(p->quads * p->v));
+    if (between_columns(p)) edges(p, p->sample + (ptrdiff_t)((j->band & 1) * 8 * p->v) * p->stride);
   }
   j->band++;
 }
@@ -213,8 +224,8 @@ void stk_jpeg_done(stk_lane *l) {
 void stk_jpeg_free(stk_lane *l) {
   stk_jpeg *j = l->jpeg;
   if (!j) return;
-  stk_buf *all[] = {&j->coefficients, &j->reaches, &j->samples, &j->lines};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->p);
+  free(j->samples.p);
+  free(j->lines.p);
   free(j);
   l->jpeg = NULL;
 }

@@ -7,17 +7,21 @@
 // How samples become pixels, where there are fewer of them.
 typedef enum { SPREAD_NONE, SPREAD_H2, SPREAD_V2, SPREAD_H2V2, SPREAD_REPEAT } stk_spread;
 
-// stk_plane is a component of the region: coefficients of one row of MCUs, and
-// samples of two.
+// MCUs that are decoded before they are transformed: few, so that their coefficients and
+// the tables share the nearest cache; four at least, which is a quad of blocks.
+enum { GROUP = 16 };
+
+// stk_plane is a component of the region: coefficients of a group of MCUs, and samples
+// of two rows of them.
 typedef struct {
   int hs, vs;              // pixels that a sample covers
   int v;                   // rows of blocks of an MCU
   int width, height;       // of the whole component, in samples
   stk_spread spread;
   const uint16_t *quant;
-  int quads;               // of a row of blocks
-  int16_t *quad;           // [v][quads][QUAD]
-  uint8_t *reach;          // [v][quads]
+  int16_t *quad;           // [v][h * GROUP / 4][QUAD]
+  uint8_t *reach;          // [v][h * GROUP / 4]
+  int columns;             // of samples
   int x;                   // the component's column of the first sample
   uint8_t *sample;         // [16 * v][stride], row y of the component at y mod 16 * v
   ptrdiff_t stride;
@@ -32,7 +36,9 @@ struct stk_jpeg {
   int x0, x1, y;           // columns of the region; its next row
   int dirty;               // coefficients may not be zero
   uint8_t *line[FRAME_COMPONENTS];
-  stk_buf coefficients, reaches, samples, lines;
+  stk_buf samples, lines;
+  uint8_t reach[MCU_BLOCKS * GROUP / 4];
+  _Alignas(64) int16_t quad[MCU_BLOCKS * GROUP / 4 * QUAD];
 };
 
 typedef struct stk_jpeg stk_jpeg;

@@ -99,9 +99,21 @@ type Job struct {
 	Out   Output
 	Dst   []byte // exactly the result's bytes
 
+	Way Way // set by Run: which decoder took the JPEG
+
 	Timed bool  // Spent is wanted
 	Spent Spent // set by Run, unless it fails
 }
+
+// Way is the decoder that took a JPEG.
+type Way uint8
+
+// The ways.
+const (
+	WayOwn     Way = iota // this package's: what nearly all photographs are
+	WayLibjpeg            // libjpeg-turbo: progressive, four components, odd sampling, several scans
+	WayGo                 // the standard library, where libjpeg-turbo is not built in
+)
 
 // Spent is where the time of a job went: in the decoder of a JPEG; in writing rows
 // of the result as they were asked for; in all of it. The rest are the steps.

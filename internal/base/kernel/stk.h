@@ -45,6 +45,7 @@ typedef struct {
   int32_t anew;                    // Huffman tables are made for each picture, for comparisons
   int32_t npass;
   int32_t is_float, chw;
+  int32_t own;                     // result: the JPEG was one of jpeg.c's, not libjpeg's
   int32_t timed;                   // what follows is wanted
   int64_t decode_ns, write_ns, all_ns;  // in the decoder; writing rows; the whole run
   float scale[3], bias[3];
@@ -143,7 +144,6 @@ struct stk_lane {
   int level;                       // of the target: 0 base, 1 AVX2, 2 AVX-512
   jmp_buf env;
   int code;
-  int own;                         // the present JPEG is jpeg.c's, not libjpeg's
   char msg[STK_MSG];
   struct stk_libjpeg *libjpeg;     // made at the first picture that needs it; so are the others
   struct stk_jpeg *jpeg;

@@ -46,7 +46,7 @@ static INLINE int one_token(stk_huff *h, bits *b, const ac_table *a, int64_t *co
   }
   const uint32_t symbol = step == END ? 0 : (uint32_t)(step - 1) << 4 | (uint32_t)size;
   *tok = symbol << 16 | (uint32_t)(b->acc >> 1 >> (63 - size));
-  drop(b, size);
+  drop(b, (uint64_t)size);
   count[symbol]++;
   return step;
 }
@@ -75,7 +75,7 @@ static INLINE uint32_t *block_tokens(stk_huff *h, bits *b, const stk_pairs *p, c
     k += one_token(h, b, a, count, t++);
     if (k >= 64) break;
   }
-  if (__builtin_expect(k > 64 && k < END, 0)) stk_huff_corrupt(h, "more than 64 coefficients in a block");
+  if (__builtin_expect(k > 64 && k < END, 0)) stk_huff_corrupt(h, b, "more than 64 coefficients in a block");
   t[-1] |= LAST;
   return t;
 }
@@ -101,7 +101,7 @@ static INLINE void scan_mcu(stk_index *x, stk_edge *edge) {
     const int code = x->code_of[p->comp];
     refill(&b);
     int *dc = &h->pred[p->comp];
-    *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, p->dc));
+    *dc = (int)((unsigned)*dc + (unsigned)dc_diff(h, &b, p->dc, 0));
     *t++ = stk_dc_token(x, p, edge, *dc);
     const ptrdiff_t table = p->ac - h->ac;
     t = block_tokens(h, &b, &x->pairs[table], p->ac, x->seen[code][table], x->ac_count[code], t);
