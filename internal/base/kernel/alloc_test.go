@@ -2,7 +2,10 @@
 
 package kernel
 
-import "testing"
+import (
+	"math/rand/v2"
+	"testing"
+)
 
 // Once warm, a job allocates nothing, whatever picture it is.
 func TestNoAllocation(t *testing.T) {
@@ -23,6 +26,13 @@ func TestNoAllocation(t *testing.T) {
 		jobs = append(jobs, j)
 		j.JPEG = out
 		jobs = append(jobs, j)
+	}
+	r := rand.New(rand.NewPCG(141, 142))
+	for _, kind := range append(generatedKinds, "cmyk") {
+		for _, restart := range []int{0, 3} {
+			jpeg := generated{kind: kind, w: 90, h: 70, q: 80, restart: restart, optimize: true}.encode(t, r)
+			jobs = append(jobs, Job{JPEG: jpeg, Dst: dst[:3*90*30], Steps: []Step{{Op: OpCrop, Y: 20, W: 90, H: 30}}})
+		}
 	}
 	all := func() {
 		for i := range jobs {

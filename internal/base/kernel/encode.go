@@ -20,6 +20,7 @@ func EncodeOptimized(p Pixels, quality int, subsampling string) ([]byte, error) 
 type encodeOptions struct {
 	quality     int
 	subsampling string
+	hs, vs      int // in its place: the first component's sampling factors, the others' are 1
 	restart     int
 	progressive bool
 	optimize    bool // Huffman tables made for the picture
@@ -45,6 +46,9 @@ func (o *encodeOptions) check(p *Pixels) (hs, vs int, err error) {
 	}
 	if p.C == 1 {
 		return 1, 1, nil
+	}
+	if o.hs > 0 {
+		return o.hs, o.vs, nil
 	}
 	switch o.subsampling {
 	case "4:4:4":

@@ -15,7 +15,7 @@ func encode(p Pixels, o encodeOptions) ([]byte, error) {
 	if _, _, err := o.check(&p); err != nil {
 		return nil, err
 	}
-	if o.restart != 0 || o.progressive || o.optimize || o.separate || o.arithmetic || o.rgb || o.ycck || p.C == 4 || p.C == 3 && o.subsampling != "4:2:0" {
+	if o.restart != 0 || o.progressive || o.optimize || o.separate || o.arithmetic || o.rgb || o.ycck || o.hs > 0 || p.C == 4 || p.C == 3 && o.subsampling != "4:2:0" {
 		return nil, UnsupportedError("the kernel without C encodes grey and 4:2:0 only, without restart markers")
 	}
 	var img image.Image
