@@ -20,7 +20,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg doctor-score doctor-score-short soak fuzz wheel clean
+.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short jpeg-all wheel clean
 
 demo: setup engine
 	@build/stoker demo
@@ -79,6 +79,33 @@ go-asan:
 
 py-test: engine venv
 	cd python && ../$(VENV)/python -m pytest -q
+
+# The JPEG decoder on damaged files, against libjpeg-turbo: under AddressSanitizer
+# and UBSan, between guard pages, and once more without sanitizers, which is faster.
+# A finding leaves its input in build/, and says how to run it again.
+JPEG_FUZZ := $(wildcard internal/base/kernel/*.c internal/base/kernel/fuzz/*.c)
+JPEG_FUZZ_LINK := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign -l:libjpeg.a -lm
+JPEG_FUZZ_FLAGS := -std=gnu17 -g -Wall -Wextra -fno-strict-aliasing -Iinternal/base/kernel
+
+build/jpeg-fuzz: $(JPEG_FUZZ) $(wildcard internal/base/kernel/*.h internal/base/kernel/fuzz/*.h)
+	@mkdir -p build
+	$${CC:-gcc} $(JPEG_FUZZ_FLAGS) -O2 $(JPEG_FUZZ) $(JPEG_FUZZ_LINK) -o $@
+
+build/jpeg-fuzz-asan: $(JPEG_FUZZ) $(wildcard internal/base/kernel/*.h internal/base/kernel/fuzz/*.h)
+	@mkdir -p build
+	$${CC:-gcc} $(JPEG_FUZZ_FLAGS) -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer $(JPEG_FUZZ) $(JPEG_FUZZ_LINK) -o $@
+
+# A minute, always of the same cases; and ten million of a seed.
+jpeg-fuzz-short: build/jpeg-fuzz-asan build/jpeg-fuzz
+	build/jpeg-fuzz-asan -seed 1 -seconds 40 -jobs $$(nproc) -out build
+	build/jpeg-fuzz -seed 2 -seconds 20 -jobs $$(nproc) -out build
+
+jpeg-fuzz: build/jpeg-fuzz-asan
+	build/jpeg-fuzz-asan -seed $${SEED:-3} -n $${CASES:-10000000} -jobs $$(nproc) -out build
+
+# Every size with every kind of JPEG, 200 boxes each, and of every photograph of a folder.
+jpeg-all:
+	STOKER_JPEG_ALL=1 STOKER_TEST_PHOTOS="$(abspath $(DATA))" go test -count=1 -timeout 12h -run 'TestGeneratedSet|TestBoxesOfPhotographs' -v ./internal/base/kernel
 
 # What stoker writes, read by the tools that it is written for; TOOLS is a Python
 # that has them (webdataset, tensorflow, numpy, and pytest and pillow for the tests).

@@ -1,0 +1,146 @@
+// A differential fuzzer of the JPEG decoder: what its files share.
+//
+// Case number i of a seed is always the same bytes, region, place in memory and
+// target. base.c makes a valid file, mutate.c damages it, reference.c has
+// libjpeg decode all of it, case.c runs the kernel between guard pages and
+// compares. Lanes live for BLOCK cases, so that what one case leaves behind
+// meets the next, and a replay of a block meets it again.
+//
+// What is promised, and so looked for:
+//
+//   - no access outside of the input, the output and the lane's own memory
+//     (guard pages, AddressSanitizer), nothing undefined (UBSan);
+//   - what succeeds has libjpeg's pixels, and libjpeg sees no damage in what
+//     the region needs;
+//   - what is not damaged succeeds, however its segments are arranged;
+//   - all targets do the same;
+//   - a lane that has seen a sequential picture allocates nothing for it again;
+//   - nothing takes 20 times as long as a healthy file of that size.
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "stk.h"
+
+enum { BLOCK = 256, PER_BASE = 8, NOTE = 512, LEVELS = 3 };
+
+// rng is splitmix64.
+typedef struct {
+  uint64_t s;
+} rng;
+
+static inline uint64_t rnd(rng *r) {
+  uint64_t z = r->s += UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return z ^ z >> 31;
+}
+
+// below is uniform in [0, n); among in [lo, hi]; one_in true once in n.
+static inline uint32_t below(rng *r, uint32_t n) { return n ? (uint32_t)((rnd(r) >> 32) * n >> 32) : 0; }
+static inline int among(rng *r, int lo, int hi) { return lo + (int)below(r, (uint32_t)(hi - lo + 1)); }
+static inline int one_in(rng *r, uint32_t n) { return below(r, n) == 0; }
+
+typedef struct {
+  uint8_t *p;
+  size_t n, cap;
+} bytes;
+
+void bytes_put(bytes *b, const void *p, size_t n);
+// bytes_splice replaces n bytes at a place by others, which may be b's own.
+void bytes_splice(bytes *b, size_t at, size_t n, const void *by, size_t nby);
+
+// note appends to what a case says about itself.
+void note(char *what, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// base.c: a valid file, at most 400 pixels a side.
+void base_make(rng *r, bytes *out, char *what);
+// base_plain makes a file of a known kind, to measure by.
+enum { HUFFMAN, PROGRESSIVE, ARITHMETIC, KINDS };
+void base_plain(bytes *out, int side, int noise, int kind);
+
+// mutate.c: changes b and returns whether that may be damage; 0: it shows the
+// same picture in another arrangement of segments.
+int mutate(rng *r, bytes *b, char *what);
+
+// header.c: what readHeader of header.go finds, for the C relies on it.
+typedef struct {
+  int w, h, components, restart, progressive, arithmetic;
+  int64_t blocks;
+  size_t scan;
+  const char *refused;  // NULL: it passes
+} header;
+
+void header_read(header *h, const uint8_t *p, size_t n);
+
+// reference.c: libjpeg's full decode.
+enum { WARNINGS = 1024, BEFORE = -1 };
+
+// A warning of libjpeg's, of its own codes, when it was at an MCU; n: its number.
+typedef struct {
+  int64_t at;
+  int code, n;
+} warning;
+
+typedef struct {
+  int opened;              // the header was read
+  int w, h, c;             // c: channels of pix: 1 or 3
+  int components;
+  uint8_t *pix;            // NULL: too large
+  size_t cap;
+  int rows;                // that were decoded
+  int failed;              // an error ended it
+  int64_t failed_at;       // at this MCU; BEFORE: earlier
+  int warnings;
+  warning warned[WARNINGS];
+  int multi;               // several scans: all of them come before any MCU
+  int mcu_w, mcu_h, cols, restart;
+  int fancy_h, fancy_v;    // a pixel takes chroma of its neighbours
+  char failure[256];       // the error's text
+} reference;
+
+// reference_decode decodes with all the care that libjpeg has; hasty: as it does
+// by default.
+void reference_decode(reference *f, const uint8_t *p, size_t n, int hasty);
+// reference_blames gives a text if libjpeg saw damage in what a region needs,
+// else NULL. slack is how many bytes too many a segment may have: up to 8, stuffed
+// ones twice, libjpeg notices or not, by how many it happened to have read ahead.
+const char *reference_blames(const reference *f, int x0, int y0, int x1, int y1, int slack);
+// reference_extreme tells whether a coefficient, dequantised, is one that no
+// picture of 8 bits has.
+int reference_extreme(const uint8_t *p, size_t n);
+
+// guard.c: memory between pages that may not be touched.
+typedef struct {
+  uint8_t *p;
+  size_t n;
+} guarded;
+
+void guard_make(guarded *g, size_t n);
+// guard_place gives n bytes that end slack bytes before the page above, or,
+// with low, begin so far behind the page below.
+uint8_t *guard_place(guarded *g, size_t n, int low, size_t slack);
+
+// work is a count of what this thread has done: instructions where the system
+// counts them, else nanoseconds.
+uint64_t work(void);
+const char *work_unit(void);
+uint64_t allocations(void);  // so far
+
+// case.c
+typedef struct {
+  uint64_t cases, runs, decoded, own, refused, strict, gated, unjudged, healthy, stray, texts, findings;
+} tally;
+
+extern tally sum;
+void case_start(const char *folder, uint64_t seed, int verbose, int strict);
+void case_block(void);                    // new lanes
+void case_verbose(void);                  // what follows is described
+void case_run(uint64_t number);
+void case_file(const uint8_t *p, size_t n, int boxes);
+void case_died(void);                     // writes the input of the case that runs
+
+#endif
