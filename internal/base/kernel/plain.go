@@ -9,9 +9,11 @@ import (
 // whose names it takes. Its stages are files:
 //
 //	plain.go       markers: frame header, scan header, tables (annex B)
-//	plain_scan.go  entropy-coded data to coefficients (annexes C, F and F.2.2)
+//	plain_scan.go  entropy-coded data to coefficients (annexes C, E and F.2.2)
 //	plain_dct.go   coefficients to samples (A.3.3)
 //	upsample.go    samples of every component to pixels, which T.81 leaves open
+//
+// plain_tables.go has the zigzag order and the Huffman tables of annex K.
 //
 // T.81 also leaves open how exactly the inverse DCT is computed. Here every
 // rounding is libjpeg-turbo's, so that pixels are, to the bit, those of the C
