@@ -36,6 +36,10 @@ static struct {
   errand e;
 } now;
 
+// plain is the target without a vector, which is the first where processors have none.
+extern const stk_samples stk_samples_plain;
+static stk_target plain;
+
 static stk_lane *lanes[LEVELS], *raw;
 static int levels;
 static guarded in, out;
@@ -194,7 +198,7 @@ static int holds(const errand *e, const uint8_t *d) {
 static int agrees(const errand *e, const uint8_t *d) {
   static bytes b;
   if (now.strict) return 0;
-  if (!lanes[e->level]->own) {
+  if (!stk_lane_job(lanes[e->level])->own) {
     reference_decode(&second, now.input.p, now.input.n, 1);
     if (holds(e, d)) return 1;
   }
@@ -240,7 +244,7 @@ static void judge(const errand *e, int code, const uint8_t *d, int damage) {
     return;
   }
   sum.decoded += code == STK_OK;
-  sum.own += code == STK_OK && lanes[e->level]->own;
+  sum.own += code == STK_OK && stk_lane_job(lanes[e->level])->own;
   if (code != STK_OK) {
     sum.refused++;
     if (clean) {
@@ -312,7 +316,7 @@ static void run_all(int damage, int every_level) {
   memcpy(jpeg, now.input.p, now.input.n);
   uint64_t cost;
   const int code = run(e, lanes[e->level], jpeg, now.input.n, d, &cost);
-  if (now.verbose) printf("level %d%s: %s, %llu %s\n", e->level, lanes[e->level]->own ? "" : " by libjpeg",
+  if (now.verbose) printf("level %d%s: %s, %llu %s\n", e->level, stk_lane_job(lanes[e->level])->own ? "" : " by libjpeg",
                           code ? stk_lane_msg(lanes[e->level]) : "fine", (unsigned long long)cost, work_unit());
   if (!around(e, d, n)) finding("outside", "wrote beside its output");
   if (memcmp(jpeg, now.input.p, now.input.n)) finding("outside", "changed its input");
@@ -321,7 +325,7 @@ static void run_all(int damage, int every_level) {
   if (every_level && !head.refused) {
     const uint64_t before = allocations();
     run(e, lanes[e->level], jpeg, now.input.n, d, &cost);
-    if (allocations() != before && lanes[e->level]->own && !e->resample) finding("allocates", "%d times, for what it has just done", (int)(allocations() - before));
+    if (allocations() != before && stk_lane_job(lanes[e->level])->own && !e->resample) finding("allocates", "%d times, for what it has just done", (int)(allocations() - before));
     alike(e, code, d, jpeg);
   }
 }
@@ -432,8 +436,9 @@ void case_verbose(void) { now.verbose = 1; }
 void case_block(void) {
   for (int i = 0; i < levels; i++) {
     stk_lane_free(lanes[i]);
-    lanes[i] = stk_lane_new(i);
+    lanes[i] = stk_lane_new(i == levels - 1 ? 0 : i);
     if (!lanes[i]) exit(2);
+    if (i == levels - 1) lanes[i]->target = &plain;
   }
 }
 
@@ -478,7 +483,9 @@ void case_start(const char *folder, uint64_t seed, int verbose, int strict) {
   now.verbose = verbose;
   now.strict = strict;
   now.base = UINT64_MAX;
-  levels = stk_best_level() + 1;
+  levels = stk_best_level() + 2;
+  plain = stk_base;
+  plain.samples = &stk_samples_plain;
   guard_make(&in, 1 << 20);
   guard_make(&out, 1 << 20);
   raw = stk_lane_new(0);

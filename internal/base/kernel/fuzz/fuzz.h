@@ -25,7 +25,7 @@
 
 #include "stk.h"
 
-enum { BLOCK = 256, PER_BASE = 8, NOTE = 512, LEVELS = 3 };
+enum { BLOCK = 256, PER_BASE = 8, NOTE = 512, LEVELS = 4 };
 
 // rng is splitmix64.
 typedef struct {
