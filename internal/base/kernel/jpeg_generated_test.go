@@ -105,6 +105,7 @@ type place struct {
 	lane *Lane
 	in   []byte
 	out  []byte
+	way  Way // of the last picture
 }
 
 const placeMost = 64
@@ -130,6 +131,7 @@ func (p *place) decode(t failing, jpeg []byte, inAt, outAt int, b Step) []byte {
 	if err := p.lane.Run(&j); err != nil {
 		t.Fatalf("%s: %+v: %v", p.lane.target, b, err)
 	}
+	p.way = j.Way
 	if !bytes.Equal(in, jpeg) {
 		t.Fatalf("%s changed its input", p.lane.target)
 	}
@@ -197,7 +199,7 @@ func (n named) Fatal(args ...any) {
 }
 
 // Whatever the encoder writes: any box of it is that part of the whole picture, to
-// the bit as libjpeg alone decodes it.
+// the bit as libjpeg alone decodes it. All of it is of kinds that libjpeg is not asked for.
 func TestGeneratedSet(t *testing.T) {
 	set := pairs()
 	if os.Getenv(allEnv) != "" {
@@ -222,6 +224,9 @@ func TestGeneratedSet(t *testing.T) {
 				r := rand.New(rand.NewPCG(uint64(i), 7))
 				in := named{t, set[i]}
 				checkBoxes(in, r, stock, places, set[i].encode(in, r), 200)
+				if w := places[0].way; w != WayOwn {
+					in.Fatalf("decoded by way %d", w)
+				}
 				boxes.Add(200)
 			}
 		})
