@@ -113,6 +113,34 @@ static INLINE void pass_sparse(V r[8], const int shift) {
   finish(r, el, ol, eh, oh, shift);
 }
 
+// pass_corner is pass_sparse and turn where columns 4 to 7 are zero too, and stay so.
+static INLINE void pass_corner(V r[8], const int shift) {
+  const V round = v_set32(1 << shift >> 1), zero = v_zero();
+  V e[4], o[4], up[4], down[4], a[4], b[4];
+  even_part(e, v_lo(r[2], zero), v_lo(zero, r[0]), v_lo(zero, r[0]), round);
+  odd_sparse(o, v_lo(r[3], r[1]));
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) {
+    up[i] = v_sra32(v_add32(e[i], o[i]), shift);
+    down[i] = v_sra32(v_sub32(e[i], o[i]), shift);  // row 7 - i
+  }
+  // Rows i and i + 4, four columns of each.
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) a[i] = v_pack32(up[i], down[3 - i]);
+  b[0] = v_lo(a[0], a[1]);
+  b[1] = v_lo(a[2], a[3]);
+  b[2] = v_hi(a[0], a[1]);
+  b[3] = v_hi(a[2], a[3]);
+  a[0] = v_lo32(b[0], b[1]);
+  a[1] = v_hi32(b[0], b[1]);
+  a[2] = v_lo32(b[2], b[3]);
+  a[3] = v_hi32(b[2], b[3]);
+  r[0] = v_lo64(a[0], a[2]);
+  r[1] = v_hi64(a[0], a[2]);
+  r[2] = v_lo64(a[1], a[3]);
+  r[3] = v_hi64(a[1], a[3]);
+}
+
 // turn transposes each block.
 static INLINE void turn(V r[8]) {
   V a[8], b[8];
@@ -180,8 +208,7 @@ static void DCT_NAME(int16_t *quad, const uint16_t *quant, int reach, uint8_t *o
     if (UNLIKELY(v_wild(r[0]))) {
       for (int i = 0; i < LANES / 8; i++) stk_dct_block(quad + 8 * i, quant, out + 8 * i, stride);
     } else if (rows == 4) {
-      pass_sparse(r, CONST_BITS - PASS1_BITS);
-      turn(r);
+      pass_corner(r, CONST_BITS - PASS1_BITS);
       pass_sparse(r, CONST_BITS + PASS1_BITS + 3);
       write_rows(r, out, stride);
     } else {

@@ -34,8 +34,8 @@ static const uint8_t place[1 + BLOCK + END + BLOCK] = {
     AT(38), AT(31), AT(39), AT(46), AT(53), AT(60), AT(61), AT(54), AT(47), AT(55), AT(62), AT(63),
     [BLOCK + 1 ... BLOCK + END + BLOCK] = AT(63)};
 
-_Noreturn void stk_huff_corrupt(stk_huff *h, const bits *b, const char *what) {
-  const ptrdiff_t left = unread(b, h->end), at = h->in - h->f->file - (left > 0 ? left : 0);
+_Noreturn void stk_huff_corrupt(stk_huff *h, const char *what) {
+  const ptrdiff_t left = unread(&h->b, h->end), at = h->in - h->f->file - (left > 0 ? left : 0);
   // Behind the last bit anything may seem to stand.
   if (h->marker && left < 0) what = "premature end of data segment";
   stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: %s, near byte %td, in row %lld of %lld of its blocks", what, at,
@@ -88,27 +88,66 @@ static void build_dc(stk_lane *l, dc_table *d, const stk_dht *t) {
   d->l.from.n = t->n;
 }
 
+static INLINE uint64_t *fill(uint64_t *p, uint64_t e, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) p[i] = e;
+  return p + n;
+}
+
+// seconds lists what the second symbol of a pair adds to its entry, for R bits that are left of
+// the prefix at follow + 2^R: 0 where its code and value take more. First for LOOK bits, by
+// symbols; for one bit less it is every other place, where it still fits.
+static void seconds(uint64_t *follow, const stk_dht *t) {
+  uint64_t *p = follow + (1 << LOOK);
+  for (int n = 1, at = 0; n <= LOOK; n++)
+    for (int i = 0; i < t->bits[n - 1]; i++, at++) {
+      const int run = t->values[at] >> 4, size = t->values[at] & 15, left = LOOK - n - size;
+      if (left < 0) {
+        p = fill(p, 0, 1u << (LOOK - n));
+        continue;
+      }
+      const uint64_t step = size || run == 15 ? (uint64_t)run + 1 : END, e = step << 8 | (uint64_t)(n + size);
+      const int half = size ? 1 << (size - 1) : 0;
+      if (!size) p = fill(p, e, 1u << left);
+      for (int v = 1 - 2 * half; v <= -half && size; v++) p = fill(p, e | (uint64_t)(uint8_t)v << 56, 1u << left);
+      for (int v = half; v < 2 * half; v++) p = fill(p, e | (uint64_t)(uint8_t)v << 56, 1u << left);
+    }
+  fill(p, 0, (uint32_t)(follow + (2 << LOOK) - p));
+  for (int r = LOOK - 1; r >= 0; r--) {
+    const uint64_t *wide = follow + (2 << r);
+    uint64_t *narrow = follow + (1 << r);
+    for (int i = 0; i < 1 << r; i++) narrow[i] = (int)(wide[2 * i] & 63) <= r ? wide[2 * i] : 0;
+  }
+}
+
 // build_pairs puts behind each symbol the next, if both lie within LOOK bits
 // and the block goes on.
-static void build_pairs(ac_table *a) {
-  for (uint32_t i = 0; i < 1u << LOOK; i++) {
-    const uint32_t first = a->ac[i], n = first & 63, size = first >> 16, step = first >> 8 & 255;
-    if (n == 0 || (size && n == LOOK)) {
-      a->pair[i] = ONE << 8 | UINT64_C(1) << 32;
-      continue;
+static void build_pairs(ac_table *a, const stk_dht *t) {
+  uint64_t follow[2 << LOOK];
+  seconds(follow, t);
+  const uint64_t one = ONE << 8 | UINT64_C(1) << 32;
+  uint64_t *p = a->pair;
+  for (int n = 1, at = 0; n <= LOOK; n++)
+    for (int i = 0; i < t->bits[n - 1]; i++, at++) {
+      const int run = t->values[at] >> 4, size = t->values[at] & 15, rest = LOOK - n, left = rest - size;
+      const uint64_t step = size || run == 15 ? (uint64_t)run + 1 : END;
+      const uint64_t e = (step < END ? step : 1) << 32 | (uint64_t)size << 24 | (uint64_t)(64 - n - size) % 64 << 16 | step << 8 | (uint64_t)(n + size);
+      const uint64_t negative = e | (uint64_t)((1 - (1 << size)) & 0xffff) << 40;
+      if (size && rest == 0) {
+        p = fill(p, one, 1);  // the sign is beyond the prefix
+      } else if (left < 0) {
+        p = fill(p, negative, 1u << (rest - 1));
+        p = fill(p, e, 1u << (rest - 1));
+      } else if (step == END) {
+        p = fill(p, e, 1u << rest);
+      } else {
+        for (int v = 0; v < 1 << size; v++) {
+          const uint64_t first = size && v < 1 << (size - 1) ? negative : e;
+          for (int k = 0; k < 1 << left; k++) p[k] = first + follow[(1 << left) + k];
+          p += 1 << left;
+        }
+      }
     }
-    const uint32_t used = n + size;
-    uint64_t e = entry(i, LOOK, (int)n, (int)size, step < END ? step : 1, step);
-    const uint32_t next = used < LOOK && step < END ? a->ac[i << used & ((1 << LOOK) - 1)] : 0;
-    const uint32_t more = (next & 63) + (next >> 16);
-    if ((next & 63) && used + more <= LOOK) {
-      const int s = (int)(next >> 16);
-      const int32_t bits = (int32_t)(i >> (LOOK - used - more) & ((1u << s) - 1));
-      const int32_t v = s && bits < 1 << (s - 1) ? bits - (1 << s) + 1 : bits;
-      e += (uint64_t)(uint8_t)v << 56 | (next & 0xff00) | more;
-    }
-    a->pair[i] = e;
-  }
+  fill(p, one, (uint32_t)(a->pair + (1 << LOOK) - p));
 }
 
 static void build_ac(stk_lane *l, ac_table *a, const stk_dht *t) {
@@ -122,7 +161,7 @@ static void build_ac(stk_lane *l, ac_table *a, const stk_dht *t) {
       for (int j = 0; j < 1 << (LOOK - n); j++) *look++ = size << 16 | step << 8 | (uint32_t)n;
     }
   memset(look, 0, (size_t)((uint8_t *)all - (uint8_t *)look));
-  build_pairs(a);
+  build_pairs(a, t);
   a->l.from.n = t->n;
 }
 
@@ -232,7 +271,10 @@ static INLINE int block_ac(stk_huff *h, bits *at, const ac_table *a, int16_t *bl
     if (k >= BLOCK) break;
   }
   *at = b;
-  if (UNLIKELY(k > BLOCK && k < END)) stk_huff_corrupt(h, &b, "more than 64 coefficients in a block");
+  if (UNLIKELY(k > BLOCK && k < END)) {
+    h->b = b;
+    stk_huff_corrupt(h, "more than 64 coefficients in a block");
+  }
   return k < END ? BLOCK : (int)(k & (END - 1));
 }
 
@@ -257,7 +299,7 @@ static void begin_at(stk_huff *h, const uint8_t *in) {
 
 void stk_huff_next(stk_huff *h) {
   ended(h, "a restart marker");
-  if (h->marker != M_RST0 + h->next) stk_huff_corrupt(h, &h->b, "a restart marker is missing");
+  if (h->marker != M_RST0 + h->next) stk_huff_corrupt(h, "a restart marker is missing");
   h->next = (h->next + 1) & 7;
   h->togo = h->restart;
   h->marker = 0;

@@ -116,8 +116,9 @@ struct stk_huff {
 
 typedef struct stk_huff stk_huff;
 
-// corrupt ends the picture: what is wrong with the bits just read.
-_Noreturn void stk_huff_corrupt(stk_huff *h, const bits *b, const char *what);
+// corrupt ends the picture: what is wrong with the bits just read, which h->b has. (Their
+// address given to a function would keep them out of registers.)
+_Noreturn void stk_huff_corrupt(stk_huff *h, const char *what);
 
 // huff.c: begin makes the lane's decoder read a frame's scan, with tables made for
 // it. pull moves what is left of the window to its front and fills it up:
@@ -166,7 +167,10 @@ static INLINE int long_code(stk_huff *h, bits *b, const longer *l, int n) {
   const uint32_t prefix = (uint32_t)(b->acc >> 48);
   do n++;
   while (prefix >= l->limit[n]);
-  if (n > 16) stk_huff_corrupt(h, b, "bad Huffman code");
+  if (UNLIKELY(n > 16)) {
+    h->b = *b;
+    stk_huff_corrupt(h, "bad Huffman code");
+  }
   drop(b, (uint64_t)n);
   return l->symbol[(l->base[n] + (int)(prefix >> (16 - n))) & 255];
 }
@@ -226,7 +230,10 @@ static INLINE void stk_huff_ready(stk_huff *h, bits *b) {
 
 // check makes sure that no more was read than there is.
 static INLINE void stk_huff_check(stk_huff *h, const bits *b) {
-  if (UNLIKELY(h->marker != 0) && unread(b, h->end) < 0) stk_huff_corrupt(h, b, "premature end of data segment");
+  if (UNLIKELY(h->marker != 0) && unread(b, h->end) < 0) {
+    h->b = *b;
+    stk_huff_corrupt(h, "premature end of data segment");
+  }
 }
 
 #endif

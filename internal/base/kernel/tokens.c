@@ -75,7 +75,10 @@ static INLINE uint32_t *block_tokens(stk_huff *h, bits *b, const stk_pairs *p, c
     k += one_token(h, b, a, count, t++);
     if (k >= 64) break;
   }
-  if (__builtin_expect(k > 64 && k < END, 0)) stk_huff_corrupt(h, b, "more than 64 coefficients in a block");
+  if (UNLIKELY(k > BLOCK && k < END)) {
+    h->b = *b;
+    stk_huff_corrupt(h, "more than 64 coefficients in a block");
+  }
   t[-1] |= LAST;
   return t;
 }
