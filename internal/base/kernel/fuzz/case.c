@@ -461,10 +461,14 @@ static double cost_of(int level, int side, int noise, int kind) {
 }
 
 static void set_prices(void) {
-  enum { SIDE = 256 };
+  enum { SIDE = 128 };
   for (int level = 0; level < levels; level++)
     for (int kind = 0; kind < KINDS; kind++) {
       price *p = &prices[level][kind];
+      if (kind != HUFFMAN && level > 0) {  // libjpeg's, whatever the target
+        *p = prices[0][kind];
+        continue;
+      }
       p->file = cost_of(level, 8, 0, kind);
       const double flat = cost_of(level, SIDE, 0, kind), small = (double)now.input.n, blocks = (double)head.blocks;
       const double noise = cost_of(level, SIDE, 1, kind), large = (double)now.input.n;
