@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AROUND = 64, FILES_EACH = 5, MOST_PIXELS = 1 << 21, SLOWER = 20, TRIES = 8, SLACK = 16 };
+enum { AROUND = 64, FILES_EACH = 5, MOST_PIXELS = 1 << 21, TRIES = 8, SLACK = 16 };
 
 // An errand is what the kernel is asked for.
 typedef struct {
@@ -19,11 +19,6 @@ typedef struct {
   int in_low, out_low;     // at the lower guard page, else the upper
   size_t in_slack, out_slack;
 } errand;
-
-// A price is what healthy files cost: each, a block, a byte.
-typedef struct {
-  double file, block, byte;
-} price;
 
 tally sum;
 
@@ -45,7 +40,6 @@ static int levels;
 static guarded in, out;
 static reference ref, second;
 static header head;
-static price prices[LEVELS][KINDS];
 
 static void write_file(const char *kind) {
   char name[600];
@@ -271,19 +265,15 @@ static void judge(const errand *e, int code, const uint8_t *d, int damage) {
   }
 }
 
-static double budget(const errand *e) {
-  const price *p = &prices[e->level][head.arithmetic ? ARITHMETIC : head.progressive || ref.multi ? PROGRESSIVE : HUFFMAN];
-  return SLOWER * (p->file + p->block * (double)head.blocks + p->byte * (double)now.input.n);
-}
-
 static void time_it(const errand *e, const uint8_t *jpeg, uint8_t *d, uint64_t cost) {
-  if (head.refused || e->resample || (double)cost <= budget(e)) return;
+  const double most = price_most(e->level, &head, ref.multi, now.input.n);
+  if (head.refused || e->resample || (double)cost <= most) return;
   for (int i = 0; i < TRIES; i++) {
     uint64_t again;
     run(e, lanes[e->level], jpeg, now.input.n, d, &again);
     if (again < cost) cost = again;
   }
-  if ((double)cost > budget(e)) finding("slow", "%llu %s, at most %.0f allowed", (unsigned long long)cost, work_unit(), budget(e));
+  if ((double)cost > most) finding("slow", "%llu %s, at most %.0f allowed", (unsigned long long)cost, work_unit(), most);
 }
 
 // alike runs the other targets on the same.
@@ -309,7 +299,7 @@ static void alike(const errand *e, int code, const uint8_t *d, const uint8_t *jp
   }
 }
 
-static void run_all(int damage, int every_level) {
+static void run_all(rng *r, int damage, int every_level) {
   errand *e = &now.e;
   const size_t n = out_size(e);
   uint8_t *jpeg = guard_place(&in, now.input.n, e->in_low, e->in_slack), *d = place_out(e, n);
@@ -327,6 +317,8 @@ static void run_all(int damage, int every_level) {
     run(e, lanes[e->level], jpeg, now.input.n, d, &cost);
     if (allocations() != before && stk_lane_job(lanes[e->level])->own && !e->resample) finding("allocates", "%d times, for what it has just done", (int)(allocations() - before));
     alike(e, code, d, jpeg);
+    const char *bad = rewrite_check(r, lanes[e->level], &head, &ref, jpeg, now.input.n);
+    if (bad) finding("rewritten", "%s", bad);
   }
 }
 
@@ -409,7 +401,7 @@ void case_run(uint64_t number) {
   choose(&r, &now.e);
   const int every_level = whole || one_in(&r, 4);
   if (now.verbose) say();
-  if (possible(&now.e)) run_all(damage, every_level);
+  if (possible(&now.e)) run_all(&r, damage, every_level);
   else sum.unjudged++;
 }
 
@@ -427,7 +419,7 @@ void case_file(const uint8_t *p, size_t n, int boxes) {
     sum.cases++;
     choose(&r, &now.e);
     if (i == 0) now.e.x = now.e.y = now.e.resample = now.e.gray = 0, now.e.bw = now.e.w, now.e.bh = now.e.h;
-    if (possible(&now.e)) run_all(1, 1);
+    if (possible(&now.e)) run_all(&r, 1, 1);
   }
 }
 
@@ -442,43 +434,20 @@ void case_block(void) {
   }
 }
 
-static double cost_of(int level, int side, int noise, int kind) {
+static double healthy_cost(int level, const header *h, const bytes *b) {
   uint64_t least = UINT64_MAX;
-  base_plain(&now.input, side, noise, kind);
-  header_read(&head, now.input.p, now.input.n);
-  errand e = {.level = level, .w = side, .h = side, .components = 3, .bw = side, .bh = side};
-  uint8_t *jpeg = guard_place(&in, now.input.n, 0, 0), *d = place_out(&e, out_size(&e));
-  memcpy(jpeg, now.input.p, now.input.n);
+  errand e = {.level = level, .w = h->w, .h = h->h, .components = h->components, .bw = h->w, .bh = h->h};
+  uint8_t *jpeg = guard_place(&in, b->n, 0, 0), *d = place_out(&e, out_size(&e));
+  memcpy(jpeg, b->p, b->n);
   for (int i = 0; i < 2 * TRIES; i++) {
     uint64_t cost;
-    if (run(&e, lanes[level], jpeg, now.input.n, d, &cost) != STK_OK) {
+    if (run(&e, lanes[level], jpeg, b->n, d, &cost) != STK_OK) {
       fprintf(stderr, "a healthy file: %s\n", stk_lane_msg(lanes[level]));
       exit(2);
     }
     if (cost < least) least = cost;
   }
   return (double)least;
-}
-
-static void set_prices(void) {
-  enum { SIDE = 128 };
-  for (int level = 0; level < levels; level++)
-    for (int kind = 0; kind < KINDS; kind++) {
-      price *p = &prices[level][kind];
-      if (kind != HUFFMAN && level > 0) {  // libjpeg's, whatever the target
-        *p = prices[0][kind];
-        continue;
-      }
-      p->file = cost_of(level, 8, 0, kind);
-      const double flat = cost_of(level, SIDE, 0, kind), small = (double)now.input.n, blocks = (double)head.blocks;
-      const double noise = cost_of(level, SIDE, 1, kind), large = (double)now.input.n;
-      p->block = (flat - p->file) / blocks;
-      p->byte = (noise - flat) / (large - small);
-      if (kind == ARITHMETIC) p->block = (noise - p->file) / blocks;  // its data never end: what is not there reads as noise
-      if (p->block < 0) p->block = 0;
-      if (p->byte < 0) p->byte = 0;
-      if (now.verbose) printf("level %d, kind %d: %.0f %s a file, %.1f a block, %.1f a byte\n", level, kind, p->file, work_unit(), p->block, p->byte);
-    }
 }
 
 void case_start(const char *folder, uint64_t seed, int verbose, int strict) {
@@ -495,6 +464,6 @@ void case_start(const char *folder, uint64_t seed, int verbose, int strict) {
   raw = stk_lane_new(0);
   if (!raw) exit(2);
   case_block();
-  set_prices();
+  for (int i = 0; i < levels; i++) price_set(i, healthy_cost);
   sum = (tally){0};
 }

@@ -3,7 +3,7 @@
 // Case number i of a seed is always the same bytes, region, place in memory and
 // target. base.c makes a valid file, mutate.c damages it, reference.c has
 // libjpeg decode all of it, case.c runs the kernel between guard pages and
-// compares. Lanes live for BLOCK cases, so that what one case leaves behind
+// compares. Lanes live for TOGETHER cases, so that what one case leaves behind
 // meets the next, and a replay of a block meets it again.
 //
 // What is promised, and so looked for:
@@ -25,7 +25,7 @@
 
 #include "stk.h"
 
-enum { BLOCK = 256, PER_BASE = 8, NOTE = 512, LEVELS = 4 };
+enum { TOGETHER = 256, PER_BASE = 8, NOTE = 512, LEVELS = 4 };
 
 // rng is splitmix64.
 typedef struct {
@@ -112,6 +112,16 @@ const char *reference_blames(const reference *f, int x0, int y0, int x1, int y1,
 // reference_extreme tells whether a coefficient, dequantised, is one that no
 // picture of 8 bits has.
 int reference_extreme(const uint8_t *p, size_t n);
+
+// rewrite.c: has l rewrite a file of which libjpeg's view is f, and says what is
+// wrong with the result; NULL: nothing.
+const char *rewrite_check(rng *r, stk_lane *l, const header *h, const reference *f, const uint8_t *p, size_t n);
+
+// price.c: price_set measures by run, which gives the work of decoding b; price_most
+// is how much of it is healthy.
+typedef double price_run(int level, const header *h, const bytes *b);
+void price_set(int level, price_run *run);
+double price_most(int level, const header *h, int multi, size_t n);
 
 // guard.c: memory between pages that may not be touched.
 typedef struct {

@@ -97,9 +97,9 @@ static int work_on(const options *o, int id, tally *shown) {
   const double began = seconds();
   case_start(o->out, o->seed, o->verbose, o->strict);
   watch_deaths();
-  for (uint64_t block = (uint64_t)id; block * BLOCK < o->n; block += (uint64_t)o->jobs) {
+  for (uint64_t block = (uint64_t)id; block * TOGETHER < o->n; block += (uint64_t)o->jobs) {
     case_block();
-    for (uint64_t i = block * BLOCK; i < (block + 1) * BLOCK && i < o->n; i++) case_run(i);
+    for (uint64_t i = block * TOGETHER; i < (block + 1) * TOGETHER && i < o->n; i++) case_run(i);
     *shown = sum;
     if (o->seconds > 0 && seconds() - began >= o->seconds) break;
   }
@@ -166,7 +166,7 @@ static int run_one(const options *o) {
   case_start(o->out, o->seed, 0, o->strict);
   watch_deaths();
   case_block();
-  for (uint64_t i = o->one / BLOCK * BLOCK; i < o->one; i++) case_run(i);
+  for (uint64_t i = o->one / TOGETHER * TOGETHER; i < o->one; i++) case_run(i);
   case_verbose();
   case_run(o->one);
   report(&sum, 1);
