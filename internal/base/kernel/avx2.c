@@ -246,46 +246,118 @@ void stk_avx2_hprep(stk_lane *l, stk_hplan *h) {
     stk_base_hprep(l, h);
 }
 
-static inline __m256i v_sum(const uint32_t *const *pair, const __m256i *w, int npair, int e, __m256i a) {
-  for (int p = 0; p < npair; p++)
-    a = _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_load_si256((const __m256i *)(pair[p] + e)), w[p]));
-  return a;
+typedef struct {
+  const uint32_t *pair[STK_PAIRS];
+  __m256i w[STK_PAIRS], half, down;
+} rows;
+
+static inline void rows_of(rows *r, const uint32_t *const *pair, const uint32_t *wp, int npair, int prec) {
+  for (int p = 0; p < npair; p++) {
+    r->pair[p] = pair[p];
+    r->w[p] = _mm256_set1_epi32((int)wp[p]);
+  }
+  r->half = _mm256_set1_epi32(1 << prec >> 1);
+  r->down = _mm256_set1_epi32(prec);
 }
 
-static inline void v_rows(uint8_t *out, const uint32_t *const *pair, const __m256i *w, const int npair, int n, int prec) {
-  const __m256i half = _mm256_set1_epi32(1 << prec >> 1), down = _mm256_set1_epi32(prec);
+static inline __m256i v_sum(const rows *r, const int npair, int e) {
+  __m256i a = r->half;
+  for (int p = 0; p < npair; p++)
+    a = _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_load_si256((const __m256i *)(r->pair[p] + e)), r->w[p]));
+  return _mm256_srlv_epi32(a, r->down);
+}
+
+static inline void v_rows(uint8_t *out, STK_VERTICAL) {
+  rows r;
+  rows_of(&r, pair, wp, npair, prec);
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   for (int e = 0; e < n; e += 32) {
-    __m256i a = _mm256_srav_epi32(v_sum(pair, w, npair, e, half), down);
-    __m256i b = _mm256_srav_epi32(v_sum(pair, w, npair, e + 8, half), down);
-    __m256i c = _mm256_srav_epi32(v_sum(pair, w, npair, e + 16, half), down);
-    __m256i d = _mm256_srav_epi32(v_sum(pair, w, npair, e + 24, half), down);
-    a = _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
-    a = _mm256_permutevar8x32_epi32(a, order);
+    const __m256i a = _mm256_packs_epi32(v_sum(&r, npair, e), v_sum(&r, npair, e + 8));
+    const __m256i b = _mm256_packs_epi32(v_sum(&r, npair, e + 16), v_sum(&r, npair, e + 24));
+    const __m256i x = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b), order);
     if (n - e >= 32) {
-      _mm256_storeu_si256((__m256i *)(out + e), a);
+      _mm256_storeu_si256((__m256i *)(out + e), x);
     } else {
       uint8_t t[32];
-      _mm256_storeu_si256((__m256i *)t, a);
+      _mm256_storeu_si256((__m256i *)t, x);
       memcpy(out + e, t, n - e);
     }
   }
 }
 
-static void v(uint8_t *out, const uint32_t *const *pair, const uint32_t *wp, int npair, int n, int prec) {
-  enum { MOST = 16 };
-  if (npair > MOST) {
+#define BY_NUMBER(rows, ...)                               \
+  switch (npair) {                                         \
+  case 1: rows(__VA_ARGS__, pair, wp, 1, n, prec); return; \
+  case 2: rows(__VA_ARGS__, pair, wp, 2, n, prec); return; \
+  case 3: rows(__VA_ARGS__, pair, wp, 3, n, prec); return; \
+  }                                                        \
+  rows(__VA_ARGS__, pair, wp, npair, n, prec)
+
+static void v(uint8_t *out, STK_VERTICAL) {
+  if (npair > STK_PAIRS) {
     stk_base.v(out, pair, wp, npair, n, prec);
     return;
   }
-  __m256i w[MOST];
-  for (int p = 0; p < npair; p++) w[p] = _mm256_set1_epi32((int)wp[p]);
-  switch (npair) {
-  case 1: v_rows(out, pair, w, 1, n, prec); return;
-  case 2: v_rows(out, pair, w, 2, n, prec); return;
-  case 3: v_rows(out, pair, w, 3, n, prec); return;
+  BY_NUMBER(v_rows, out);
+}
+
+static inline __m256 affine(__m256i x, __m256 scale, __m256 bias) {
+  return _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(x), scale), bias);
+}
+
+static inline void put8(float *out, int left, __m256 x) {
+  if (left >= 8) {
+    _mm256_storeu_ps(out, x);
+  } else {
+    float t[8];
+    _mm256_storeu_ps(t, x);
+    memcpy(out, t, left * sizeof *t);
   }
-  v_rows(out, pair, w, npair, n, prec);
+}
+
+// Of 24 elements in three registers, lane i of register m has channel (2m + i) % 3: each
+// channel of 8 pixels is a blend of all three, in another order.
+static inline void float_planes_rows(float *const out[3], const float *scale, const float *bias, STK_VERTICAL) {
+  rows r;
+  rows_of(&r, pair, wp, npair, prec);
+  float *d[3] = {out[0], out[1], out[2]};
+  const __m256i order[3] = {_mm256_setr_epi32(0, 3, 6, 1, 4, 7, 2, 5), _mm256_setr_epi32(1, 4, 7, 2, 5, 0, 3, 6),
+                            _mm256_setr_epi32(2, 5, 0, 3, 6, 1, 4, 7)};
+  __m256 s[3], b[3];
+  for (int c = 0; c < 3; c++) {
+    s[c] = _mm256_set1_ps(scale[c]);
+    b[c] = _mm256_set1_ps(bias[c]);
+  }
+  enum { L0 = 0x49, L1 = 0x92, L2 = 0x24 };  // lanes 0 3 6; 1 4 7; 2 5
+  for (int e = 0, x = 0; e < n; e += 24, x += 8) {
+    const __m256i p = v_sum(&r, npair, e), q = v_sum(&r, npair, e + 8), t = v_sum(&r, npair, e + 16);
+    const __m256i c[3] = {_mm256_blend_epi32(_mm256_blend_epi32(p, q, L1), t, L2),
+                          _mm256_blend_epi32(_mm256_blend_epi32(p, q, L2), t, L0),
+                          _mm256_blend_epi32(_mm256_blend_epi32(p, q, L0), t, L1)};
+    for (int k = 0; k < 3; k++)
+      put8(d[k] + x, n / 3 - x, affine(_mm256_permutevar8x32_epi32(c[k], order[k]), s[k], b[k]));
+  }
+}
+
+static inline void floats_rows(float *out, const float *scale, const float *bias, STK_VERTICAL) {
+  rows r;
+  rows_of(&r, pair, wp, npair, prec);
+  float s[24], b[24];
+  for (int i = 0; i < 24; i++) {
+    s[i] = scale[i % 3];
+    b[i] = bias[i % 3];
+  }
+  for (int e = 0; e < n; e += 24)
+    for (int i = 0; i < 24 && e + i < n; i += 8)
+      put8(out + e + i, n - e - i, affine(v_sum(&r, npair, e + i), _mm256_loadu_ps(s + i), _mm256_loadu_ps(b + i)));
+}
+
+static void v_float_planes(float *const out[3], const float *scale, const float *bias, STK_VERTICAL) {
+  BY_NUMBER(float_planes_rows, out, scale, bias);
+}
+
+static void v_floats(float *out, const float *scale, const float *bias, STK_VERTICAL) {
+  BY_NUMBER(floats_rows, out, scale, bias);
 }
 
 // gather3 collects channel c of 16 pixels from 48 bytes.
@@ -383,6 +455,6 @@ static void mirror(const uint8_t *in, uint8_t *out, int n, int c) {
   stk_base.mirror(in, out, left, c);
 }
 
-const stk_target stk_avx2 = {"avx2", stk_avx2_weigh, stk_avx2_fix, stk_avx2_hprep, v, planes, f32,
+const stk_target stk_avx2 = {"avx2", stk_avx2_weigh, stk_avx2_fix, stk_avx2_hprep, v, NULL, v_float_planes, v_floats, planes, f32,
                               f32_rgb, luma, mirror, &stk_samples_avx2};
 #endif

@@ -145,13 +145,9 @@ static void hprep(stk_lane *l, stk_hplan *h) {
 
 // Vertical.
 
-#define VERTICAL const uint32_t *const *pair, const uint32_t *wp, int npair, int n, int prec
-
-enum { MOST = 16 };
-
 typedef struct {
-  const uint32_t *pair[MOST];
-  __m512i w[MOST], half, at;
+  const uint32_t *pair[STK_PAIRS];
+  __m512i w[STK_PAIRS], half, at;
 } rows;
 
 static inline void rows_of(rows *r, const uint32_t *const *pair, const uint32_t *wp, int npair, int prec) {
@@ -180,15 +176,19 @@ static inline __m512i quad(const rows *r, const int npair, int e, const int q) {
 
 // Where quad has element e.
 #define AT(e) (4 * ((e) & 15) + ((e) >> 4))
+#define AT4(e, by) AT(e), AT((e) + (by)), AT((e) + 2 * (by)), AT((e) + 3 * (by))
+#define AT16(e, by) AT4(e, by), AT4((e) + 4 * (by), by), AT4((e) + 8 * (by), by), AT4((e) + 12 * (by), by)
 
-static inline void v_rows(uint8_t *out, VERTICAL) {
+static const uint8_t in_order[64] = {AT16(0, 1), AT16(16, 1), AT16(32, 1), AT16(48, 1)};
+static const uint8_t by_channel[64] = {AT16(0, 3), AT16(1, 3), AT16(2, 3)};
+static const uint32_t channel[3][16] = {{AT16(0, 3)}, {AT16(1, 3)}, {AT16(2, 3)}};
+
+static inline void v_rows(uint8_t *out, STK_VERTICAL) {
   rows r;
   rows_of(&r, pair, wp, npair, prec);
-  uint8_t order[64];
-  for (int e = 0; e < 64; e++) order[e] = AT(e);
-  const __m512i in_order = load(order);
+  const __m512i order = load(in_order);
   for (int e = 0; e < n; e += 64) {
-    const __m512i x = _mm512_permutexvar_epi8(in_order, quad(&r, npair, e, 4));
+    const __m512i x = _mm512_permutexvar_epi8(order, quad(&r, npair, e, 4));
     if (n - e >= 64)
       _mm512_storeu_si512(out + e, x);
     else
@@ -196,16 +196,98 @@ static inline void v_rows(uint8_t *out, VERTICAL) {
   }
 }
 
-static void v(uint8_t *out, VERTICAL) {
-  switch (npair) {
-  case 1: v_rows(out, pair, wp, 1, n, prec); return;
-  case 2: v_rows(out, pair, wp, 2, n, prec); return;
-  case 3: v_rows(out, pair, wp, 3, n, prec); return;
-  }
-  if (npair <= MOST)
-    v_rows(out, pair, wp, npair, n, prec);
-  else
+#define BY_NUMBER(rows, ...)                               \
+  switch (npair) {                                         \
+  case 1: rows(__VA_ARGS__, pair, wp, 1, n, prec); return; \
+  case 2: rows(__VA_ARGS__, pair, wp, 2, n, prec); return; \
+  case 3: rows(__VA_ARGS__, pair, wp, 3, n, prec); return; \
+  }                                                        \
+  rows(__VA_ARGS__, pair, wp, npair, n, prec)
+
+static void v(uint8_t *out, STK_VERTICAL) {
+  if (npair > STK_PAIRS) {
     stk_avx2.v(out, pair, wp, npair, n, prec);
+    return;
+  }
+  BY_NUMBER(v_rows, out);
+}
+
+static inline __mmask16 first(int n) { return (__mmask16)((1u << n) - 1); }
+
+static inline void put16(uint8_t *out, int left, __m128i x) {
+  if (left >= 16)
+    _mm_storeu_si128((__m128i *)out, x);
+  else
+    _mm_mask_storeu_epi8(out, first(left), x);
+}
+
+static inline void put_floats(float *out, int left, __m512 x) {
+  if (left >= 16)
+    _mm512_storeu_ps(out, x);
+  else
+    _mm512_mask_storeu_ps(out, first(left), x);
+}
+
+static inline void planes_rows(uint8_t *const out[3], STK_VERTICAL) {
+  rows r;
+  rows_of(&r, pair, wp, npair, prec);
+  uint8_t *d[3] = {out[0], out[1], out[2]};
+  const __m512i order = load(by_channel);
+  for (int e = 0, x = 0; e < n; e += 48, x += 16) {
+    const __m512i p = _mm512_permutexvar_epi8(order, quad(&r, npair, e, 3));
+    put16(d[0] + x, n / 3 - x, _mm512_castsi512_si128(p));
+    put16(d[1] + x, n / 3 - x, _mm512_extracti32x4_epi32(p, 1));
+    put16(d[2] + x, n / 3 - x, _mm512_extracti32x4_epi32(p, 2));
+  }
+}
+
+static void v_planes(uint8_t *const out[3], STK_VERTICAL) { BY_NUMBER(planes_rows, out); }
+
+static inline __m512 affine(__m512i x, __m512 scale, __m512 bias) {
+  return _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(x), scale), bias);
+}
+
+static inline void float_planes_rows(float *const out[3], const float *scale, const float *bias, STK_VERTICAL) {
+  rows r;
+  rows_of(&r, pair, wp, npair, prec);
+  float *d[3] = {out[0], out[1], out[2]};
+  __m512i order[3];
+  __m512 s[3], b[3];
+  for (int c = 0; c < 3; c++) {
+    order[c] = load(channel[c]);
+    s[c] = _mm512_set1_ps(scale[c]);
+    b[c] = _mm512_set1_ps(bias[c]);
+  }
+  for (int e = 0, x = 0; e < n; e += 48, x += 16) {
+    const __m512i q = quad(&r, npair, e, 3);
+    for (int c = 0; c < 3; c++)
+      put_floats(d[c] + x, n / 3 - x, affine(_mm512_maskz_permutexvar_epi8(BYTE(0), order[c], q), s[c], b[c]));
+  }
+}
+
+static void v_float_planes(float *const out[3], const float *scale, const float *bias, STK_VERTICAL) {
+  BY_NUMBER(float_planes_rows, out, scale, bias);
+}
+
+// Element e's scale is scale[e % 3].
+static inline void floats_rows(float *out, const float *scale, const float *bias, STK_VERTICAL) {
+  rows r;
+  rows_of(&r, pair, wp, npair, prec);
+  float s[48], b[48];
+  for (int i = 0; i < 48; i++) {
+    s[i] = scale[i % 3];
+    b[i] = bias[i % 3];
+  }
+  const __m512i down = _mm512_set1_epi32(prec);
+  for (int e = 0; e < n; e += 48)
+    for (int i = 0; i < 48 && e + i < n; i += 16) {
+      const __m512i x = _mm512_srlv_epi32(v_sum(&r, npair, e + i), down);
+      put_floats(out + e + i, n - e - i, affine(x, _mm512_loadu_ps(s + i), _mm512_loadu_ps(b + i)));
+    }
+}
+
+static void v_floats(float *out, const float *scale, const float *bias, STK_VERTICAL) {
+  BY_NUMBER(floats_rows, out, scale, bias);
 }
 
 // The rest has nothing to gain.
@@ -217,6 +299,6 @@ static void f32_rgb(const uint8_t *in, float *out, int n, const float *s, const 
 static void luma(const uint8_t *rgb, uint8_t *out, int n) { stk_avx2.luma(rgb, out, n); }
 static void mirror(const uint8_t *in, uint8_t *out, int n, int c) { stk_avx2.mirror(in, out, n, c); }
 
-const stk_target stk_avx512 = {"avx512", stk_avx2_weigh, stk_avx2_fix, hprep, v, planes, f32,
+const stk_target stk_avx512 = {"avx512", stk_avx2_weigh, stk_avx2_fix, hprep, v, v_planes, v_float_planes, v_floats, planes, f32,
                               f32_rgb, luma, mirror, &stk_samples_avx512};
 #endif

@@ -253,13 +253,25 @@ typedef struct {
   int stride, most;
 } vplan;
 
+// pair_weights writes k weights from an even or an odd row on, with nothing around them: k/2 + 1 pairs.
+static inline void pair_weights(uint32_t *d, const int16_t *w, int k, int odd) {
+  uint64_t x = 0;
+  memcpy(&x, w, k == 2 ? 4 : 8);
+  const uint64_t low = x << (odd ? 16 : 0);
+  memcpy(d, &low, 8);
+  if (k == 2) return;
+  d[2] = odd ? (uint32_t)(x >> 48) : 0;
+  if (k == 4) return;
+  memset(d + 2, 0, (size_t)(k / 2 - 1) * 4);
+  memcpy((int16_t *)d + odd, w, (size_t)k * 2);
+}
+
 static vplan vprep(stk_lane *l, const stk_axis *a) {
   vplan v;
   v.stride = a->k / 2 + 1;
   v.most = 1;
   int32_t *f = stk_grow(l, &l->vnp, (size_t)a->n * 8), *num = f + a->n;
   uint32_t *w = stk_grow(l, &l->vw, (size_t)a->n * v.stride * 4);
-  memset(w, 0, (size_t)a->n * v.stride * 4);
   v.first = f;
   v.num = num;
   v.w = w;
@@ -268,9 +280,31 @@ static vplan vprep(stk_lane *l, const stk_axis *a) {
     f[i] = s >> 1;
     num[i] = (s + a->cnt[i] - 1) / 2 - f[i] + 1;
     if (num[i] > v.most) v.most = num[i];
-    memcpy((int16_t *)w + (s & 1), a->w + (size_t)i * a->k, (size_t)a->cnt[i] * 2);
+    pair_weights(w, a->w + (size_t)i * a->k, a->k, s & 1);
   }
   return v;
+}
+
+// fused makes an output row and writes it in the output's layout, in one loop, where the target has one.
+static int fused(stk_lane *l, const sink *k, int y, STK_VERTICAL) {
+  const stk_job *j = &l->job;
+  const stk_target *t = l->target;
+  const size_t w = k->w, plane = w * k->h, at = y * w;
+  float *f = (float *)k->dst;
+  if (!j->is_float) {
+    if (!t->v_planes || !j->chw || k->c != 3) return 0;
+    uint8_t *out[3] = {k->dst + at, k->dst + plane + at, k->dst + 2 * plane + at};
+    t->v_planes(out, pair, wp, npair, n, prec);
+  } else if (j->chw && k->c == 3) {
+    if (!t->v_float_planes) return 0;
+    float *out[3] = {f + at, f + plane + at, f + 2 * plane + at};
+    t->v_float_planes(out, j->scale, j->bias, pair, wp, npair, n, prec);
+  } else {
+    if (!t->v_floats) return 0;
+    const float *s = j->scale, *b = j->bias, s1[3] = {s[0], s[0], s[0]}, b1[3] = {b[0], b[0], b[0]};
+    t->v_floats(f + at * k->c, k->c == 3 ? s : s1, k->c == 3 ? b : b1, pair, wp, npair, n, prec);
+  }
+  return 1;
 }
 
 static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k, int c) {
@@ -300,6 +334,8 @@ static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink 
   const uint32_t **pairs = stk_grow(l, &l->ptrs, (size_t)v.most * sizeof *pairs);
   uint8_t *t = stk_grow(l, &l->tmp, (size_t)h->elems);
   int straight = !p->gray_post && (!k->final || (!l->job.is_float && (!l->job.chw || c == 1)));
+  int direct = !straight && k->final && !p->gray_post && ay->safe && v.most <= STK_PAIRS;
+  const stk_target *target = ay->safe ? l->target : &stk_base;
 
   int total = ay->hi - ay->lo, have = 0;
   int back = p->pre_v != p->post_v;
@@ -316,8 +352,15 @@ static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink 
       have += 4;
     }
     for (int q = 0; q < v.num[y]; q++) pairs[q] = buf + ((v.first[y] + q) & (ring - 1)) * stride;
+    const uint32_t *w = v.w + (size_t)y * v.stride;
+    if (direct) {
+      int64_t since = tick(l);
+      int done = fused(l, k, y, pairs, w, v.num[y], h->elems, ay->prec);
+      tock(l, &l->job.write_ns, since);
+      if (done) continue;
+    }
     uint8_t *out = straight ? k->dst + (size_t)y * h->elems : t;
-    (ay->safe ? l->target : &stk_base)->v(out, pairs, v.w + (size_t)y * v.stride, v.num[y], h->elems, ay->prec);
+    target->v(out, pairs, w, v.num[y], h->elems, ay->prec);
     if (!straight) emit(l, p, k, y, out, c);
   }
 }

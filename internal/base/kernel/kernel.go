@@ -116,7 +116,8 @@ const (
 )
 
 // Spent is where the time of a job went: in the decoder of a JPEG; in writing rows
-// of the result as they were asked for; in all of it. The rest are the steps.
+// of the result as they were asked for, with the vertical half of a resampling where
+// one loop does both; in all of it. The rest are the steps.
 type Spent struct{ Decode, Write, All time.Duration }
 
 // Header is what a JPEG's markers say.

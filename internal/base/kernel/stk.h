@@ -116,6 +116,9 @@ typedef struct {
   void (*merge)(const uint8_t *r, const uint8_t *g, const uint8_t *b, uint8_t *out, int n);
 } stk_samples;
 
+enum { STK_PAIRS = 16 };
+#define STK_VERTICAL const uint32_t *const *pair, const uint32_t *wp, int npair, int n, int prec
+
 // stk_target is what differs between processors. All give the same bytes.
 typedef struct {
   const char *name;
@@ -125,9 +128,14 @@ typedef struct {
   void (*fix)(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w);
   // hprep picks h->run and fills its tables.
   void (*hprep)(stk_lane *l, stk_hplan *h);
-  // v makes n elements of one output row from npair pair rows; w[p] holds the
-  // weights of both rows of pair p.
-  void (*v)(uint8_t *out, const uint32_t *const *pair, const uint32_t *w, int npair, int n, int prec);
+  // v makes n elements of one output row from npair pair rows; wp[p] holds the
+  // weights of both rows of pair p. That of the base clamps; others need an axis that is safe.
+  void (*v)(uint8_t *out, STK_VERTICAL);
+  // v, then planes, f32 of each plane, or f32 and f32_rgb (scale[e % 3] for element e),
+  // without a row of bytes between them, of at most STK_PAIRS pair rows. NULL: v, then those.
+  void (*v_planes)(uint8_t *const out[3], STK_VERTICAL);
+  void (*v_float_planes)(float *const out[3], const float *scale, const float *bias, STK_VERTICAL);
+  void (*v_floats)(float *out, const float *scale, const float *bias, STK_VERTICAL);
   // planes splits n RGB pixels.
   void (*planes)(const uint8_t *rgb, uint8_t *r, uint8_t *g, uint8_t *b, int n);
   // f32 and f32_rgb write x*scale + bias: of one channel, and of n interleaved RGB pixels.
