@@ -1,10 +1,10 @@
 // AVX2 (Haswell, Zen and later).
 //
-// Horizontal, three channels: two output pixels at a time, one in each half of
-// a register. A 16-byte load at a pixel's first tap holds five source pixels;
-// pshufb brings two taps of each channel side by side as 16-bit numbers (the
-// fourth lane is wasted), pmaddwd applies both weights. One channel: four
-// output pixels in each half, by a shuffle table.
+// Horizontal: eight elements of the output at a time, four in each half of a
+// register, which has 16 source bytes. pshufb brings two taps of each side by
+// side as 16-bit numbers, by a table, and pmaddwd applies both weights. Where
+// pictures shrink so much that 16 bytes do not hold the taps of two neighbours,
+// each half has one pixel, and its fourth lane is wasted.
 #include "stk.h"
 
 #ifdef __x86_64__
@@ -12,111 +12,6 @@
 #pragma GCC optimize("O3", "fp-contract=off")
 #include <immintrin.h>
 #include <string.h>
-
-// Weights: four outputs side by side; within an output every operation is the
-// plain one's, in its order, so all bits are.
-static inline double weigh_taps(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt,
-                                const int most_taps) {
-  const __m256d scale = _mm256_set1_pd(f->scale), support = _mm256_set1_pd(f->support), inv = _mm256_set1_pd(f->inv);
-  const __m256d half = _mm256_set1_pd(0.5), one = _mm256_set1_pd(1), zero = _mm256_setzero_pd();
-  const __m256d sign = _mm256_set1_pd(-0.0);
-  const __m128i last = _mm_set1_epi32(i + n - 1), in = _mm_set1_epi32(f->in), taps = _mm_set1_epi32(most_taps);
-  __m256d most = zero;
-  for (int x = 0; x < n; x += SIDE, w += (size_t)SIDE * most_taps) {
-    const __m128i at = _mm_min_epi32(_mm_add_epi32(_mm_set1_epi32(i + x), _mm_setr_epi32(0, 1, 2, 3)), last);
-    const __m256d center = _mm256_mul_pd(scale, _mm256_add_pd(_mm256_cvtepi32_pd(at), half));
-    __m128i a = _mm256_cvttpd_epi32(_mm256_add_pd(_mm256_sub_pd(center, support), half));
-    __m128i c = _mm256_cvttpd_epi32(_mm256_add_pd(_mm256_add_pd(center, support), half));
-    a = _mm_max_epi32(a, _mm_setzero_si128());
-    c = _mm_min_epi32(_mm_max_epi32(_mm_sub_epi32(_mm_min_epi32(c, in), a), _mm_setzero_si128()), taps);
-    _mm_storeu_si128((__m128i *)(start + x), a);
-    _mm_storeu_si128((__m128i *)(cnt + x), c);
-    const __m256d end = _mm256_cvtepi32_pd(_mm_add_epi32(a, c));
-    __m256d sum = zero, tap = _mm256_cvtepi32_pd(a);
-    for (int j = 0; j < most_taps; j++) {
-      __m256d d = _mm256_mul_pd(_mm256_add_pd(_mm256_sub_pd(tap, center), half), inv);
-      d = _mm256_max_pd(_mm256_sub_pd(one, _mm256_andnot_pd(sign, d)), zero);
-      d = _mm256_and_pd(d, _mm256_cmp_pd(tap, end, _CMP_LT_OQ));
-      sum = _mm256_add_pd(sum, d);
-      _mm256_storeu_pd(w + SIDE * j, d);
-      tap = _mm256_add_pd(tap, one);
-    }
-    sum = _mm256_blendv_pd(sum, one, _mm256_cmp_pd(sum, zero, _CMP_EQ_OQ));
-    for (int j = 0; j < most_taps; j++) {
-      const __m256d v = _mm256_div_pd(_mm256_loadu_pd(w + SIDE * j), sum);
-      most = _mm256_max_pd(most, v);
-      _mm256_storeu_pd(w + SIDE * j, v);
-    }
-  }
-  double m[4];
-  _mm256_storeu_pd(m, most);
-  for (int l = 1; l < 4; l++) m[0] = m[l] > m[0] ? m[l] : m[0];
-  return m[0];
-}
-
-double stk_avx2_weigh(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt) {
-  switch (f->taps) {
-  case 3: return weigh_taps(f, i, n, w, start, cnt, 3);
-  case 4: return weigh_taps(f, i, n, w, start, cnt, 4);
-  }
-  return weigh_taps(f, i, n, w, start, cnt, f->taps);
-}
-
-static inline int32_t greatest(__m128i x) {
-  x = _mm_max_epi32(x, _mm_shuffle_epi32(x, 0x4e));
-  return _mm_cvtsi128_si32(_mm_max_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
-}
-
-// fix4: at most four taps. The weights of an output are one number of 64 bits; those of
-// zero before the first are shifted out of it.
-static inline void fix4(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w, const int taps) {
-  const __m256d one = _mm256_set1_pd(1 << a->prec), half = _mm256_set1_pd(0.5);
-  const __m128i zero = _mm_setzero_si128(), four = _mm_set1_epi32(4);
-  __m128i lo = _mm_set1_epi32(f->in), hi = zero, worst = zero, most = zero;
-  uint64_t *d = stk_grow(l, &a->b_w, (size_t)a->n * 8 + 8 * SIDE);
-  a->w = (int16_t *)d;
-  for (int x = 0; x < a->n; x += SIDE, w += SIDE * taps, d += SIDE) {
-    __m128i q[4] = {zero, zero, zero, zero}, first = four, end = zero, sum = zero;
-    for (int j = taps; j-- > 0;) {
-      const __m256d v = _mm256_loadu_pd(w + SIDE * j);
-      q[j] = _mm256_cvttpd_epi32(_mm256_add_pd(half, _mm256_mul_pd(v, one)));
-      const __m128i none = _mm_cmpeq_epi32(q[j], zero);
-      first = _mm_blendv_epi8(_mm_set1_epi32(j), first, none);
-      end = _mm_max_epi32(end, _mm_andnot_si128(none, _mm_set1_epi32(j + 1)));
-      sum = _mm_add_epi32(sum, q[j]);
-    }
-    first = _mm_andnot_si128(_mm_cmpeq_epi32(end, zero), first);
-    const __m128i start = _mm_add_epi32(_mm_loadu_si128((__m128i *)(a->start + x)), first);
-    const __m128i cnt = _mm_max_epi32(_mm_sub_epi32(end, first), _mm_set1_epi32(1));
-    _mm_storeu_si128((__m128i *)(a->start + x), start);
-    _mm_storeu_si128((__m128i *)(a->cnt + x), cnt);
-    lo = _mm_min_epi32(lo, start);
-    hi = _mm_max_epi32(hi, _mm_add_epi32(start, cnt));
-    worst = _mm_max_epi32(worst, sum);
-    most = _mm_max_epi32(most, cnt);
-    const __m128i even = _mm_or_si128(q[0], _mm_slli_epi32(q[1], 16)), odd = _mm_or_si128(q[2], _mm_slli_epi32(q[3], 16));
-    const __m128i bits = _mm_slli_epi32(first, 4);
-    const __m128i a01 = _mm_srlv_epi64(_mm_unpacklo_epi32(even, odd), _mm_unpacklo_epi32(bits, zero));
-    const __m128i a23 = _mm_srlv_epi64(_mm_unpackhi_epi32(even, odd), _mm_unpackhi_epi32(bits, zero));
-    _mm_storeu_si128((__m128i *)d, a01);
-    _mm_storeu_si128((__m128i *)d + 1, a23);
-  }
-  a->k = greatest(most) > 2 ? 4 : 2;
-  if (a->k == 2) {
-    uint32_t *pair = (uint32_t *)a->w;
-    for (int x = 1; x < a->n; x++) pair[x] = pair[2 * x];
-  }
-  const __m128i low = _mm_sub_epi32(zero, lo);
-  stk_axis_bound(a, -greatest(low), greatest(hi), greatest(worst));
-}
-
-void stk_avx2_fix(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w) {
-  switch (f->taps) {
-  case 3: fix4(l, f, a, w, 3); return;
-  case 4: fix4(l, f, a, w, 4); return;
-  }
-  stk_axis_fix(l, f, a, w);
-}
 
 typedef struct {
   __m256i half, down, up;
@@ -176,25 +71,44 @@ static void h_4(ROWS) { h_rows(h, row, lo, hi, 4, 0); }
 static void h_n(ROWS) { h_rows(h, row, lo, hi, h->pairs, 0); }
 static void h_big(ROWS) { h_rows(h, row, lo, hi, h->pairs, 1); }
 
-// One channel: the first tap of every lane lies within 15 bytes of its half's base.
-static inline void h_gray(const stk_hplan *h, const uint8_t *const row[4], uint32_t *lo, uint32_t *hi, const int big) {
+// Eight elements at a time, whatever their pixel or channel: the first two taps of
+// each lie within the 16 bytes from its half's base. shared: so do all others.
+static inline void h_dense(const stk_hplan *h, const uint8_t *const row[4], uint32_t *lo, uint32_t *hi, const int c,
+                           const int pairs, const int shared, const int big) {
   const consts k = consts_of(h->prec, big);
+  const __m256i step = _mm256_set1_epi8((char)(2 * c));
   const int32_t *off = h->off;
   const __m256i *w = (const __m256i *)h->coef, *idx = (const __m256i *)h->idx;
-  for (int g = 0; g < h->groups; g++, off += 2, w += h->pairs) {
-    __m256i a[4] = {k.half, k.half, k.half, k.half};
-    for (int p = 0; p < h->pairs; p++)
-      for (int r = 0; r < 4; r++) {
-        const __m256i s = load2(row[r] + off[0] + 2 * p, row[r] + off[1] + 2 * p);
-        a[r] = _mm256_add_epi32(a[r], _mm256_madd_epi16(_mm256_shuffle_epi8(s, idx[g]), w[p]));
+  const uint8_t *const src[4] = {row[0], row[1], row[2], row[3]};
+  const int groups = h->groups;
+  for (int g = 0; g < groups; g++, off += 2, w += pairs) {
+    __m256i a[4];
+    for (int r = 0; r < 4; r++) {
+      const uint8_t *p = src[r] + off[0], *q = src[r] + off[1];
+      __m256i s = load2(p, q), at = idx[g];
+      a[r] = _mm256_add_epi32(k.half, _mm256_madd_epi16(_mm256_shuffle_epi8(s, at), w[0]));
+      for (int t = 1; t < pairs; t++) {
+        if (shared)
+          at = _mm256_add_epi8(at, step);
+        else
+          s = load2(p + 2 * c * t, q + 2 * c * t);
+        a[r] = _mm256_add_epi32(a[r], _mm256_madd_epi16(_mm256_shuffle_epi8(s, at), w[t]));
       }
+    }
     _mm256_storeu_si256((__m256i *)lo + g, join(a[0], a[1], &k, big));
     _mm256_storeu_si256((__m256i *)hi + g, join(a[2], a[3], &k, big));
   }
 }
 
-static void h_gray_n(ROWS) { h_gray(h, row, lo, hi, 0); }
-static void h_gray_big(ROWS) { h_gray(h, row, lo, hi, 1); }
+static void h_dense_1(ROWS) { h_dense(h, row, lo, hi, 3, 1, 1, 0); }
+static void h_dense_2(ROWS) { h_dense(h, row, lo, hi, 3, 2, 1, 0); }
+static void h_apart_2(ROWS) { h_dense(h, row, lo, hi, 3, 2, 0, 0); }
+static void h_apart_3(ROWS) { h_dense(h, row, lo, hi, 3, 3, 0, 0); }
+static void h_apart_n(ROWS) { h_dense(h, row, lo, hi, 3, h->pairs, 0, 0); }
+static void h_apart_big(ROWS) { h_dense(h, row, lo, hi, 3, h->pairs, 0, 1); }
+static void h_gray_2(ROWS) { h_dense(h, row, lo, hi, 1, 2, 0, 0); }
+static void h_gray_n(ROWS) { h_dense(h, row, lo, hi, 1, h->pairs, 0, 0); }
+static void h_gray_big(ROWS) { h_dense(h, row, lo, hi, 1, h->pairs, 0, 1); }
 
 static void prep_rgb(stk_lane *l, stk_hplan *h) {
   const stk_axis *a = h->axis;
@@ -213,36 +127,72 @@ static void prep_rgb(stk_lane *l, stk_hplan *h) {
   h->run = h->prec > 16 ? h_big : h->pairs <= 4 ? runs[h->pairs - 1] : h_n;
 }
 
-// prep_gray reports whether the shuffles suffice.
-static int prep_gray(stk_lane *l, stk_hplan *h) {
+// least is the smallest dword of each half, in all of its lanes.
+static inline __m256i least(__m256i x) {
+  x = _mm256_min_epi32(x, _mm256_shuffle_epi32(x, 0x4e));
+  return _mm256_min_epi32(x, _mm256_shuffle_epi32(x, 0xb1));
+}
+
+// prep_dense reports whether the shuffles suffice. Lanes past the last pixel look where it does.
+static int prep_dense(stk_lane *l, stk_hplan *h) {
+  static const uint8_t pixel[24] = {0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7};
+  static const uint8_t channel[24] = {0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2};
   const stk_axis *a = h->axis;
-  h->groups = (a->n + 7) / 8;
-  h->off = stk_grow(l, &h->b_off, (size_t)h->groups * 8);
-  h->idx = stk_grow(l, &h->b_idx, (size_t)h->groups * 32);
-  h->coef = stk_grow(l, &h->b_coef, (size_t)h->groups * h->pairs * 32);
-  memset(h->coef, 0, (size_t)h->groups * h->pairs * 32);
-  uint32_t *idx = (uint32_t *)h->idx, *c = (uint32_t *)h->coef;
-  for (int x = 0; x < 8 * h->groups; x += 4) {
-    const int first = x < a->n ? x : a->n - 1, last = x + 3 < a->n ? x + 3 : a->n - 1;
-    const int base = a->start[first] < a->start[last] ? a->start[first] : a->start[last];
-    h->off[x / 4] = base;
-    for (int i = x; i < x + 4; i++) {
-      const int at = i < a->n ? i : last, d = a->start[at] - base;
-      if (d + 1 > 15) return 0;
-      idx[i] = 0x80008000u | (uint32_t)d | (uint32_t)(d + 1) << 16;
-      const uint32_t *w = (const uint32_t *)(a->w + (size_t)at * a->k);
-      for (int p = 0; p < h->pairs && i < a->n; p++) c[((size_t)(i / 8) * h->pairs + p) * 8 + i % 8] = w[p];
+  const int c = h->c, pairs = h->pairs;
+  h->groups = (h->elems + 7) / 8;
+  h->off = stk_grow(l, &h->b_off, ((size_t)h->groups + 2) * 8);
+  h->idx = stk_grow(l, &h->b_idx, ((size_t)h->groups + 2) * 32);
+  h->coef = stk_grow(l, &h->b_coef, ((size_t)h->groups + 2) * pairs * 32);
+  __m256i *idx = (__m256i *)h->idx, *coef = (__m256i *)h->coef, far = _mm256_setzero_si256();
+  int32_t *off = h->off;
+  for (int x = 0; x < a->n; x += 8, idx += c, coef += (size_t)c * pairs, off += 2 * c) {
+    const __m256i start = _mm256_loadu_si256((const __m256i *)(a->start + x)), last = _mm256_set1_epi32(a->n - 1 - x);
+    __m256i of[3];
+    for (int m = 0; m < c; m++) {
+      of[m] = c == 1 ? _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)
+                     : _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(pixel + 8 * m)));
+      of[m] = _mm256_min_epi32(of[m], last);
+      __m256i at = _mm256_permutevar8x32_epi32(start, of[m]);
+      if (c == 3)
+        at = _mm256_add_epi32(_mm256_add_epi32(at, _mm256_slli_epi32(at, 1)),
+                              _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(channel + 8 * m))));
+      const __m256i base = least(at);
+      off[2 * m] = _mm256_extract_epi32(base, 0);
+      off[2 * m + 1] = _mm256_extract_epi32(base, 4);
+      at = _mm256_sub_epi32(at, base);
+      far = _mm256_max_epi32(far, at);
+      const __m256i next = _mm256_slli_epi32(_mm256_add_epi32(at, _mm256_set1_epi32(c)), 16);
+      idx[m] = _mm256_or_si256(_mm256_or_si256(at, next), _mm256_set1_epi32((int)0x80008000));
+    }
+    for (int p = 0; p < pairs; p++) {
+      uint32_t w[8];
+      for (int i = 0; i < 8; i++) memcpy(&w[i], a->w + (size_t)(x + i < a->n ? x + i : a->n - 1) * a->k + 2 * p, 4);
+      const __m256i all = _mm256_loadu_si256((const __m256i *)w);
+      for (int m = 0; m < c; m++) coef[(size_t)m * pairs + p] = _mm256_permutevar8x32_epi32(all, of[m]);
     }
   }
-  h->run = h->prec > 16 ? h_gray_big : h_gray_n;
+  int32_t most[8];
+  _mm256_storeu_si256((__m256i *)most, far);
+  for (int i = 1; i < 8; i++) most[0] = most[i] > most[0] ? most[i] : most[0];
+  const int reach = most[0] + c;  // of the first two taps
+  if (reach > 15) return 0;
+  if (h->prec > 16)
+    h->run = c == 3 ? h_apart_big : h_gray_big;
+  else if (c == 1)
+    h->run = pairs == 2 ? h_gray_2 : h_gray_n;
+  else if (pairs == 2)
+    h->run = reach + 2 * c <= 15 ? h_dense_2 : h_apart_2;
+  else
+    h->run = pairs == 1 ? h_dense_1 : pairs == 3 ? h_apart_3 : h_apart_n;
   return 1;
 }
 
 void stk_avx2_hprep(stk_lane *l, stk_hplan *h) {
   h->pairs = h->axis->k / 2;
+  if (prep_dense(l, h)) return;
   if (h->c == 3)
     prep_rgb(l, h);
-  else if (!prep_gray(l, h))
+  else
     stk_base_hprep(l, h);
 }
 
@@ -455,6 +405,6 @@ static void mirror(const uint8_t *in, uint8_t *out, int n, int c) {
   stk_base.mirror(in, out, left, c);
 }
 
-const stk_target stk_avx2 = {"avx2", stk_avx2_weigh, stk_avx2_fix, stk_avx2_hprep, v, NULL, v_float_planes, v_floats, planes, f32,
-                              f32_rgb, luma, mirror, &stk_samples_avx2};
+const stk_target stk_avx2 = {"avx2", stk_avx2_weigh, stk_avx2_fix, stk_avx2_hprep, v, NULL, v_float_planes, v_floats,
+                             planes, f32, f32_rgb, luma, mirror, &stk_samples_avx2};
 #endif

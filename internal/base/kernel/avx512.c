@@ -105,6 +105,11 @@ static void hprep(stk_lane *l, stk_hplan *h) {
   const stk_axis *a = h->axis;
   const int c = h->c, taps = a->k == 2 ? 2 : a->k <= 4 ? 4 : 8;
   const int entry = taps == 2 ? ENTRY_2 : taps == 4 ? ENTRY_4 : ENTRY_8;
+  // A weight above that has no high part of 8 bits with a sign.
+  if (a->k > 8 || (taps > 2 && a->most > 127 * 256 + 127)) {
+    stk_avx2_hprep(l, h);
+    return;
+  }
   h->groups = (h->elems + LANES - 1) / LANES;
   h->off = stk_grow(l, &h->b_off, (size_t)h->groups * 4);
   uint8_t *t = h->idx = stk_grow(l, &h->b_idx, (size_t)h->groups * entry);
@@ -116,7 +121,8 @@ static void hprep(stk_lane *l, stk_hplan *h) {
     const int m = c == 3 ? g % 3 : 0, x = c == 3 ? g / 3 * 16 : g * 16;
     // Lanes past the last pixel look where it does.
     __m512i of = c == 3 ? _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(pixel + 16 * m))) : lane;
-    const __m512i ch = _mm512_sub_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(16 * m)), _mm512_mullo_epi32(of, _mm512_set1_epi32(c)));
+    const __m512i element = _mm512_add_epi32(lane, _mm512_set1_epi32(16 * m));
+    const __m512i ch = _mm512_sub_epi32(element, _mm512_mullo_epi32(of, _mm512_set1_epi32(c)));
     of = _mm512_min_epi32(of, _mm512_set1_epi32(a->n - 1 - x));
     __m512i at = _mm512_mullo_epi32(_mm512_permutexvar_epi32(of, load(a->start + x)), _mm512_set1_epi32(c));
     if (c == 3) at = _mm512_add_epi32(at, ch);
@@ -136,7 +142,7 @@ static void hprep(stk_lane *l, stk_hplan *h) {
     for (int p = 0; p < taps / 2; p++) _mm512_store_si512(t + WIDE * (1 + p), _mm512_permutexvar_epi32(of, w[p]));
   }
   const int span = _mm512_reduce_max_epi32(worst) + (taps == 2 ? 2 : 4) * c;
-  if (a->k > 8 || span > WIDE || a->most > 127 * 256 + 127) {
+  if (span > WIDE) {
     stk_avx2_hprep(l, h);
     return;
   }
@@ -299,6 +305,6 @@ static void f32_rgb(const uint8_t *in, float *out, int n, const float *s, const 
 static void luma(const uint8_t *rgb, uint8_t *out, int n) { stk_avx2.luma(rgb, out, n); }
 static void mirror(const uint8_t *in, uint8_t *out, int n, int c) { stk_avx2.mirror(in, out, n, c); }
 
-const stk_target stk_avx512 = {"avx512", stk_avx2_weigh, stk_avx2_fix, hprep, v, v_planes, v_float_planes, v_floats, planes, f32,
-                              f32_rgb, luma, mirror, &stk_samples_avx512};
+const stk_target stk_avx512 = {"avx512", stk_avx2_weigh, stk_avx2_fix, hprep, v, v_planes, v_float_planes, v_floats,
+                               planes, f32, f32_rgb, luma, mirror, &stk_samples_avx512};
 #endif

@@ -14,8 +14,8 @@
 // each target in jpeg_base.c, jpeg_avx2.c and jpeg_avx512.c. What frame.c does not
 // take, libjpeg.c decodes. IndexJPEG, which puts restart markers into a picture,
 // reads it as symbols (tokens.c, coefficients.c), makes codes for them (codes.c),
-// and writes them (write.c), as index.c tells it to. axis.c makes
-// resampling weights; base.c, avx2.c and avx512.c hold the loops of each
+// and writes them (write.c), as index.c tells it to. axis.c and
+// axis_avx2.c make resampling weights; base.c, avx2.c and avx512.c hold the loops of each
 // target.
 //
 // twin.go, resample.go, upsample.go, decode_go.go and the plain JPEG decoder
