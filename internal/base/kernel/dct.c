@@ -63,6 +63,80 @@ void stk_dct_block(const int16_t *block, const uint16_t *quant, uint8_t *out, pt
   }
 }
 
+// Eight one-dimensional transforms side by side: number i of transform c at i * 8 + c. Written for
+// compilers to make vectors of: int16 times a constant of 16 bits is what they widen well.
+// It does not wrap nor saturate. corner: numbers 4 to 7 are zero.
+static inline __attribute__((always_inline)) void eight(const int16_t *restrict in, int16_t *restrict out, const int shift, const int corner) {
+  const int32_t round = 1 << shift >> 1;
+  for (int c = 0; c < 8; c++) {
+    const int16_t i0 = in[c], i1 = in[8 + c], i2 = in[16 + c], i3 = in[24 + c];
+    const int16_t i4 = corner ? 0 : in[32 + c], i5 = corner ? 0 : in[40 + c];
+    const int16_t i6 = corner ? 0 : in[48 + c], i7 = corner ? 0 : in[56 + c];
+    const int32_t t3 = i2 * (FIX_0_541 + FIX_0_765) + i6 * FIX_0_541, t2 = i2 * FIX_0_541 + i6 * (FIX_0_541 - FIX_1_847);
+    const int32_t t0 = (i0 + i4) * (1 << CONST_BITS) + round, t1 = (i0 - i4) * (1 << CONST_BITS) + round;
+    // The odd part, each output a sum of its own: see odd_part of dct.h for the steps that make
+    // these constants.
+    const int32_t o0 = i1 * (FIX_1_175 - FIX_0_390 + FIX_1_501 - FIX_0_899) + i3 * FIX_1_175 +
+                       i5 * (FIX_1_175 - FIX_0_390) + i7 * (FIX_1_175 - FIX_0_899);
+    const int32_t o1 = i1 * FIX_1_175 + i3 * (FIX_1_175 - FIX_1_961 + FIX_3_072 - FIX_2_562) +
+                       i5 * (FIX_1_175 - FIX_2_562) + i7 * (FIX_1_175 - FIX_1_961);
+    const int32_t o2 = i1 * (FIX_1_175 - FIX_0_390) + i3 * (FIX_1_175 - FIX_2_562) +
+                       i5 * (FIX_1_175 - FIX_0_390 + FIX_2_053 - FIX_2_562) + i7 * FIX_1_175;
+    const int32_t o3 = i1 * (FIX_1_175 - FIX_0_899) + i3 * (FIX_1_175 - FIX_1_961) + i5 * FIX_1_175 +
+                       i7 * (FIX_0_298 - FIX_0_899 + FIX_1_175 - FIX_1_961);
+    out[c] = (int16_t)((t0 + t3 + o0) >> shift);
+    out[8 + c] = (int16_t)((t1 + t2 + o1) >> shift);
+    out[16 + c] = (int16_t)((t1 - t2 + o2) >> shift);
+    out[24 + c] = (int16_t)((t0 - t3 + o3) >> shift);
+    out[32 + c] = (int16_t)((t0 - t3 - o3) >> shift);
+    out[40 + c] = (int16_t)((t1 - t2 - o2) >> shift);
+    out[48 + c] = (int16_t)((t1 + t2 - o1) >> shift);
+    out[56 + c] = (int16_t)((t0 + t3 - o0) >> shift);
+  }
+}
+
+// TAME is what the sum of a column's inputs may come to, so that with its greatest factor, 1.39 * 2^PASS1_BITS,
+// it and the sum of two such are int16.
+enum { TAME = 2900 };
+
+void stk_dct_tame(const int16_t *block, const uint16_t *quant, int reach, uint8_t *out, ptrdiff_t stride) {
+  const int corner = reach <= 10;
+  int16_t in[BLOCK], mid[BLOCK];
+  uint32_t sum[8] = {0}, wild = 0;
+  for (int r = 0; r < (corner ? 4 : 8); r++)
+    for (int c = 0; c < 8; c++) {
+      const int32_t v = block[r * QUAD_ROW + c] * (int16_t)quant[8 * r + c];
+      const uint32_t size = v < 0 ? -(uint32_t)v : (uint32_t)v;
+      sum[c] += size;
+      wild |= size;
+      in[8 * r + c] = (int16_t)v;
+    }
+  for (int c = 0; c < 8; c++) wild |= sum[c] > TAME ? 1u << 31 : 0;
+  if (UNLIKELY(wild >= 1u << 15)) {
+    stk_dct_block(block, quant, out, stride);
+    return;
+  }
+  if (corner)
+    eight(in, mid, CONST_BITS - PASS1_BITS, 1);
+  else
+    eight(in, mid, CONST_BITS - PASS1_BITS, 0);
+  for (int r = 0; r < 8; r++)
+    for (int c = 0; c < (corner ? 4 : 8); c++) in[8 * c + r] = mid[8 * r + c];
+  if (corner)
+    eight(in, mid, CONST_BITS + PASS1_BITS + 3, 1);
+  else
+    eight(in, mid, CONST_BITS + PASS1_BITS + 3, 0);
+  uint8_t bytes[BLOCK];
+  for (int i = 0; i < BLOCK; i++) {
+    int16_t v = mid[i];
+    v = v < -128 ? -128 : v;
+    v = v > 127 ? 127 : v;
+    bytes[i] = (uint8_t)(v + 128);
+  }
+  for (int r = 0; r < 8; r++)
+    for (int c = 0; c < 8; c++) out[r * stride + c] = bytes[8 * c + r];
+}
+
 void stk_dct_flat(int16_t *quad, int q, uint8_t *out, ptrdiff_t stride) {
   uint64_t all[4];
   for (int b = 0; b < 4; b++) {

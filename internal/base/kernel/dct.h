@@ -27,6 +27,8 @@
 // dct.c: the plain form, of one block of a quad, and of a quad with nothing but DC,
 // which it zeroes. quant is in natural order.
 void stk_dct_block(const int16_t *block, const uint16_t *quant, uint8_t *out, ptrdiff_t stride);
+// tame is the same of numbers as pictures have them, faster, and asks it of others.
+void stk_dct_tame(const int16_t *block, const uint16_t *quant, int reach, uint8_t *out, ptrdiff_t stride);
 void stk_dct_flat(int16_t *quad, int q, uint8_t *out, ptrdiff_t stride);
 
 enum { CONST_BITS = 13, PASS1_BITS = 2 };

@@ -7,21 +7,25 @@
 #define CHROMA(name) name
 #include "chroma.h"
 
-static uint8_t clamp(int v) { return v < 0 ? 0 : v > 255 ? 255 : (uint8_t)v; }
+static int16_t clamp(int16_t v) { return v < 0 ? 0 : v > 255 ? 255 : v; }
 
-// pixel is the conversion of JFIF, in libjpeg's fixed point: 16 bits of fraction, each
-// sum rounded once. 1.402 is 91881 / 65536, 1.772 116130, 0.34414 22554, 0.71414 46802.
-static inline void pixel(int y, int cb, int cr, uint8_t *out) {
-  const int half = 1 << 15;
-  cb -= 128;
-  cr -= 128;
-  out[0] = clamp(y + ((91881 * cr + half) >> 16));
-  out[1] = clamp(y + ((-22554 * cb - 46802 * cr + half) >> 16));
-  out[2] = clamp(y + ((116130 * cb + half) >> 16));
-}
+enum { CHUNK = 64 };
 
-static void rgb_plain(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, int n) {
-  for (int i = 0; i < n; i++) pixel(y[i], cb[i], cr[i], out + 3 * i);
+// colours is the conversion of JFIF, in libjpeg's fixed point: 16 bits of fraction, each
+// sum rounded once. 1.402 is 91881 / 65536, 1.772 116130, 0.34414 22554, 0.71414 46802; whole numbers
+// are taken out, so that what is left has 16 bits.
+static void colours(const uint8_t *restrict y, const uint8_t *restrict cb, const uint8_t *restrict cr,
+                    uint8_t *restrict r, uint8_t *restrict g, uint8_t *restrict b) {
+  const int32_t half = 1 << 15;
+  for (int i = 0; i < CHUNK; i++) {
+    const int16_t blue = (int16_t)(cb[i] - 128), red = (int16_t)(cr[i] - 128), luma = y[i];
+    const int16_t dr = (int16_t)((red * (91881 - 65536) + half) >> 16);
+    const int16_t dg = (int16_t)((blue * -22554 + red * (65536 - 46802) + half) >> 16);
+    const int16_t db = (int16_t)((blue * (116130 - 131072) + half) >> 16);
+    r[i] = (uint8_t)clamp((int16_t)(luma + red + dr));
+    g[i] = (uint8_t)clamp((int16_t)(luma - red + dg));
+    b[i] = (uint8_t)clamp((int16_t)(luma + 2 * blue + db));
+  }
 }
 
 static void merge(const uint8_t *r, const uint8_t *g, const uint8_t *b, uint8_t *out, int n) {
@@ -32,12 +36,20 @@ static void merge(const uint8_t *r, const uint8_t *g, const uint8_t *b, uint8_t 
   }
 }
 
+static void rgb_plain(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, int n) {
+  uint8_t r[CHUNK], g[CHUNK], b[CHUNK];
+  for (int i = 0; i < n; i += CHUNK) {
+    colours(y + i, cb + i, cr + i, r, g, b);
+    merge(r, g, b, out + 3 * i, n - i < CHUNK ? n - i : CHUNK);
+  }
+}
+
 static void dct_plain(int16_t *quad, const uint16_t *quant, int reach, uint8_t *out, ptrdiff_t stride) {
   if (reach <= 1) {
     stk_dct_flat(quad, quant[0], out, stride);
     return;
   }
-  for (int b = 0; b < 4; b++) stk_dct_block(quad + 8 * b, quant, out + 8 * b, stride);
+  for (int b = 0; b < 4; b++) stk_dct_tame(quad + 8 * b, quant, reach, out + 8 * b, stride);
   memset(quad, 0, QUAD * sizeof *quad);
 }
 
