@@ -297,9 +297,14 @@ static void begin_at(stk_huff *h, const uint8_t *in) {
   memset(h->pred, 0, sizeof h->pred);
 }
 
-void stk_huff_next(stk_huff *h) {
+// marked makes sure that an interval was read to its end, and that its restart marker is there.
+static void marked(stk_huff *h) {
   ended(h, "a restart marker");
   if (h->marker != M_RST0 + h->next) stk_huff_corrupt(h, "a restart marker is missing");
+}
+
+void stk_huff_next(stk_huff *h) {
+  marked(h);
   h->next = (h->next + 1) & 7;
   h->togo = h->restart;
   h->marker = 0;
@@ -313,7 +318,7 @@ void stk_huff_next(stk_huff *h) {
 static void seek(stk_huff *h, int64_t want) {
   const int64_t segment = want / h->restart, from = segment * h->restart;
   if (h->at > from && h->at <= want) return;
-  if (h->at > 0 && h->togo == 0) ended(h, "a restart marker");
+  if (h->at > 0 && h->togo == 0) marked(h);
   begin_at(h, h->f->scan + h->seg[segment]);
   h->next = (int)(segment & 7);
   h->at = from;

@@ -129,10 +129,11 @@ func TestIndexKeepsPicturesAndMetadata(t *testing.T) {
 		if done.Converted != o.progressive || done.Kept {
 			t.Fatalf("said to be %+v", done)
 		}
-		// Its own result it leaves as good as it is.
-		again, _ := index(t, l, out, opt)
-		if !done.Kept && done.Interval > 0 && !bytes.Equal(again, out) {
-			t.Fatal("not the same again")
+		// Its own result it leaves as good as it is, unless what it may take, which grew with it,
+		// now has room for more markers.
+		again, then := index(t, l, out, opt)
+		if then.Interval > done.Interval || then.Interval == done.Interval && done.Interval > 0 && !bytes.Equal(again, out) {
+			t.Fatalf("not the same again: %+v, then %+v", done, then)
 		}
 	})
 }

@@ -29,10 +29,10 @@ static INLINE void meet(search *s, const uint8_t *p) {
   const int k = p[1] - M_RST0;
   if (p[1] == M_EOI) s->over = 1;
   if (k > 7) return;
-  if (s->found == s->n) {
+  if (s->found == s->n || k != ((s->found - 1) & 7)) {
     s->found = -1;
     s->over = 1;
-  } else if (k == ((s->found - 1) & 7)) {
+  } else {
     s->seg[s->found++] = (uint32_t)(p + 2 - s->data);
   }
 }
