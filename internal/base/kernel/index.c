@@ -2,9 +2,9 @@
 // few MCUs, and Huffman tables made for the picture, which pay for them. The
 // coefficients stay what they are, and so does every pixel.
 //
-// The interval divides the row, so that rows begin at segments. Which divisor:
-// the one nearest to what is asked for, or else the next larger one with which
-// the file stays within its budget. No table of segments is written: markers are
+// The interval is what is asked for, or else the next longer one with which the
+// file stays within its budget. It need not divide the row: a row then begins within
+// a segment, as regions do anyway. No table of segments is written: markers are
 // found by looking at the bytes, at more than ten times the speed of anything
 // that is done with them (segment.c), and can not contradict them as a table can.
 #include "index.h"
@@ -32,26 +32,21 @@ static int64_t code_for(stk_index *x, int interval) {
     bits += stk_code_bits(&x->dc[i], count[i]) + stk_code_bits(&x->ac[i], x->ac_total[i]);
   }
   x->restart = interval;
-  // The markers, the bits that fill their bytes, and nothing for stuffing: a
-  // guess that is too low costs a try, one too high the interval.
+  // The markers, and the bits that fill their bytes; nothing for stuffing.
   return bits / 8 + segments * 5 / 2;
 }
 
-// intervals lists the divisors of the row to try, the best first, and 0 last.
-static int intervals(const stk_index *x, int wish, int *list) {
-  const int64_t cols = x->cols;
-  int64_t best = cols;
+// intervals lists the intervals to try, the best first, by steps of an eighth up to
+// two rows, and 0 last. A row is among them: where regions are wide, beginning with
+// one is worth more than being a little shorter. What is longer is asked for as a row.
+static int intervals(const stk_index *x, int64_t wish, int *list) {
+  const int64_t row = x->cols;
   int n = 0;
-  // The nearest by ratio, the larger of two, but none that is much smaller:
-  // markers cost.
-  for (int64_t d = cols; d >= 1 && 5 * d >= 3 * wish; d--) {
-    if (cols % d != 0) continue;
-    const int64_t far = d > wish ? d * (best < wish ? best : wish) : wish * (best < wish ? best : wish);
-    const int64_t was = best > wish ? best * (d < wish ? d : wish) : wish * (d < wish ? d : wish);
-    if (far < was) best = d;
+  for (int64_t d = wish < row ? wish : row; d < 2 * row && d < x->mcus && n < MOST_TRIES - 1;) {
+    list[n++] = (int)d;
+    const int64_t next = d + (d + 7) / 8;
+    d = d < row && next > row ? row : next;
   }
-  for (int64_t d = best; d <= cols && n < MOST_TRIES - 1; d++)
-    if (cols % d == 0) list[n++] = (int)d;
   list[n++] = 0;
   return n;
 }
@@ -94,11 +89,20 @@ static void rewrite(stk_lane *l, const uint8_t *jpeg, size_t n, stk_rewrite *r) 
   int list[MOST_TRIES];
   const int tries = intervals(x, r->wish, list);
   r->kept = 0;
+  int64_t stuffing = 0;  // of this picture, about: known once it was written too large
   for (int i = 0; i < tries; i++) {
-    if (code_for(x, list[i]) > (int64_t)limit && list[i]) continue;
+    const int64_t scan = code_for(x, list[i]);
     stk_write_head(x, jpeg, n, sequential);
+    const int64_t guess = (int64_t)x->nout + scan;
+    // A guess that is too low costs a try, one too high the interval.
+    if (list[i] && guess + stuffing - stuffing / 16 > (int64_t)limit) continue;
     // The last try of what was coded otherwise goes through at any size.
-    if (!stk_write_scan(x, sequential || list[i] ? limit : SIZE_MAX)) continue;
+    const int any = !sequential && !list[i];
+    if (!stk_write_scan(x, any || !stuffing ? SIZE_MAX : limit)) continue;
+    if (!any && x->nout > limit) {
+      stuffing = (int64_t)x->nout - guess;
+      continue;
+    }
     r->restart = list[i];
     r->out = x->out;
     r->nout = x->nout;

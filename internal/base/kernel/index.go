@@ -4,22 +4,22 @@ import "fmt"
 
 // IndexOptions say how IndexJPEG rewrites. The zero value is what packing uses.
 type IndexOptions struct {
-	Segment     int  // MCUs between restart markers, about; 0: 8
+	Segment     int  // MCUs between restart markers, about; 0: 6
 	Progressive bool // progressive pictures become sequential; else they are refused
-	Growth      int  // hundredths of a percent by which a file may grow; 0: 100, which is 1 %
+	Growth      int  // hundredths of a percent by which a file may grow; 0: 200, which is 2 %
 }
 
 // Indexed is what IndexJPEG did to a picture.
 type Indexed struct {
-	Interval  int  // restart interval of the result in MCUs, a divisor of the row; 0: none
+	Interval  int  // restart interval of the result in MCUs; 0: none
 	Kept      bool // nothing better fits into the budget: the result is the file as it was
 	Converted bool // it was progressive
 }
 
-// The defaults of IndexOptions.
+// The defaults of IndexOptions: docs/decisions/restart-interval.md has the figures.
 const (
-	indexSegment = 8
-	indexGrowth  = 100
+	indexSegment = 6
+	indexGrowth  = 200
 )
 
 // IndexJPEG appends to dst the picture of jpeg with restart markers and Huffman
@@ -27,8 +27,8 @@ const (
 // to the bit. Application segments and comments are kept; what follows the end
 // marker is not. Run finds the segments that a region touches by their markers.
 //
-// The interval is the divisor of the MCU row nearest to o.Segment with which
-// the file does not grow by more than o.Growth. A progressive picture, or one of
+// The interval is o.Segment, a row of MCUs at most, or the next longer one with
+// which the file does not grow by more than o.Growth. A progressive picture, or one of
 // several scans, may grow by that much over what it takes as one scan.
 //
 // Damaged files are FormatErrors. UnsupportedErrors are progressive pictures,

@@ -18,7 +18,7 @@ func TestIndexGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h, err := ReadHeader(indexed); err != nil || h.Restart != 13 {
+	if h, err := ReadHeader(indexed); err != nil || h.Restart != 6 {
 		t.Errorf("%+v, %v", h, err)
 	}
 	each(t, func(t *testing.T, l *Lane) {
