@@ -1,43 +1,53 @@
 # stoker: two commands do all set-up on a fresh machine.
-#   make demo    builds the engine and runs the main job on a small dataset
-#   make test    makes .venv, and runs every check and every test
+#   make demo    builds the engine and runs the main job on a small dataset; needs Go
+#                and a C compiler, and uses libjpeg-turbo and libwebp where they are
+#   make test    needs both, makes .venv, and runs every check and every test
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := demo
 
 export GOTOOLCHAIN := local
-export GOFLAGS := -buildvcs=false
+# Tags of the C libraries that are here; `make demo STOKER_TAGS=` builds without them.
+STOKER_TAGS := $(shell tools/tags.sh)
+export GOFLAGS := -buildvcs=false -tags=$(STOKER_TAGS)
+# A -tags of a command line takes the place of those of GOFLAGS.
+comma := ,
+TAGS_AND = -tags $(1)$(if $(STOKER_TAGS),$(comma)$(STOKER_TAGS))
 PYTHON ?= python3
 VENV := .venv/bin
 GO_SOURCES := $(shell find . -name '*.go' -not -path './.venv*' -not -path './build/*' 2>/dev/null) $(wildcard internal/base/kernel/*.c internal/base/kernel/*.h) go.mod VERSION
 
-# The engine is static where there is a C compiler, so that it runs on any
-# Linux of its architecture; without one it is pure Go, and says so.
+# The engine is static where there is a C compiler and a static C library, so that it
+# runs on any Linux of its architecture; without a compiler it is pure Go, and says so.
 CGO := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && test -z "$${STOKER_NO_CGO:-}" && echo 1 || echo 0)
+STATIC := $(shell echo 'int main(void) { return 0; }' | $${CC:-gcc} -static -x c - -o /dev/null -lm -lpthread >/dev/null 2>&1 && echo -linkmode external -extldflags -static)
 ifeq ($(CGO),1)
-BUILD := CGO_ENABLED=1 go build -tags netgo,osusergo -ldflags '-s -w -linkmode external -extldflags "-static"'
+BUILD := CGO_ENABLED=1 go build $(call TAGS_AND,netgo$(comma)osusergo) -ldflags '-s -w $(STATIC)'
 else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: demo test setup engine venv check go-test go-race go-nocgo go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short jpeg-all wheel clean
+.PHONY: always demo test test-all setup engine venv check go-test go-race go-nocgo go-bare go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short jpeg-all wheel clean
 
 demo: setup engine
 	@build/stoker demo
 
-# A make of its own: setup may have brought the compiler that BUILD looks for.
-engine: setup
-	@$(MAKE) --no-print-directory build/stoker
+engine: setup build/stoker
 
-build/stoker: $(GO_SOURCES)
+# What comes or goes on the system changes how the engine is built.
+build/how: always
 	@mkdir -p build
+	@echo "$${CC:-gcc}" $(BUILD) | cmp -s - $@ || echo "$${CC:-gcc}" $(BUILD) >$@
+
+build/stoker: $(GO_SOURCES) build/how
 ifeq ($(CGO),0)
-	@echo "no C compiler: the pure-Go engine is built; it decodes about a third as fast"
+	@echo "building the pure-Go engine"
+else ifeq ($(STATIC),)
+	@echo "no static C library: the engine will run on systems like this one only"
 endif
 	@$(BUILD) -o build/stoker.new ./cmd/stoker && mv build/stoker.new build/stoker
 
-# Debian's packages: what is missing is installed where that is possible, and
-# named where it is not.
+# Says in a line what is missing that the engine would use.
 setup:
 	@bash tools/setup.sh
 
@@ -48,12 +58,17 @@ venv: .venv/ready
 	$(VENV)/python -m pip install -q --disable-pip-version-check --no-deps -e python
 	@touch $@
 
-test: setup engine venv check go-test go-race go-nocgo go-fuzz py-test doctor-score-short
+# A make of its own, for what setup installs changes STOKER_TAGS.
+test:
+	@bash tools/setup.sh all
+	@$(MAKE) --no-print-directory test-all
+
+test-all: engine venv check go-test go-race go-nocgo go-bare go-fuzz py-test doctor-score-short
 	@echo "all checks and tests passed"
 
 check: engine venv build/tools/staticcheck
 	go vet ./...
-	go vet -tags bench ./bench/kernel ./bench/jpeg/native
+	go vet $(call TAGS_AND,bench) ./bench/kernel ./bench/jpeg/native
 	@out=$$(build/tools/gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$out" || { echo "not gofumpt-ed: $$out"; exit 1; }
 	build/tools/staticcheck ./...
 	$(VENV)/ruff check python bench internal/tool/doctor/hook
@@ -73,6 +88,10 @@ go-race:
 go-nocgo:
 	CGO_ENABLED=0 go test -short ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/loader/... .
 
+# The C kernel without libjpeg-turbo and libwebp: with nothing but a C compiler.
+go-bare:
+	CGO_ENABLED=1 go test -tags '' -short ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/tool/pack/... ./internal/tool/demo/... ./internal/loader/... .
+
 # The C under AddressSanitizer, damaged pictures included.
 go-asan:
 	CGO_CFLAGS='-O1 -g -fsanitize=address -fno-omit-frame-pointer' CGO_LDFLAGS=-fsanitize=address go test -asan -count=1 ./internal/base/kernel
@@ -83,7 +102,7 @@ py-test: engine venv
 # The JPEG decoder on damaged files, against libjpeg-turbo: under AddressSanitizer
 # and UBSan, between guard pages, and once more without sanitizers, which is faster.
 # A finding leaves its input in build/, and says how to run it again.
-JPEG_FUZZ := $(wildcard internal/base/kernel/*.c internal/base/kernel/fuzz/*.c)
+JPEG_FUZZ := $(filter-out %/nolibjpeg.c,$(wildcard internal/base/kernel/*.c internal/base/kernel/fuzz/*.c))
 JPEG_FUZZ_LINK := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign -l:libjpeg.a -lm
 JPEG_FUZZ_FLAGS := -std=gnu17 -g -Wall -Wextra -fno-strict-aliasing -Iinternal/base/kernel
 
@@ -128,7 +147,9 @@ go-fuzz:
 fuzz:
 	bash tools/fuzz.sh $${SECONDS_EACH:-60}
 
-wheel: engine
+wheel:
+	@bash tools/setup.sh all
+	@$(MAKE) --no-print-directory engine
 	bash tools/wheel.sh
 
 bench-venvs:

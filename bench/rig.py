@@ -50,6 +50,12 @@ class Run:
         return self.foreign + self.steal
 
 
+def go_tags() -> str:
+    """The tags of what is built to be measured: bench, and those of the C libraries that are here."""
+    found = subprocess.run([ROOT / "tools" / "tags.sh"], capture_output=True, text=True, check=True).stdout.strip()
+    return f"bench,{found}" if found else "bench"
+
+
 def python_of(venv: str) -> Path:
     return ROOT / venv / "bin" / "python"
 

@@ -14,6 +14,9 @@ if file build/stoker | grep -q 'dynamically linked'; then
 	ldd build/stoker
 	exit 1
 fi
+for library in libjpeg-turbo libwebp; do
+	build/stoker version | grep -q "$library" || { echo "the engine is built without $library: tools/setup.sh all says what it takes"; exit 1; }
+done
 
 empty=$(mktemp -d)
 trap 'rm -rf "$empty"' EXIT

@@ -38,7 +38,7 @@ def build_native() -> Path:
     go = shutil.which("go")
     if go is None:
         raise SystemExit("no Go compiler: neither stoker's kernel nor libjpeg-turbo can be measured")
-    command = [go, "build", "-tags", "bench", "-o", str(program), "./bench/jpeg/native"]
+    command = [go, "build", "-tags", rig.go_tags(), "-o", str(program), "./bench/jpeg/native"]
     subprocess.run(command, cwd=rig.ROOT, check=True)
     return program
 

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench import rig
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -27,7 +29,7 @@ def main() -> None:
         skip("no Go compiler: the kernel alone can not be built")
     program = ROOT / "build" / "bench-kernel"
     built = subprocess.run(
-        [go, "build", "-tags", "bench", "-o", program, "./bench/kernel"],
+        [go, "build", "-tags", rig.go_tags(), "-o", program, "./bench/kernel"],
         cwd=ROOT,
         capture_output=True,
         text=True,

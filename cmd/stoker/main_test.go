@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/testdata/photos"
 )
 
@@ -153,11 +154,11 @@ func TestVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := strings.TrimSpace(string(raw))
-	if got := command(t, "version"); got.status != 0 || !strings.HasPrefix(got.out, "stoker "+want+" (go") {
+	if got := command(t, "version"); got.status != 0 || !strings.HasPrefix(got.out, "stoker "+want+" (go") || strings.Contains(got.out, "libjpeg-turbo") != kernel.HasLibjpeg {
 		t.Errorf("%+v", got)
 	}
 	var v map[string]any
-	if got := command(t, "version", "--json"); got.status != 0 || json.Unmarshal([]byte(got.out), &v) != nil || v["version"] != want {
+	if got := command(t, "version", "--json"); got.status != 0 || json.Unmarshal([]byte(got.out), &v) != nil || v["version"] != want || len(v["libraries"].([]any)) != len(kernel.Libraries()) {
 		t.Errorf("%+v", got)
 	}
 }

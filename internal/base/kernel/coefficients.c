@@ -1,3 +1,5 @@
+//go:build stoker_libjpeg
+
 // Pictures of several scans, and others that libjpeg alone reads, as tokens: out of its
 // coefficients.
 #include "index.h"

@@ -17,12 +17,19 @@ const maxScans = 300
 // to RGB. What the plain decoder does not take, progressive pictures and CMYK
 // above all, the standard library decodes. That rounds its DCT otherwise than
 // libjpeg: samples differ by 3 at most.
-func decodeGo(b []byte, h *header) (Pixels, error) {
+func decodeGo(b []byte, h *header) (Pixels, Way, error) {
 	if f, taken := readFrame(b); taken {
-		return f.decode()
+		p, err := f.decode()
+		return p, WayOwn, err
 	}
+	p, err := decodeStandard(b, h)
+	return p, WayGo, err
+}
+
+// decodeStandard leaves a JPEG to the standard library.
+func decodeStandard(b []byte, h *header) (Pixels, error) {
 	if h.arithmetic {
-		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG (the kernel without C does not decode it)")
+		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG, which only the C kernel with libjpeg-turbo decodes: build stoker where both a C compiler and Debian's libjpeg62-turbo-dev, or its like, are installed")
 	}
 	if n := bytes.Count(b[h.scan:], []byte{0xff, 0xda}); n > maxScans {
 		return Pixels{}, FormatError(fmt.Sprintf("%d scans for %d x %d pixels", n+1, h.W, h.H))
@@ -32,7 +39,7 @@ func decodeGo(b []byte, h *header) (Pixels, error) {
 		var u jpeg.UnsupportedError
 		switch {
 		case errors.As(err, &u):
-			return Pixels{}, UnsupportedError(err.Error())
+			return Pixels{}, UnsupportedError(err.Error() + " (the standard library, which decodes what is not sequential Huffman coding where libjpeg-turbo is not built in)")
 		case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 			return Pixels{}, FormatError("the data end within the picture")
 		}

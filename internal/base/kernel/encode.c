@@ -1,3 +1,5 @@
+//go:build stoker_libjpeg
+
 // The encoder, for demonstrations and tests: allocates as libjpeg does.
 #include "stk.h"
 
@@ -52,6 +54,12 @@ static void configure(struct jpeg_compress_struct *c, int channels, int quality,
   }
   if (flags & STK_PROGRESSIVE) jpeg_simple_progression(c);
 }
+
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+
+// The version is that of the headers, of which a static library never is another.
+const char *stk_libjpeg_version(void) { return "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION); }
 
 // stk_encode writes into *out, which the caller frees, or a text into msg.
 int stk_encode(const uint8_t *pix, int w, int h, int channels, int quality, int hs, int vs, int restart,

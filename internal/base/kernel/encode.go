@@ -4,16 +4,16 @@ import "fmt"
 
 // EncodeJPEG encodes p at a quality of 1 to 100. subsampling is "4:4:4",
 // "4:2:2", "4:2:0", "4:4:0" or "4:1:1", and does not matter for one channel;
-// restart is the restart interval in MCUs, 0 for none. The kernel without C
-// knows 4:2:0 without restarts only, and says so.
+// restart is the restart interval in MCUs, 0 for none. The kernel without
+// libjpeg-turbo knows 4:2:0 without restarts only, and says so.
 func EncodeJPEG(p Pixels, quality int, subsampling string, restart int) ([]byte, error) {
 	return encode(p, encodeOptions{quality: quality, subsampling: subsampling, restart: restart})
 }
 
 // EncodeOptimized is EncodeJPEG with Huffman tables made for the picture, some
-// percent smaller. The kernel without C has the usual tables only.
+// percent smaller. The kernel without libjpeg-turbo has the usual tables only.
 func EncodeOptimized(p Pixels, quality int, subsampling string) ([]byte, error) {
-	return encode(p, encodeOptions{quality: quality, subsampling: subsampling, optimize: haveC})
+	return encode(p, encodeOptions{quality: quality, subsampling: subsampling, optimize: HasLibjpeg})
 }
 
 // encodeOptions are EncodeJPEG's and, for tests, what else libjpeg can write.

@@ -4,8 +4,7 @@ package kernel
 
 /*
 #cgo CFLAGS: -O2 -fno-strict-aliasing -Wall -Wextra
-#cgo !stoker_shared LDFLAGS: -l:libjpeg.a -lm
-#cgo stoker_shared LDFLAGS: -ljpeg -lm
+#cgo LDFLAGS: -lm
 #cgo noescape stk_run
 #cgo nocallback stk_run
 #cgo noescape stk_index_run
@@ -20,9 +19,6 @@ import (
 	"time"
 	"unsafe"
 )
-
-// libjpeg is linked in, so that the engine never looks for it at run time. Where
-// only the shared library is installed, build with -tags stoker_shared.
 
 func targets() []string {
 	return []string{"go", "base", "avx2", "avx512"}[:2+int(C.stk_best_level())]
@@ -60,16 +56,46 @@ func (e *engine) run(j *Job, h *header) error {
 	if err := e.plan(j, h); err != nil {
 		return err
 	}
-	src, jpeg := j.Src.Pix, j.JPEG
-	code := C.stk_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)),
-		(*C.uint8_t)(unsafe.SliceData(src)), (*C.uint8_t)(unsafe.SliceData(j.Dst)))
-	runtime.KeepAlive(j)
+	code := e.call(j.JPEG, j.Src.Pix, j.Dst)
+	if code == C.STK_ELSEWHERE {
+		return e.runRest(j, h)
+	}
 	j.Way = WayLibjpeg
 	if e.job.own != 0 {
 		j.Way = WayOwn
 	}
 	if j.Timed {
 		j.Spent = Spent{time.Duration(e.job.decode_ns), time.Duration(e.job.write_ns), time.Duration(e.job.all_ns)}
+	}
+	return e.failure(code)
+}
+
+func (e *engine) call(jpeg, src, dst []byte) C.int {
+	code := C.stk_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)),
+		(*C.uint8_t)(unsafe.SliceData(src)), (*C.uint8_t)(unsafe.SliceData(dst)))
+	runtime.KeepAlive(jpeg)
+	runtime.KeepAlive(src)
+	runtime.KeepAlive(dst)
+	return code
+}
+
+// runRest is run for a JPEG that only libjpeg would take, where that is not built
+// in: the twin decodes all of it, and the passes, which are planned, read pixels.
+func (e *engine) runRest(j *Job, h *header) error {
+	j.Way = WayGo
+	began := time.Now()
+	p, _, err := decodeGo(j.JPEG, h)
+	if err != nil {
+		return err
+	}
+	c, decode := e.job, time.Since(began)
+	if p.W != int(c.w) || p.H != int(c.h) || p.C != int(c.c) {
+		return FormatError("two headers that contradict each other")
+	}
+	c.components = 0
+	code := e.call(nil, p.Pix, j.Dst)
+	if j.Timed {
+		j.Spent = Spent{decode, time.Duration(c.write_ns), decode + time.Duration(c.all_ns)}
 	}
 	return e.failure(code)
 }
@@ -97,6 +123,13 @@ func (e *engine) index(dst, jpeg []byte, h *header, o IndexOptions) ([]byte, Ind
 	}
 	code := C.stk_index_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)), &r)
 	runtime.KeepAlive(jpeg)
+	if code == C.STK_ELSEWHERE {
+		if _, _, err := decodeGo(jpeg, h); err != nil { // damaged files are called damaged
+			return dst, Indexed{}, err
+		}
+		return dst, Indexed{}, UnsupportedError("a JPEG that is progressive, in several scans or of odd sampling: to rewrite it with restart markers takes libjpeg-turbo, which is not built in; " +
+			"install its headers and static library (Debian's libjpeg62-turbo-dev) and build stoker again, or pack it as it is")
+	}
 	if err := e.failure(code); err != nil {
 		return dst, Indexed{}, err
 	}

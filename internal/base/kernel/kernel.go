@@ -1,7 +1,8 @@
 // Package kernel is every pixel and copy loop of stoker: one job per picture,
 // run by C (a JPEG decoder of our own, hand-written SIMD) in a single call, or by its
 // plain-Go twin, which is the reference and the whole engine where there is no
-// C compiler.
+// C compiler. libjpeg-turbo and libwebp are built in by the tags stoker_libjpeg and
+// stoker_libwebp; without them nothing but a C compiler is needed.
 //
 // A job goes: encoded JPEG or raw pixels -> steps (crop, resize, pad, flips,
 // grey) -> output layout (uint8 or normalised float32; HWC or CHW), written to
@@ -12,15 +13,15 @@
 // with segment.c finding restart markers for it; jpeg.c turns them into rows of
 // pixels, by the transform of dct.h and the upsampling of chroma.h, compiled for
 // each target in jpeg_base.c, jpeg_avx2.c and jpeg_avx512.c. What frame.c does not
-// take, libjpeg.c decodes. IndexJPEG, which puts restart markers into a picture,
-// reads it as symbols (tokens.c, coefficients.c), makes codes for them (codes.c),
-// and writes them (write.c), as index.c tells it to. axis.c and
-// axis_avx2.c make resampling weights; base.c, avx2.c and avx512.c hold the loops of each
-// target.
+// take, libjpeg.c decodes, or the twin where that is not built in. IndexJPEG, which
+// puts restart markers into a picture, reads it as symbols (tokens.c,
+// coefficients.c), makes codes for them (codes.c), and writes them (write.c), as
+// index.c tells it to. axis.c and axis_avx2.c make resampling weights; base.c,
+// avx2.c and avx512.c hold the loops of each target.
 //
 // twin.go, resample.go, upsample.go, decode_go.go and the plain JPEG decoder
 // (plain.go, plain_scan.go, plain_dct.go) are the twin. Results do not depend on
-// the target, to the bit, except where the twin leaves a JPEG to the standard
+// the target, to the bit, except where a JPEG is left to the standard
 // library, which rounds otherwise: pictures that are progressive, in several
 // scans or CMYK differ by at most 3 or 4 a sample, 15 of subsampled CMYK; those
 // of arithmetic coding it refuses.
@@ -112,7 +113,7 @@ type Way uint8
 const (
 	WayOwn     Way = iota // this package's: what nearly all photographs are
 	WayLibjpeg            // libjpeg-turbo: progressive, four components, odd sampling, several scans
-	WayGo                 // the standard library, where libjpeg-turbo is not built in
+	WayGo                 // the same pictures by the standard library, where libjpeg-turbo is not built in
 )
 
 // Spent is where the time of a job went: in the decoder of a JPEG; in writing rows

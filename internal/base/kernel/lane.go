@@ -30,6 +30,18 @@ func Target() string {
 	return have[0]
 }
 
+// Libraries names the C libraries that are built in, with their versions:
+// libjpeg-turbo, libwebp.
+func Libraries() []string {
+	all := []string{}
+	for _, name := range []string{libjpegVersion(), libwebpVersion()} {
+		if name != "" {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
 // rank orders targets; a name that is none asks for the best.
 func rank(target string) int {
 	switch target {

@@ -1,3 +1,5 @@
+//go:build stoker_libjpeg
+
 // Pictures that jpeg.c does not take: progressive ones, of four components, of odd
 // sampling, of several scans. Regions of them, over libjpeg-turbo 2.1.
 //

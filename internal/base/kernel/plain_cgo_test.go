@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build cgo && stoker_libjpeg
 
 package kernel
 
@@ -65,24 +65,6 @@ func TestPlainOfAnyFrame(t *testing.T) {
 			t.Errorf("%d: %+v: %s", i, d, diff)
 		}
 	}
-}
-
-// Every target makes the twin's bytes of any chain that begins with a JPEG.
-func TestTargetsEqualTwinOfJPEGs(t *testing.T) {
-	twin := newLane("go")
-	each(t, func(t *testing.T, l *Lane) {
-		if l.target == "go" {
-			return
-		}
-		r := rand.New(rand.NewPCG(65, 66))
-		for range 500 {
-			d := drawJPEG(r, true)
-			j := Job{JPEG: d.bytes(r), Gray: r.IntN(4) == 0, Steps: chain(r, d.x, d.y, 3, r.IntN(5), 60), Out: anyOutput(r)}
-			if diff := diff(run(t, l, j), run(t, twin, j)); diff != "" {
-				t.Fatalf("%+v: %s: %s", d, describe(&j), diff)
-			}
-		}
-	})
 }
 
 // Of damage the C kernel and the twin think alike, wherever it is: what one

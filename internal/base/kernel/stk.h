@@ -16,7 +16,8 @@
 
 typedef struct stk_lane stk_lane;
 
-enum { STK_OK, STK_FORMAT, STK_UNSUPPORTED, STK_MEMORY };
+// STK_ELSEWHERE: a JPEG that libjpeg would take, which is not built in.
+enum { STK_OK, STK_FORMAT, STK_UNSUPPORTED, STK_MEMORY, STK_ELSEWHERE };
 enum { STK_MAX_PASS = 16, STK_SLACK = 128, STK_MSG = 256 };
 
 // stk_pass is one trip over the pixels: gray, box, resample, window, flips,
@@ -193,7 +194,7 @@ void stk_jpeg_done(stk_lane *l);
 void stk_jpeg_free(stk_lane *l);
 void stk_huff_free(struct stk_huff *h);
 
-// libjpeg.c: open reads the header; region starts decoding so that rows come
+// libjpeg.c, or where it is not built in nolibjpeg.c: open reads the header; region starts decoding so that rows come
 // from y0, row_pixels wide, and column x0 is pixel number (returned) of each.
 void stk_libjpeg_open(stk_lane *l, const uint8_t *p, size_t n);
 int stk_libjpeg_region(stk_lane *l, int x0, int y0, int x1, int *row_pixels);
@@ -233,9 +234,10 @@ typedef struct {
 int stk_index_run(stk_lane *l, const uint8_t *jpeg, size_t n, stk_rewrite *r);
 void stk_index_free(stk_index *x);
 
-// encode.c
+// encode.c, where libjpeg is built in
 enum { STK_PROGRESSIVE = 1, STK_OPTIMIZE = 2, STK_SEPARATE = 4, STK_ARITHMETIC = 8 };
 int stk_encode(const uint8_t *pix, int w, int h, int c, int quality, int hs, int vs, int restart,
                int flags, int space, uint8_t **out, unsigned long *nout, char *msg);
+const char *stk_libjpeg_version(void);
 
 #endif

@@ -20,7 +20,7 @@ func runGo(j *Job, h *header) error {
 	if j.JPEG != nil {
 		begun := time.Now()
 		var err error
-		if p, err = decodeGo(j.JPEG, h); err != nil {
+		if p, j.Way, err = decodeGo(j.JPEG, h); err != nil {
 			return err
 		}
 		if j.Timed {

@@ -82,4 +82,22 @@ func TestTargetsEqualTwin(t *testing.T) {
 	})
 }
 
+// Every target makes the twin's bytes of any chain that begins with a JPEG.
+func TestTargetsEqualTwinOfJPEGs(t *testing.T) {
+	twin := newLane("go")
+	each(t, func(t *testing.T, l *Lane) {
+		if l.target == "go" {
+			return
+		}
+		r := rand.New(rand.NewPCG(65, 66))
+		for range 500 {
+			d := drawJPEG(r, true)
+			j := Job{JPEG: d.bytes(r), Gray: r.IntN(4) == 0, Steps: chain(r, d.x, d.y, 3, r.IntN(5), 60), Out: anyOutput(r)}
+			if diff := diff(run(t, l, j), run(t, twin, j)); diff != "" {
+				t.Fatalf("%+v: %s: %s", d, describe(&j), diff)
+			}
+		}
+	})
+}
+
 func describe(j *Job) string { return fmt.Sprintf("%+v %+v", j.Steps, j.Out) }

@@ -22,8 +22,9 @@ type identity struct {
 	Version int     `json:"stoker_pack"`
 	Source  origin  `json:"source"`
 	Options Options `json:"options"`
-	// Kernel is "go" where pictures were worked on without the C kernel: those that
-	// are progressive or CMYK JPEGs differ a little.
+	// Kernel is "go" where pictures were worked on without the C kernel or without
+	// libjpeg-turbo in it: those that are progressive or CMYK JPEGs differ a little, and
+	// those that were written anew.
 	Kernel string `json:"kernel,omitempty"`
 }
 
@@ -103,7 +104,7 @@ type packer struct {
 func (p *packer) identify() identity {
 	x := p.ds.Index()
 	id := identity{Version: version, Source: origin{x.Meta().Format, x.Digest(), x.Len()}, Options: p.Options}
-	if p.program.Pictures() && kernel.Target() == "go" {
+	if p.program.Pictures() && (kernel.Target() == "go" || !kernel.HasLibjpeg) {
 		id.Kernel = "go"
 	}
 	return id

@@ -1,5 +1,7 @@
-//go:build !cgo
+//go:build !cgo || !stoker_libwebp
 
 package kernel
+
+func libwebpVersion() string { return "" }
 
 func webp(dst, stream []byte, i WebPInfo) error { return webpTwin(dst, stream, i) }

@@ -1,9 +1,13 @@
-//go:build cgo
+//go:build cgo && stoker_libjpeg
 
 package kernel
 
-// #include <stdlib.h>
-// #include "stk.h"
+/*
+#cgo !stoker_shared LDFLAGS: -l:libjpeg.a -lm
+#cgo stoker_shared LDFLAGS: -ljpeg -lm
+#include <stdlib.h>
+#include "stk.h"
+*/
 import "C"
 
 import "unsafe"
@@ -14,8 +18,12 @@ const (
 	spaceYCCK = 5
 )
 
-// haveC says that libjpeg encodes.
-const haveC = true
+// HasLibjpeg says that libjpeg-turbo is built in: build tag stoker_libjpeg. It is
+// linked in, so that nobody looks for it at run time; where only the shared
+// library is installed, stoker_shared besides links that.
+const HasLibjpeg = true
+
+func libjpegVersion() string { return C.GoString(C.stk_libjpeg_version()) }
 
 func encode(p Pixels, o encodeOptions) ([]byte, error) {
 	hs, vs, err := o.check(&p)

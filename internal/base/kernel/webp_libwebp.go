@@ -1,4 +1,4 @@
-//go:build cgo
+//go:build cgo && stoker_libwebp
 
 package kernel
 
@@ -40,6 +40,11 @@ import (
 	"fmt"
 	"unsafe"
 )
+
+func libwebpVersion() string {
+	v := C.WebPGetDecoderVersion()
+	return fmt.Sprintf("libwebp %d.%d.%d", v>>16, v>>8&255, v&255)
+}
 
 func webp(dst, stream []byte, i WebPInfo) error {
 	status := C.stk_webp(

@@ -1,4 +1,4 @@
-//go:build !cgo
+//go:build !cgo || !stoker_libjpeg
 
 package kernel
 
@@ -8,15 +8,19 @@ import (
 	"image/jpeg"
 )
 
-// haveC says that libjpeg encodes.
-const haveC = false
+// HasLibjpeg says that libjpeg-turbo is built in: build tag stoker_libjpeg. Where
+// it is not, pictures that are not the kernel's own are decoded by the standard
+// library, and all are encoded by it.
+const HasLibjpeg = false
+
+func libjpegVersion() string { return "" }
 
 func encode(p Pixels, o encodeOptions) ([]byte, error) {
 	if _, _, err := o.check(&p); err != nil {
 		return nil, err
 	}
 	if o.restart != 0 || o.progressive || o.optimize || o.separate || o.arithmetic || o.rgb || o.ycck || o.hs > 0 || p.C == 4 || p.C == 3 && o.subsampling != "4:2:0" {
-		return nil, UnsupportedError("the kernel without C encodes grey and 4:2:0 only, without restart markers")
+		return nil, UnsupportedError("the kernel without libjpeg-turbo encodes grey and 4:2:0 only, without restart markers")
 	}
 	var img image.Image
 	if p.C == 1 {
