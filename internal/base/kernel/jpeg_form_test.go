@@ -343,3 +343,35 @@ func TestRestartsOutOfStep(t *testing.T) {
 		})
 	}
 }
+
+// A marker that stands where none may be is met by whoever goes past it, also on the
+// way from one segment to another; one out of step leads nowhere.
+func TestStrayMarkers(t *testing.T) {
+	r := rand.New(rand.NewPCG(133, 134))
+	jpeg := encodeKind(t, r, "4:4:4", 160, 96, encodeOptions{quality: 80, restart: 5}) // 4 segments a row, 48
+	good := cutMarkers(t, jpeg)
+	first := slices.IndexFunc(good, func(p []byte) bool { return p[1] == 0xd0 })
+	right := []Step{{Op: OpCrop, X: 120, Y: 8, W: 40, H: 80}} // the last segment of each row
+	for how, bad := range map[string][]byte{
+		"a restart out of step":        good.insert(first+10, []byte{0xff, 0xd7}).join(),
+		"segments twice":               good.insert(first+11, good[first+8:first+11]...).join(),
+		"a segment behind a segment":   good.insert(first+7, segmentOf(0xe5, 1, 2, 3)).join(), // of row 1, the last
+		"a marker behind that segment": good.insert(first+7, []byte{0xff, 0x42}).join(),
+	} {
+		each(t, func(t *testing.T, l *Lane) {
+			if l.target == "go" {
+				return
+			}
+			for _, steps := range [][]Step{nil, right} {
+				n := 3 * 160 * 96
+				if steps != nil {
+					n = 3 * 40 * 80
+				}
+				var f FormatError
+				if err := l.Run(&Job{JPEG: bad, Steps: steps, Dst: make([]byte, n)}); !errors.As(err, &f) {
+					t.Errorf("%s, %d steps: %v", how, len(steps), err)
+				}
+			}
+		})
+	}
+}
