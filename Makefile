@@ -63,7 +63,7 @@ test:
 	@bash tools/setup.sh all
 	@$(MAKE) --no-print-directory test-all
 
-test-all: engine venv check go-test go-race go-nocgo go-bare go-fuzz py-test doctor-score-short
+test-all: engine venv check go-test go-race go-nocgo go-bare go-fuzz jpeg-fuzz-short py-test doctor-score-short
 	@echo "all checks and tests passed"
 
 check: engine venv build/tools/staticcheck

@@ -282,9 +282,9 @@ static INLINE int block_ac(stk_huff *h, bits *at, const ac_table *a, int16_t *bl
 enum { SLACK = 8 };
 
 // ended makes sure that an interval was read to its end, not short of it.
-static void ended(stk_huff *h, const char *before) {
+static void ended(stk_huff *h, const char *otherwise) {
   if (!h->marker && h->end - h->b.p < MCU_BYTES) stk_huff_pull(h);
-  if (unread(&h->b, h->end) > SLACK) stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: extraneous bytes before %s", before);
+  if (unread(&h->b, h->end) > SLACK) stk_huff_corrupt(h, otherwise);
 }
 
 // begin_at goes on with the interval whose data begin at in.
@@ -299,7 +299,7 @@ static void begin_at(stk_huff *h, const uint8_t *in) {
 
 // marked makes sure that an interval was read to its end, and that its restart marker is there.
 static void marked(stk_huff *h) {
-  ended(h, "a restart marker");
+  ended(h, "extraneous bytes before a restart marker");
   if (h->marker != M_RST0 + h->next) stk_huff_corrupt(h, "a restart marker is missing");
 }
 
@@ -391,12 +391,12 @@ void stk_huff_rewind(stk_huff *h) {
 }
 
 void stk_huff_end(stk_huff *h) {
-  ended(h, "the end marker");
+  ended(h, "extraneous bytes before the end marker");
   // Some encoders mark a segment that never comes.
   if (h->restart && h->togo == 0 && h->marker == M_RST0 + h->next) {
     h->marker = 0;
     h->b = (bits){0, 0, h->end};
-    ended(h, "the end marker");
+    ended(h, "extraneous bytes before the end marker");
   }
   if (h->marker != M_EOI) stk_fail(h->l, STK_UNSUPPORTED, "a marker %#x behind the scan", 0xff00 | (unsigned)h->marker);
 }

@@ -51,7 +51,9 @@ static void segments(stk_index *x, const uint8_t *in, size_t n, int sequential) 
     if (len < 2 || at + 2 + len > n) stk_fail(x->l, STK_FORMAT, "the JPEG ends within a marker segment");
     if (m == M_DQT && scans) stk_fail(x->l, STK_UNSUPPORTED, "a JPEG whose quantisation tables change between scans");
     if (m == M_SOS && ++scans && sequential) return;
-    if (copied(m)) {
+    // What says how colours are coded counts for decoders before the first scan only.
+    const int late = scans > 0 && (m == M_APP0 || m == M_APP14);
+    if (copied(m) && !late) {
       const size_t head = x->nout;
       put_bytes(x, in + at, 2 + len);
       if (m == M_SOF2) x->out[head + 1] = (uint8_t)x->sof;
