@@ -49,5 +49,5 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	[ ${#missing[@]} -gt 0 ] || exit 0
 fi
 echo "missing: ${missing[*]}. Tests compare the kernel with these libraries, and wheels carry them, static ones of them."
-echo "Install them with:  sudo apt-get install ${missing[*]}   (what needs none of them: make demo, make go-bare, make go-nocgo)"
+echo "Install them with:  sudo apt-get install ${missing[*]}   (without the libraries go: make demo, make go-bare, make go-nocgo)"
 exit 2
