@@ -364,11 +364,13 @@ func (l *Loader) finish(t *task, err error, now int64) {
 		l.stamp(t)
 	}
 	ob.left--
-	if ob.left == 0 && l.fillIn(t) {
-		s.mu.Unlock()
-		l.locate(t)
-		l.send([]*fetch.Request{&t.req}, true, ob)
-		return
+	if ob.left == 0 {
+		if last := l.fillIn(ob); last != nil {
+			s.mu.Unlock()
+			l.locate(last)
+			l.send([]*fetch.Request{&last.req}, true, ob)
+			return
+		}
 	}
 	if ob.left > 0 || ob.gone.Load() {
 		ob.settle()
@@ -472,14 +474,18 @@ func (l *Loader) another(t *task, e *errs.Error) bool {
 
 // fillIn finds a row to copy from for a batch in which every sample is to be
 // skipped: another sample takes the place of the last one, still marked as not
-// valid. Shared.mu is held.
-func (l *Loader) fillIn(t *task) bool {
-	ob := t.batch
-	if l.spec.Batch.Pack > 0 || len(ob.bad) < ob.rows || ob.err != nil || slices.Contains(ob.good[:ob.rows], true) {
-		return false
+// valid. Of the last by place: which one was done last depends on the lanes. nil:
+// there is nothing to do. Shared.mu is held.
+func (l *Loader) fillIn(ob *openBatch) *task {
+	if ob.gone.Load() || l.spec.Batch.Pack > 0 || len(ob.bad) < ob.rows || ob.err != nil || slices.Contains(ob.good[:ob.rows], true) {
+		return nil
+	}
+	t := &ob.tasks[ob.rows-1]
+	if !l.another(t, errs.From(ob.bad[0].Err)) {
+		return nil
 	}
 	ob.left++
-	return l.another(t, errs.From(ob.bad[0].Err))
+	return t
 }
 
 // fail keeps the error of the first bad row, whichever lane meets one first.
