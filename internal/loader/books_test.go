@@ -65,7 +65,7 @@ func sum(lanes []stats.WorkerSnapshot) (all, busy, input, output, idle float64) 
 
 // The books agree with the clock, with the kernel, and with the file system.
 func TestTheBooks(t *testing.T) {
-	const n, often = 48, 6
+	const n, often = 48, 30
 	root := photos(t, n)
 	var stored int64
 	if err := filepath.WalkDir(root, func(_ string, d os.DirEntry, err error) error {
@@ -143,7 +143,7 @@ func TestTheBooks(t *testing.T) {
 	// are wide: this machine may have a race detector and others to serve. What the
 	// benchmark measures is within 5 %.
 	stages := got.Plan.CPUSeconds + got.Read.CPUSeconds + got.Decode.CPUSeconds + got.Batch.CPUSeconds + got.Deliver.CPUSeconds
-	if stages < 0.3*cpu || stages > 1.5*cpu {
+	if stages < 0.3*cpu || stages > 2*cpu {
 		t.Errorf("the stages used %.4f s of CPU, and the process %.4f s", stages, cpu)
 	}
 }

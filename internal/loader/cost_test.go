@@ -18,8 +18,10 @@ import (
 // CPU is than the kernel's (less: negative). Chance orders each pair. One lane: what two
 // of them on the threads of one core take of each other changes by more than all that is
 // counted. Reads that have to wait are not in it: their readers count in any case.
+// Passes last a tenth of a second and more, as epochs do: to begin one, from a process
+// that has slept, costs Go's scheduler a millisecond that is no stage's.
 //
-//	go test ./internal/loader -run '^$' -bench StatsCost -benchtime 200x
+//	go test ./internal/loader -run '^$' -bench StatsCost -benchtime 50x
 func BenchmarkStatsCost(b *testing.B) {
 	photo := func(b *testing.B) Spec {
 		root := b.TempDir()
@@ -46,22 +48,22 @@ func BenchmarkStatsCost(b *testing.B) {
 		often int
 		spec  func(b *testing.B) Spec
 	}{
-		{"photos", 2, func(b *testing.B) Spec {
+		{"photos", 12, func(b *testing.B) Spec {
 			s := photo(b)
 			s.Fields[0].Transform, s.Batch.Size = train, 16
 			return s
 		}},
-		{"thumbnails", 4, func(b *testing.B) Spec {
+		{"thumbnails", 24, func(b *testing.B) Spec {
 			s := imageSpec(photos(b, 96))
 			s.Fields[0].Transform, s.Batch.Size = ops(b, `[{"op":"RandomResizedCrop","size":[64,64]}]`), 32
 			return s
 		}},
-		{"arrays", 8, func(b *testing.B) Spec {
+		{"arrays", 64, func(b *testing.B) Spec {
 			s := windows(b, b.TempDir(), 4096, nil)
 			s.Batch.Size = 64
 			return s
 		}},
-		{"tokens", 1, func(b *testing.B) Spec {
+		{"tokens", 10, func(b *testing.B) Spec {
 			path := filepath.Join(b.TempDir(), "train.bin")
 			if err := os.WriteFile(path, random(16<<20, 1), 0o644); err != nil {
 				b.Fatal(err)
