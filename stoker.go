@@ -82,6 +82,7 @@ const (
 func CodeOf(err error) Code { return errs.CodeOf(err) }
 
 // Stats is a Loader's numbers at one moment, since it was opened: of every stage what
-// it did and what it was blocked on, its CPU, items, bytes, percentiles and queue. Its
+// it did and what it was blocked on, its CPU, items, bytes, percentiles and queue; and
+// how many JPEGs which decoder took. Its
 // Since gives rates, the share of time that the consumer waited, and what limits it.
 type Stats = stats.Snapshot

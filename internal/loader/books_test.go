@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -225,5 +227,38 @@ func TestTheBooksOfSmallSamples(t *testing.T) {
 	}
 	if whole := got.At - got.Opened; got.Plan.BusySeconds+got.Plan.OutputSeconds > whole {
 		t.Errorf("the planner has %.6f and %.6f s in its books, of %.6f s", got.Plan.BusySeconds, got.Plan.OutputSeconds, whole)
+	}
+}
+
+// JPEGs are counted by the decoder that took them; pictures of other kinds are not.
+func TestTheBooksOfDecoders(t *testing.T) {
+	const n, others, often = 8, 3, 5
+	root := photos(t, n)
+	for i := range others {
+		name := []string{"progressive411", "cmyk", "progressive411"}[i]
+		b, err := os.ReadFile("../base/kernel/testdata/" + name + ".jpg")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, "class0", fmt.Sprintf("z%d.jpg", i)), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, _ := booked(t)
+	l := open(t, s, photoSpec(t, root))
+	p, err := l.PassOver(times(n+others, often), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := l.Stats()
+	emptied(t, p)
+	waitQuiet(t, l)
+	want := stats.Ways{Own: n * often, Libjpeg: others * often}
+	if kernel.Target() == "go" {
+		want = stats.Ways{Own: n * often, Go: others * often}
+	}
+	got := l.Stats()
+	if got.JPEG != want || got.Since(before).JPEG != want {
+		t.Errorf("%+v, and %+v since it began; want %+v", got.JPEG, got.Since(before).JPEG, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
@@ -102,6 +103,7 @@ type tally struct {
 	took     [16]int64 // ns, of n samples
 	n        int
 	programs []done
+	jpeg     stats.Ways
 }
 
 type done struct {
@@ -120,8 +122,9 @@ func (y *tally) flush(book *stats.Worker) {
 			stage.Count(p.n)
 		}
 	}
+	y.l.stats.Decoded(y.jpeg)
 	book.Done(y.l.id, int64(y.n))
-	y.n, y.programs = 0, y.programs[:0]
+	y.n, y.programs, y.jpeg = 0, y.programs[:0], stats.Ways{}
 }
 
 // worker is what a lane keeps for itself.
@@ -238,8 +241,19 @@ func (l *Loader) readNow(w *worker, work *stats.Work, t *task) bool {
 	return false
 }
 
-// counted counts a program's transforms, which have just been done for a sample.
+// counted counts a JPEG by its decoder, and a program's transforms, which have just been
+// done for a sample.
 func (l *Loader) counted(f *filler, prog *transform.Program) {
+	if way, ok := f.lane.Way(); ok && prog.Kind() == "image" && l.stats.Decode != nil {
+		switch way {
+		case kernel.WayOwn:
+			f.tally.jpeg.Own++
+		case kernel.WayLibjpeg:
+			f.tally.jpeg.Libjpeg++
+		case kernel.WayGo:
+			f.tally.jpeg.Go++
+		}
+	}
 	c := l.costs[prog]
 	if c == nil {
 		return

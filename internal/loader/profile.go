@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -17,7 +18,18 @@ type Profile struct {
 	Names []string // of transforms; what Timing.Transforms stands for
 	Each  []Timing
 	Bad   int // samples that could not be read or decoded, and are not in Each
+	JPEGs int // decoded
+	// Others are those of them that another decoder than stoker's own took, by kind:
+	// of libjpeg-turbo's, or where that is not built in, the standard library's.
+	Others map[string]int
 }
+
+// The kinds of JPEGs that are others'.
+const (
+	Progressive = "progressive"
+	FourInks    = "CMYK"
+	Unusual     = "odd sampling, several scans, arithmetic coding"
+)
 
 // Timing is what one sample took.
 type Timing struct {
@@ -57,6 +69,7 @@ func (l *Loader) Profile(ctx context.Context, n int64, most time.Duration) (Prof
 		}
 		if len(out.Each) == 0 { // the first makes the lane's memory, and opens its file
 			_, _ = r.time(place)
+			r.jpegs, r.others = 0, map[string]int{}
 		}
 		t, err := r.time(place)
 		if ctx.Err() != nil {
@@ -73,7 +86,7 @@ func (l *Loader) Profile(ctx context.Context, n int64, most time.Duration) (Prof
 			break
 		}
 	}
-	out.Names = r.names
+	out.Names, out.JPEGs, out.Others = r.names, r.jpegs, r.others
 	if len(out.Each) == 0 {
 		return out, bad
 	}
@@ -92,6 +105,8 @@ type profiler struct {
 	sample  format.Sample
 	out     []byte
 	spent   []time.Duration
+	jpegs   int
+	others  map[string]int
 }
 
 func (r *profiler) name(prog *transform.Program) {
@@ -179,6 +194,7 @@ func (r *profiler) field(part *part, i int, prog *transform.Program, place int64
 	if err := prog.Finish(r.lane, r.out); err != nil {
 		return err
 	}
+	r.decoded(data)
 	var timed bool
 	if r.spent, timed = prog.Divide(r.lane, r.spent[:0]); timed {
 		for k, name := range prog.Names() {
@@ -186,4 +202,23 @@ func (r *profiler) field(part *part, i int, prog *transform.Program, place int64
 		}
 	}
 	return nil
+}
+
+// decoded counts the JPEG that was finished last, if it was one.
+func (r *profiler) decoded(data []byte) {
+	way, ok := r.lane.Way()
+	if !ok {
+		return
+	}
+	r.jpegs++
+	h, err := kernel.ReadHeader(data)
+	switch {
+	case way == kernel.WayOwn || err != nil:
+	case h.Progressive:
+		r.others[Progressive]++
+	case h.Components == 4:
+		r.others[FourInks]++
+	default:
+		r.others[Unusual]++
+	}
 }

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import TOP, engine
+from PIL import Image
 
 import stoker
 from stoker import _gpu, _iterate, _stats
@@ -163,6 +164,24 @@ def test_a_line_at_the_end_of_each_epoch(folder: Path, listening: pytest.LogCapt
         next(iterator)
     found = [LINE.fullmatch(line) for line in lines(listening)]
     assert [line and line.groups()[:2] for line in found] == [("0", " ended"), ("1", " ended")]
+
+
+def test_jpegs_of_other_decoders(tmp_path: Path, listening: pytest.LogCaptureFixture) -> None:
+    """They are counted, and the line speaks of them where they are more than a few."""
+    picture = Image.radial_gradient("L").convert("RGB")
+    for progressive in (False, True):
+        root = tmp_path / str(progressive)
+        (root / "a").mkdir(parents=True)
+        for number in range(100):  # a lane keeps 16 for itself at most
+            picture.save(root / "a" / f"{number:02}.jpg", progressive=progressive and number % 2 == 0)
+        listening.clear()
+        with stoker.DataLoader(stoker.ImageFolder(root, CHAIN), 5, num_workers=2) as loader:
+            list(loader)
+            jpeg = loader.stats()["jpeg"]
+        assert jpeg["own"] > 0
+        assert (jpeg["libjpeg"] + jpeg["go"] > 0) == progressive
+        [line] = lines(listening)
+        assert (" % of JPEGs by " in line) == progressive, line
 
 
 def test_a_line_a_minute(folder: Path, listening: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

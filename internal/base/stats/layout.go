@@ -74,6 +74,10 @@ package stats
 //	28 first      from asking for the last pass's first batch to having it
 //	29 firsts     that, summed over all passes
 //
+//	32 own        JPEGs decoded by stoker's own decoder; since version 2
+//	33 libjpeg    by libjpeg-turbo; since version 2
+//	34 go         by Go's standard library; since version 2
+//
 // A stage:
 //
 //	 0 kind       1 read, 2 decode, 3 transform, 4 batch, 5 deliver, 6 wait, 7 plan
@@ -117,13 +121,13 @@ package stats
 // Rows that must agree have a seq word: odd while they are written, and another
 // even number afterwards. A reader reads seq, the row, and seq again, and begins
 // anew unless it saw one even number twice. A writer that dies between leaves it
-// odd: the row is then left out. Counters of stages have many writers and no
+// odd: the row is then left out. Counters of stages, and words 32 to 34 of a loader, have many writers and no
 // seq: each word is true for itself, and two of them differ at most by what is in
 // work, with what a batch that is being filled has of small samples, and 16 samples a
 // lane that it has not put in yet.
 const (
 	Magic   = 0x31544154534b5453 // "STKSTAT1"
-	Version = 1
+	Version = 2
 	Name    = "stoker-stats"
 
 	RoleEngine = 1
@@ -209,7 +213,9 @@ const (
 	lPasses
 	lFirst
 	lFirsts
-	lEnd
+	lEnd          // of version 1
+	lJPEG    = 32 // by Ways
+	lJPEGEnd = lJPEG + WayCount
 )
 
 const (

@@ -59,6 +59,8 @@ func enginePage() []byte {
 	s.Deliver.Add(90*time.Microsecond, 2, 1<<20)
 	s.Wait.Add(700*time.Millisecond, 2, 0)
 	s.Wait.Blocked(Output, 1300*time.Millisecond)
+	s.Decoded(Ways{Own: 6, Libjpeg: 2})
+	s.Decoded(Ways{Own: 1, Go: 1})
 	s.Bad.Store(1)
 	now = second(105)
 	s.Hand(Progress{Epoch: 3, Step: 8, Samples: 8, Batches: 2, Ready: 1, Slots: 4, Leased: 1, Memory: 4 << 20, First: second(0.5)})
@@ -210,7 +212,7 @@ func TestOlderAndNewerPages(t *testing.T) {
 		}
 		r := relayout{
 			header: headerWords + rapid.IntRange(0, 9).Draw(t, "header"),
-			worker: grown(workerWords, wEnd, "worker"), loader: grown(loaderWords, lEnd, "loader"),
+			worker: grown(workerWords, wEnd, "worker"), loader: grown(loaderWords, lJPEGEnd, "loader"),
 			stage: grown(stageWords, sBuckets+buckets, "stage"), span: grown(spanWords, pEnd, "span"),
 			tail: rapid.IntRange(0, 99).Draw(t, "tail"), junk: rapid.Int64Range(1, 1<<60).Draw(t, "junk"),
 		}

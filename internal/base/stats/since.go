@@ -8,6 +8,7 @@ type Interval struct {
 	Bytes     float64 `json:"read_bytes_per_s"`
 	WaitShare float64 `json:"wait_share"` // of that time, the consumer waiting; of the time since its first batch, if that is shorter
 	Queue     float64 `json:"queue_mean"` // batches ready when the consumer asked
+	JPEG      Ways    `json:"jpeg"`       // decoded
 	// Limiting is what the consumer waits for: see limiting.
 	Limiting string `json:"limiting"`
 }
@@ -37,7 +38,7 @@ func (s Snapshot) SinceWaiting(before Snapshot, share float64) Interval {
 	if share >= 0 {
 		i.WaitShare = min(share, 1)
 	}
-	i.Queue = d.Wait.QueueMean
+	i.Queue, i.JPEG = d.Wait.QueueMean, d.JPEG
 	i.Limiting = d.limiting(i.WaitShare)
 	return i
 }
@@ -57,6 +58,7 @@ func (s Snapshot) less(b Snapshot) Snapshot {
 	}
 	s.Transforms = transforms
 	s.Samples, s.Batches, s.Bad = s.Samples-b.Samples, s.Batches-b.Batches, s.Bad-b.Bad
+	s.JPEG = s.JPEG.less(b.JPEG)
 	return s
 }
 

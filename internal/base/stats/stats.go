@@ -41,6 +41,7 @@ type Snapshot struct {
 	Batch      StageSnapshot   `json:"batch"`
 	Deliver    StageSnapshot   `json:"deliver"`
 	Wait       StageSnapshot   `json:"wait"`
+	JPEG       Ways            `json:"jpeg"`          // decoded
 	Bad        int64           `json:"bad"`           // samples skipped or replaced
 	Ready      int             `json:"ready"`         // batches ready now
 	Slots      int             `json:"slots"`         // batches in memory now
@@ -60,6 +61,23 @@ type Snapshot struct {
 	At         float64         `json:"at_s"`     // CLOCK_MONOTONIC
 	Cache      *Cache          `json:"cache,omitempty"`
 }
+
+// Ways is how many JPEGs were decoded, by which decoder.
+type Ways struct {
+	Own     int64 `json:"own"`     // stoker's own: what nearly all photographs are
+	Libjpeg int64 `json:"libjpeg"` // libjpeg-turbo: progressive, four components, odd sampling, several scans
+	Go      int64 `json:"go"`      // these, where libjpeg-turbo is not built in: the standard library
+}
+
+// WayCount is how many decoders there are.
+const WayCount = 3
+
+// Others is the share of JPEGs that another decoder than stoker's own took; 0 without JPEGs.
+func (w Ways) Others() float64 {
+	return per(float64(w.Libjpeg+w.Go), w.Own+w.Libjpeg+w.Go)
+}
+
+func (w Ways) less(b Ways) Ways { return Ways{w.Own - b.Own, w.Libjpeg - b.Libjpeg, w.Go - b.Go} }
 
 // Cache is what a cache of samples holds.
 type Cache struct {
@@ -126,6 +144,9 @@ func (r row) loader(g geometry, now int64) (out Snapshot, whole bool) {
 		state = r.at(lState)
 		out.Open, out.Loader, out.Lanes = state == 1, r.at(lID), int(r.at(lLanes))
 		out.Opened = seconds(r.at(lOpened))
+		if g.stages >= lJPEGEnd {
+			out.JPEG = Ways{r.at(lJPEG), r.at(lJPEG + 1), r.at(lJPEG + 2)}
+		}
 		for i := range min(max(int(r.at(lStages)), 0), g.count) {
 			at := g.stages + i*g.stage
 			stages = append(stages, row{r.words[at : at+g.stage]}.stage(g))

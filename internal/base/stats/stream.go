@@ -112,6 +112,18 @@ func (s *Stream) Close() {
 	}
 }
 
+// Decoded counts JPEGs by the decoder that took them.
+func (s *Stream) Decoded(ways Ways) {
+	if s.row.words == nil {
+		return
+	}
+	for i, n := range [WayCount]int64{ways.Own, ways.Libjpeg, ways.Go} {
+		if n != 0 {
+			s.row.words[lJPEG+i].Add(n)
+		}
+	}
+}
+
 // Progress is what is known when a batch is handed out.
 type Progress struct {
 	At                            int64 // when, Monotonic; 0: now

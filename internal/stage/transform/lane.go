@@ -30,8 +30,10 @@ type Lane struct {
 	number  uint64 // an int or float, as its bits
 	dims    [3]int
 	timed   bool
-	spent   Spent     // while timed, by the picture finished last
-	shape   mem.Shape // of a ragged array
+	decoded bool       // the picture finished last was a JPEG
+	way     kernel.Way // that it took
+	spent   Spent      // while timed, by the picture finished last
+	shape   mem.Shape  // of a ragged array
 }
 
 // NewLane returns a lane. Close it.
@@ -46,6 +48,10 @@ func (l *Lane) Close() {
 	}
 	*l = Lane{}
 }
+
+// Way is the decoder that took the picture finished last; false: what was finished last
+// is no JPEG, or failed.
+func (l *Lane) Way() (kernel.Way, bool) { return l.way, l.decoded }
 
 // Begin reads what must be known before there is room for the sample: it makes
 // all random choices (key is rng.Sample of its place) and gives the shape of
@@ -159,7 +165,7 @@ func (p *Program) Finish(l *Lane, dst []byte) error {
 	if l.program != p {
 		return errs.New(errs.Bug, "transform: Finish without a Begin of the same program")
 	}
-	l.program = nil
+	l.program, l.decoded = nil, false
 	if p.codec == codecArray {
 		return p.Elements(dst, l.encoded)
 	}
@@ -222,6 +228,7 @@ func (p *Program) finishImage(l *Lane, dst []byte) *errs.Error {
 	if s := l.job.Spent; l.timed {
 		l.spent = Spent{Decode: decoded + s.Decode, Pixels: s.All - s.Decode - s.Write, Write: s.Write}
 	}
+	l.decoded, l.way = err == nil && l.job.JPEG != nil, l.job.Way
 	l.job = kernel.Job{} // holds nothing of others
 	if err != nil {
 		return failed("the picture can not be decoded", err)

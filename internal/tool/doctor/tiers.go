@@ -36,6 +36,7 @@ type Tier struct {
 const (
 	OfGain    = "gain"    // batches out of nothing against the dataset's, with the step that is pretended
 	OfSample  = "sample"  // what one sample costs, alone
+	OfJPEG    = "jpeg"    // JPEGs by decoder, where more than a few are not stoker's own decoder's
 	OfLanes   = "lanes"   // as fast as it goes, by lanes
 	OfStorage = "storage" // what reading costs, without loader
 	OfMemory  = "memory"  // what the loader and its process held
@@ -46,6 +47,9 @@ const (
 	OutOfNothing = "batches out of nothing"
 	TheDataset   = "the dataset"
 )
+
+// OwnDecoder is the tier of OfJPEG that all others should be of.
+const OwnDecoder = "stoker's own decoder"
 
 // How long tiers may take, all together and each. Lanes leave a quarter of it to the
 // storage; a tier that has nothing after a quarter is cut.
@@ -193,6 +197,7 @@ func (m *measuring) samples(ctx context.Context) {
 		m.out = append(m.out, Tier{Of: OfSample, Name: "a sample", Cut: "nothing is read or decoded for it"})
 	default:
 		m.out = append(m.out, ofSample(p)...)
+		m.out = append(m.out, ofJPEG(p)...)
 		m.files = filesOfProfile(p)
 	}
 }
@@ -232,6 +237,24 @@ func ofSample(p loader.Profile) (out []Tier) {
 		return all
 	})
 	return out
+}
+
+// fewJPEGs is the share of JPEGs by other decoders that is nothing to speak of.
+const fewJPEGs = 0.05
+
+// ofJPEG is how many JPEGs which decoder took, those of other decoders by kind.
+func ofJPEG(p loader.Profile) (out []Tier) {
+	others := 0
+	for _, kind := range [...]string{loader.Progressive, loader.FourInks, loader.Unusual} {
+		if n := p.Others[kind]; n > 0 {
+			others += n
+			out = append(out, Tier{Of: OfJPEG, Name: kind, Count: figure(float64(n), fromOne)})
+		}
+	}
+	if float64(others) <= fewJPEGs*float64(p.JPEGs) {
+		return nil
+	}
+	return slices.Insert(out, 0, Tier{Of: OfJPEG, Name: OwnDecoder, Count: figure(float64(p.JPEGs-others), fromOne)})
 }
 
 // spread is the tier with the mean and the p99 of times in seconds, at least one: the

@@ -300,3 +300,47 @@ func TestSpread(t *testing.T) {
 		}
 	})
 }
+
+// JPEGs that are another decoder's are counted by kind, with what to do about them;
+// where there are none, or few, nothing is said.
+func TestJPEGsOfOtherDecoders(t *testing.T) {
+	s := shipped(t)
+	of := func() (tiers []Tier, text string) {
+		t.Helper()
+		p, err := profileOf(t.Context(), s, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Report{Evidence: Evidence{Tiers: ofJPEG(p)}}
+		var b strings.Builder
+		if err := r.WriteTiers(&b); err != nil {
+			t.Fatal(err)
+		}
+		return r.Evidence.Tiers, b.String()
+	}
+	if tiers, text := of(); len(tiers) > 0 || text != "" {
+		t.Errorf("of photographs it says %v, %q", tiers, text)
+	}
+	for to, name := range map[string]string{"a/p": "progressive411", "b/c": "cmyk", "b/q": "progressive411"} {
+		b, err := os.ReadFile("../../base/kernel/testdata/" + name + ".jpg")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(s.Dataset.Path[0], to+".jpg"), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tiers, text := of()
+	got := map[string]float64{}
+	for _, tier := range tiers {
+		got[tier.Name] = tier.Count.Value
+	}
+	if diff := cmp.Diff(map[string]float64{OwnDecoder: 6, loader.Progressive: 2, loader.FourInks: 1}, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, part := range []string{"JPEGs by decoder", "33 %", "progressive; CMYK", "stoker pack --jpeg index --progressive convert"} {
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), part) {
+			t.Errorf("it does not say %q:\n%s", part, text)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
@@ -53,6 +54,7 @@ type table struct {
 
 func (r Report) tables() []table {
 	timed := column{"timed", 8, func(t Tier) string { return known(t.Count, show.Number) }}
+	pictures := column{"pictures", 10, func(t Tier) string { return known(t.Count, show.Number) }}
 	gain := "what there is to gain, as fast as it goes"
 	if step := r.step(); step > 0 {
 		gain = "what there is to gain, beside steps of " + ms(step)
@@ -79,6 +81,7 @@ func (r Report) tables() []table {
 	return []table{
 		{OfGain, gain, []column{byRate, byBatch}, Report.gained},
 		{OfSample, "what a sample costs", []column{byMean, byP99, timed}, nil},
+		{OfJPEG, "JPEGs by decoder", []column{pictures}, Report.elsewhere},
 		{OfLanes, "what lanes bring, as fast as it goes", []column{byRate, byBatch, times}, Report.fed},
 		{OfStorage, "what the storage gives", []column{byBytes, byMean, byP99, timed}, nil},
 		{OfMemory, "memory held", []column{bySize, held}, nil},
@@ -216,4 +219,21 @@ func (r Report) fed(tiers []Tier) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("With %s it feeds steps of %s a batch, and longer ones.", best.Name, ms(best.Batch.Value))}
+}
+
+// elsewhere says what to do about JPEGs that stoker's own decoder does not take.
+func (r Report) elsewhere(tiers []Tier) []string {
+	all, others := 0.0, 0.0
+	var kinds []string
+	for _, t := range tiers {
+		if all += t.Count.Value; t.Name != OwnDecoder {
+			others += t.Count.Value
+			kinds = append(kinds, t.Name)
+		}
+	}
+	text := fmt.Sprintf("%s of the JPEGs are for another decoder, which is slower, above all where crops are taken: %s. ", percent(others/all), strings.Join(kinds, "; "))
+	if r.tier(OfJPEG, loader.Progressive).Count.Known() {
+		return []string{text + "`stoker pack --jpeg index --progressive convert` makes progressive ones sequential, without loss."}
+	}
+	return []string{text + "`stoker pack --jpeg index` makes one scan of several, without loss; others have to be written anew."}
 }

@@ -570,8 +570,9 @@ class DataLoader:
         ``busy_s``, ``blocked_in_s``, ``blocked_out_s``, ``cpu_s``, ``items``, ``bytes``, ``p50_s``, ``p99_s``,
         ``queue``, ``queue_mean``. ``rates`` has ``samples_per_s``, ``wait_share`` and ``limiting``, the stage that the
         loop waits for. ``client`` is the time in and between the calls of ``next`` here, ``gpu`` the utilisation of
-        this process's device (None without one), ``cache`` what the cache holds. docs/guides/statistics.md lists every
-        key. After ``close()`` it is what was counted until then.
+        this process's device (None without one), ``cache`` what the cache holds, ``jpeg`` how many JPEGs which decoder
+        took: ``own``, ``libjpeg`` (progressive, CMYK, odd sampling, several scans), ``go``.
+        docs/guides/statistics.md lists every key. After ``close()`` it is what was counted until then.
         """
         if self._last is not None and not (self._remote is not None and self._remote.open):
             return deepcopy(self._last)

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 NAME = "stoker-stats"
 MAGIC = int.from_bytes(b"STKSTAT1", "little")
-VERSION = 1
+VERSION = 2
 ROLE_ENGINE, ROLE_CLIENT = 1, 2
 WORD = 8
 
@@ -44,6 +44,7 @@ L_SEQ, L_STATE, L_ID, L_OPENED, L_LANES, L_STAGES = range(6)
     L_SEQ2, L_UPDATED, L_EPOCH, L_STEP, L_SAMPLES, L_BATCHES, L_BAD, L_READY, L_SLOTS, L_LEASED, L_MEMORY, L_PASSES,
     L_FIRST, L_FIRSTS,
 ) = range(16, 30)  # fmt: skip
+L_JPEG = 32
 (
     S_KIND, S_BUSY, S_INPUT, S_OUTPUT, S_CPU, S_CPU_ITEMS, S_ITEMS, S_BYTES, S_QUEUE, S_QUEUED, S_QUEUES, S_TIMED,
 ) = range(12)  # fmt: skip
@@ -51,6 +52,7 @@ S_NAME, S_BUCKETS = 16, 24
 P_SEQ = 0
 SPAN = ("loader", "epoch", "step", "steps", "begun", "filled", "delivered", "asked", "got", "rows")  # from word 1 on
 
+WAYS = ("own", "libjpeg", "go")
 KINDS = ("", "read", "decode", "transform", "batch", "deliver", "wait", "plan")
 WORKERS = ("free", "lane", "reader")
 STATES = ("idle", "busy", "blocked on input", "blocked on output")
@@ -362,6 +364,7 @@ def _loaders(words: Any, head: list[int], now: int) -> list[dict[str, Any]]:
             "opened_s": row[L_OPENED] / 1e9,
             "at_s": now / 1e9,
             "lanes": row[L_LANES],
+            "jpeg": dict(zip(WAYS, row[L_JPEG:begin] + [0] * len(WAYS), strict=False)),
             "epoch": row[L_EPOCH],
             "step": row[L_STEP],
             "samples": row[L_SAMPLES],

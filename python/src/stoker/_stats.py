@@ -21,6 +21,7 @@ from . import _gpu, _page
 
 LINE_NS = 60_000_000_000  # between two lines while a pass runs
 FLUSH_NS = 5_000_000  # quick batches are put into the page together: it is looked at by people
+NOTICEABLE = 0.05  # of JPEGs, by another decoder than ours: the line says so
 
 _logger = logging.getLogger("stoker")
 _meters: weakref.WeakSet[Meter] = weakref.WeakSet()
@@ -208,6 +209,8 @@ class Meter:
         share = waited / max(waited + away, 1)
         engine = self._ask(mark.engine, share).get("rates", {})
         gpu = _gpu_watch.between(mark.gpu, after.gpu)
+        jpeg = engine.get("jpeg", {})
+        others = sum(jpeg.values()) - jpeg.get("own", 0)
         parts = [
             f"{(after.samples - mark.samples) / max((now - mark.at) / 1e9, 1e-9):,.0f} samples/s",
             f"wait {100 * share:.0f} %",
@@ -215,6 +218,9 @@ class Meter:
             f"queue {engine.get('queue_mean', 0.0):.1f}",
             f"first batch after {tally.first / 1e9:.2f} s",
         ]
+        if others > NOTICEABLE * sum(jpeg.values()):
+            by = "libjpeg" if jpeg.get("libjpeg") else "Go"
+            parts.append(f"{100 * others / sum(jpeg.values()):.0f} % of JPEGs by {by}")
         if gpu is not None:
             parts.append(f"GPU {100 * gpu:.0f} %")
         _logger.info("%s: %s", what, ", ".join(parts))
