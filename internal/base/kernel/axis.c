@@ -4,14 +4,17 @@
 // The arithmetic is ATen's for uint8 (and Pillow's before it), step by step in
 // double precision, because the promise is equality with torchvision:
 //
-//	scale   = in / out
+//	scale   = size / out
 //	support = max(scale, 1)
-//	center  = scale * (i + 0.5)
+//	center  = scale * (i + 0.5) + at
 //	taps    = [trunc(center - support + 0.5), trunc(center + support + 0.5)) within the source
 //	weight  = triangle((tap - center + 0.5) / max(scale, 1)), divided by their sum
 //	prec    = the most bits with which the largest weight stays below 2^15, at most 22
 //
 // prec follows from all outputs, also where only a window of them is wanted.
+//
+// size is the source's, and at is 0, but where a box lies between pixels of a picture
+// that was decoded smaller: then taps are those that the box covers, if only in part.
 #include "stk.h"
 
 #include <math.h>
@@ -39,7 +42,7 @@ static double widest(const stk_target *t, const stk_filter *f, int from, int to,
 double stk_axis_weigh(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt) {
   double most = 0;
   for (int x = 0; x < n; x++) {
-    const double center = f->scale * (i + x + 0.5);
+    const double center = f->scale * (i + x + 0.5) + f->at;
     int a = (int)(center - f->support + 0.5), b = (int)(center + f->support + 0.5);
     if (a < 0) a = 0;
     if (b > f->in) b = f->in;
@@ -137,12 +140,12 @@ static void mirror_outputs(stk_axis *a) {
     }
 }
 
-// stk_axis_make resamples in to out and keeps outputs lo to lo+n. mirror_in
+// stk_axis_make resamples a span to out and keeps outputs lo to lo+n. mirror_in
 // reads the source backwards; mirror_out writes the window backwards.
-void stk_axis_make(stk_lane *l, stk_axis *a, int in, int out, int lo, int n, int mirror_in, int mirror_out) {
-  const double scale = (double)in / out, support = scale >= 1 ? scale : 1.0;
-  const stk_filter f = {.in = in, .out = out, .taps = (int)(2 * support + 0.01) + 1,
-                        .scale = scale, .support = support, .inv = scale >= 1 ? 1.0 / scale : 1.0};
+void stk_axis_make(stk_lane *l, stk_axis *a, stk_span s, int out, int lo, int n, int mirror_in, int mirror_out) {
+  const double scale = s.size / out, support = scale >= 1 ? scale : 1.0;
+  const stk_filter f = {.in = s.in, .out = out, .taps = (int)(2 * support + 0.01) + 1,
+                        .at = mirror_in ? s.in - s.at - s.size : s.at, .scale = scale, .support = support, .inv = scale >= 1 ? 1.0 / scale : 1.0};
   const size_t wide = ((size_t)n + SIDE - 1) / SIDE * SIDE;
   double *w = stk_grow(l, &a->b_tmp, ((wide + SIDE) * f.taps) * sizeof *w + wide * 4), *spare = w + wide * f.taps;
   a->skip = (int32_t *)(spare + (size_t)SIDE * f.taps);
@@ -155,7 +158,7 @@ void stk_axis_make(stk_lane *l, stk_axis *a, int in, int out, int lo, int n, int
   a->prec = precision(most);
   a->most = (int32_t)(0.5 + most * (1 << a->prec));
   l->target->fix(l, &f, a, w);
-  if (mirror_in) mirror_source(a, in);
+  if (mirror_in) mirror_source(a, s.in);
   if (mirror_out) mirror_outputs(a);
 }
 

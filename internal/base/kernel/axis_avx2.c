@@ -11,13 +11,14 @@
 static inline double weigh_taps(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt,
                                 const int most_taps) {
   const __m256d scale = _mm256_set1_pd(f->scale), support = _mm256_set1_pd(f->support), inv = _mm256_set1_pd(f->inv);
+  const __m256d first = _mm256_set1_pd(f->at);
   const __m256d half = _mm256_set1_pd(0.5), one = _mm256_set1_pd(1), zero = _mm256_setzero_pd();
   const __m256d sign = _mm256_set1_pd(-0.0);
   const __m128i last = _mm_set1_epi32(i + n - 1), in = _mm_set1_epi32(f->in), taps = _mm_set1_epi32(most_taps);
   __m256d most = zero;
   for (int x = 0; x < n; x += SIDE, w += (size_t)SIDE * most_taps) {
     const __m128i at = _mm_min_epi32(_mm_add_epi32(_mm_set1_epi32(i + x), _mm_setr_epi32(0, 1, 2, 3)), last);
-    const __m256d center = _mm256_mul_pd(scale, _mm256_add_pd(_mm256_cvtepi32_pd(at), half));
+    const __m256d center = _mm256_add_pd(_mm256_mul_pd(scale, _mm256_add_pd(_mm256_cvtepi32_pd(at), half)), first);
     __m128i a = _mm256_cvttpd_epi32(_mm256_add_pd(_mm256_sub_pd(center, support), half));
     __m128i c = _mm256_cvttpd_epi32(_mm256_add_pd(_mm256_add_pd(center, support), half));
     a = _mm_max_epi32(a, _mm_setzero_si128());

@@ -19,7 +19,7 @@ const maxScans = 300
 // libjpeg: samples differ by 3 at most.
 func decodeGo(b []byte, h *header) (Pixels, Way, error) {
 	if f, taken := readFrame(b); taken {
-		p, err := f.decode()
+		p, err := f.decode(0)
 		return p, WayOwn, err
 	}
 	p, err := decodeStandard(b, h)

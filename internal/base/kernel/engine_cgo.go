@@ -173,7 +173,7 @@ func copyPass(d *C.stk_pass, s *pass) {
 		c_in: C.int32_t(s.cIn), c_out: C.int32_t(s.cOut),
 		gray_pre: flag(s.grayPre), gray_post: C.int32_t(s.grayPost),
 		bx: C.int32_t(s.box.x), by: C.int32_t(s.box.y), bw: C.int32_t(s.box.w), bh: C.int32_t(s.box.h),
-		resample: flag(s.resample), nearest: flag(s.filter == Nearest),
+		resample: flag(s.resample), nearest: flag(s.filter == Nearest), draft: flag(s.draft),
 		rw: C.int32_t(s.rw), rh: C.int32_t(s.rh),
 		pre_h: flag(s.preH), pre_v: flag(s.preV),
 		wx: C.int32_t(s.win.x), wy: C.int32_t(s.win.y), ww: C.int32_t(s.win.w), wh: C.int32_t(s.win.h),

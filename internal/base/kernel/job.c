@@ -19,6 +19,7 @@ typedef struct {
   int x0, y0, x1, y1;
   int row_bytes, off;  // of libjpeg's rows: length, byte of column x0
   int next;            // the JPEG's next row
+  int shift;           // it is decoded at 1 / 2^shift of its size, and so are all of these
 } source;
 
 // A sink takes rows of w pixels, c channels, in any order.
@@ -64,9 +65,9 @@ static void begin(stk_lane *l, source *s, int x0, int y0, int x1, int y1) {
     int64_t since = tick(l);
     s->row_bytes = x1 - x0;
     if (l->job.own)
-      stk_jpeg_region(l, x0, y0, x1);
+      stk_jpeg_region(l, x0, y0, x1, s->shift);
     else
-      s->off = stk_libjpeg_region(l, x0, y0, x1, &s->row_bytes) * s->c;
+      s->off = stk_libjpeg_region(l, x0, y0, x1, s->shift, &s->row_bytes) * s->c;
     tock(l, &l->job.decode_ns, since);
     s->row_bytes *= s->c;
     s->next = y0;
@@ -307,11 +308,29 @@ static int fused(stk_lane *l, const sink *k, int y, STK_VERTICAL) {
   return 1;
 }
 
+// draft is how often the box can be halved before it would be smaller than what is made of it.
+static int draft(const stk_pass *p) {
+  int shift = 0;
+  while (shift < 3 && p->bw >> (shift + 1) >= p->rw && p->bh >> (shift + 1) >= p->rh) shift++;
+  return shift;
+}
+
+// span_of is n pixels from x on where 2^shift of them have become one; *first is the
+// pixel that it is counted from.
+static stk_span span_of(int x, int n, int shift, int *first) {
+  const int one = 1 << shift;
+  *first = x >> shift;
+  return (stk_span){
+      .in = ((x + n + one - 1) >> shift) - *first, .at = (double)(x & (one - 1)) / one, .size = (double)n / one};
+}
+
 static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k, int c) {
   stk_axis *ax = &l->ax, *ay = &l->ay;
-  stk_axis_make(l, ax, p->bw, p->rw, p->wx, p->ww, p->pre_h, p->post_h);
-  stk_axis_make(l, ay, p->bh, p->rh, p->wy, p->wh, p->pre_v, p->post_v);
-  begin(l, s, p->bx + ax->lo, p->by + ay->lo, p->bx + ax->hi, p->by + ay->hi);
+  int bx, by;
+  s->shift = p->draft && !s->pix ? draft(p) : 0;
+  stk_axis_make(l, ax, span_of(p->bx, p->bw, s->shift, &bx), p->rw, p->wx, p->ww, p->pre_h, p->post_h);
+  stk_axis_make(l, ay, span_of(p->by, p->bh, s->shift, &by), p->rh, p->wy, p->wh, p->pre_v, p->post_v);
+  begin(l, s, bx + ax->lo, by + ay->lo, bx + ax->hi, by + ay->hi);
   stk_axis_pull(ax);
   for (int i = 0; i < ax->n; i++) ax->start[i] -= ax->lo;
 
@@ -345,7 +364,7 @@ static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink 
     while (have < need) {
       const uint8_t *rows[4];
       int n = total - have < 4 ? total - have : 4;
-      fetch_gray(l, s, p, p->by + ay->lo + have, n, rows);
+      fetch_gray(l, s, p, by + ay->lo + have, n, rows);
       for (int r = n; r < 4; r++) rows[r] = rows[n - 1];
       size_t at = have / 2 & (ring - 1);
       h->run(h, rows, buf + at * stride, buf + (at + 1) * stride);

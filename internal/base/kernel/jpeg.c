@@ -7,16 +7,33 @@
 // looks at the row before and the row behind. The pixels are those of libjpeg-turbo's
 // accurate transform and fancy upsampling, of the whole picture.
 //
+// Where a half, a quarter or an eighth of the picture is asked for, blocks are
+// transformed to 4, 2 or 1 samples a side (reduced.h), and are all that is smaller: the
+// pixels are again libjpeg-turbo's, of its scale_denom.
+//
 // What stk_frame_read does not take goes to libjpeg.c.
 #include "jpeg.h"
+
+#include "reduced.h"
 
 #include <stdlib.h>
 
 enum { MARGIN = 64 };  // bytes before and behind a row of a plane
 
+// side_of is the samples of a component's block: as libjpeg's choice in
+// jpeg_calc_output_dimensions. A component that is subsampled both ways is made less
+// small instead of being spread afterwards.
+static int side_of(const stk_frame *f, const stk_component *c, int shift) {
+  const int least = 8 >> shift;
+  int side = least;
+  while (side < 8 && f->hmax * least % (c->h * side * 2) == 0 && f->vmax * least % (c->v * side * 2) == 0) side *= 2;
+  return side;
+}
+
 // spread_of says how a component's samples become pixels: as libjpeg's choice in
 // jinit_upsampler.
-static stk_spread spread_of(const stk_plane *p) {
+static stk_spread spread_of(const stk_plane *p, int shift) {
+  if (shift == 3) return p->hs == 1 ? SPREAD_NONE : SPREAD_REPEAT;
   if (p->hs == 2 && p->vs == 1 && p->width > 2) return SPREAD_H2;
   if (p->hs == 1 && p->vs == 2) return SPREAD_V2;
   if (p->hs == 2 && p->vs == 2 && p->width > 2) return SPREAD_H2V2;
@@ -55,8 +72,8 @@ static void columns(stk_jpeg *j, int x0, int x1) {
       a = a > 0 ? a - 1 : 0;
       b = b + 1 < p->width ? b + 1 : b;
     }
-    a /= 8 * f->comp[i].h;
-    b /= 8 * f->comp[i].h;
+    a /= p->side * f->comp[i].h;
+    b /= p->side * f->comp[i].h;
     if (a < j->first) j->first = a;
     if (b > j->last) j->last = b;
   }
@@ -70,17 +87,17 @@ static void layout(stk_lane *l, stk_jpeg *j) {
   for (int i = 0; i < f->components; i++) {
     stk_plane *p = &j->plane[i];
     const stk_component *c = &f->comp[i];
-    p->columns = (mcus * c->h + 3) / 4 * 32;
+    p->columns = ((mcus * c->h + 3) / 4 * 4 * p->side + 31) & ~31;
     p->stride = (ptrdiff_t)(p->columns + 2 * MARGIN);
-    p->x = j->first * c->h * 8;
-    samples += (size_t)p->stride * (size_t)(16 * c->v);
+    p->x = j->first * c->h * p->side;
+    samples += (size_t)p->stride * (size_t)(2 * p->side * c->v);
   }
   uint8_t *s = stk_grow(l, &j->samples, samples);
   int quads = 0;
   for (int i = 0; i < f->components; i++) {
     stk_plane *p = &j->plane[i];
     p->sample = s + MARGIN;
-    s += p->stride * (16 * p->v);
+    s += p->stride * (2 * p->side * p->v);
     p->quad = j->quad + quads * QUAD;
     p->reach = j->reach + quads;
     quads += f->comp[i].h * p->v * GROUP / 4;
@@ -100,7 +117,19 @@ static void layout(stk_lane *l, stk_jpeg *j) {
   }
 }
 
-void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1) {
+// plane_of is component c of the picture made smaller.
+static stk_plane plane_of(const stk_frame *f, const stk_component *c, int shift) {
+  const int side = side_of(f, c, shift), least = 8 >> shift;
+  stk_plane p = {.side = side, .v = c->v, .quant = f->quant[c->tq]};
+  p.hs = f->hmax * least / (c->h * side);
+  p.vs = f->vmax * least / (c->v * side);
+  p.width = (f->w * c->h * side + f->hmax * 8 - 1) / (f->hmax * 8);
+  p.height = (f->h * c->v * side + f->vmax * 8 - 1) / (f->vmax * 8);
+  p.spread = spread_of(&p, shift);
+  return p;
+}
+
+void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int shift) {
   stk_jpeg *j = l->jpeg;
   const stk_frame *f = &j->f;
   j->huff = stk_huff_begin(l, f);
@@ -110,13 +139,9 @@ void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1) {
   j->band = INT32_MAX;
   for (int i = 0; i < f->components; i++) {
     stk_plane *p = &j->plane[i];
-    const stk_component *c = &f->comp[i];
-    *p = (stk_plane){.hs = f->hmax / c->h, .vs = f->vmax / c->v, .v = c->v, .quant = f->quant[c->tq]};
-    p->width = (f->w + p->hs - 1) / p->hs;
-    p->height = (f->h + p->vs - 1) / p->vs;
-    p->spread = spread_of(p);
+    *p = plane_of(f, &f->comp[i], shift);
     const int near = y0 / p->vs, row = between_rows(p) && other(p, y0) < near ? other(p, y0) : near;
-    if (row / (8 * p->v) < j->band) j->band = row / (8 * p->v);
+    if (row / (p->side * p->v) < j->band) j->band = row / (p->side * p->v);
   }
   columns(j, x0, x1);
   layout(l, j);
@@ -127,10 +152,14 @@ void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1) {
 // look beyond them.
 static void edges(const stk_plane *p, uint8_t *row) {
   const int last = p->width - 1 - p->x;
-  for (int y = 0; y < 8 * p->v; y++, row += p->stride) {
+  for (int y = 0; y < p->side * p->v; y++, row += p->stride) {
     if (p->x == 0) row[-1] = row[0];
     if (last < p->columns) row[last + 1] = row[last];
   }
+}
+
+static stk_dct *transform_to(const stk_samples *s, int side) {
+  return side == 8 ? s->dct : side == 4 ? s->dct4 : side == 2 ? s->dct2 : stk_dct1;
 }
 
 // transform makes samples of the MCUs from column m on, n of them.
@@ -138,12 +167,13 @@ static void transform(stk_lane *l, const stk_jpeg *j, int m, int n) {
   for (int i = 0; i < j->f.components; i++) {
     const stk_plane *p = &j->plane[i];
     const int h = j->f.comp[i].h, quads = (n * h + 3) / 4;
-    uint8_t *row = p->sample + (ptrdiff_t)((j->band & 1) * 8 * p->v) * p->stride + m * h * 8;
-    for (int y = 0; y < p->v; y++, row += 8 * p->stride) {
+    stk_dct *const dct = transform_to(l->target->samples, p->side);
+    uint8_t *row = p->sample + (ptrdiff_t)((j->band & 1) * p->side * p->v) * p->stride + m * h * p->side;
+    for (int y = 0; y < p->v; y++, row += p->side * p->stride) {
       int16_t *quad = p->quad + (ptrdiff_t)(y * h * GROUP / 4) * QUAD;
       uint8_t *reach = p->reach + y * h * GROUP / 4;
       for (int q = 0; q < quads; q++) {
-        l->target->samples->dct(quad + q * QUAD, p->quant, reach[q], row + 32 * q, p->stride);
+        dct(quad + q * QUAD, p->quant, reach[q], row + 4 * p->side * q, p->stride);
         reach[q] = 0;
       }
     }
@@ -159,13 +189,13 @@ static void decode_band(stk_lane *l, stk_jpeg *j) {
   }
   for (int i = 0; i < j->f.components; i++) {
     const stk_plane *p = &j->plane[i];
-    if (between_columns(p)) edges(p, p->sample + (ptrdiff_t)((j->band & 1) * 8 * p->v) * p->stride);
+    if (between_columns(p)) edges(p, p->sample + (ptrdiff_t)((j->band & 1) * p->side * p->v) * p->stride);
   }
   j->band++;
 }
 
 static const uint8_t *row_of(const stk_plane *p, int y) {
-  return p->sample + (ptrdiff_t)(y % (16 * p->v)) * p->stride;
+  return p->sample + (ptrdiff_t)(y % (2 * p->side * p->v)) * p->stride;
 }
 
 // pixels gives the component's pixels of row y from column x0 on.
@@ -194,7 +224,7 @@ static int needed(const stk_jpeg *j, int y) {
     const stk_plane *p = &j->plane[i];
     int row = y / p->vs;
     if (between_rows(p) && other(p, y) > row) row = other(p, y);
-    if (row / (8 * p->v) > band) band = row / (8 * p->v);
+    if (row / (p->side * p->v) > band) band = row / (p->side * p->v);
   }
   return band;
 }

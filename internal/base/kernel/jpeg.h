@@ -14,6 +14,7 @@ enum { GROUP = 16 };
 // stk_plane is a component of the region: coefficients of a group of MCUs, and samples
 // of two rows of them.
 typedef struct {
+  int side;                // of a block, in samples: 8; 4, 2 or 1 where the picture is made smaller
   int hs, vs;              // pixels that a sample covers
   int v;                   // rows of blocks of an MCU
   int width, height;       // of the whole component, in samples
@@ -23,7 +24,7 @@ typedef struct {
   uint8_t *reach;          // [v][h * GROUP / 4]
   int columns;             // of samples
   int x;                   // the component's column of the first sample
-  uint8_t *sample;         // [16 * v][stride], row y of the component at y mod 16 * v
+  uint8_t *sample;         // [2 * side * v][stride], row y of the component at y modulo that
   ptrdiff_t stride;
 } stk_plane;
 

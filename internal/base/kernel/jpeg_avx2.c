@@ -1,5 +1,5 @@
 // A JPEG's samples and pixels in AVX2: two blocks, and 32 pixels, a register.
-#include "dct.h"
+#include "reduced.h"
 
 #ifdef __x86_64__
 #pragma GCC target("avx2")
@@ -11,6 +11,8 @@
 
 #define LANES 16
 #define DCT_NAME dct
+#define DCT4_NAME dct4
+#define DCT2_NAME dct2
 typedef __m256i V;
 
 static INLINE V v_zero(void) { return _mm256_setzero_si256(); }
@@ -48,6 +50,7 @@ static INLINE void v_rows(V a, uint8_t *out, ptrdiff_t stride) {
 }
 
 #include "dct.h"
+#include "reduced.h"
 
 // wide is 16 bytes as int16.
 static INLINE V wide(const uint8_t *p) { return _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)p)); }
@@ -109,5 +112,5 @@ static void merge(const uint8_t *r, const uint8_t *g, const uint8_t *b, uint8_t 
   stk_samples_base.merge(r + i, g + i, b + i, out + 3 * i, n - i);
 }
 
-const stk_samples stk_samples_avx2 = {dct, h2, v2, h2v2, rgb, merge};
+const stk_samples stk_samples_avx2 = {dct, dct4, dct2, h2, v2, h2v2, rgb, merge};
 #endif

@@ -1,7 +1,7 @@
 // A JPEG's samples and pixels in AVX-512, in registers of 256 bits: two blocks, and 32 pixels.
 // Those of 512 took a few percent more of all, although their own part is shorter: the
 // decoding around them runs at a lower clock for a while after each use.
-#include "dct.h"
+#include "reduced.h"
 
 #ifdef __x86_64__
 #pragma GCC target("avx2,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni,prefer-vector-width=256")
@@ -13,6 +13,8 @@
 
 #define LANES 16
 #define DCT_NAME dct
+#define DCT4_NAME dct4
+#define DCT2_NAME dct2
 typedef __m256i V;
 
 static INLINE V v_zero(void) { return _mm256_setzero_si256(); }
@@ -50,6 +52,7 @@ static INLINE void v_rows(V a, uint8_t *out, ptrdiff_t stride) {
 }
 
 #include "dct.h"
+#include "reduced.h"
 
 // wide is 16 bytes as int16.
 static INLINE V wide(const uint8_t *p) { return _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)p)); }
@@ -106,5 +109,5 @@ static void merge(const uint8_t *r, const uint8_t *g, const uint8_t *b, uint8_t 
   stk_samples_avx2.merge(r, g, b, out, n);
 }
 
-const stk_samples stk_samples_avx512 = {dct, h2, v2, h2v2, rgb, merge};
+const stk_samples stk_samples_avx512 = {dct, dct4, dct2, h2, v2, h2v2, rgb, merge};
 #endif

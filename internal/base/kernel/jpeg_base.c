@@ -1,6 +1,6 @@
 // A JPEG's samples and pixels in plain C, and for x86-64 in SSE2, which every such
 // processor has.
-#include "dct.h"
+#include "reduced.h"
 
 #pragma GCC optimize("O3")
 
@@ -53,16 +53,18 @@ static void dct_plain(int16_t *quad, const uint16_t *quant, int reach, uint8_t *
   memset(quad, 0, QUAD * sizeof *quad);
 }
 
-const stk_samples stk_samples_plain = {dct_plain, h2, v2, h2v2, rgb_plain, merge};
+const stk_samples stk_samples_plain = {dct_plain, stk_dct4_plain, stk_dct2_plain, h2, v2, h2v2, rgb_plain, merge};
 
 #ifndef __SSE2__
-const stk_samples stk_samples_base = {dct_plain, h2, v2, h2v2, rgb_plain, merge};
+const stk_samples stk_samples_base = {dct_plain, stk_dct4_plain, stk_dct2_plain, h2, v2, h2v2, rgb_plain, merge};
 #else
 #include <emmintrin.h>
 
 enum { LANES_SSE2 = 8 };
 #define LANES LANES_SSE2
 #define DCT_NAME dct_sse2
+#define DCT4_NAME dct4_sse2
+#define DCT2_NAME dct2_sse2
 typedef __m128i V;
 
 static INLINE V v_zero(void) { return _mm_setzero_si128(); }
@@ -99,6 +101,7 @@ static INLINE void v_rows(V a, uint8_t *out, ptrdiff_t stride) {
 }
 
 #include "dct.h"
+#include "reduced.h"
 
 // shift is by n pixels' worth: (c * x + half) >> 16 of int16 x, where c = 65536 whole + part.
 static INLINE V scaled(V x2, int part) {
@@ -148,5 +151,5 @@ static void rgb_sse2(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uin
   rgb_plain(y + i, cb + i, cr + i, out + 3 * i, n - i);
 }
 
-const stk_samples stk_samples_base = {dct_sse2, h2, v2, h2v2, rgb_sse2, merge};
+const stk_samples stk_samples_base = {dct_sse2, dct4_sse2, dct2_sse2, h2, v2, h2v2, rgb_sse2, merge};
 #endif

@@ -11,20 +11,20 @@
 // Where to look: plan_cgo.go folds the steps into passes, job.c runs them row
 // by row. A JPEG's markers are read by frame.c, its entropy-coded data by huff.c,
 // with segment.c finding restart markers for it; jpeg.c turns them into rows of
-// pixels, by the transform of dct.h and the upsampling of chroma.h, compiled for
-// each target in jpeg_base.c, jpeg_avx2.c and jpeg_avx512.c. What frame.c does not
-// take, libjpeg.c decodes, or the twin where that is not built in. IndexJPEG, which
-// puts restart markers into a picture, reads it as symbols (tokens.c,
-// coefficients.c), makes codes for them (codes.c), and writes them (write.c), as
-// index.c tells it to. axis.c and axis_avx2.c make resampling weights; base.c,
-// avx2.c and avx512.c hold the loops of each target.
+// pixels, by the transforms of dct.h and, to fewer samples, reduced.h, and the
+// upsampling of chroma.h, compiled for each target in jpeg_base.c, jpeg_avx2.c and
+// jpeg_avx512.c. What frame.c does not take, libjpeg.c decodes, or the twin where
+// that is not built in. IndexJPEG, which puts restart markers into a picture, reads
+// it as symbols (tokens.c, coefficients.c), makes codes for them (codes.c), and
+// writes them (write.c), as index.c tells it to. axis.c and axis_avx2.c make
+// resampling weights; base.c, avx2.c and avx512.c hold the loops of each target.
 //
 // twin.go, resample.go, upsample.go, decode_go.go and the plain JPEG decoder
-// (plain.go, plain_scan.go, plain_dct.go) are the twin. Results do not depend on
-// the target, to the bit, except where a JPEG is left to the standard
-// library, which rounds otherwise: pictures that are progressive, in several
+// (plain.go, plain_scan.go, plain_dct.go, plain_draft.go) are the twin. Results do
+// not depend on the target, to the bit, except where a JPEG is left to the
+// standard library, which rounds otherwise: pictures that are progressive, in several
 // scans or CMYK differ by at most 3 or 4 a sample, 15 of subsampled CMYK; those
-// of arithmetic coding it refuses.
+// of arithmetic coding it refuses. Of all of these it makes no drafts.
 //
 // The C under AddressSanitizer, damaged files included: go test -asan.
 package kernel
@@ -75,6 +75,12 @@ type Step struct {
 	X, Y, W, H int
 	C          int      // OpGray: channels of the result
 	Fill       [3]uint8 // OpPad with PadConstant
+
+	// OpResize with Bilinear: where it is given a box of a JPEG of at least 2, 4 or 8
+	// times its width and its height, the JPEG may be decoded at 1/2, 1/4 or 1/8 of its
+	// size, as libjpeg-turbo's scaled decoding does it, and resampled from there. The
+	// box is not rounded. Pixels are near to what they would be without it, and as firm.
+	Draft bool
 }
 
 // Pixels is an uncompressed picture: uint8, HWC, rows without padding.

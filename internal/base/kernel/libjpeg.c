@@ -211,11 +211,12 @@ int stk_libjpeg_smooths(const struct jpeg_decompress_struct *c) {
 // stk_libjpeg_region starts decoding the box and returns at which pixel of a row
 // column x0 lies. Fancy upsampling looks one chroma sample beyond, so what is
 // decoded is padded, and the padding trimmed by the caller.
-int stk_libjpeg_region(stk_lane *l, int x0, int y0, int x1, int *row_pixels) {
+int stk_libjpeg_region(stk_lane *l, int x0, int y0, int x1, int shift, int *row_pixels) {
   struct jpeg_decompress_struct *c = &l->libjpeg->c;
+  c->scale_denom = 1u << shift;  // of scale_num 1
   jpeg_start_decompress(c);
   int left = 0, width = (int)c->output_width;
-  int whole = stk_libjpeg_smooths(c);
+  int whole = shift > 0 || stk_libjpeg_smooths(c);  // a region of a smaller picture is cut out of all of it
   // A scan of one component goes block by block, whatever its sampling factor says.
   int mcu = c->num_components == 1 ? DCTSIZE : c->max_h_samp_factor * DCTSIZE;
   if (!whole) {

@@ -11,6 +11,7 @@ import (
 //	plain.go       markers: frame header, scan header, tables (annex B)
 //	plain_scan.go  entropy-coded data to coefficients (annexes C, E and F.2.2)
 //	plain_dct.go   coefficients to samples (A.3.3)
+//	plain_draft.go coefficients to fewer samples
 //	upsample.go    samples of every component to pixels, which T.81 leaves open
 //
 // plain_tables.go has the zigzag order and the Huffman tables of annex K.
@@ -58,6 +59,7 @@ type component struct {
 	tq     int  // Tqi: its quantisation table
 	td, ta int  // Tdj, Taj: its Huffman tables for DC and AC
 
+	side   int    // samples of a block across and down: 8 but in a picture made smaller
 	w, hgt int    // xi, yi of A.1.1: samples that mean something
 	stride int    // of a row with those that complete the MCUs (A.2.4)
 	pix    []byte // whole MCUs
@@ -271,30 +273,33 @@ func (a *application) ycc(comp []component) bool {
 	return comp[0].c != 'R' || comp[1].c != 'G' || comp[2].c != 'B'
 }
 
-// decode decodes the picture: to one channel where it has one component, else
-// to RGB.
-func (f *frame) decode() (Pixels, error) {
+// decode decodes the picture at 1/2^shift of its size: to one channel where it has one
+// component, else to RGB.
+func (f *frame) decode(shift int) (Pixels, error) {
 	for i := range f.comp {
 		c := &f.comp[i]
 		if f.quant[c.tq] == nil {
 			return Pixels{}, FormatError(fmt.Sprintf("quantisation table %d, which component %d takes, is not there", c.tq, i))
 		}
-		c.w, c.hgt = ceilDiv(f.x*c.h, f.hmax), ceilDiv(f.y*c.v, f.vmax)
-		c.stride = 8 * c.h * f.mcusAcross()
-		c.pix = make([]byte, c.stride*8*c.v*f.mcusDown())
+		c.side = f.side(c, shift)
+		c.w, c.hgt = ceilDiv(f.x*c.h*c.side, f.hmax*8), ceilDiv(f.y*c.v*c.side, f.vmax*8)
+		c.stride = c.side * c.h * f.mcusAcross()
+		c.pix = make([]byte, c.stride*c.side*c.v*f.mcusDown())
 	}
 	if err := f.decodeScan(); err != nil {
 		return Pixels{}, err
 	}
-	p := newPixels(f.x, f.y, len(f.comp))
+	p := newPixels(ceilDiv(f.x, 1<<shift), ceilDiv(f.y, 1<<shift), len(f.comp))
 	up := make([]upsampler, len(f.comp))
 	line := make([][]byte, len(f.comp))
 	for i := range f.comp {
 		c := &f.comp[i]
-		up[i] = newUpsampler(c.pix, c.stride, c.w, c.hgt, f.hmax/c.h, f.vmax/c.v)
-		line[i] = make([]byte, f.x)
+		hs, vs := f.hmax*(8>>shift)/(c.h*c.side), f.vmax*(8>>shift)/(c.v*c.side)
+		up[i] = newUpsampler(c.pix, c.stride, c.w, c.hgt, hs, vs)
+		up[i].repeat = shift == 3
+		line[i] = make([]byte, p.W)
 	}
-	for y := range f.y {
+	for y := range p.H {
 		for i := range up {
 			up[i].row(line[i], y)
 		}

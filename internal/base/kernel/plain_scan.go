@@ -136,8 +136,8 @@ func (f *frame) decodeScan() error {
 				if err := s.decodeBlock(c, &pred[i]); err != nil {
 					return err
 				}
-				at := (y+b/c.h)*8*c.stride + (x+b%c.h)*8
-				inverseDCT(c.pix[at:], c.stride, &s.block, f.quant[c.tq])
+				at := (y+b/c.h)*c.side*c.stride + (x+b%c.h)*c.side
+				c.transform(c.pix[at:], &s.block, f.quant[c.tq])
 			}
 		}
 	}

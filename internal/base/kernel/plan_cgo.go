@@ -17,6 +17,7 @@ type pass struct {
 	box          rect
 	resample     bool
 	filter       Filter
+	draft        bool
 	rw, rh       int
 	preH, preV   bool
 	win          rect
@@ -173,7 +174,7 @@ func (p *planner) resize(s *Step) error {
 	if q.grayPost != 0 && q.cIn == 3 && !q.grayPre {
 		q.grayPre = true
 	}
-	q.resample, q.filter = true, s.Filter
+	q.resample, q.filter, q.draft = true, s.Filter, s.Draft
 	q.rw, q.rh = s.W, s.H
 	q.preH, q.preV, q.postH, q.postV = q.postH, q.postV, false, false
 	q.win = rect{0, 0, s.W, s.H}

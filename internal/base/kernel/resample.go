@@ -10,13 +10,21 @@ func resize(p Pixels, w, h int, f Filter) Pixels {
 		return resizeNearest(p, w, h)
 	}
 	if w != p.W {
-		p = resizeH(p, w)
+		p = resizeH(p, w, fullSpan(p.W))
 	}
 	if h != p.H {
-		p = resizeV(p, h)
+		p = resizeV(p, h, fullSpan(p.H))
 	}
 	return p
 }
+
+// span is what an axis resamples: size pixels from at on, of in that there are.
+type span struct {
+	in       int
+	at, size float64
+}
+
+func fullSpan(n int) span { return span{in: n, size: float64(n)} }
 
 // axis is one dimension of an antialiased bilinear resampling: output i is
 // (sum of w[i*k+t] * source[start[i]+t] + half) >> prec. How the weights come
@@ -29,8 +37,8 @@ type axis struct {
 	w     []int32
 }
 
-func newAxis(in, out int) axis {
-	scale := float64(in) / float64(out)
+func newAxis(s span, out int) axis {
+	scale := s.size / float64(out)
 	support, inv := 1.0, 1.0
 	if scale >= 1 {
 		support, inv = scale, 1/scale
@@ -39,9 +47,9 @@ func newAxis(in, out int) axis {
 	wf := make([]float64, out*a.k)
 	most := 0.0
 	for i := range out {
-		center := scale * (float64(i) + 0.5)
+		center := float64(scale*(float64(i)+0.5)) + s.at
 		lo := max(int(float64(center-support)+0.5), 0)
-		n := min(max(min(int(float64(center+support)+0.5), in)-lo, 0), a.k)
+		n := min(max(min(int(float64(center+support)+0.5), s.in)-lo, 0), a.k)
 		w := wf[i*a.k : i*a.k+n]
 		sum := 0.0
 		for j := range w {
@@ -85,8 +93,8 @@ func (a *axis) dot(i int, p []byte, step int) uint8 {
 	return uint8(min(max(s>>a.prec, 0), 255))
 }
 
-func resizeH(p Pixels, w int) Pixels {
-	a, q := newAxis(p.W, w), newPixels(w, p.H, p.C)
+func resizeH(p Pixels, w int, s span) Pixels {
+	a, q := newAxis(s, w), newPixels(w, p.H, p.C)
 	for y := range p.H {
 		in, out := p.row(y), q.row(y)
 		for x := range w {
@@ -98,8 +106,8 @@ func resizeH(p Pixels, w int) Pixels {
 	return q
 }
 
-func resizeV(p Pixels, h int) Pixels {
-	a, q := newAxis(p.H, h), newPixels(p.W, h, p.C)
+func resizeV(p Pixels, h int, s span) Pixels {
+	a, q := newAxis(s, h), newPixels(p.W, h, p.C)
 	stride := p.W * p.C
 	for y := range h {
 		out := q.row(y)

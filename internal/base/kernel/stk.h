@@ -29,6 +29,7 @@ typedef struct {
   int32_t gray_post;               // channels made of the luma after it; 0: as they are
   int32_t bx, by, bw, bh;          // box of the source
   int32_t resample, nearest;       // the box to rw x rh
+  int32_t draft;                   // bilinear may begin with a JPEG decoded smaller
   int32_t rw, rh;
   int32_t pre_h, pre_v;            // the box is mirrored before the resampling
   int32_t wx, wy, ww, wh;          // window of the resampled box that is made
@@ -75,11 +76,19 @@ typedef struct {
   stk_buf b_start, b_cnt, b_w, b_tmp;
 } stk_axis;
 
+// stk_span is what an axis resamples: size pixels from at on, of in that there are.
+// Of a picture that is decoded as it is, 0 and in; of one that is decoded smaller,
+// a box lies between its pixels.
+typedef struct {
+  int32_t in;
+  double at, size;
+} stk_span;
+
 // stk_filter is what the weights of an axis are made of: the terms of axis.c.
 // taps is the most that an output can have.
 typedef struct {
   int32_t in, out, taps;
-  double scale, support, inv;
+  double at, scale, support, inv;
 } stk_filter;
 
 // Weights are made for SIDE outputs at a time: those of output x (from the
@@ -104,11 +113,13 @@ struct stk_hplan {
   stk_buf b_off, b_idx, b_coef;
 };
 
+// stk_dct transforms a quad of coefficients, and zeroes it.
+typedef void stk_dct(int16_t *quad, const uint16_t *quant, int reach, uint8_t *out, ptrdiff_t stride);
+
 // stk_samples is the part of a JPEG's decoding that is made of vectors: see dct.h,
-// chroma.h and, for rgb and merge, colour.h.
+// reduced.h, chroma.h and, for rgb and merge, colour.h.
 typedef struct {
-  // dct transforms a quad of coefficients, and zeroes it.
-  void (*dct)(int16_t *quad, const uint16_t *quant, int reach, uint8_t *out, ptrdiff_t stride);
+  stk_dct *dct, *dct4, *dct2;      // to 8, 4 and 2 samples a side
   void (*h2)(const uint8_t *in, uint8_t *out, int n);
   void (*v2)(const uint8_t *near, const uint8_t *far, uint8_t *out, int n, int bias);
   void (*h2v2)(const uint8_t *near, const uint8_t *far, uint8_t *out, int n);
@@ -178,26 +189,27 @@ void stk_fail(stk_lane *l, int code, const char *fmt, ...)
     __attribute__((noreturn, format(printf, 3, 4)));
 
 // axis.c
-void stk_axis_make(stk_lane *l, stk_axis *a, int in, int out, int lo, int n, int mirror_in, int mirror_out);
+void stk_axis_make(stk_lane *l, stk_axis *a, stk_span span, int out, int lo, int n, int mirror_in, int mirror_out);
 void stk_axis_pull(stk_axis *a);
 double stk_axis_weigh(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt);
 void stk_axis_fix(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w);
 void stk_axis_bound(stk_axis *a, int lo, int hi, int64_t worst);
 
 // jpeg.c: take reads the header and says whether the picture is one of those that
-// are decoded here. region begins with its rows at y0, columns x0 to x1; rows makes the
-// next n of them; done says that all went well.
+// are decoded here. region begins with its rows at y0, columns x0 to x1, of the picture
+// at 1 / 2^shift of its size; rows makes the next n of them; done says that all went well.
 int stk_jpeg_take(stk_lane *l, const uint8_t *p, size_t n);
-void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1);
+void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int shift);
 void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n);
 void stk_jpeg_done(stk_lane *l);
 void stk_jpeg_free(stk_lane *l);
 void stk_huff_free(struct stk_huff *h);
 
-// libjpeg.c, or where it is not built in nolibjpeg.c: open reads the header; region starts decoding so that rows come
-// from y0, row_pixels wide, and column x0 is pixel number (returned) of each.
+// libjpeg.c, or where it is not built in nolibjpeg.c: open reads the header; region starts
+// decoding so that rows come from y0, row_pixels wide, and column x0 is pixel number
+// (returned) of each; shift as above.
 void stk_libjpeg_open(stk_lane *l, const uint8_t *p, size_t n);
-int stk_libjpeg_region(stk_lane *l, int x0, int y0, int x1, int *row_pixels);
+int stk_libjpeg_region(stk_lane *l, int x0, int y0, int x1, int shift, int *row_pixels);
 void stk_libjpeg_rows(stk_lane *l, uint8_t **rows, int n);
 void stk_libjpeg_close(stk_lane *l);
 void stk_libjpeg_free(stk_lane *l);

@@ -16,24 +16,19 @@ func runGo(j *Job, h *header) error {
 		j.Spent = Spent{}
 		defer func() { j.Spent.All = time.Since(begin) }()
 	}
-	p := j.Src
+	p, steps := j.Src, j.Steps
 	if j.JPEG != nil {
 		begun := time.Now()
 		var err error
-		if p, j.Way, err = decodeGo(j.JPEG, h); err != nil {
+		if p, steps, err = begin(j, h); err != nil {
 			return err
 		}
 		if j.Timed {
 			j.Spent.Decode = time.Since(begun)
 		}
-		if j.Gray {
-			p = gray(p, 1)
-		} else if p.C == 1 {
-			p = gray(p, 3)
-		}
 	}
-	for i := range j.Steps {
-		s := &j.Steps[i]
+	for i := range steps {
+		s := &steps[i]
 		switch s.Op {
 		case OpCrop:
 			p = crop(p, s.X, s.Y, s.W, s.H)
@@ -55,6 +50,40 @@ func runGo(j *Job, h *header) error {
 		j.Spent.Write = time.Since(last)
 	}
 	return nil
+}
+
+// begin decodes the JPEG, and gives the steps that are then left.
+func begin(j *Job, h *header) (Pixels, []Step, error) {
+	channels := 3
+	if j.Gray {
+		channels = 1
+	}
+	d, steps := newDraft(j, h)
+	if d.shift > 0 {
+		if f, taken := readFrame(j.JPEG); taken {
+			j.Way = WayOwn
+			p, err := f.decode(d.shift)
+			if err != nil {
+				return p, nil, err
+			}
+			p = d.resize(inChannels(p, channels))
+			return p, steps, nil
+		}
+	}
+	p, way, err := decodeGo(j.JPEG, h)
+	j.Way = way
+	if err != nil {
+		return p, nil, err
+	}
+	return inChannels(p, channels), j.Steps, nil
+}
+
+// inChannels is a decoded picture as a job wants it.
+func inChannels(p Pixels, c int) Pixels {
+	if p.C == c {
+		return p
+	}
+	return gray(p, c)
 }
 
 func newPixels(w, h, c int) Pixels { return Pixels{Pix: make([]byte, w*h*c), W: w, H: h, C: c} }

@@ -7,12 +7,14 @@ package kernel
 // fancy upsampling does it: a sample stands for the middle of what it covers, and
 // a pixel takes three quarters of the nearest and one of the next, in each
 // direction. The last sample repeats beyond the edges. Samples that cover any
-// other number, and two across of a component of 2 columns or fewer, are repeated.
+// other number, and two across of a component of 2 columns or fewer, are repeated,
+// as are all of a picture at an eighth of its size.
 type upsampler struct {
 	pix    []byte
 	stride int
 	w, h   int // samples
 	hs, vs int
+	repeat bool
 	sum    []int // a row of samples, interpolated vertically: times 4
 }
 
@@ -30,6 +32,8 @@ func (u *upsampler) row(out []byte, y int) {
 	switch {
 	case u.hs == 1 && u.vs == 1:
 		copy(out, near)
+	case u.repeat:
+		spread(out, near, u.hs)
 	case u.hs == 2 && u.vs == 1 && u.w > 2:
 		widen2(out, near)
 	case u.hs == 1 && u.vs == 2:
@@ -42,9 +46,13 @@ func (u *upsampler) row(out []byte, y int) {
 		u.add(y)
 		widenSum2(out, u.sum)
 	default:
-		for x := range out {
-			out[x] = near[x/u.hs]
-		}
+		spread(out, near, u.hs)
+	}
+}
+
+func spread(out, in []byte, hs int) {
+	for x := range out {
+		out[x] = in[x/hs]
 	}
 }
 
