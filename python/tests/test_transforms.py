@@ -78,7 +78,17 @@ def test_signatures_are_torchvisions(name: str) -> None:
         signature = inspect.signature(of)
         return [(p.name, p.kind, plain(p.default)) for p in signature.parameters.values()]
 
-    assert parameters(getattr(T, name)) == parameters(cls)
+    mine = [p for p in parameters(getattr(T, name)) if p[0] != "draft"]  # which torchvision has not
+    assert mine == parameters(cls)
+
+
+@pytest.mark.parametrize("name", ["Resize", "RandomResizedCrop"])
+def test_drafts_are_asked_for(name: str) -> None:
+    exact, draft = ours(name, 224), ours(name, 224, draft=True)
+    assert to_ops(draft, "here") == [{**to_ops(exact, "here")[0], "draft": True}]
+    assert "draft" not in to_ops(exact, "here")[0] and "draft" not in repr(exact) and "draft=True" in repr(draft)
+    with pytest.raises(ConfigError, match="bilinear only"):
+        to_ops(ours(name, 224, interpolation="nearest", draft=True), "here")
 
 
 @pytest.mark.parametrize(("name", "args", "kwargs"), EXAMPLES)

@@ -234,6 +234,15 @@ func (a *arguments) filter() kernel.Filter {
 	return kernel.Bilinear
 }
 
+// draft reads draft, which only bilinear can have.
+func (a *arguments) draft(f kernel.Filter) bool {
+	wanted := a.flag("draft", false)
+	if wanted && f != kernel.Bilinear {
+		a.wrong("leave draft out, or take interpolation=\"bilinear\"", "draft is for bilinear only")
+	}
+	return wanted
+}
+
 // mode reads padding_mode.
 func (a *arguments) mode() kernel.PadMode {
 	names := []string{"constant", "edge", "reflect", "symmetric"}

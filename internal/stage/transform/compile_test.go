@@ -84,6 +84,7 @@ func TestRefused(t *testing.T) {
 		{"rgb", `[{"op":"Resize","size":5,"interpolation":"bicubic"}]`, `interpolation can not be "bicubic"|possible are bilinear, nearest`},
 		{"rgb", `[{"op":"Resize","size":5,"interpolation":"bilinaer"}]`, `did you mean "bilinear"?`},
 		{"rgb", `[{"op":"Resize","size":5,"antialias":false}]`, `antialias=True only|leave antialias out`},
+		{"rgb", `[{"op":"Resize","size":5,"interpolation":"nearest","draft":true}]`, `draft is for bilinear only|leave draft out`},
 		{"rgb", `[{"op":"Resize","size":5,"antialias":1}]`, `antialias must be true or false`},
 		{"rgb", `[{"op":"Resize","size":[5,6],"max_size":9}]`, `no meaning beside`},
 		{"rgb", `[{"op":"Resize","size":5,"max_size":5}]`, `max_size (5) must be greater than size (5)`},
@@ -203,6 +204,7 @@ func TestDigests(t *testing.T) {
 	for _, same := range [][2]string{
 		{`[{"op":"Resize","size":[8,9]},"ToTensor"]`, `[{"op":"Compose","transforms":[{"op":"Resize","size":[8,9],"antialias":true,"interpolation":"bilinear"},"Identity",{"op":"ToDtype","dtype":"float32","scale":true}]}]`},
 		{`["RandomHorizontalFlip"]`, `[{"op":"RandomHorizontalFlip","p":0.50},"ToImage"]`},
+		{`[{"op":"Resize","size":5}]`, `[{"op":"Resize","size":5,"draft":false}]`},
 		{`[{"op":"Pad","padding":2}]`, `[{"op":"Pad","padding":[2,2,2,2],"fill":[0,0,0]}]`},
 		{`[{"op":"CenterCrop","size":7}]`, `[{"op":"CenterCrop","size":[7,7]},{"op":"CenterCrop","size":[7]},{"op":"Resize","size":7}]`},
 		{`["ToTensor",{"op":"Normalize","mean":0.5,"std":2}]`, `["ToTensor","ToTensor",{"op":"Normalize","mean":[0.5,0.5,0.5],"std":[2],"inplace":true}]`},
@@ -216,6 +218,7 @@ func TestDigests(t *testing.T) {
 		`[]`, `["ToTensor"]`, `[{"op":"ToDtype","dtype":"float32"}]`, `["RandomHorizontalFlip"]`, `["RandomVerticalFlip"]`,
 		`[{"op":"RandomHorizontalFlip","p":0.4}]`, `["RandomHorizontalFlip","RandomHorizontalFlip"]`, `["Grayscale"]`,
 		`[{"op":"Grayscale","num_output_channels":3}]`, `["RandomGrayscale"]`, `[{"op":"Resize","size":5}]`,
+		`[{"op":"Resize","size":5,"draft":true}]`, `[{"op":"RandomResizedCrop","size":5,"draft":true}]`,
 		`[{"op":"Resize","size":5,"max_size":9}]`, `[{"op":"Resize","size":[5,5]}]`, `[{"op":"Resize","size":5,"interpolation":"nearest"}]`,
 		`[{"op":"CenterCrop","size":5}]`, `[{"op":"RandomCrop","size":5}]`, `[{"op":"RandomCrop","size":5,"padding":1}]`,
 		`[{"op":"RandomCrop","size":5,"pad_if_needed":true}]`, `[{"op":"RandomResizedCrop","size":5}]`,

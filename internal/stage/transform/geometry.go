@@ -135,11 +135,11 @@ func (g *geometry) dropEmpty() {
 	}
 }
 
-func (g *geometry) resize(w, h int, f kernel.Filter) {
+func (g *geometry) resize(w, h int, f kernel.Filter, draft bool) {
 	if w == g.w && h == g.h {
 		return // torchvision returns the picture as it is
 	}
-	g.add(kernel.Step{Op: kernel.OpResize, W: w, H: h, Filter: f})
+	g.add(kernel.Step{Op: kernel.OpResize, W: w, H: h, Filter: f, Draft: draft})
 }
 
 // pad puts m pixels around the picture.

@@ -28,7 +28,7 @@ func (c *chain) grow(t *rapid.T) {
 		w, h := rapid.IntRange(1, 40).Draw(t, "to w"), rapid.IntRange(1, 40).Draw(t, "to h")
 		f := kernel.Filter(rapid.IntRange(0, 1).Draw(t, "filter"))
 		c.asked = append(c.asked, kernel.Step{Op: kernel.OpResize, W: w, H: h, Filter: f})
-		c.resize(w, h, f)
+		c.resize(w, h, f, false)
 	case 3, 4:
 		margin := rapid.IntRange(0, 9)
 		m := margins{margin.Draw(t, "l"), margin.Draw(t, "t"), margin.Draw(t, "r"), margin.Draw(t, "b")}
@@ -134,14 +134,14 @@ func TestGeometryIsShort(t *testing.T) {
 			},
 		},
 		"resize stays": {
-			func(g *geometry) { g.resize(50, 40, kernel.Bilinear); g.crop(box{1, 2, 3, 4}) },
+			func(g *geometry) { g.resize(50, 40, kernel.Bilinear, false); g.crop(box{1, 2, 3, 4}) },
 			[]kernel.Step{{Op: kernel.OpResize, W: 50, H: 40}, {Op: kernel.OpCrop, X: 1, Y: 2, W: 3, H: 4}},
 		},
 		"flip stays before resize": {
-			func(g *geometry) { g.flip(kernel.OpFlipV); g.resize(50, 40, kernel.Bilinear); g.flip(kernel.OpFlipV) },
+			func(g *geometry) { g.flip(kernel.OpFlipV); g.resize(50, 40, kernel.Bilinear, false); g.flip(kernel.OpFlipV) },
 			[]kernel.Step{V, {Op: kernel.OpResize, W: 50, H: 40}, V},
 		},
-		"same size": {func(g *geometry) { g.resize(100, 80, kernel.Bilinear) }, nil},
+		"same size": {func(g *geometry) { g.resize(100, 80, kernel.Bilinear, false) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var g geometry

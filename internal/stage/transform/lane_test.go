@@ -201,6 +201,36 @@ func TestRandomApply(t *testing.T) {
 	}
 }
 
+// TestDraft: where it is allowed pixels are near, elsewhere they are the same.
+func TestDraft(t *testing.T) {
+	l := NewLane()
+	defer l.Close()
+	run := func(picture, op string) []byte {
+		_, b := whole(t, l, mustCompile(t, "rgb", opsOf(t, "["+op+"]"), ""), readSource(t, picture), rng.Sample(1, 0, 3))
+		return b
+	}
+	const large = `{"op":"RandomResizedCrop","size":40,"scale":[0.9,1]`
+	for _, c := range []struct {
+		picture, op string
+		same        bool
+	}{
+		{"coffee.jpg", large, false},
+		{"coffee.jpg", `{"op":"Resize","size":[50,60]`, false},
+		{"coffee.jpg", `{"op":"Resize","size":[300,400]`, true}, // less than twice as large
+		{"wide.png", `{"op":"Resize","size":[20,20]`, true},
+	} {
+		exact, draft := run(c.picture, c.op+"}"), run(c.picture, c.op+`,"draft":true}`)
+		sum := 0
+		for i := range exact {
+			d := int(exact[i]) - int(draft[i])
+			sum += max(d, -d)
+		}
+		if mean := float64(sum) / float64(len(exact)); bytes.Equal(exact, draft) != c.same || mean > 2 {
+			t.Errorf("%s of %s: a mean difference of %.2f", c.op, c.picture, mean)
+		}
+	}
+}
+
 // TestLanesAgree: many lanes run one program; neither lane nor order matters.
 func TestLanesAgree(t *testing.T) {
 	p := mustCompile(t, "rgb", opsOf(t, usual), "")

@@ -55,11 +55,13 @@ type randomResizedCrop struct {
 	to     size
 	law    boxLaw
 	filter kernel.Filter
+	draft  bool // pixels may be near instead of exact
 	number uint64
 }
 
 func buildRandomResizedCrop(a *arguments, number uint64) operation {
 	o := &randomResizedCrop{to: a.size(), filter: a.filter(), number: number}
+	o.draft = a.draft(o.filter)
 	scale := a.pair("scale", [2]float64{0.08, 1}, false)
 	ratio := a.pair("ratio", [2]float64{3.0 / 4, 4.0 / 3}, true)
 	o.law = newBoxLaw(scale, ratio)
@@ -78,12 +80,13 @@ func (o *randomResizedCrop) resolve(r *run, key rng.Key) *errs.Error {
 	b := o.law.draw(key.With(o.number), r.w, r.h)
 	r.tellCrop("RandomResizedCrop", b, margins{}, o.to)
 	r.crop(b)
-	r.resize(o.to.w, o.to.h, o.filter)
+	r.resize(o.to.w, o.to.h, o.filter, o.draft)
 	return nil
 }
 
 func (o *randomResizedCrop) canon(b []byte) []byte {
-	return fmt.Appendf(b, "random resized crop %d %d %d %v %v %d", o.number, o.to.w, o.to.h, o.law.scale, o.law.ratio, o.filter)
+	b = fmt.Appendf(b, "random resized crop %d %d %d %v %v %d", o.number, o.to.w, o.to.h, o.law.scale, o.law.ratio, o.filter)
+	return canonDraft(b, o.draft)
 }
 
 // resize is Resize: to a size, or an edge to a length.
@@ -92,11 +95,13 @@ type resize struct {
 	short  int  // else the shorter edge; 0: long decides
 	long   int  // max_size; 0: none
 	filter kernel.Filter
+	draft  bool // pixels may be near instead of exact
 }
 
 func buildResize(a *arguments, _ uint64) operation {
 	const wanted = "a positive whole number, or [height, width]"
 	o := &resize{filter: a.filter()}
+	o.draft = a.draft(o.filter)
 	if n := a.wholes("max_size", "a positive whole number", 1, mostSide); len(n) == 1 {
 		o.long = n[0]
 	}
@@ -168,12 +173,21 @@ func (o *resize) resolve(r *run, _ rng.Key) *errs.Error {
 			"Resize would make %d x %d pixels of a picture of %d x %d", to.w, to.h, r.w, r.h)
 	}
 	r.tellResize("Resize", to)
-	r.resize(to.w, to.h, o.filter)
+	r.resize(to.w, to.h, o.filter, o.draft)
 	return nil
 }
 
 func (o *resize) canon(b []byte) []byte {
-	return fmt.Appendf(b, "resize %d %d %d %d %d", o.to.w, o.to.h, o.short, o.long, o.filter)
+	b = fmt.Appendf(b, "resize %d %d %d %d %d", o.to.w, o.to.h, o.short, o.long, o.filter)
+	return canonDraft(b, o.draft)
+}
+
+// canonDraft leaves no trace where there is none: digests from before it stay.
+func canonDraft(b []byte, draft bool) []byte {
+	if draft {
+		b = append(b, " draft"...)
+	}
+	return b
 }
 
 // frame is padding as it is written: what stands around a picture.

@@ -208,7 +208,12 @@ def _interpolation(transform: Any) -> Arguments:
     # Versions before 0.17 write "warn" for None, which is True for the PIL pictures of a dataset.
     if antialias is not None and antialias != "warn" and not antialias and mode == "bilinear":
         raise _Wrong("bilinear with antialias=False is not built", 'leave antialias out, or interpolation="nearest"')
-    return {"interpolation": mode}
+    out: Arguments = {"interpolation": mode}
+    if getattr(transform, "draft", False):  # ours only
+        if mode != "bilinear":
+            raise _Wrong("draft is for bilinear only", 'leave draft out, or interpolation="nearest"')
+        out["draft"] = True
+    return out
 
 
 def _dtype(value: Any) -> str:

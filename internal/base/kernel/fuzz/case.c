@@ -15,6 +15,7 @@ typedef struct {
   int x, y, bw, bh;
   int gray;                // one channel is wanted
   int resample, nearest, rw, rh;
+  int draft;               // it may be decoded smaller: held to other targets only
   int anew;                // Huffman tables are not kept from file to file
   int in_low, out_low;     // at the lower guard page, else the upper
   size_t in_slack, out_slack;
@@ -56,7 +57,7 @@ static void describe(void) {
   printf("  again: -seed %llu -case %llu\n  file: %s\n", (unsigned long long)now.seed, (unsigned long long)now.number, now.what);
   printf("  level %d, %dx%d of %d components, box %d,%d %dx%d%s", e->level, e->w, e->h, e->components, e->x, e->y, e->bw, e->bh, e->gray ? ", grey" : "");
   if (e->anew) printf(", tables anew");
-  if (e->resample) printf(", to %dx%d%s", e->rw, e->rh, e->nearest ? " nearest" : "");
+  if (e->resample) printf(", to %dx%d%s", e->rw, e->rh, e->nearest ? " nearest" : e->draft ? " by a draft" : "");
   printf("; input %s page %s %zu, output %s page %s %zu\n", e->in_low ? "lower" : "upper", e->in_low ? "+" : "-", e->in_slack,
          e->out_low ? "lower" : "upper", e->out_low ? "+" : "-", e->out_slack);
 }
@@ -117,6 +118,7 @@ static void ask(stk_job *j, const errand *e) {
   p->bh = p->wh = e->bh;
   p->resample = e->resample;
   p->nearest = e->nearest;
+  p->draft = e->draft;
   if (e->resample) {
     p->rw = p->ww = e->rw;
     p->rh = p->wh = e->rh;
@@ -249,7 +251,9 @@ static void judge(const errand *e, int code, const uint8_t *d, int damage) {
     return;
   }
   const char *blame = reference_blames(&ref, e->x, e->y, e->x + e->bw, e->y + e->bh, now.strict ? 0 : SLACK);
-  if (blame && agrees(e, d)) {
+  if (e->draft) {
+    sum.unjudged++;
+  } else if (blame && agrees(e, d)) {
     sum.stray++;
   } else if (blame && e->resample && !reference_blames(&ref, e->x, e->y, e->x + 1, e->y + 1, SLACK)) {
     sum.unjudged++;  // not all pixels of the box need be those of the result
@@ -351,6 +355,7 @@ static void choose(rng *r, errand *e) {
     e->rw = among(r, 1, 50);
     e->rh = among(r, 1, 50);
     if (e->rw == e->bw && e->rh == e->bh) e->resample = 0;
+    e->draft = e->resample && !e->nearest && one_in(r, 2);
   }
   e->anew = one_in(r, 8);
   e->in_low = one_in(r, 4);
@@ -418,7 +423,7 @@ void case_file(const uint8_t *p, size_t n, int boxes) {
   for (int i = 0; i < boxes; i++) {
     sum.cases++;
     choose(&r, &now.e);
-    if (i == 0) now.e.x = now.e.y = now.e.resample = now.e.gray = 0, now.e.bw = now.e.w, now.e.bh = now.e.h;
+    if (i == 0) now.e.x = now.e.y = now.e.resample = now.e.draft = now.e.gray = 0, now.e.bw = now.e.w, now.e.bh = now.e.h;
     if (possible(&now.e)) run_all(&r, 1, 1);
   }
 }
