@@ -138,7 +138,11 @@ func TestGeometryIsShort(t *testing.T) {
 			[]kernel.Step{{Op: kernel.OpResize, W: 50, H: 40}, {Op: kernel.OpCrop, X: 1, Y: 2, W: 3, H: 4}},
 		},
 		"flip stays before resize": {
-			func(g *geometry) { g.flip(kernel.OpFlipV); g.resize(50, 40, kernel.Bilinear, false); g.flip(kernel.OpFlipV) },
+			func(g *geometry) {
+				g.flip(kernel.OpFlipV)
+				g.resize(50, 40, kernel.Bilinear, false)
+				g.flip(kernel.OpFlipV)
+			},
 			[]kernel.Step{V, {Op: kernel.OpResize, W: 50, H: 40}, V},
 		},
 		"same size": {func(g *geometry) { g.resize(100, 80, kernel.Bilinear, false) }, nil},
