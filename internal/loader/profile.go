@@ -51,7 +51,7 @@ func (l *Loader) Profile(ctx context.Context, n int64, most time.Duration) (Prof
 	}
 	defer l.letGo()
 	e := l.Epoch(0)
-	r := profiler{l: l, ctx: ctx, lane: transform.NewLane(), epoch: e}
+	r := profiler{others: map[string]int{}, l: l, ctx: ctx, lane: transform.NewLane(), epoch: e}
 	defer r.lane.Close()
 	for _, part := range l.data.parts {
 		for _, prog := range part.programs {

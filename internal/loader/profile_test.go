@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -47,6 +48,28 @@ func TestProfileOfOthers(t *testing.T) {
 	spec.Fields = []Field{{Name: "image", Decode: "bytes"}, {Name: "label", Decode: "int"}}
 	p, err := open(t, ground(t), spec).Profile(context.Background(), 5, time.Minute)
 	if err != nil || len(p.Each) != 5 || len(p.Names) != 0 {
+		t.Errorf("%+v %v", p, err)
+	}
+}
+
+// The first sample may be of a kind that is counted too.
+func TestProfileOfProgressive(t *testing.T) {
+	b, err := os.ReadFile("../base/kernel/testdata/progressive411.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	for i := range 4 {
+		folder := filepath.Join(root, "a")
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, fmt.Sprint(i, ".jpg")), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := open(t, ground(t), imageSpec(root)).Profile(context.Background(), 4, time.Minute)
+	if err != nil || p.JPEGs != 4 || p.Others[Progressive] != 4 {
 		t.Errorf("%+v %v", p, err)
 	}
 }
