@@ -7,8 +7,6 @@
 
 static int16_t wrap16(int32_t v) { return (int16_t)(uint16_t)(uint32_t)v; }
 
-static int32_t saturate(int32_t v, int32_t limit) { return v < -limit - 1 ? -limit - 1 : v > limit ? limit : v; }
-
 // transform is the one-dimensional inverse DCT of eight numbers, before its shift.
 // Sums wrap, as those of vectors do.
 static inline void transform(const int16_t in[8], int32_t out[8], int shift) {
@@ -36,17 +34,9 @@ static inline void transform(const int16_t in[8], int32_t out[8], int shift) {
   }
 }
 
-// only_first reports whether rows 1 to 7 are zero.
-static int only_first(const int16_t *block) {
-  int any = 0;
-  for (int r = 1; r < 8; r++)
-    for (int c = 0; c < 8; c++) any |= block[r * QUAD_ROW + c];
-  return !any;
-}
-
 void stk_dct_block(const int16_t *block, const uint16_t *quant, uint8_t *out, ptrdiff_t stride) {
   int16_t mid[8][8];  // after the columns, by row
-  const int flat = only_first(block);
+  const int flat = only_first(block, 0);
   for (int c = 0; c < 8; c++) {
     int16_t in[8];
     int32_t sums[8];

@@ -33,6 +33,17 @@ void stk_dct_flat(int16_t *quad, int q, uint8_t *out, ptrdiff_t stride);
 
 enum { CONST_BITS = 13, PASS1_BITS = 2 };
 
+// saturate brings v between -limit - 1 and limit.
+static INLINE int32_t saturate(int32_t v, int32_t limit) { return v < -limit - 1 ? -limit - 1 : v > limit ? limit : v; }
+
+// only_first reports whether rows 1 to 7 of a block are zero, row aside not looked at; 0: all looked at.
+static INLINE int only_first(const int16_t *block, int aside) {
+  int any = 0;
+  for (int r = 1; r < 8; r++)
+    for (int c = 0; c < 8 && r != aside; c++) any |= block[r * QUAD_ROW + c];
+  return !any;
+}
+
 // FIX(x) is x * 2^13, rounded.
 enum {
   FIX_0_298 = 2446,   // sqrt(2) * (-c1 + c3 + c5 - c7), 0.298631336; ck = cos(k pi / 16)

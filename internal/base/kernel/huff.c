@@ -67,12 +67,22 @@ static void fill_longer(stk_lane *l, longer *g, const stk_dht *t) {
   g->base[17] = 0;
 }
 
-// entry describes the code of n bits that prefix, of look bits, begins with, and its value
-// of size bits. The sign must lie within the prefix.
-static uint64_t entry(uint32_t prefix, int look, int n, int size, uint64_t step, uint64_t both) {
-  const int positive = size && prefix >> (look - n - 1) & 1;
-  const uint64_t bias = positive ? 0 : (uint64_t)(1 - (1 << size)) & 0xffff;
-  return bias << 40 | step << 32 | (uint64_t)size << 24 | (uint64_t)(64 - n - size) % 64 << 16 | both << 8 | (uint64_t)(n + size);
+// entry describes a code of n bits and its value of size bits, which is positive, or none.
+static INLINE uint64_t entry(int n, int size, uint64_t step, uint64_t both) {
+  return step << 32 | (uint64_t)size << 24 | (uint64_t)(64 - n - size) % 64 << 16 | both << 8 | (uint64_t)(n + size);
+}
+
+// negative is the entry of the same code where its value is negative.
+static INLINE uint64_t negative(uint64_t e, int size) { return e | (uint64_t)((1 - (1 << size)) & 0xffff) << 40; }
+
+static INLINE uint64_t *fill(uint64_t *p, uint64_t e, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) p[i] = e;
+  return p + n;
+}
+
+// signs fills n places of prefixes whose next bit is the sign of a value.
+static INLINE uint64_t *signs(uint64_t *p, uint64_t e, int size, uint32_t n) {
+  return fill(fill(p, negative(e, size), n / 2), e, n / 2);
 }
 
 static void build_dc(stk_lane *l, dc_table *d, const stk_dht *t) {
@@ -80,17 +90,15 @@ static void build_dc(stk_lane *l, dc_table *d, const stk_dht *t) {
   fill_longer(l, &d->l, t);
   for (int i = 0; i < t->n; i++)
     if (t->values[i] > 15) stk_fail(l, STK_FORMAT, "Corrupt JPEG data: a Huffman table of DC with a difference of %d bits", t->values[i]);
-  uint32_t i = 0;
+  uint64_t *p = d->look;
   for (int n = 1, at = 0; n < DC_LOOK; n++)
-    for (int k = 0; k < t->bits[n - 1]; k++, at++)
-      for (int j = 0; j < 1 << (DC_LOOK - n); j++, i++) d->look[i] = entry(i, DC_LOOK, n, t->values[at], 1, 1);
-  for (; i < 1 << DC_LOOK; i++) d->look[i] = ONE << 8;
+    for (int i = 0; i < t->bits[n - 1]; i++, at++) {
+      const int size = t->values[at];
+      const uint64_t e = entry(n, size, 1, 1);
+      p = size ? signs(p, e, size, 1u << (DC_LOOK - n)) : fill(p, e, 1u << (DC_LOOK - n));
+    }
+  fill(p, ONE << 8, (uint32_t)(d->look + (1 << DC_LOOK) - p));
   d->l.from.n = t->n;
-}
-
-static INLINE uint64_t *fill(uint64_t *p, uint64_t e, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) p[i] = e;
-  return p + n;
 }
 
 // seconds lists what the second symbol of a pair adds to its entry, for R bits that are left of
@@ -100,12 +108,12 @@ static void seconds(uint64_t *follow, const stk_dht *t) {
   uint64_t *p = follow + (1 << LOOK);
   for (int n = 1, at = 0; n <= LOOK; n++)
     for (int i = 0; i < t->bits[n - 1]; i++, at++) {
-      const int run = t->values[at] >> 4, size = t->values[at] & 15, left = LOOK - n - size;
+      const int size = t->values[at] & 15, left = LOOK - n - size;
       if (left < 0) {
         p = fill(p, 0, 1u << (LOOK - n));
         continue;
       }
-      const uint64_t step = size || run == 15 ? (uint64_t)run + 1 : END, e = step << 8 | (uint64_t)(n + size);
+      const uint64_t e = (uint64_t)step_of(t->values[at]) << 8 | (uint64_t)(n + size);
       const int half = size ? 1 << (size - 1) : 0;
       if (!size) p = fill(p, e, 1u << left);
       for (int v = 1 - 2 * half; v <= -half && size; v++) p = fill(p, e | (uint64_t)(uint8_t)v << 56, 1u << left);
@@ -128,20 +136,17 @@ static void build_pairs(ac_table *a, const stk_dht *t) {
   uint64_t *p = a->pair;
   for (int n = 1, at = 0; n <= LOOK; n++)
     for (int i = 0; i < t->bits[n - 1]; i++, at++) {
-      const int run = t->values[at] >> 4, size = t->values[at] & 15, rest = LOOK - n, left = rest - size;
-      const uint64_t step = size || run == 15 ? (uint64_t)run + 1 : END;
-      const uint64_t e = (step < END ? step : 1) << 32 | (uint64_t)size << 24 | (uint64_t)(64 - n - size) % 64 << 16 | step << 8 | (uint64_t)(n + size);
-      const uint64_t negative = e | (uint64_t)((1 - (1 << size)) & 0xffff) << 40;
+      const int size = t->values[at] & 15, rest = LOOK - n, left = rest - size;
+      const uint64_t step = (uint64_t)step_of(t->values[at]), e = entry(n, size, step < END ? step : 1, step);
       if (size && rest == 0) {
         p = fill(p, one, 1);  // the sign is beyond the prefix
       } else if (left < 0) {
-        p = fill(p, negative, 1u << (rest - 1));
-        p = fill(p, e, 1u << (rest - 1));
+        p = signs(p, e, size, 1u << rest);
       } else if (step == END) {
         p = fill(p, e, 1u << rest);
       } else {
         for (int v = 0; v < 1 << size; v++) {
-          const uint64_t first = size && v < 1 << (size - 1) ? negative : e;
+          const uint64_t first = size && v < 1 << (size - 1) ? negative(e, size) : e;
           for (int k = 0; k < 1 << left; k++) p[k] = first + follow[(1 << left) + k];
           p += 1 << left;
         }
@@ -156,8 +161,7 @@ static void build_ac(stk_lane *l, ac_table *a, const stk_dht *t) {
   uint32_t *look = a->ac, *const all = look + (1 << LOOK);
   for (int n = 1, at = 0; n <= LOOK; n++)
     for (int i = 0; i < t->bits[n - 1]; i++, at++) {
-      const uint32_t run = t->values[at] >> 4, size = t->values[at] & 15;
-      const uint32_t step = size || run == 15 ? run + 1 : END;
+      const uint32_t size = t->values[at] & 15, step = (uint32_t)step_of(t->values[at]);
       for (int j = 0; j < 1 << (LOOK - n); j++) *look++ = size << 16 | step << 8 | (uint32_t)n;
     }
   memset(look, 0, (size_t)((uint8_t *)all - (uint8_t *)look));
@@ -225,8 +229,7 @@ static INLINE int one_symbol(stk_huff *h, bits *b, const ac_table *a, int *v) {
   }
   const int rs = long_code(h, b, &a->l, LOOK);
   *v = value(b, rs & 15);
-  if (rs & 15) return (rs >> 4) + 1;
-  return rs >> 4 == 15 ? 16 : END;
+  return step_of(rs);
 }
 
 // block_ac goes over a block's coefficients behind DC, stores them where there is a block

@@ -162,6 +162,10 @@ static INLINE void drop(bits *b, uint64_t n) {
 // unread is how many bytes lie between what was read and end; negative: none.
 static INLINE ptrdiff_t unread(const bits *b, const uint8_t *end) { return end - b->p + (ptrdiff_t)((b->cnt & 63) / 8); }
 
+// step_of is how many coefficients an AC symbol steps: the zeros before its value, and it; END at the
+// end of the block.
+static INLINE int step_of(int symbol) { return symbol & 15 || symbol >> 4 == 15 ? (symbol >> 4) + 1 : END; }
+
 // long_code finds a code of more than n bits.
 static INLINE int long_code(stk_huff *h, bits *b, const longer *l, int n) {
   const uint32_t prefix = (uint32_t)(b->acc >> 48);

@@ -115,11 +115,16 @@ static void fetch_gray(stk_lane *l, source *s, const stk_pass *p, int y, int n, 
   }
 }
 
+// plain_rows reports whether the sink's rows are bytes, pixel by pixel.
+static int plain_rows(const stk_lane *l, const sink *k) {
+  return !k->final || (!l->job.is_float && (!l->job.chw || k->c == 1));
+}
+
 static void put_row(stk_lane *l, const sink *k, int y, const uint8_t *row) {
   const stk_job *j = &l->job;
   const stk_target *t = l->target;
   const size_t w = k->w, plane = w * k->h, at = y * w;
-  if (!k->final || (!j->is_float && (!j->chw || k->c == 1))) {
+  if (plain_rows(l, k)) {
     uint8_t *d = k->dst + at * k->c;
     if (d != row) memcpy(d, row, w * k->c);
   } else if (!j->is_float) {
@@ -175,14 +180,14 @@ static void decode_pass(stk_lane *l, const stk_pass *p, const sink *k, int c) {
   tock(l, &l->job.decode_ns, since);
 }
 
-// as_is reports whether rows of c channels go into the sink as they come.
-static int as_is(const stk_lane *l, const stk_pass *p, const sink *k, int c) {
-  return !p->gray_pre && !p->gray_post && !p->post_h && (!k->final || (!l->job.is_float && (!l->job.chw || c == 1)));
+// as_is reports whether rows go into the sink as they come.
+static int as_is(const stk_lane *l, const stk_pass *p, const sink *k) {
+  return !p->gray_pre && !p->gray_post && !p->post_h && plain_rows(l, k);
 }
 
 static void copy_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k, int c) {
   begin(l, s, p->bx, p->by, p->bx + p->bw, p->by + p->bh);
-  if (!s->pix && l->job.own && as_is(l, p, k, c)) {
+  if (!s->pix && l->job.own && as_is(l, p, k)) {
     decode_pass(l, p, k, c);
     return;
   }
@@ -352,7 +357,7 @@ static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink 
   uint32_t *buf = stk_grow(l, &l->ring, ring * stride * 4);
   const uint32_t **pairs = stk_grow(l, &l->ptrs, (size_t)v.most * sizeof *pairs);
   uint8_t *t = stk_grow(l, &l->tmp, (size_t)h->elems);
-  int straight = !p->gray_post && (!k->final || (!l->job.is_float && (!l->job.chw || c == 1)));
+  int straight = !p->gray_post && plain_rows(l, k);
   int direct = !straight && k->final && !p->gray_post && ay->safe && v.most <= STK_PAIRS;
   const stk_target *target = ay->safe ? l->target : &stk_base;
 

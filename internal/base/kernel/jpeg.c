@@ -233,9 +233,10 @@ void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n) {
   stk_jpeg *j = l->jpeg;
   const int w = j->x1 - j->x0, colour = j->f.components == FRAME_COMPONENTS;
   const size_t wide = (size_t)w + 16 + STK_SLACK;
-  uint8_t *line = colour ? stk_grow(l, &j->lines, 2 * wide) : NULL;
-  j->line[1] = line;
-  j->line[2] = line + wide;
+  if (colour) {
+    j->line[1] = stk_grow(l, &j->lines, 2 * wide);
+    j->line[2] = j->line[1] + wide;
+  }
   for (int i = 0; i < n; i++, j->y++) {
     for (const int band = needed(j, j->y); j->band <= band;) decode_band(l, j);
     const uint8_t *luma = pixels(l, j, 0, j->y);

@@ -5,12 +5,10 @@
 
 #pragma GCC optimize("O3")
 
-static int32_t clip(int32_t v, int32_t limit) { return v < -limit - 1 ? -limit - 1 : v > limit ? limit : v; }
-
 // shifted is v / 2^n, rounded. Sums wrap, as those of vectors do.
 static int32_t shifted(uint32_t v, int n) { return (int32_t)(v + (1u << n >> 1)) >> n; }
 
-static uint8_t sample(uint32_t v, int n) { return (uint8_t)(clip(shifted(v, n), INT8_MAX) + 128); }
+static uint8_t sample(uint32_t v, int n) { return (uint8_t)(saturate(shifted(v, n), INT8_MAX) + 128); }
 
 static uint32_t times(int16_t v, int c) { return (uint32_t)(v * c); }
 
@@ -34,17 +32,9 @@ static void column(const int16_t *block, const uint16_t *quant, int c, int16_t i
   for (int r = 0; r < 8; r++) in[r] = (int16_t)(block[r * QUAD_ROW + c] * (int16_t)quant[8 * r + c]);
 }
 
-// only_first reports whether rows 1 to 7 are zero, row 4 aside.
-static int only_first(const int16_t *block) {
-  int any = 0;
-  for (int r = 1; r < 8; r++)
-    for (int c = 0; c < 8 && r != 4; c++) any |= block[r * QUAD_ROW + c];
-  return !any;
-}
-
 void stk_dct_block4(const int16_t *block, const uint16_t *quant, uint8_t *out, ptrdiff_t stride) {
   int16_t mid[4][8];  // after the columns, by row
-  const int flat = only_first(block);
+  const int flat = only_first(block, 4);  // which the transform to four does not read
   for (int c = 0; c < 8; c++) {
     int16_t in[8];
     uint32_t sums[4];
@@ -52,7 +42,7 @@ void stk_dct_block4(const int16_t *block, const uint16_t *quant, uint8_t *out, p
     plain4(in, sums);
     // Here libjpeg's vectors have a way of their own, which wraps.
     for (int r = 0; r < 4; r++)
-      mid[r][c] = (int16_t)(flat ? in[0] * (1 << PASS1_BITS) : clip(shifted(sums[r], SHIFT_4), INT16_MAX));
+      mid[r][c] = (int16_t)(flat ? in[0] * (1 << PASS1_BITS) : saturate(shifted(sums[r], SHIFT_4), INT16_MAX));
   }
   for (int r = 0; r < 4; r++) {
     uint32_t sums[4];
@@ -71,7 +61,7 @@ void stk_dct_block2(const int16_t *block, const uint16_t *quant, uint8_t *out, p
     const int32_t both[2] = {shifted(even + odd, SHIFT_2), shifted(even - odd, SHIFT_2)};
     for (int r = 0; r < 2; r++) {
       if (c == 0) dc[r] = both[r];
-      mid[r][c] = (int16_t)clip(both[r], INT16_MAX);
+      mid[r][c] = (int16_t)saturate(both[r], INT16_MAX);
     }
   }
   for (int r = 0; r < 2; r++) {
@@ -107,7 +97,7 @@ void stk_dct1(int16_t *quad, const uint16_t *quant, int reach, uint8_t *out, ptr
   (void)stride;
   for (int b = 0; b < 4; b++) {
     const int v = (quad[8 * b] * (int16_t)quant[0] + 4) >> 3;
-    out[b] = (uint8_t)(clip(((v + 512) & 1023) - 512, INT8_MAX) + 128);
+    out[b] = (uint8_t)(saturate(((v + 512) & 1023) - 512, INT8_MAX) + 128);
   }
   quad_clear(quad, reach);
 }

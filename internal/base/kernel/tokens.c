@@ -42,7 +42,7 @@ static INLINE int one_token(stk_huff *h, bits *b, const ac_table *a, int64_t *co
   } else {
     const int rs = long_code(h, b, &a->l, LOOK);
     size = rs & 15;
-    step = size || rs >> 4 == 15 ? (rs >> 4) + 1 : END;
+    step = step_of(rs);
   }
   const uint32_t symbol = step == END ? 0 : (uint32_t)(step - 1) << 4 | (uint32_t)size;
   *tok = symbol << 16 | (uint32_t)(b->acc >> 1 >> (63 - size));
