@@ -16,6 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
 const help = `stoker keeps GPUs fed: it loads training data, and says what limits the loading.
@@ -128,6 +129,9 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 	}
 	if err != nil {
 		return con.report(usage(err, args))
+	}
+	if err := kernel.CheckTarget(); err != nil {
+		return con.report(errs.New(errs.Config, "the environment can not be used").Because(err).Try("unset STOKER_KERNEL"))
 	}
 	err = parsed.Run()
 	if e := con.out.flush(); err == nil {

@@ -385,12 +385,47 @@ func TestInspectFolder(t *testing.T) {
 			t.Errorf("the error is %s", got.err)
 		}
 	}
+	// What training passes over is damage here: bytes that belong to no block.
+	longer := filepath.Join(t.TempDir(), "longer")
+	write(t, filepath.Join(longer, "a", "00.jpg"), slices.Concat(raw[:len(raw)-2], make([]byte, 30), raw[len(raw)-2:]))
+	if got = command(t, "inspect", longer); got.status != 0 {
+		t.Errorf("%+v", got)
+	}
+	for _, args := range [][]string{{"inspect", longer, "--all"}, {"verify", longer}} {
+		if got = command(t, args...); got.status != 3 || !strings.Contains(got.out, "before the end marker") {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
 	got = command(t, "inspect", root)
 	want := fmt.Sprintf("stoker: %d of the 13 samples that were checked can not be used\n  try: mend or remove them, or train with on_bad=\"skip\" or \"replace\"\n", 3)
 	if got.status != 3 || got.err != want || !strings.Contains(got.out, "3 samples are damaged:\n  "+root+"/coffee/00.jpg") {
 		t.Errorf("%+v", got)
 	}
 	if got = command(t, "inspect", root, "--check", "0"); got.status != 0 || !strings.Contains(got.out, "No sample was read") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// inspect --all says how many JPEGs are not stoker's own decoder's.
+func TestInspectDecoders(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"rgb", "progressive411", "cmyk"} {
+		raw, err := os.ReadFile("../../internal/base/kernel/testdata/" + name + ".jpg")
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(root, "a", name+".jpg"), raw)
+	}
+	got := command(t, "inspect", root, "--all")
+	if got.status != 0 || !strings.Contains(got.out, "image: 2 of 3 JPEGs are progressive, CMYK or otherwise unusual") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestUnknownKernel(t *testing.T) {
+	t.Setenv("STOKER_KERNEL", "avx3")
+	got := command(t, "inspect", ".")
+	if got.status != 2 || !strings.Contains(got.err, "STOKER_KERNEL=avx3 names no kernel: there are go, base, avx2, avx512") {
 		t.Errorf("%+v", got)
 	}
 }

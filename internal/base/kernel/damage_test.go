@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -159,6 +160,59 @@ func TestRandomBytes(t *testing.T) {
 			noise := random(r, 1+r.IntN(400), 1, 1).Pix
 			if err := damaged(t, l, noise, whole); err == nil {
 				t.Fatal("noise passes for a picture")
+			}
+		}
+	})
+}
+
+// What Run lets pass and Strict does not: bytes that belong to no block, more of them
+// than libjpeg reads ahead.
+func TestStrict(t *testing.T) {
+	each(t, func(t *testing.T, l *Lane) {
+		for name, jpeg := range samples(t) {
+			if _, taken := readFrame(jpeg); !taken && !byLibjpeg(l) {
+				continue // the standard library says nothing of them
+			}
+			h, err := readHeader(jpeg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			end := len(jpeg) - 2
+			with := func(extra ...byte) []byte { return slices.Concat(jpeg[:end], extra, jpeg[end:]) }
+			narrow := slices.Clone(jpeg)
+			binary.BigEndian.PutUint16(narrow[sof(jpeg)+7:], uint16(h.W-32))
+			for _, c := range []struct {
+				what string
+				jpeg []byte
+				ok   bool
+			}{
+				{"as it was", jpeg, true},
+				{"bytes behind its end", append(slices.Clone(jpeg), "photographer's notes"...), true},
+				{"fill bytes before its end", with(0xff, 0xff, 0xff), true},
+				{"bytes before its end", with(make([]byte, 20)...), false},
+				{"a restart marker and bytes before its end", with(append([]byte{0xff, 0xd5}, make([]byte, 20)...)...), false},
+				{"a width that is a lie", narrow, false},
+			} {
+				for _, steps := range [][]Step{nil, {{Op: OpCrop, W: 8, H: 8}}} {
+					j := Job{JPEG: c.jpeg, Steps: steps, Strict: true}
+					hh, err := ReadHeader(c.jpeg)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ow, oh, oc, err := ResultSize(steps, hh.W, hh.H, 3)
+					if err != nil {
+						t.Fatal(err)
+					}
+					j.Dst = make([]byte, ow*oh*oc)
+					var damaged FormatError
+					if err := l.Run(&j); c.ok != (err == nil) || err != nil && !errors.As(err, &damaged) {
+						t.Errorf("%s with %s, %d steps: %v", name, c.what, len(steps), err)
+					}
+					j.Strict = false
+					if err := l.Run(&j); err != nil && name != "progressive411" {
+						t.Errorf("%s with %s, %d steps, not strict: %v", name, c.what, len(steps), err)
+					}
+				}
 			}
 		}
 	})

@@ -17,18 +17,22 @@ const maxScans = 300
 // to RGB. What the plain decoder does not take, progressive pictures and CMYK
 // above all, the standard library decodes. That rounds its DCT otherwise than
 // libjpeg: samples differ by 3 at most.
-func decodeGo(b []byte, h *header) (Pixels, Way, error) {
-	if f, taken := readFrame(b); taken {
+func decodeGo(j *Job, h *header) (Pixels, Way, error) {
+	if f, taken := readFrame(j.JPEG); taken {
+		f.strict = j.Strict
 		p, err := f.decode(0)
 		return p, WayOwn, err
 	}
-	p, err := decodeStandard(b, h)
+	p, err := decodeStandard(j.JPEG, h)
 	return p, WayGo, err
 }
 
 // decodeStandard leaves a JPEG to the standard library.
 func decodeStandard(b []byte, h *header) (Pixels, error) {
-	if h.arithmetic {
+	if h.Arithmetic && libjpegVersion() != "" {
+		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG, which the kernel without C does not decode, and " + kernelEnv + " asks for that one: unset it")
+	}
+	if h.Arithmetic {
 		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG, which only the C kernel with libjpeg-turbo decodes: build stoker where both a C compiler and Debian's libjpeg62-turbo-dev, or its like, are installed")
 	}
 	if n := bytes.Count(b[h.scan:], []byte{0xff, 0xda}); n > maxScans {

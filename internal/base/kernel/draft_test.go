@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"testing"
 )
 
@@ -208,43 +207,8 @@ func TestDraftNotWanted(t *testing.T) {
 
 // Of damage the C kernel and the twin think alike in drafts too.
 func TestDraftOnDamage(t *testing.T) {
-	twin := newLane("go")
-	var lanes []*Lane
-	for _, target := range targets()[1:] {
-		lanes = append(lanes, newLane(target))
-		defer lanes[len(lanes)-1].Close()
-	}
-	r := rand.New(rand.NewPCG(81, 82))
-	both, refused := 0, 0
-	for i := range 4000 {
-		d := drawJPEG(r, i%4 < 2 || runtime.GOARCH != "amd64")
-		jpeg := d.bytes(r)
-		if i%2 == 0 {
-			jpeg = encodeKind(t, r, plainKinds[r.IntN(len(plainKinds))], d.x, d.y, encodeOptions{quality: 1 + r.IntN(100), restart: d.ri})
-		}
-		bad := damage(r, jpeg)
-		h, err := readHeader(bad)
-		f, taken := readFrame(bad)
-		if !taken || err != nil || h.W*h.H > 1<<16 {
-			continue
-		}
+	onDamage(t, 4000, rand.New(rand.NewPCG(81, 82)), func(r *rand.Rand, h header) Job {
 		n := 1 << r.IntN(4)
-		to := Step{Op: OpResize, W: max(1, h.W/n), H: max(1, h.H/n), Draft: true}
-		a := Job{JPEG: bad, Steps: []Step{to}, Dst: make([]byte, 3*to.W*to.H)}
-		b := Job{JPEG: bad, Steps: []Step{to}, Dst: make([]byte, 3*to.W*to.H)}
-		l := lanes[r.IntN(len(lanes))]
-		ea, eb := l.Run(&a), twin.Run(&b)
-		switch {
-		case (ea == nil) != (eb == nil) && !slices.ContainsFunc(f.comp, func(c component) bool { return f.dc[c.td] == nil || f.ac[c.ta] == nil }):
-			t.Errorf("%d: %s: %v; the twin: %v", i, l.target, ea, eb)
-		case ea != nil || eb != nil:
-			refused++
-		default:
-			both++
-			if d := diff(b.Dst, a.Dst); d != "" {
-				t.Errorf("%d: %s: %s", i, l.target, d)
-			}
-		}
-	}
-	t.Logf("%d decoded, %d refused", both, refused)
+		return Job{Steps: []Step{{Op: OpResize, W: max(1, h.W/n), H: max(1, h.H/n), Draft: true}}}
+	})
 }

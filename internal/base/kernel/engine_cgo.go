@@ -21,7 +21,7 @@ import (
 )
 
 func targets() []string {
-	return []string{"go", "base", "avx2", "avx512"}[:2+int(C.stk_best_level())]
+	return names[:2+int(C.stk_best_level())]
 }
 
 // engine is a lane of the C kernel; nil for the twin. Its job lies in C memory
@@ -84,7 +84,7 @@ func (e *engine) call(jpeg, src, dst []byte) C.int {
 func (e *engine) runRest(j *Job, h *header) error {
 	j.Way = WayGo
 	began := time.Now()
-	p, _, err := decodeGo(j.JPEG, h)
+	p, _, err := decodeGo(j, h)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (e *engine) index(dst, jpeg []byte, h *header, o IndexOptions) ([]byte, Ind
 	code := C.stk_index_run(e.lane, (*C.uint8_t)(unsafe.SliceData(jpeg)), C.size_t(len(jpeg)), &r)
 	runtime.KeepAlive(jpeg)
 	if code == C.STK_ELSEWHERE {
-		if _, _, err := decodeGo(jpeg, h); err != nil { // damaged files are called damaged
+		if _, _, err := decodeGo(&Job{JPEG: jpeg}, h); err != nil { // damaged files are called damaged
 			return dst, Indexed{}, err
 		}
 		return dst, Indexed{}, UnsupportedError("a JPEG that is progressive, in several scans or of odd sampling: to rewrite it with restart markers takes libjpeg-turbo, which is not built in; " +
@@ -153,7 +153,7 @@ func (e *engine) plan(j *Job, h *header) error {
 	}
 	c := e.job
 	c.w, c.h, c.c = C.int32_t(p.pass[0].sw), C.int32_t(p.pass[0].sh), C.int32_t(p.pass[0].cIn)
-	c.components, c.stock, c.anew = 0, flag(e.stock), flag(e.anew)
+	c.components, c.stock, c.anew, c.strict = 0, flag(e.stock), flag(e.anew), flag(j.Strict)
 	if j.JPEG != nil {
 		c.components = C.int32_t(h.Components)
 	}

@@ -1,13 +1,15 @@
 package kernel
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // header is what a JPEG's markers say, and where its first scan begins.
 type header struct {
 	Header
-	arithmetic bool
-	blocks     int64 // 8x8 blocks of all components
-	scan       int   // byte offset behind the first SOS segment
+	blocks int64 // 8x8 blocks of all components
+	scan   int   // byte offset behind the first SOS segment
 }
 
 // ReadHeader walks the markers of a JPEG up to its first scan and makes sure
@@ -64,6 +66,9 @@ func readHeader(b []byte) (h header, err error) {
 			if h.Components == 0 {
 				return h, FormatError("a scan before the frame header")
 			}
+			if !h.Progressive && !wholeScan(seg) {
+				return h, FormatError("a scan of a sequential JPEG that has not all coefficients, or not all of their bits")
+			}
 			h.scan = at
 			return h, h.checkEnd(b)
 		}
@@ -88,11 +93,17 @@ func nextMarker(b []byte, at int) (m byte, next int, err error) {
 	return b[at], at + 1, nil
 }
 
+// wholeScan reports whether a scan header (B.2.3) says what those of sequential pictures
+// must: coefficients Ss = 0 to Se = 63, with Ah = Al = 0.
+func wholeScan(seg []byte) bool {
+	return len(seg) >= 4 && bytes.Equal(seg[len(seg)-3:], []byte{0, blockSize - 1, 0})
+}
+
 func (h *header) frame(m byte, seg []byte) error {
 	switch m {
 	case 0xc0, 0xc1, 0xc2:
 	case 0xc9, 0xca:
-		h.arithmetic = true
+		h.Arithmetic = true
 	default:
 		return UnsupportedError(fmt.Sprintf("a lossless or hierarchical JPEG (frame type %#x)", m))
 	}
@@ -106,6 +117,9 @@ func (h *header) frame(m byte, seg []byte) error {
 	h.H = int(seg[1])<<8 | int(seg[2])
 	h.W = int(seg[3])<<8 | int(seg[4])
 	h.Components = int(seg[5])
+	if h.H == 0 {
+		return FormatError("the header gives no height: it is damaged, or the height stands behind the scan, in a DNL marker, where neither libjpeg-turbo nor this decoder reads it")
+	}
 	if err := CheckSize(h.W, h.H); err != nil {
 		return err
 	}
@@ -154,7 +168,7 @@ func (h *header) checkEnd(b []byte) error {
 	if h.Progressive {
 		bits = 1
 	}
-	if !h.arithmetic && int64(end-h.scan)*8 < h.blocks*bits {
+	if !h.Arithmetic && int64(end-h.scan)*8 < h.blocks*bits {
 		return FormatError(fmt.Sprintf("the header promises %d x %d pixels, more than the %d bytes after it can hold", h.W, h.H, end-h.scan))
 	}
 	return nil

@@ -39,7 +39,7 @@ _Noreturn void stk_huff_corrupt(stk_huff *h, const char *what) {
   // Behind the last bit anything may seem to stand.
   if (h->marker && left < 0) what = "premature end of data segment";
   stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: %s, near byte %td, in row %lld of %lld of its blocks", what, at,
-           (long long)(h->at / h->cols), (long long)(h->mcus / h->cols));
+           (long long)(h->at / h->cols + (h->at < h->mcus)), (long long)(h->mcus / h->cols));
 }
 
 static int made_of(const origin *o, const stk_dht *t) {
@@ -393,7 +393,8 @@ void stk_huff_rewind(stk_huff *h) {
   h->at = 0;
 }
 
-void stk_huff_end(stk_huff *h) {
+// scan_ended makes sure that the scan ends with the last MCU, which was read.
+static void scan_ended(stk_huff *h) {
   ended(h, "extraneous bytes before the end marker");
   // Some encoders mark a segment that never comes.
   if (h->restart && h->togo == 0 && h->marker == M_RST0 + h->next) {
@@ -401,6 +402,17 @@ void stk_huff_end(stk_huff *h) {
     h->b = (bits){0, 0, h->end};
     ended(h, "extraneous bytes before the end marker");
   }
+  if (h->marker >= M_RST0 && h->marker < M_RST0 + 8) stk_huff_corrupt(h, "a restart marker too many");
+}
+
+void stk_huff_rest(stk_huff *h) {
+  h->seg = NULL;
+  skip(h, h->mcus, 0);
+  scan_ended(h);
+}
+
+void stk_huff_end(stk_huff *h) {
+  scan_ended(h);
   if (h->marker != M_EOI) stk_fail(h->l, STK_UNSUPPORTED, "a marker %#x behind the scan", 0xff00 | (unsigned)h->marker);
 }
 

@@ -13,16 +13,21 @@
 
 // An entry of dc_table.look, and of ac_table.pair, says of the code that a prefix begins
 // with and of the value behind it, and, where all of both lies within LOOK bits, of the
-// next ones:
+// code and value behind those:
 //
-//	bits  0-5   bits to drop: codes and values
-//	bits  8-15  coefficients to step, the zeros before each value included, and END
-//	            for the end of the block; ONE: the code is longer than the prefix
-//	bits 16-23  bits behind the first value, in 64
-//	bits 24-31  bits of the first value
-//	bits 32-39  coefficients to step to the first value
-//	bits 40-55  what makes those bits a value: 0, or 1 - 2^bits for a negative one
-//	bits 56-63  the second value
+//	 63      56 55               40 39     32 31     24 23     16 15      8 7 6 5    0
+//	+----------+-------------------+---------+---------+---------+---------+---+------+
+//	| second   | first: added to   | first:  | first:  | first:  | both:   |   | both:|
+//	| value    | its bits          | step    | bits    | 64-end  | step    | 0 | bits |
+//	+----------+-------------------+---------+---------+---------+---------+---+------+
+//
+//	bits, of both     how many to drop: codes and values
+//	step, of both     coefficients to go on by, the zeros before each value included, and
+//	                  END where the block ends; ONE: the code is longer than the prefix
+//	64-end, bits      the first value's own: they end so many bits above the lowest of
+//	                  acc, and are so many
+//	step, of first    coefficients to go on by to the first value
+//	added             what makes its bits a value: 0, or 1 - 2^bits for a negative one
 //
 // The first value need not lie within LOOK bits but for its sign: it is taken from the
 // stream, by one BEXTR with bits 16 to 31. That is work beside the chain from one look to
@@ -74,7 +79,8 @@ typedef struct {
 
 typedef struct {
   uint64_t acc;      // the next bits, from the top
-  uint64_t cnt;      // valid ones, modulo 64: the rest is whatever was left of entries
+  uint64_t cnt;      // how many are valid, in its lowest six bits; those above mean nothing, for
+                     // drop takes whole entries from it
   const uint8_t *p;  // the next byte
 } bits;
 
@@ -134,9 +140,10 @@ void stk_huff_free(stk_huff *h);
 // segments are known, passed by.
 void stk_huff_row(stk_huff *h, int64_t y, int first, int last);
 
-// rewind goes to the first MCU. end makes sure that behind the last one the
-// scan ends, and with it the picture.
+// rewind goes to the first MCU. rest walks over what is left, and makes sure that the scan
+// ends behind it. end, behind the last MCU, makes sure that with the scan the picture ends.
 void stk_huff_rewind(stk_huff *h);
+void stk_huff_rest(stk_huff *h);
 void stk_huff_end(stk_huff *h);
 
 // segment.c: finds where segments begin, if their markers count as they should.

@@ -52,7 +52,7 @@ func (l *Lane) IndexJPEG(dst, jpeg []byte, o IndexOptions) ([]byte, Indexed, err
 		return dst, Indexed{}, err
 	}
 	switch {
-	case h.arithmetic:
+	case h.Arithmetic:
 		return dst, Indexed{}, UnsupportedError("an arithmetic-coded JPEG, which is not rewritten with restart markers: pack it as it is")
 	case h.Progressive && !o.Progressive:
 		return dst, Indexed{}, UnsupportedError("a progressive JPEG: restart markers do not help to find a region in it; pack it as it is, or ask for its conversion to a sequential one")

@@ -458,12 +458,16 @@ static void scale(stk_lane *l, int64_t all, int64_t all_ns) {
   l->job.all_ns = all_ns;
 }
 
-// close ends the JPEG, which went well.
+// close_jpeg ends the JPEG, which went well as far as it was read.
 static void close_jpeg(stk_lane *l) {
-  if (l->job.own)
+  const stk_job *j = &l->job;
+  if (j->own) {
+    if (j->strict) stk_jpeg_end(l);
     stk_jpeg_done(l);
-  else
+  } else {
+    if (j->strict) stk_libjpeg_end(l);
     stk_libjpeg_close(l);
+  }
 }
 
 static void run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst) {

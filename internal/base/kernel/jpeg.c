@@ -247,10 +247,10 @@ void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n) {
   }
 }
 
-// stk_jpeg_done says that a picture ended well: its quads are zero again.
-void stk_jpeg_done(stk_lane *l) {
-  if (l->jpeg) l->jpeg->dirty = 0;
-}
+void stk_jpeg_end(stk_lane *l) { stk_huff_rest(l->jpeg->huff); }
+
+// stk_jpeg_done says that a picture went well: its quads are zero again.
+void stk_jpeg_done(stk_lane *l) { l->jpeg->dirty = 0; }
 
 void stk_jpeg_free(stk_lane *l) {
   stk_jpeg *j = l->jpeg;

@@ -106,6 +106,12 @@ type Job struct {
 	Out   Output
 	Dst   []byte // exactly the result's bytes
 
+	// Strict refuses a JPEG whose scan goes on behind its last block: that of a size
+	// which its header understates, or bytes between it and the end marker. What lies
+	// behind the region is then read too. Whoever looks for damage asks for it; training
+	// does not, for such bytes change no pixel and are met in sound photographs.
+	Strict bool
+
 	Way Way // set by Run: which decoder took the JPEG
 
 	Timed bool  // Spent is wanted
@@ -122,6 +128,8 @@ const (
 	WayGo                 // the same pictures by the standard library, where libjpeg-turbo is not built in
 )
 
+func (w Way) String() string { return [...]string{"own", "libjpeg", "go"}[w] }
+
 // Spent is where the time of a job went: in the decoder of a JPEG; in writing rows
 // of the result as they were asked for, with the vertical half of a resampling where
 // one loop does both; in all of it. The rest are the steps.
@@ -131,7 +139,8 @@ type Spent struct{ Decode, Write, All time.Duration }
 type Header struct {
 	W, H        int
 	Components  int  // 1 grey, 3 colour, 4 CMYK or YCCK
-	Progressive bool // SOF2
+	Progressive bool // SOF2, SOF10
+	Arithmetic  bool // SOF9, SOF10
 	Restart     int  // restart interval in MCUs; 0: none
 }
 

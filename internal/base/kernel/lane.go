@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 )
 
 // Lane is the scratch of one worker: a decompressor, grown buffers, tables.
@@ -30,6 +32,15 @@ func Target() string {
 	return have[0]
 }
 
+// CheckTarget makes sure that STOKER_KERNEL, if it is set, names a target.
+func CheckTarget() error {
+	want := os.Getenv(kernelEnv)
+	if want == "" || slices.Contains(names, want) {
+		return nil
+	}
+	return JobError(fmt.Sprintf("%s=%s names no kernel: there are %s", kernelEnv, want, strings.Join(names, ", ")))
+}
+
 // Libraries names the C libraries that are built in, with their versions:
 // libjpeg-turbo, libwebp.
 func Libraries() []string {
@@ -42,17 +53,15 @@ func Libraries() []string {
 	return all
 }
 
+// names are the targets that there may be, the best last.
+var names = []string{"go", "base", "avx2", "avx512"}
+
 // rank orders targets; a name that is none asks for the best.
 func rank(target string) int {
-	switch target {
-	case "go":
-		return 0
-	case "base":
-		return 1
-	case "avx2":
-		return 2
+	if i := slices.Index(names, target); i >= 0 {
+		return i
 	}
-	return 3
+	return len(names) - 1
 }
 
 // NewLane makes a lane of the target that Target names.

@@ -269,6 +269,14 @@ void stk_libjpeg_rows(stk_lane *l, uint8_t **rows, int n) {
   }
 }
 
+// stk_libjpeg_end reads what is left of a picture, and makes sure that the file ends there.
+void stk_libjpeg_end(stk_lane *l) {
+  struct jpeg_decompress_struct *c = &l->libjpeg->c;
+  uint8_t *waste[1] = {stk_grow(l, &l->line, (size_t)c->output_width * c->output_components)};
+  while (c->output_scanline < c->output_height) jpeg_read_scanlines(c, waste, 1);
+  jpeg_finish_decompress(c);
+}
+
 // stk_libjpeg_close ends a picture, read to its end or not. It can not fail.
 void stk_libjpeg_close(stk_lane *l) {
   stk_libjpeg *j = l->libjpeg;

@@ -24,6 +24,7 @@ void stk_libjpeg_rows(stk_lane *l, uint8_t **rows, int n) {
   stk_libjpeg_open(l, NULL, (size_t)n);
 }
 
+void stk_libjpeg_end(stk_lane *l) { stk_libjpeg_open(l, NULL, 0); }
 void stk_libjpeg_close(stk_lane *l) { (void)l; }
 void stk_libjpeg_free(stk_lane *l) { (void)l; }
 void stk_coefficients_begin(stk_index *x) { stk_libjpeg_open(x->l, NULL, 0); }

@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"bytes"
-	"fmt"
-)
+import "fmt"
 
 // The plain decoder: sequential Huffman-coded JPEG, to be read beside ITU T.81,
 // whose names it takes. Its stages are files:
@@ -76,6 +73,7 @@ type frame struct {
 	ri         int  // restart interval in MCUs; 0: none
 	ycc        bool // three components are YCbCr; else RGB
 	scan       int  // byte offset of the entropy-coded data
+	strict     bool // it must end with the picture
 }
 
 // huffmanSpec is a table as it stands in the file (B.2.4.2).
@@ -244,7 +242,7 @@ func (f *frame) readSOS(seg []byte) bool {
 			return false
 		}
 	}
-	return bytes.Equal(seg[1+2*ns:], []byte{0, blockSize - 1, 0})
+	return wholeScan(seg)
 }
 
 // read notes the two markers that tell colour. Versions and transforms that

@@ -71,15 +71,23 @@ func TestPlainOfAnyFrame(t *testing.T) {
 // refuses the other does, and what both decode is the same. Where Huffman tables
 // are missing, libjpeg decodes in C, and lets more pass.
 func TestPlainOnDamage(t *testing.T) {
+	onDamage(t, 6000, rand.New(rand.NewPCG(67, 68)), func(r *rand.Rand, _ header) Job {
+		return Job{Strict: r.IntN(2) == 0}
+	})
+}
+
+// onDamage holds the C kernel to the twin over n damaged pictures, for each of which
+// draw draws a job.
+func onDamage(t *testing.T, n int, r *rand.Rand, draw func(r *rand.Rand, h header) Job) {
+	t.Helper()
 	twin := newLane("go")
 	var lanes []*Lane
 	for _, target := range targets()[1:] {
 		lanes = append(lanes, newLane(target))
 		defer lanes[len(lanes)-1].Close()
 	}
-	r := rand.New(rand.NewPCG(67, 68))
 	both, refused := 0, 0
-	for i := range 6000 {
+	for i := range n {
 		d := drawJPEG(r, i%4 < 2 || runtime.GOARCH != "amd64")
 		jpeg := d.bytes(r)
 		if i%2 == 0 {
@@ -91,7 +99,14 @@ func TestPlainOnDamage(t *testing.T) {
 		if !taken || err != nil || h.W*h.H > 1<<16 {
 			continue
 		}
-		a, b := Job{JPEG: bad, Dst: make([]byte, 3*h.W*h.H)}, Job{JPEG: bad, Dst: make([]byte, 3*h.W*h.H)}
+		a := draw(r, h)
+		w, hh, c, err := ResultSize(a.Steps, h.W, h.H, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := a
+		a.JPEG, a.Dst = bad, make([]byte, w*hh*c)
+		b.JPEG, b.Dst = bad, make([]byte, w*hh*c)
 		l := lanes[r.IntN(len(lanes))]
 		ea, eb := l.Run(&a), twin.Run(&b)
 		switch {

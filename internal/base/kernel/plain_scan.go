@@ -141,6 +141,47 @@ func (f *frame) decodeScan() error {
 			}
 		}
 	}
+	if f.strict {
+		return s.ended(mcus)
+	}
+	return nil
+}
+
+// ended makes sure that nothing of the scan is left behind its last MCU but, as some
+// encoders write it, the marker of an interval that never comes.
+func (s *scan) ended(mcus int) error {
+	if err := s.short("the end marker"); err != nil {
+		return err
+	}
+	f := s.f
+	if f.ri > 0 && mcus%f.ri == 0 && s.marker() == mRST0+byte((mcus/f.ri-1)&7) {
+		s.next += 2
+		if err := s.segment(); err != nil {
+			return err
+		}
+		if err := s.short("the end marker"); err != nil {
+			return err
+		}
+	}
+	if m := s.marker(); m >= mRST0 && m < mRST0+8 {
+		return FormatError(fmt.Sprintf("at byte %d of the JPEG: a restart marker too many", s.next))
+	}
+	return nil
+}
+
+// marker is the one that ended the segment; 0: the file ends there.
+func (s *scan) marker() byte {
+	if s.next+1 >= len(s.f.file) {
+		return 0
+	}
+	return s.f.file[s.next+1]
+}
+
+// short makes sure that no more than slack is left of the segment.
+func (s *scan) short(before string) error {
+	if left := (s.bits.end - s.bits.pos) / 8; left > slack {
+		return s.damaged("%d bytes too many before %s", left, before)
+	}
 	return nil
 }
 
@@ -186,13 +227,12 @@ const slack = 8
 // restart begins interval n. All but the first stand behind RST0 to RST7, which
 // count round (table B.1).
 func (s *scan) restart(n int) error {
-	b := s.f.file
 	if n > 0 {
-		if left := (s.bits.end - s.bits.pos) / 8; left > slack {
-			return s.damaged("%d bytes too many before a restart marker", left)
+		if err := s.short("a restart marker"); err != nil {
+			return err
 		}
 		want := byte(mRST0 + (n-1)&7)
-		if s.next+1 >= len(b) || b[s.next+1] != want {
+		if s.marker() != want {
 			return FormatError(fmt.Sprintf("at byte %d of the JPEG: restart marker %#x should stand there", s.next, 0xff00|int(want)))
 		}
 		s.next += 2

@@ -44,6 +44,7 @@ typedef struct {
   int32_t w, h, c;                 // the source; of a JPEG: what its header says, c as decoded
   int32_t components;              // of a JPEG; 0: raw pixels
   int32_t stock;                   // everything by libjpeg, for tests and comparisons
+  int32_t strict;                  // the JPEG must be sound to its end
   int32_t anew;                    // Huffman tables are made for each picture, for comparisons
   int32_t npass;
   int32_t is_float, chw;
@@ -197,20 +198,23 @@ void stk_axis_bound(stk_axis *a, int lo, int hi, int64_t worst);
 
 // jpeg.c: take reads the header and says whether the picture is one of those that
 // are decoded here. region begins with its rows at y0, columns x0 to x1, of the picture
-// at 1 / 2^shift of its size; rows makes the next n of them; done says that all went well.
+// at 1 / 2^shift of its size; rows makes the next n of them; end
+// reads what is left, and makes sure that the scan ends there; done says that all went well.
 int stk_jpeg_take(stk_lane *l, const uint8_t *p, size_t n);
 void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int shift);
 void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n);
+void stk_jpeg_end(stk_lane *l);
 void stk_jpeg_done(stk_lane *l);
 void stk_jpeg_free(stk_lane *l);
 void stk_huff_free(struct stk_huff *h);
 
 // libjpeg.c, or where it is not built in nolibjpeg.c: open reads the header; region starts
 // decoding so that rows come from y0, row_pixels wide, and column x0 is pixel number
-// (returned) of each; shift as above.
+// (returned) of each; shift and end as above.
 void stk_libjpeg_open(stk_lane *l, const uint8_t *p, size_t n);
 int stk_libjpeg_region(stk_lane *l, int x0, int y0, int x1, int shift, int *row_pixels);
 void stk_libjpeg_rows(stk_lane *l, uint8_t **rows, int n);
+void stk_libjpeg_end(stk_lane *l);
 void stk_libjpeg_close(stk_lane *l);
 void stk_libjpeg_free(stk_lane *l);
 

@@ -62,6 +62,7 @@ func begin(j *Job, h *header) (Pixels, []Step, error) {
 	if d.shift > 0 {
 		if f, taken := readFrame(j.JPEG); taken {
 			j.Way = WayOwn
+			f.strict = j.Strict
 			p, err := f.decode(d.shift)
 			if err != nil {
 				return p, nil, err
@@ -70,7 +71,7 @@ func begin(j *Job, h *header) (Pixels, []Step, error) {
 			return p, steps, nil
 		}
 	}
-	p, way, err := decodeGo(j.JPEG, h)
+	p, way, err := decodeGo(j, h)
 	j.Way = way
 	if err != nil {
 		return p, nil, err

@@ -19,6 +19,7 @@ import (
 type Lane struct {
 	Kernel  *kernel.Lane
 	Decoder *decode.Decoder
+	Strict  bool // JPEGs must be sound to their end: kernel.Job says what that means
 
 	// The sample begun last.
 	program *Program // nil: none
@@ -201,7 +202,7 @@ func (p *Program) Finish(l *Lane, dst []byte) error {
 func (p *Program) finishImage(l *Lane, dst []byte) *errs.Error {
 	gray := p.codec == codecGray
 	var decoded time.Duration
-	l.job = kernel.Job{Steps: l.run.steps, Out: l.run.tone.output(p.chw), Dst: dst, Timed: l.timed}
+	l.job = kernel.Job{Steps: l.run.steps, Out: l.run.tone.output(p.chw), Dst: dst, Strict: l.Strict, Timed: l.timed}
 	switch {
 	case p.stored != (size{}):
 		l.job.Src = kernel.Pixels{W: p.stored.w, H: p.stored.h, C: p.channels(), Pix: l.encoded}

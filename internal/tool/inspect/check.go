@@ -45,6 +45,7 @@ type worker struct {
 // found is what one field of one sample turned out to be.
 type found struct {
 	name, kind, format string
+	decoder            string // that took the JPEG
 	bytes, w, h        int64
 	value              int64
 	isValue            bool
@@ -61,6 +62,7 @@ func (r *Report) check(ctx context.Context, c Config, ds format.Dataset, ids []i
 	var lanes []*transform.Lane
 	k.workers.New = func() any {
 		w := &worker{lane: transform.NewLane(), reader: format.NewReader(k.ds, k.src)}
+		w.lane.Strict = true
 		mu.Lock()
 		lanes = append(lanes, w.lane)
 		mu.Unlock()
@@ -145,6 +147,12 @@ func (k *checker) add(seen []found, err error) {
 			}
 			t.formats[f.format]++
 		}
+		if f.decoder != "" {
+			if t.decoders == nil {
+				t.decoders = map[string]int64{}
+			}
+			t.decoders[f.decoder]++
+		}
 	}
 }
 
@@ -208,7 +216,11 @@ func (k *checker) field(w *worker, f *format.Field) (found, error) {
 	if cap(w.dst) < n {
 		w.dst = make([]byte, n)
 	}
-	return out, p.Finish(w.lane, w.dst[:n])
+	err = p.Finish(w.lane, w.dst[:n])
+	if way, ok := w.lane.Way(); ok {
+		out.decoder = way.String()
+	}
+	return out, err
 }
 
 // kind is what a field is: an array where the format knows it, or what its name

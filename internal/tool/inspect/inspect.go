@@ -75,11 +75,13 @@ type Field struct {
 	Shape   []int            `json:"shape,omitempty"`  // of an array; -1: differs from sample to sample
 	Present int64            `json:"present"`          // in so many of the checked samples
 	Formats map[string]int64 `json:"images,omitempty"` // JPEG, PNG, ...
-	Bytes   *Range           `json:"bytes,omitempty"`
-	Pixels  *Range           `json:"pixels,omitempty"`
-	Width   *Range           `json:"width,omitempty"`
-	Height  *Range           `json:"height,omitempty"`
-	Values  *Range           `json:"values,omitempty"` // of whole numbers
+	// Decoders is which decoder took how many JPEGs, where they were decoded: kernel.Way.
+	Decoders map[string]int64 `json:"decoders,omitempty"`
+	Bytes    *Range           `json:"bytes,omitempty"`
+	Pixels   *Range           `json:"pixels,omitempty"`
+	Width    *Range           `json:"width,omitempty"`
+	Height   *Range           `json:"height,omitempty"`
+	Values   *Range           `json:"values,omitempty"` // of whole numbers
 }
 
 // Class is one class and its samples.
@@ -231,14 +233,14 @@ type tally struct {
 	kind                         string
 	typ                          format.Type // of an array
 	present                      int64
-	formats                      map[string]int64
+	formats, decoders            map[string]int64
 	bytes, width, height, pixels []int64
 	values                       []int64
 }
 
 func (t *tally) field(name string) Field {
 	f := Field{
-		Name: name, Kind: t.kind, Present: t.present, Formats: t.formats, Bytes: rangeOf(t.bytes),
+		Name: name, Kind: t.kind, Present: t.present, Formats: t.formats, Decoders: t.decoders, Bytes: rangeOf(t.bytes),
 		Pixels: rangeOf(t.pixels), Width: rangeOf(t.width), Height: rangeOf(t.height), Values: rangeOf(t.values),
 	}
 	if t.kind == "array" {

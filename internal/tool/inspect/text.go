@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
@@ -43,6 +44,9 @@ func (r *Report) WriteText(w io.Writer) error {
 		return err
 	}
 	if err := r.writeFields(w); err != nil {
+		return err
+	}
+	if err := r.writeDecoders(w); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "\n%s\n", r.verdict())
@@ -110,6 +114,26 @@ func (r *Report) writeFields(w io.Writer) error {
 	}
 	for line := range strings.Lines(b.String()) {
 		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeDecoders says of fields with JPEGs that stoker's own decoder does not take, how many
+// they are.
+func (r *Report) writeDecoders(w io.Writer) error {
+	for _, f := range r.Fields {
+		others := f.Decoders[kernel.WayLibjpeg.String()] + f.Decoders[kernel.WayGo.String()]
+		if others == 0 {
+			continue
+		}
+		by := "libjpeg-turbo"
+		if f.Decoders[kernel.WayGo.String()] > 0 {
+			by = "Go's standard library"
+		}
+		if _, err := fmt.Fprintf(w, "\n%s: %s of %s JPEGs are progressive, CMYK or otherwise unusual: %s decodes them, more slowly\n",
+			errs.Name(f.Name), show.Number(float64(others)), show.Number(float64(others+f.Decoders[kernel.WayOwn.String()])), by); err != nil {
 			return err
 		}
 	}

@@ -228,6 +228,29 @@ func TestProgressive(t *testing.T) {
 	}
 }
 
+// Arithmetic coding can not be rewritten; "keep" keeps it as it does progressive pictures.
+func TestArithmetic(t *testing.T) {
+	if kernel.Target() == "go" {
+		t.Skip("the kernel without C does not rewrite JPEGs")
+	}
+	src := t.TempDir()
+	raw, err := os.ReadFile("../../base/kernel/testdata/arithmetic.jpg")
+	stagetest.Must(t, err)
+	put(t, src+"/a/x.jpg", raw)
+	for _, how := range []string{"", "convert"} {
+		c := config(src, t.TempDir(), pack.Options{Options: prepare.Options{JPEG: "index", Progressive: how}})
+		_, err = pack.Run(context.Background(), c)
+		if e := errs.From(err); err == nil || e.Code != errs.Unsupported || !strings.Contains(e.Hint, "--progressive keep") {
+			t.Errorf("%q: %v", how, err)
+		}
+	}
+	c := config(src, t.TempDir(), pack.Options{Options: prepare.Options{JPEG: "index", Progressive: "keep"}})
+	run(t, c)
+	if got := stored(t, c.Dst)[0]["jpg"]; got != string(raw) {
+		t.Errorf("%d bytes were kept as %d", len(raw), len(got))
+	}
+}
+
 // Pictures are made smaller by their shortest side; those that are small stay.
 func TestResized(t *testing.T) {
 	src, dst := album(t), t.TempDir()

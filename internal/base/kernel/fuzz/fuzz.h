@@ -96,6 +96,7 @@ typedef struct {
   int64_t failed_at;       // at this MCU; BEFORE: earlier
   int warnings;
   warning warned[WARNINGS];
+  int behind;              // bytes that it met behind the last MCU, before a marker
   int multi;               // several scans: all of them come before any MCU
   int mcu_w, mcu_h, cols, restart;
   int fancy_h, fancy_v;    // a pixel takes chroma of its neighbours

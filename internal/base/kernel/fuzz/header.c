@@ -67,6 +67,7 @@ static const char *walk(header *h, const uint8_t *p, size_t n) {
       if (len != 4) return "a restart interval of the wrong length";
       h->restart = s[0] << 8 | s[1];
     } else if (m == 0xda) {
+      if (!h->progressive && (len < 6 || s[len - 5] != 0 || s[len - 4] != 63 || s[len - 3] != 0)) return "a scan of a part";
       h->scan = at;
       return h->components ? end(h, p, n) : "a scan before the frame header";
     }

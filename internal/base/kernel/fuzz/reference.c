@@ -25,6 +25,7 @@ typedef struct {
   const uint8_t *at, *end;
   size_t feed;
   int64_t mcu;
+  int last;  // warning of a row
   boolean (*decode)(j_decompress_ptr, JBLOCKROW *);
 } session;
 
@@ -187,9 +188,19 @@ void reference_decode(reference *f, const uint8_t *p, size_t n, int hasty) {
         c->entropy->decode_mcu = counted;
       }
       pixels(&s, f);
+      s.last = f->warnings;
+      f->behind = BEFORE;
+      jpeg_finish_decompress(c);
     }
   }
   jpeg_destroy_decompress(&s.c);
+  if (f->behind == BEFORE) {  // the end, good or bad, is no row's
+    f->failed = 0;
+    f->behind = 0;
+    for (int i = s.last; i < f->warnings; i++)
+      if (f->warned[i].code == JWRN_EXTRANEOUS_DATA && f->warned[i].n > f->behind) f->behind = f->warned[i].n;
+    f->warnings = s.last;
+  }
 }
 
 // A span is what a region needs, in MCUs.

@@ -118,10 +118,13 @@ func (p *Program) unindexed(f shard.Field, err error) (shard.Field, error) {
 	var unsupported kernel.UnsupportedError
 	if errors.As(err, &unsupported) {
 		h, bad := kernel.ReadHeader(f.Data)
-		if bad == nil && h.Progressive && p.opt.Progressive == "keep" {
+		if bad == nil && (h.Progressive || h.Arithmetic) && p.opt.Progressive == "keep" {
 			return f, nil
 		}
 		e := errs.New(errs.Unsupported, "the picture can not be rewritten").Because(err)
+		if bad == nil && h.Arithmetic {
+			return f, e.Try("pack it as it is with --progressive keep, or without --jpeg index")
+		}
 		if bad == nil && h.Progressive {
 			return f, e.Try("convert it with --progressive convert, or pack it as it is with --progressive keep")
 		}
