@@ -54,10 +54,10 @@ USUAL = {
 }
 # (output, peer) -> images per CPU-second of stoker over the peer's, and the same by wall clock
 REQUIRED_CPU = {
-    ("uint8", "torch-tuned"): 1.65,
-    ("uint8", "dali"): 1.75,
-    ("uint8", "tf.data"): 1.05,
-    ("float32", "torch-pil"): 2.7,
+    ("uint8", "torch-tuned"): 2.7,
+    ("uint8", "dali"): 2.6,
+    ("uint8", "tf.data"): 1.75,
+    ("float32", "torch-pil"): 4.5,
 }
 REQUIRED_WALL = {("uint8", "tf.data"): 1.0}
 REQUIRED_PSS_MIB = 200.0

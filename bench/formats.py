@@ -26,7 +26,7 @@ from bench import compare, meter, pictures, rig
 # (stoker's row, the peer's row, samples per CPU-second of the first over the second)
 PICTURES = (
     ("stoker-index", "stoker", 1.2),
-    ("stoker-index", "tf.data", 1.35),
+    ("stoker-index", "tf.data", 2.2),
     ("stoker-index", "streaming", 2.1),
     ("stoker-index", "webdataset", 2.1),
     ("stoker-512", "ffcv-512", 1.3),
