@@ -101,6 +101,7 @@ void stk_coefficients_begin(stk_index *x) {
              c->image_width, c->image_height, (long long)(bytes >> 20), MOST_COEFFICIENTS >> 20);
   x->h = NULL;
   x->arrays = jpeg_read_coefficients(c);
+  stk_libjpeg_complete(x->l, c);
   if (stk_libjpeg_smooths(c))
     stk_fail(x->l, STK_UNSUPPORTED, "an unfinished progressive JPEG: decoders guess what is missing, so no other file has the same pixels");
 }

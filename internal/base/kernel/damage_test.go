@@ -218,6 +218,26 @@ func TestStrict(t *testing.T) {
 	})
 }
 
+// A picture of several scans that ends after the first is none, though libjpeg shows it
+// without a word.
+func TestMissingScans(t *testing.T) {
+	jpeg := samples(t)["progressive411"]
+	h, err := readHeader(jpeg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if jpeg[sof(jpeg)+1] != 0xc2 || jpeg[h.sos+2] != 3 {
+		t.Fatal("not a progressive picture whose first scan has all components")
+	}
+	// Of one component, then.
+	first := slices.Concat(jpeg[:h.sos-2], []byte{0xff, 0xda, 0, 8, 1, jpeg[h.sos+3], 0, 0, 0, 1}, jpeg[h.scan:h.scan+60], []byte{0xff, 0xd9})
+	each(t, func(t *testing.T, l *Lane) {
+		if err := damaged(t, l, first, whole); err == nil {
+			t.Error("it decodes")
+		}
+	})
+}
+
 // A header that promises more than its bytes can hold is refused before
 // anything is allocated.
 func TestBombs(t *testing.T) {

@@ -27,6 +27,20 @@ func decodeGo(j *Job, h *header) (Pixels, Way, error) {
 	return p, WayGo, err
 }
 
+// unscanned is how many components are in no scan. The standard library gives grey for them.
+func (h *header) unscanned(b []byte) int {
+	seen := map[byte]bool{}
+	for at := h.sos; ; {
+		for i := range min(int(b[at+2]), (len(b)-at-3)/2) {
+			seen[b[at+3+2*i]] = true
+		}
+		next := bytes.Index(b[at:], []byte{0xff, mSOS})
+		if at += next + 2; next < 0 || at+3 > len(b) {
+			return h.Components - len(seen)
+		}
+	}
+}
+
 // decodeStandard leaves a JPEG to the standard library.
 func decodeStandard(b []byte, h *header) (Pixels, error) {
 	if h.Arithmetic && libjpegVersion() != "" {
@@ -37,6 +51,9 @@ func decodeStandard(b []byte, h *header) (Pixels, error) {
 	}
 	if n := bytes.Count(b[h.scan:], []byte{0xff, 0xda}); n > maxScans {
 		return Pixels{}, FormatError(fmt.Sprintf("%d scans for %d x %d pixels", n+1, h.W, h.H))
+	}
+	if missing := h.unscanned(b); missing > 0 {
+		return Pixels{}, FormatError(fmt.Sprintf("the JPEG ends before all of its scans: %d of %d components have none", missing, h.Components))
 	}
 	img, err := jpeg.Decode(bytes.NewReader(b))
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 type header struct {
 	Header
 	blocks int64 // 8x8 blocks of all components
-	scan   int   // byte offset behind the first SOS segment
+	sos    int   // byte offset of what the first SOS marker leads
+	scan   int   // and behind that
 }
 
 // ReadHeader walks the markers of a JPEG up to its first scan and makes sure
@@ -69,7 +70,7 @@ func readHeader(b []byte) (h header, err error) {
 			if !h.Progressive && !wholeScan(seg) {
 				return h, FormatError("a scan of a sequential JPEG that has not all coefficients, or not all of their bits")
 			}
-			h.scan = at
+			h.sos, h.scan = at-n, at
 			return h, h.checkEnd(b)
 		}
 	}

@@ -101,6 +101,7 @@ func TestIndexDamage(t *testing.T) {
 		{"an arithmetic-coded picture", encodeKind(t, r, "gray", 150, 90, encodeOptions{quality: 80, arithmetic: true}), true, "arithmetic", false},
 		{"12 bits", patched(plain, sofAt+4, 12), true, "12 bits", false},
 		{"lossless", patched(plain, sofAt+1, 0xc3), true, "lossless", false},
+		{"a picture without its last scans", append(bytes.Clone(separate[:secondScan]), 0xff, 0xd9), false, "has none", false},
 		{"tables that change between scans", splice(separate, secondScan, secondScan, plain[quant:quantEnd]...), true, "between scans", false},
 		{"an MCU of 18 blocks", wide, true, "one scan", false},
 		{"100 Mpixel in several scans", big, true, "MiB", false},

@@ -208,6 +208,14 @@ int stk_libjpeg_smooths(const struct jpeg_decompress_struct *c) {
   return 0;
 }
 
+// stk_libjpeg_complete makes sure that every component was in a scan; where there are
+// several, they are read. libjpeg gives grey for one that was in none.
+void stk_libjpeg_complete(stk_lane *l, const struct jpeg_decompress_struct *c) {
+  for (int i = 0; i < c->num_components; i++)
+    if (!c->comp_info[i].quant_table)  // of its first scan
+      stk_fail(l, STK_FORMAT, "the JPEG ends before all of its scans: component %d of %d has none", i + 1, c->num_components);
+}
+
 // stk_libjpeg_region starts decoding the box and returns at which pixel of a row
 // column x0 lies. Fancy upsampling looks one chroma sample beyond, so what is
 // decoded is padded, and the padding trimmed by the caller.
@@ -215,6 +223,7 @@ int stk_libjpeg_region(stk_lane *l, int x0, int y0, int x1, int shift, int *row_
   struct jpeg_decompress_struct *c = &l->libjpeg->c;
   c->scale_denom = 1u << shift;  // of scale_num 1
   jpeg_start_decompress(c);
+  stk_libjpeg_complete(l, c);
   int left = 0, width = (int)c->output_width;
   int whole = shift > 0 || stk_libjpeg_smooths(c);  // a region of a smaller picture is cut out of all of it
   // A scan of one component goes block by block, whatever its sampling factor says.

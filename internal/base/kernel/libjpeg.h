@@ -26,5 +26,6 @@ static inline stk_libjpeg *stk_libjpeg_of(void *c) { return c; }
 // Whether libjpeg would guess missing coefficients of an unfinished progressive file,
 // which it does differently at a region's edge.
 int stk_libjpeg_smooths(const struct jpeg_decompress_struct *c);
+void stk_libjpeg_complete(stk_lane *l, const struct jpeg_decompress_struct *c);
 
 #endif
