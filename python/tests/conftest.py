@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hooked import Scripts
 from PIL import Image
 
 import stoker
@@ -201,3 +203,13 @@ def unzip(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], str]
         return str(path)
 
     return unzipped
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Iterator[Scripts]:
+    scripts = Scripts(tmp_path)
+    yield scripts
+    for process in scripts.processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
