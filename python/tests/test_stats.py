@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from conftest import TOP, engine
 from PIL import Image
 
 import stoker
-from stoker import _gpu, _iterate, _stats
+from stoker import _gpu, _iterate, _loader, _stats
 from stoker import transforms as T
+from stoker._datasets import make_kind
 
 CHAIN = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.ToTensor(), T.Normalize([0.5] * 3, [0.2] * 3)])
 STAGE_KEYS = "name busy_s blocked_in_s blocked_out_s cpu_s items bytes p50_s p99_s queue queue_mean queues".split()
@@ -103,6 +105,44 @@ def test_the_time_between_batches_is_the_loops(folder: Path) -> None:
             time.sleep(0.02)
         client = loader.stats()["client"]
     assert client["blocked_out_s"] >= 6 * 0.02  # between seven batches, whatever else the machine does
+
+
+def test_the_first_batch_counts_from_the_call_of_iter(
+    folder: Path, listening: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening the loader and importing torch are waited for, though no ``next`` is called yet."""
+    torch = sys.modules["torch"]
+
+    def importing(*said: Any) -> Any:
+        time.sleep(0.3)
+        sys.modules["torch"] = torch
+        return make_kind(*said)
+
+    with loader_of(folder, output="torch") as loader:
+        with monkeypatch.context() as script:
+            script.delitem(sys.modules, "torch")
+            script.setattr(_loader, "make_kind", importing)
+            begin = time.monotonic()
+            stream = iter(loader)
+            entered = time.monotonic()
+            next(stream)
+            over = time.monotonic()
+            time.sleep(0.1)
+            list(stream)
+        first = loader.stats()["client"]
+        list(loader)
+        second = loader.stats()["client"]
+    assert 0.3 <= first["import_s"] <= entered - begin
+    assert first["import_s"] < first["first_batch_s"] <= over - begin
+    assert first["busy_s"] > first["import_s"]
+    waited = first["busy_s"] + first["blocked_in_s"]
+    assert waited > 0.3
+    assert first["wait_share"] == pytest.approx(waited / (waited + first["blocked_out_s"]))
+    assert second["import_s"] == first["import_s"]
+    assert second["first_batch_mean_s"] == pytest.approx((first["first_batch_s"] + second["first_batch_s"]) / 2)
+    one, two = lines(listening)
+    assert f"first batch after {first['first_batch_s']:.2f} s ({first['import_s']:.2f} s of it an import)" in one
+    assert "import" not in two
 
 
 def test_what_was_read_is_what_the_files_have(folder: Path) -> None:

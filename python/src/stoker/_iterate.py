@@ -52,7 +52,9 @@ class Progress:
 class Passage(Iterator[Any]):
     """One pass; holds its loader, so that it stays open."""
 
-    def __init__(self, loader: Any, remote: _client.Remote, progress: Progress, left: int | None) -> None:
+    def __init__(
+        self, loader: Any, remote: _client.Remote, progress: Progress, left: int | None, begun: int, imported: int
+    ) -> None:
         self._loader = loader
         self._remote = remote
         self._progress = progress
@@ -61,9 +63,10 @@ class Passage(Iterator[Any]):
         self._piece: Piece | None = None
         self._next: tuple[Piece, _client.Walk] | None = None
         self._meter: Meter = loader._meter
-        self._tally = Tally(remote)
+        self._tally = Tally(remote, begun, imported)
         self._meter.begins(self._tally)
         self._walk = self._begin()
+        self._tally.entered = monotonic_ns() - begun
 
     def _begin(self) -> _client.Walk:
         """A walk from where the loop stands."""

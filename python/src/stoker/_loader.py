@@ -5,14 +5,16 @@ DataLoader    keywords -> Spec; epochs, state, length, receipts (passes are in _
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from time import monotonic_ns
 from typing import Any
 
 from . import _client, _notice, _ranks, _tune, _watch
-from ._batch import Batch, DictBatch, Maker
+from ._batch import Batch, DictBatch, Kind, Maker
 from ._datasets import Dataset, make_kind
 from ._errors import ConfigError, Problems, whole
 from ._feed import Feed
@@ -155,6 +157,7 @@ class DataLoader:
         self._maker: Maker | None = None
         self._meter = Meter(self._asked_stats)
         self._made = _watch.place()
+        self._imported = (0, 0)  # when torch or JAX was imported by opening it: from, to
         self._last: dict[str, Any] | None = None  # what was counted until it was closed
         self._closing = False
         self._compared = False
@@ -171,6 +174,7 @@ class DataLoader:
     # Passes.
 
     def __iter__(self) -> Passage:
+        begun = monotonic_ns()  # the loop waits from here on
         remote = self._opened()
         follower = None
         if self._native_sampler:
@@ -191,7 +195,8 @@ class DataLoader:
         progress.follower = follower
         if self._settings.ordering.walked:
             progress.feed = self._fed(epoch, position)
-        iterator = Passage(self, remote, progress, self._left(epoch, position))
+        imported = max(0, self._imported[1] - max(self._imported[0], begun))
+        iterator = Passage(self, remote, progress, self._left(epoch, position), begun, imported)
         self._part(progress, epoch, position)
         # Only a pass that has begun counts: what is interrupted above can be asked for again.
         self._restored = None
@@ -502,7 +507,7 @@ class DataLoader:
                 recipe = self._dataset._recipe()
                 self._maker = Maker(
                     info.fields,
-                    make_kind(self._settings.output, self._settings.pin),
+                    self._kind(),
                     as_dict=recipe.as_dict,
                     single=self._settings.single,
                     squeeze=recipe.squeeze,
@@ -513,6 +518,13 @@ class DataLoader:
                 self._announce(info)
                 self._compare_ranks(info)
             return remote
+
+    def _kind(self) -> Kind:
+        known, begin = self._settings.output in sys.modules, monotonic_ns()
+        kind = make_kind(self._settings.output, self._settings.pin)
+        if not known and self._settings.output in sys.modules:  # NumPy's is there: stoker needs it
+            self._imported = begin, monotonic_ns()
+        return kind
 
     def _compare_ranks(self, info: _client.Opened) -> None:
         rank, world = self._rank
@@ -589,6 +601,7 @@ class DataLoader:
                 "DataLoader: a loader that is open can not be pickled", hint="call close() first, or pickle the dataset"
             )
         dropped: dict[str, Any] = {
+            "_imported": (0, 0),
             "_last": None,
             "_lock": None,
             "_meter": None,

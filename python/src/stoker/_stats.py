@@ -1,10 +1,10 @@
 """What a training loop waits for: counted batch by batch, shown in this process's page, told by ``loader.stats()`` and
-by a line of logging now and then.
+by a line of logging now and then. The loop waits in ``iter(loader)`` too: the loader is opened there.
 
     Meter   the books of one loader
     Tally   those of one pass of it
 
-The engine counts for itself (its stages); here it is the time in ``next`` that counts, and the time between.
+The engine counts for itself (its stages); here it is the time in ``iter`` and ``next`` that counts, and that between.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from . import _gpu, _page
 
 LINE_NS = 60_000_000_000  # between two lines while a pass runs
 FLUSH_NS = 5_000_000  # quick batches are put into the page together: it is looked at by people
+IMPORT_NS = 50_000_000  # of importing torch or JAX: the line says so
 NOTICEABLE = 0.05  # of JPEGs, by another decoder than ours: the line says so
 
 _logger = logging.getLogger("stoker")
@@ -54,7 +55,7 @@ class Meter:
         # Nanoseconds: making arrays, waiting for the engine, the loop at work. All since the loader was made.
         self.busy = self.input = self.away = 0
         self.batches = self.samples = self.bad = 0
-        self.passes = self.first = self.firsts = 0
+        self.passes = self.first = self.firsts = self.imported = 0
         self._seat = _Seat()
         weakref.finalize(self, _Seat.leave, self._seat).atexit = False
         self._known = (0, 0)
@@ -113,8 +114,13 @@ class Meter:
                 tally.first = first = got - tally.begun
             tally.got = got
         waited = sum(one[2] for one in taken)
+        busy = sum(took) - waited
+        if first:
+            self.imported += tally.imported
+            busy += tally.imported
+            waited += max(0, tally.entered - tally.imported)
         self.away += away
-        self.busy += sum(took) - waited
+        self.busy += busy
         self.input += waited
         self.batches += len(taken)
         self.samples += sum(one[3] for one in taken)
@@ -131,7 +137,7 @@ class Meter:
             self._known = tally.remote.number, self._known[1]
             entry.known(*self._known)
         asked, got, _, rows, tally.epoch, step = taken[-1]
-        entry.wait(sum(took) - waited, waited, away, len(taken), 0, took)
+        entry.wait(busy, waited, away, len(taken), 0, took)
         entry.progress(got, tally.epoch, step, self.samples, self.batches, self.bad, first)
         steps = sum(1 for one in taken if one[4] == tally.epoch)  # a pass may run from one epoch into the next
         entry.span(tally.epoch, step - steps + 1, steps, taken[-steps][0], got, rows)
@@ -169,6 +175,7 @@ class Meter:
                 "passes": self.passes,
                 "first_batch_s": self.first / 1e9,
                 "first_batch_mean_s": self.firsts / 1e9 / self.passes if self.passes else 0.0,
+                "import_s": self.imported / 1e9,
                 "p50_s": 0.0,
                 "p99_s": 0.0,
             }
@@ -185,7 +192,7 @@ class Meter:
         self._tallies.add(tally)
         if _logger.isEnabledFor(logging.INFO):
             self._lined = tally.begun
-            _gpu_watch.look(tally.begun)
+            _gpu_watch.look(monotonic_ns())
             tally.mark = self._mark = Mark(tally.begun, self, self._ask(None, None))
 
     def ended(self, tally: Tally, epoch: int) -> None:
@@ -216,7 +223,7 @@ class Meter:
             f"wait {100 * share:.0f} %",
             f"limited by {engine.get('limiting') or 'nothing yet'}",
             f"queue {engine.get('queue_mean', 0.0):.1f}",
-            f"first batch after {tally.first / 1e9:.2f} s",
+            f"first batch after {tally.first / 1e9:.2f} s" + _import(tally),
         ]
         if others > NOTICEABLE * sum(jpeg.values()):
             by = "libjpeg" if jpeg.get("libjpeg") else "Go"
@@ -224,6 +231,10 @@ class Meter:
         if gpu is not None:
             parts.append(f"GPU {100 * gpu:.0f} %")
         _logger.info("%s: %s", what, ", ".join(parts))
+
+
+def _import(tally: Tally) -> str:
+    return f" ({tally.imported / 1e9:.2f} s of it an import)" if tally.imported >= IMPORT_NS else ""
 
 
 class _Seat:
@@ -249,9 +260,11 @@ class Tally:
     A loop of quick batches has one in some ten microseconds: what is done for each is this.
     """
 
-    def __init__(self, remote: Any) -> None:
+    def __init__(self, remote: Any, begun: int, imported: int) -> None:
         self.remote = remote  # the loader in the engine
-        self.begun = monotonic_ns()
+        self.begun = begun  # when iter(loader) was called
+        self.entered = 0  # ns in iter(loader)
+        self.imported = imported  # ns of these: importing torch or JAX
         self.taken: list[Taken] = []
         self.settled = 0  # when
         self.got = 0  # when the loop had the last batch that was settled; 0: none yet
