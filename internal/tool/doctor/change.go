@@ -58,7 +58,51 @@ func (v *view) kept(settings ...string) string {
 }
 
 func moreWorkers(v *view) []Change {
-	return []Change{{v.kept(workers(v.enlist())), "as many as it takes to make a batch in the time of a step"}}
+	return []Change{v.raised(v.enlist(), "as many as it takes to make a batch in the time of a step")}
+}
+
+// raised is a change to more workers. Each of them iterates over all of an iterable
+// dataset: what deals that out stands first, in the same code, so that nobody raises
+// the one without the other.
+func (v *view) raised(n int, why string) Change {
+	c := Change{v.kept(workers(n)), why}
+	s := v.l.Settings
+	if s.Kind != "iterable" || s.Class == own || n < 2 {
+		return c
+	}
+	if dealsOut(s.Dataset) {
+		c.Why += fmt.Sprintf("; it deals out whole shards or files: have at least %d of them", n)
+		return c
+	}
+	in := "__iter__"
+	if name := short(s.Dataset); name != "" {
+		in = name + ".__iter__"
+	}
+	return Change{
+		strings.Join([]string{
+			"# first in " + in + ", if it is not there yet:",
+			"info = torch.utils.data.get_worker_info()",
+			"mine = files[info.id::info.num_workers] if info else files",
+			"# then:",
+			c.Code,
+		}, "\n"),
+		fmt.Sprintf("every worker runs all of __iter__: without this %d workers give every sample %d times. Divide what is cheap to skip, files or numbers, and not what was made of it. %s", n, n, sentence(why)),
+	}
+}
+
+// dealsOut says whether a dataset's class is of a library whose iterable datasets divide
+// themselves among workers.
+func dealsOut(class string) bool {
+	root, _, _ := strings.Cut(class, ".")
+	return slices.Contains([]string{"datasets", "webdataset", "streaming", "litdata"}, root)
+}
+
+// sentence begins with a capital, and ends with a full stop.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 func fewerWorkers(v *view) []Change {
@@ -137,13 +181,16 @@ func changeOfBytes(v *view) []Change {
 	}
 }
 
+// waiters is the most workers that are asked for only to wait side by side.
+const waiters = 64
+
 func changeOfReads(v *view) []Change {
 	if v.l.Settings.Class == own {
 		return []Change{{"order: {shuffle: block}", "reads neighbours together; stoker order --quality says how well that mixes"}, {"stoker.DataLoader(..., cache=\"8GiB\")", "keeps what is read twice"}}
 	}
 	out := []Change{{"stoker.DataLoader(...)", "reads ahead of the plan, 16 reads at a time: latency is not waited for one by one"}}
-	if n := v.needed(); n <= 64 {
-		out = append(out, Change{v.kept(workers(n)), "waiting needs no core: more workers wait side by side"})
+	if n := v.needed(); n <= waiters {
+		out = append(out, v.raised(n, "waiting needs no core: more workers wait side by side"))
 	}
 	return out
 }

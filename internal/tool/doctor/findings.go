@@ -41,7 +41,7 @@ const (
 const (
 	// pickledMuch is bytes of a dataset that take a good part of a second to
 	// pickle and read, for each worker.
-	pickledMuch = 64 << 20
+	pickledMuch = 32e6
 	// tiny is bytes of a file that take less to read than to find.
 	tiny = 256 << 10
 	// millions is files that make every walk, copy and shuffle slow, whatever reading
@@ -106,10 +106,22 @@ func findings(ev Evidence) (out []Finding) {
 }
 
 func noWorkers(v *view) (string, string, Change, bool) {
-	n := min(v.needed(), v.usable())
 	return fmt.Sprintf("The training process makes its batches itself: %s of %s a batch.", ms(v.l.Cost.Batch.Value), ms(v.now)), fromHook,
-		Change{v.kept(workers(n)), "batches are made while the trainer works"},
+		v.raised(v.lacking(), "batches are made while the trainer works"),
 		v.l.Settings.Workers == 0 && v.waits() && v.l.Cost.Batch.Known() && v.matters()
+}
+
+// lacking is the workers that a loop without any should have: as many as its verdict
+// asks for, where that asks for some.
+func (v *view) lacking() int {
+	switch n := v.needed(); {
+	case !v.tooDear():
+		return v.enlist()
+	case v.costliest().kind == Read && n <= waiters && !v.full():
+		return n
+	default:
+		return min(n, v.usable())
+	}
 }
 
 func manyWorkers(v *view) (string, string, Change, bool) {

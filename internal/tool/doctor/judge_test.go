@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +64,7 @@ var cases = []struct {
 	{"healthy", NotDataBound, nil},
 	{"healthy-no-workers", NotDataBound, nil},
 	{"too-few-none", TooFew, []string{NoWorkers}},
+	{"too-few-iterable", TooFew, []string{NoWorkers}},
 	{"too-few", TooFew, nil},
 	{"decode", TheDecode, nil},
 	{"transform", TheTransform + " GaussianBlur", []string{WrongOrder}},
@@ -159,7 +163,9 @@ func fits(t interface {
 		line = strings.TrimSuffix(line, "\n")
 		code := false
 		for _, c := range append(fixes(r), r.Verdict.Changes...) {
-			code = code || strings.HasSuffix(line, strings.TrimRight(visible(strings.ReplaceAll(c.Code, "\n", " ")), " "))
+			for pasted := range strings.SplitSeq(c.Code, "\n") {
+				code = code || strings.HasSuffix(line, strings.TrimRight(visible(pasted), " "))
+			}
 		}
 		if utf8.RuneCountInString(line) > width && !code {
 			t.Errorf("%d columns: %q", utf8.RuneCountInString(line), line)
@@ -303,6 +309,79 @@ func TestWaitingForACoreIsNobodysCost(t *testing.T) {
 		c.Batch.Value = (cpu + late) * float64(ev.Loops[0].Settings.BatchSize)
 		if got := Judge(ev).Verdict.Title(); got != PythonCode {
 			t.Errorf("%s waits for a core: %s", kind, got)
+		}
+	}
+}
+
+// Every worker of an iterable dataset yields all of it, unless that is dealt out: no
+// change may raise the number of workers without the code that does so, above it.
+func TestMoreWorkersOfAnIterableDataset(t *testing.T) {
+	asked := func(ev Evidence, kind string) (out []Change) {
+		ev.Loops[0].Settings.Kind = kind
+		r := Judge(ev)
+		for _, c := range append(fixes(r), r.Verdict.Changes...) {
+			if strings.Contains(c.Code, "num_workers=") {
+				out = append(out, c)
+			}
+		}
+		return out
+	}
+	for _, name := range []string{"too-few-none", "too-few", "short", "wait-and-start"} {
+		changes := asked(recorded(t, name), "iterable")
+		if len(changes) == 0 {
+			t.Errorf("%s: no change of num_workers", name)
+		}
+		for _, c := range changes {
+			before, _, _ := strings.Cut(c.Code, "num_workers=")
+			raises := !strings.Contains(c.Code, fmt.Sprintf("num_workers=%d,", recorded(t, name).Loops[0].Settings.Workers))
+			if raises && (!strings.Contains(before, "get_worker_info()") || !strings.Contains(c.Why, "every sample")) {
+				t.Errorf("%s: %s (%s)", name, c.Code, c.Why)
+			}
+		}
+		for _, c := range asked(recorded(t, name), "map") {
+			if strings.Contains(c.Code, "get_worker_info") {
+				t.Errorf("%s: %s, and every worker is given samples of its own", name, c.Code)
+			}
+		}
+	}
+	ev := recorded(t, "too-few-none")
+	ev.Loops[0].Settings.Dataset = "datasets.iterable_dataset.IterableDataset"
+	for _, c := range asked(ev, "iterable") {
+		if strings.Contains(c.Code, "get_worker_info") || !strings.Contains(c.Why, "shards") {
+			t.Errorf("a dataset that deals out its shards: %s (%s)", c.Code, c.Why)
+		}
+	}
+}
+
+// A report asks for one number of workers, however busy the machine is with others.
+func TestOneNumberOfWorkers(t *testing.T) {
+	number := regexp.MustCompile(`num_workers=\d+`)
+	for _, others := range []float64{0, 1, 3, 6, 8} {
+		for _, cores := range []float64{1, 2, 4, 8} {
+			ev := recorded(t, "too-few-none")
+			ev.Run.Others.Value, ev.Machine.Cores.Value = others, cores
+			r := Judge(ev)
+			seen := map[string]bool{}
+			for _, c := range append(fixes(r), r.Verdict.Changes...) {
+				for _, n := range number.FindAllString(c.Code, -1) {
+					seen[n] = true
+				}
+			}
+			if len(seen) > 1 {
+				t.Errorf("%g cores, %g of them used by others, %s: %v", cores, others, r.Verdict.Title(), slices.Sorted(maps.Keys(seen)))
+			}
+		}
+	}
+}
+
+// A list of a million paths is a large index.
+func TestAMillionPathsAreALargeIndex(t *testing.T) {
+	for bytes, want := range map[float64]bool{37.6e6: true, 4e6: false} {
+		ev := recorded(t, "healthy")
+		ev.Loops[0].Settings.Pickled = figure(bytes, fromHook)
+		found := slices.ContainsFunc(Judge(ev).Findings, func(f Finding) bool { return f.Name == LargeIndex })
+		if found != want {
+			t.Errorf("%g bytes: found %v", bytes, found)
 		}
 	}
 }

@@ -281,8 +281,11 @@ func parted(text string, most int) (out []string) {
 	return out
 }
 
-// code writes a change: what is there to paste is never broken.
+// code writes a change: of what is there to paste no line is broken.
 func (p *page) code(head string, c Change) {
-	p.put(head + strings.ReplaceAll(c.Code, "\n", " "))
+	for line := range strings.SplitSeq(c.Code, "\n") {
+		p.put(head + line)
+		head = indent
+	}
 	p.wrap(indent, c.Why)
 }
