@@ -448,7 +448,7 @@ func (p *Pass) book(ob *openBatch, b *Batch, now int64) {
 	}
 	if !p.began {
 		p.began = true
-		at.First = max(now-p.askedAt, 1)
+		at.Begins, at.First = true, max(now-p.askedAt, 0)
 	}
 	l.stats.Hand(at)
 }

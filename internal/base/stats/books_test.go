@@ -270,3 +270,14 @@ func TestOffCountsNothing(t *testing.T) {
 		t.Errorf("off, and it counted %+v", got)
 	}
 }
+
+func TestABatchThatWasReadyWasNotWaitedFor(t *testing.T) {
+	p := newPage(make([]byte, smallRoom.bytes()), smallRoom, RoleEngine, 1, func() int64 { return 1 })
+	s := p.Stream(1, 1, nil)
+	s.Hand(Progress{At: 1, Batches: 1, Begins: true, First: int64(500 * time.Millisecond)})
+	s.Hand(Progress{At: 2, Batches: 2})
+	s.Hand(Progress{At: 3, Batches: 3, Begins: true})
+	if got := s.Snapshot(); got.Passes != 2 || got.First != 0 || got.FirstMean != 0.25 {
+		t.Errorf("%d passes, first %v s, mean %v s", got.Passes, got.First, got.FirstMean)
+	}
+}

@@ -71,7 +71,7 @@ package stats
 //	25 leased     of these, held by the user
 //	26 memory     bytes of batch memory
 //	27 passes     that gave a batch
-//	28 first      from asking for the last pass's first batch to having it
+//	28 first      from asking for the last pass's first batch to having it; 0: it was ready
 //	29 firsts     that, summed over all passes
 //
 //	32 own        JPEGs decoded by stoker's own decoder; since version 2

@@ -130,7 +130,8 @@ type Progress struct {
 	Epoch, Step, Samples, Batches int64
 	Ready, Slots, Leased          int
 	Memory                        int64
-	First                         int64 // ns that a pass's first batch took; 0: not the first
+	Begins                        bool  // it is a pass's first batch,
+	First                         int64 // for which the consumer waited so many ns; 0: it was ready
 }
 
 // Hand notes that a batch was handed out. One goroutine at a time calls it.
@@ -146,7 +147,7 @@ func (s *Stream) Hand(p Progress) {
 	for i, v := range [...]int64{p.At, p.Epoch, p.Step, p.Samples, p.Batches, s.Bad.Load(), int64(p.Ready), int64(p.Slots), int64(p.Leased), p.Memory} {
 		set(&w[lUpdated+i], v)
 	}
-	if p.First > 0 {
+	if p.Begins {
 		w[lPasses].Add(1)
 		w[lFirst].Store(p.First)
 		w[lFirsts].Add(p.First)
