@@ -10,6 +10,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,5 +153,46 @@ func TestWorkersThatTimedNothing(t *testing.T) {
 				t.Errorf("%+v", stages)
 			}
 		})
+	}
+}
+
+// A report has one figure for what is to be gained, whatever took the time: waiting, or
+// a step that making batches slows down.
+func TestOneFigureOfWhatIsToGain(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		steps, none float64 // seconds a batch of the step: in the loop, and alone
+		wait        float64
+		says        []string
+	}{
+		{"a slower step", 0.0487, 0.030, 0, []string{"would be 1.62 x as fast: a step takes 49 ms", "1.62 x is all"}},
+		{"a little waiting", 0.030, 0.030, 0.0024, []string{"gains at most 1.08 x", "1.08 x is all"}},
+		{"nothing", 0.030, 0.030, 0.0003, []string{"no faster", "Nothing is to gain"}},
+	} {
+		ev := recorded(t, "healthy")
+		l := &ev.Loops[0]
+		l.Step.Value, l.Wait.Value, l.Hand, l.First = c.steps, c.wait, Figure{}, Figure{}
+		ev.Subject = Subject{Kind: OfLoader, Command: []string{"a loader"}}
+		Aside{Step: true, Loop: Counted{100, 3200, 100 * (c.steps + c.wait)}, Synthetic: Counted{100, 3200, 100 * c.none}}.add(&ev)
+		r := Judge(ev)
+		var b strings.Builder
+		if err := errors.Join(r.WriteText(&b), r.WriteTiers(&b)); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(strings.Fields(b.String()), " ")
+		for _, part := range c.says {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: %q is not in\n%s", c.name, part, b.String())
+			}
+		}
+		if figures := regexp.MustCompile(`\d\.\d\d x`).FindAllString(text, -1); len(slices.Compact(figures)) > 1 {
+			t.Errorf("%s: %v in\n%s", c.name, figures, b.String())
+		}
+	}
+	ev := recorded(t, "too-few-none") // predicts 4.5 x
+	ev.Subject = Subject{Kind: OfLoader, Command: []string{"a loader"}}
+	Aside{Step: true, Loop: Counted{10, 640, 5.37}, Synthetic: Counted{10, 640, 2.685}}.add(&ev)
+	if v := Judge(ev).Verdict; v.Name != TooFew || v.Speedup != 2 || v.Then != v.Now/2 {
+		t.Errorf("batches that cost nothing are 2 x as fast, and a change %g x: %g s and not %g s", v.Speedup, v.Then, v.Now)
 	}
 }

@@ -124,6 +124,10 @@ func (v *view) lost() float64 {
 	return max(0, 1-v.l.Step.Value/v.now)
 }
 
+// unwaited is how many times faster the loop is that never stands in __next__, its steps
+// as they are.
+func (v *view) unwaited() float64 { return 1 / (1 - min(v.lost(), 0.99)) }
+
 // host is the cores of the machine without its cgroup's quota.
 func (v *view) host() float64 {
 	m := v.ev.Machine

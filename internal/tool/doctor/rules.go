@@ -150,7 +150,17 @@ var notBound = rule{
 		if v.keepUp() && v.wait >= threshold {
 			return "Batches lie ready, and workers have nothing to do: the trainer waits for a core, and not for data."
 		}
-		return fmt.Sprintf("The loop stands in __next__ for %s of its time: faster loading gains at most %.2f x.", percent(v.lost()), 1/(1-min(v.lost(), 0.99)))
+		stands, gain := fmt.Sprintf("The loop stands in __next__ for %s of its time", percent(v.lost())), v.unwaited()
+		if all, ok := v.ev.atMost(); ok && v.ev.Subject.Kind == OfLoader { // measured over all of the loop, the starts of epochs and slower steps in it
+			if all < worthGaining {
+				return stands + ", and batches that cost nothing are no faster."
+			}
+			if all > gain+0.05 {
+				return fmt.Sprintf("%s, and still batches that cost nothing would be %.2f x as fast%s.", stands, all, v.ev.elsewhere())
+			}
+			gain = all
+		}
+		return fmt.Sprintf("%s: faster loading gains at most %.2f x.", stands, gain)
 	},
 	why: func(v *view) []Line { return append(v.loopLines(), v.startLines()...) },
 }

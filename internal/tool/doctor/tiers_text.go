@@ -81,7 +81,7 @@ func (r Report) tables() []table {
 	return []table{
 		{OfGain, gain, []column{byRate, byBatch}, Report.gained},
 		{OfSample, "what a sample costs", []column{byMean, byP99, timed}, nil},
-		{OfJPEG, "JPEGs by decoder", []column{pictures}, Report.elsewhere},
+		{OfJPEG, "JPEGs by decoder", []column{pictures}, Report.decodedElsewhere},
 		{OfLanes, "what lanes bring, as fast as it goes", []column{byRate, byBatch, times}, Report.fed},
 		{OfStorage, "what the storage gives", []column{byBytes, byMean, byP99, timed}, nil},
 		{OfMemory, "memory held", []column{bySize, held}, nil},
@@ -201,10 +201,39 @@ func (r Report) gained(tiers []Tier) []string {
 		return []string{fmt.Sprintf("Without "+from+" there is no loop to be faster: this loader feeds steps of %s a batch, and longer ones.", ms(real.Batch.Value))}
 	}
 	gain := none.Rate.Value / real.Rate.Value
-	if gain < 1.05 {
+	if gain < worthGaining {
 		return []string{"Nothing is to gain: batches that cost nothing are no faster."}
 	}
-	return []string{fmt.Sprintf("%.2f x is all that any loader could gain here.", gain)}
+	text := fmt.Sprintf("%.2f x is all that any loader could gain here", gain)
+	if v := newView(r.Evidence, r.Evidence.worst()); r.Verdict.Name == NotDataBound && r.Evidence.Subject.Kind != OfLoader && gain > v.unwaited()+0.05 {
+		text += fmt.Sprintf("; %.2f x of it is waiting in __next__%s", v.unwaited(), r.Evidence.elsewhere())
+	}
+	return []string{text + "."}
+}
+
+// worthGaining is how many times faster a loop has to be to be called that.
+const worthGaining = 1.05
+
+// atMost is how many times faster the loop is over batches that cost nothing, as that
+// was measured; ok is false where it was not, or where there is no step.
+func (ev Evidence) atMost() (gain float64, ok bool) {
+	r := Report{Evidence: ev}
+	none, real := r.tier(OfGain, OutOfNothing), r.tier(OfGain, TheDataset)
+	if r.step() == 0 || !none.Rate.Known() || !real.Rate.Known() || real.Rate.Value <= 0 {
+		return 0, false
+	}
+	return none.Rate.Value / real.Rate.Value, true
+}
+
+// elsewhere says where the gain lies that is no waiting in __next__, as the end of a
+// sentence: making batches takes cores and caches from the step. Empty: not known.
+func (ev Evidence) elsewhere() string {
+	r := Report{Evidence: ev}
+	with, alone := ev.worst().Step, r.tier(OfGain, OutOfNothing).Batch
+	if !with.Known() || !alone.Known() || with.Value-alone.Value < (r.tier(OfGain, TheDataset).Batch.Value-alone.Value)/2 {
+		return ""
+	}
+	return fmt.Sprintf(": a step takes %s beside the making of batches, and %s without", ms(with.Value), ms(alone.Value))
 }
 
 // fed is the shortest step that the loader keeps up with, as it is set.
@@ -221,8 +250,8 @@ func (r Report) fed(tiers []Tier) []string {
 	return []string{fmt.Sprintf("With %s it feeds steps of %s a batch, and longer ones.", best.Name, ms(best.Batch.Value))}
 }
 
-// elsewhere says what to do about JPEGs that stoker's own decoder does not take.
-func (r Report) elsewhere(tiers []Tier) []string {
+// decodedElsewhere says what to do about JPEGs that stoker's own decoder does not take.
+func (r Report) decodedElsewhere(tiers []Tier) []string {
 	all, others := 0.0, 0.0
 	var kinds []string
 	for _, t := range tiers {
