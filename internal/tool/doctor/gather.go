@@ -219,7 +219,13 @@ func (l *Loop) epochs(last *loaderLine) {
 		}
 	}
 	if !l.PerEpoch.Known() && last.Length != nil && last.BatchSize != nil && *last.BatchSize > 0 {
-		l.PerEpoch = figure(math.Ceil(float64(*last.Length)/float64(*last.BatchSize)/float64(l.World)), "length of the dataset")
+		n := float64(*last.Length) / float64(*last.BatchSize) / float64(l.World)
+		if last.DropLast {
+			n = math.Floor(n)
+		}
+		if n > 0 {
+			l.PerEpoch = figure(math.Ceil(n), "length of the dataset")
+		}
 	}
 }
 

@@ -95,6 +95,7 @@ type run struct {
 
 	format     string
 	length     int64
+	steps      int64 // of the first epoch; a last one that is smaller is one
 	began, end time.Time
 	opening    time.Duration
 	over       time.Time // when it ended
@@ -123,6 +124,7 @@ func (r *run) whole(ctx context.Context, spec loader.Spec) error {
 	defer func() { r.last, r.over = l.Stats(), time.Now() }()
 	r.opening = time.Since(opened)
 	r.format, r.length, r.began = l.Format(), l.Len(), time.Now()
+	r.steps = l.Steps(0, 0)
 	r.end, r.filled = r.began.Add(r.Time), int64(l.Stats().Lanes+2)
 	for e := int64(0); time.Now().Before(r.end); e++ {
 		if e == 1 && r.base.Batches > 0 && time.Since(r.began) < r.Time/2 {
@@ -206,8 +208,8 @@ func (r *run) loop(spec loader.Spec, late bool) Loop {
 		l.Step, l.Wait = figure(r.Step.Seconds(), "--step-ms"), figure(l.Wait.Value+excess, "loop")
 	}
 	l.BatchBytes = ratio(float64(r.bytes), float64(r.batches), "loop")
-	if size := float64(spec.Batch.Size); size > 0 {
-		l.PerEpoch = figure(max(1, float64(r.length)/size), "length of the dataset")
+	if r.steps > 0 {
+		l.PerEpoch = figure(float64(r.steps), "length of the dataset")
 	}
 	if r.format == "folder" || r.format == "files" || r.format == "table" {
 		l.Cost.Opens = figure(1, "format "+r.format)

@@ -35,6 +35,27 @@ func TestADatasetThatIsLoaded(t *testing.T) {
 	}
 }
 
+// The last batch of an epoch is one, however small, unless it is dropped.
+func TestAnEpochsLastBatchCounts(t *testing.T) {
+	for _, c := range []struct {
+		samples int64
+		drop    bool
+		want    float64
+	}{{100, false, 13}, {104, false, 13}, {3, false, 1}, {100, true, 12}} {
+		spec := synthetic(c.samples)
+		if c.drop {
+			spec.Order.Tail = "drop"
+		}
+		r, err := LoadIt(t.Context(), Load{Spec: spec, Name: "synthetic", Step: time.Millisecond, Time: 100 * time.Millisecond, Quick: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Evidence.Loops[0].PerEpoch.Value; got != c.want {
+			t.Errorf("%d samples, 8 a batch, the last dropped %v: %g batches, not %g", c.samples, c.drop, got, c.want)
+		}
+	}
+}
+
 // An epoch that is shorter than the queue is filled by says little, and ends.
 func TestADatasetOfOneBatch(t *testing.T) {
 	r, err := LoadIt(t.Context(), Load{Spec: synthetic(3), Name: "three", Step: time.Millisecond, Time: 500 * time.Millisecond, hurry: 5})
