@@ -30,6 +30,9 @@ type tuneCmd struct {
 	Data dataFlags `embed:""`
 	Line bool      `hidden:"" help:"Measure nothing itself: a process at the other end of standard input and output does (Python)."`
 	Find string    `hidden:"" help:"Print what the playbook says of a dataset's digest on this machine."`
+
+	FindName    string `hidden:"" help:"What that dataset is called, to tell what it was."`
+	FindSamples int64  `hidden:"" help:"How many samples it has."`
 }
 
 func (tuneCmd) Help() string {
@@ -155,10 +158,15 @@ func (t tuneCmd) find(con *console) error {
 	answer := map[string]any{}
 	if e, ok := p.Find(machine.Digest(), t.Find, tune.Own); ok {
 		answer["entry"] = e
-	} else if e, ok := p.Previous(tune.Entry{Dataset: t.Find, Loader: tune.Own}); ok {
+	} else if e, ok := p.Nearest(tune.Entry{Dataset: t.Find, Name: t.FindName, Loader: tune.Own, Machine: machine.Digest()}); ok {
 		now := e
-		now.Hardware, now.Dataset = machine, t.Find
+		now.Hardware, now.Dataset, now.Name, now.Samples = machine, t.Find, t.FindName, t.FindSamples
+		if e.Dataset == t.Find { // whatever it is called
+			now.Name = e.Name
+		}
 		answer["near"], answer["changes"] = e, tune.Changes(e, now)
+	} else {
+		answer["names"] = p.Names(tune.Own)
 	}
 	return con.writeJSON(answer)
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,12 +160,21 @@ def test_tune_of_stoker_and_its_playbook(
     assert loader._settings.prefetch == tuned.settings["prefetch"]
     assert sum(len(labels) for _, labels in loader) == 50
     assert "as measured on" in capfd.readouterr().err
+    workers, prefetch = tuned.settings["num_workers"], tuned.settings["prefetch"]
     mine = stoker.DataLoader(data, 5, num_workers=3, prefetch=7, tune=book)
     assert (mine.num_workers, mine._settings.prefetch) == (3, 7)  # what is said here wins
+    said = capfd.readouterr().err
+    assert "nothing is taken" in said
+    assert "num_workers=3, prefetch=7 are your own" in said
+    half = stoker.DataLoader(data, 5, num_workers=3, tune=book)
+    assert (half.num_workers, half._settings.prefetch) == (3, prefetch)
+    said = capfd.readouterr().err
+    assert f"prefetch={prefetch} is taken of what was measured on" in said
+    assert f"with num_workers={workers}, prefetch={prefetch} and batches of 5; num_workers=3 is your own" in said
     np.save(tmp_path / "other.npy", np.zeros((9, 2), np.float32))
     other = stoker.DataLoader(stoker.NpyDataset(tmp_path / "other.npy"), 5, tune=book)
     assert other._settings.workers is None
-    assert "no entry for this dataset" in caplog.text
+    assert f"no entry for this dataset, only for {folder}: the defaults" in caplog.text
     text = Path(book).read_text()
     machine = text.split('machine: "')[1].split('"')[0]
     Path(book).write_text(text.replace(machine, "0123").replace("memory_gib: ", "memory_gib: 9"))
@@ -180,6 +190,46 @@ def test_tune_of_stoker_and_its_playbook(
     assert "prefetchh" in str(caught.value)
     with pytest.raises(stoker.ConfigError, match="tune is"):
         stoker.DataLoader(data, tune="fast")
+
+
+def test_what_changed_since_the_playbook(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    copy = tmp_path / "photos"
+    shutil.copytree(folder, copy)
+    book = tmp_path / "book.yaml"
+
+    def said(root: Path) -> str:
+        caplog.clear()
+        assert stoker.DataLoader(stoker.ImageFolder(root), 5, tune=str(book))._settings.workers is None
+        return caplog.text
+
+    stoker.tune(
+        lambda num_workers, prefetch: stoker.DataLoader(
+            stoker.ImageFolder(copy), 5, num_workers=num_workers, prefetch=prefetch
+        ),
+        workers=[1],
+        prefetch=[2],
+        budget=1,
+        playbook=str(book),
+        plot=None,
+        quiet=True,
+    )
+    text = book.read_text()
+    assert "samples: 50\n" in text
+    digest = text.split('dataset: "')[1][:8]
+    one = next(copy.rglob("*.jpg"))
+    shutil.copy(one, one.with_name("another.jpg"))
+    found = said(copy)
+    assert f"no entry for this dataset as it is now, only for {copy} as it was on" in found
+    assert f"(digest {digest} -> " in found
+    assert ", samples 50 -> 51): the defaults" in found
+    book.write_text(text.replace("    samples: 50\n", ""))  # as written before samples were
+    assert "samples" not in said(copy)
+    book.write_text(text)
+    moved = tmp_path / "elsewhere" / "photos"
+    shutil.copytree(copy, moved)
+    found = said(moved)
+    assert "no entry for this dataset; the nearest (digest" in found
+    assert f"name {copy} -> {moved}" in found
 
 
 def test_tune_says_what_is_wrong(tmp_path: Path) -> None:

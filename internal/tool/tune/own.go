@@ -97,5 +97,5 @@ func (o OwnLoader) Subject(ctx context.Context) (Subject, error) {
 	}
 	defer l.Close()
 	name := strings.Join(o.Spec.Dataset.Path, " ")
-	return Subject{Loader: Own, Dataset: l.Digest(), Name: cmp.Or(name, o.Spec.Dataset.Manifest, l.Format()), Step: o.Step.Seconds()}, nil
+	return Subject{Loader: Own, Dataset: l.Digest(), Name: cmp.Or(name, o.Spec.Dataset.Manifest, l.Format()), Samples: l.Len(), Step: o.Step.Seconds()}, nil
 }

@@ -31,9 +31,10 @@ type Playbook struct {
 
 // Entry is one machine, dataset and kind of loader.
 type Entry struct {
-	Machine  string   `json:"machine" yaml:"machine"` // Hardware.Digest
-	Dataset  string   `json:"dataset" yaml:"dataset"` // its digest
-	Name     string   `json:"name" yaml:"name"`       // what it is called, for people
+	Machine  string   `json:"machine" yaml:"machine"`                     // Hardware.Digest
+	Dataset  string   `json:"dataset" yaml:"dataset"`                     // its digest
+	Name     string   `json:"name" yaml:"name"`                           // what it is called, for people
+	Samples  int64    `json:"samples,omitempty" yaml:"samples,omitempty"` // of the dataset; 0: not known
 	Loader   string   `json:"loader" yaml:"loader"`
 	Date     string   `json:"date" yaml:"date"` // RFC 3339, UTC
 	Step     float64  `json:"step_s" yaml:"step_s"`
@@ -106,6 +107,9 @@ func (p *Playbook) text() []byte {
 		}
 		put(4, "dataset", quoted(e.Dataset))
 		put(4, "name", quoted(e.Name))
+		if e.Samples > 0 {
+			put(4, "samples", e.Samples)
+		}
 		put(4, "loader", quoted(e.Loader))
 		put(4, "date", quoted(e.Date))
 		put(4, "step_s", e.Step)
@@ -201,19 +205,35 @@ func (p *Playbook) Find(machine, dataset, loader string) (Entry, bool) {
 }
 
 // Previous is the entry that e is to be compared with: its own, or the youngest of
-// the same dataset on another machine, or of a dataset of the same name.
+// the same dataset on another machine, or of a dataset of the same path, or name.
 func (p *Playbook) Previous(e Entry) (Entry, bool) {
 	if i := p.at(e); i >= 0 {
 		return p.Entries[i], true
 	}
-	for _, alike := range []func(o Entry) bool{
+	return p.youngest(e.Loader,
 		func(o Entry) bool { return o.Dataset == e.Dataset },
-		func(o Entry) bool { return o.Name == e.Name && o.Machine == e.Machine },
-		func(o Entry) bool { return o.Name == e.Name },
-	} {
+		func(o Entry) bool { return samePath(o.Name, e.Name) && o.Machine == e.Machine },
+		func(o Entry) bool { return samePath(o.Name, e.Name) },
+	)
+}
+
+// Nearest is Previous, or the youngest entry of a dataset whose path ends alike: it may
+// lie elsewhere on another machine.
+func (p *Playbook) Nearest(e Entry) (Entry, bool) {
+	if o, ok := p.Previous(e); ok {
+		return o, true
+	}
+	return p.youngest(e.Loader, func(o Entry) bool {
+		return o.Name != "" && e.Name != "" && filepath.Base(o.Name) == filepath.Base(e.Name)
+	})
+}
+
+// youngest is the youngest entry that fits the first of these that any fits.
+func (p *Playbook) youngest(loader string, fits ...func(o Entry) bool) (Entry, bool) {
+	for _, fit := range fits {
 		var youngest Entry
 		for _, o := range p.Entries {
-			if o.Loader == e.Loader && alike(o) && o.Date >= youngest.Date {
+			if o.Loader == loader && fit(o) && o.Date >= youngest.Date {
 				youngest = o
 			}
 		}
@@ -222,6 +242,27 @@ func (p *Playbook) Previous(e Entry) (Entry, bool) {
 		}
 	}
 	return Entry{}, false
+}
+
+// samePath says whether two names are of one dataset: as they are written, or as the
+// paths that they are from here.
+func samePath(a, b string) bool {
+	if a == b {
+		return true
+	}
+	x, errX := filepath.Abs(a)
+	y, errY := filepath.Abs(b)
+	return a != "" && b != "" && errX == nil && errY == nil && x == y
+}
+
+// Names are what the datasets of a kind of loader's entries are called, each once.
+func (p *Playbook) Names(loader string) (names []string) {
+	for _, e := range p.Entries {
+		if e.Loader == loader && !slices.Contains(names, e.Name) {
+			names = append(names, e.Name)
+		}
+	}
+	return names
 }
 
 // Change is one term that is not what it was.
@@ -252,7 +293,12 @@ func Changes(before, after Entry) (all []Change) {
 	add("hardware", "memory in GiB", a.Memory, b.Memory)
 	add("hardware", "gpus", list(a.GPUs), list(b.GPUs))
 	add("dataset", "digest", before.Dataset, after.Dataset)
-	add("dataset", "name", before.Name, after.Name)
+	if before.Samples > 0 && after.Samples > 0 {
+		add("dataset", "samples", before.Samples, after.Samples)
+	}
+	if !samePath(before.Name, after.Name) {
+		add("dataset", "name", before.Name, after.Name)
+	}
 	s, t := before.Settings, after.Settings
 	add("settings", "num_workers", s.Workers, t.Workers)
 	add("settings", Keyword(after.Loader), s.Prefetch, t.Prefetch)

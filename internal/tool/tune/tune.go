@@ -32,10 +32,11 @@ type Meter interface {
 
 // Subject is what is tuned.
 type Subject struct {
-	Loader  string  `json:"loader"`  // Own, Torch, or what a factory's class is called
-	Dataset string  `json:"dataset"` // digest
-	Name    string  `json:"name"`    // of the dataset, for people
-	Step    float64 `json:"step_s"`  // pretended training step, seconds
+	Loader  string  `json:"loader"`            // Own, Torch, or what a factory's class is called
+	Dataset string  `json:"dataset"`           // digest
+	Name    string  `json:"name"`              // of the dataset, for people
+	Samples int64   `json:"samples,omitempty"` // of the dataset; 0: not known
+	Step    float64 `json:"step_s"`            // pretended training step, seconds
 }
 
 // Config is one tuning.

@@ -332,7 +332,7 @@ func TestWindows(t *testing.T) {
 
 func example() *Report {
 	r := &Report{
-		Subject:  Subject{Loader: Torch, Dataset: "5d41402abc4b2a76", Name: "data/train <&>", Step: 0.08},
+		Subject:  Subject{Loader: Torch, Dataset: "5d41402abc4b2a76", Name: "data/train <&>", Samples: 1000, Step: 0.08},
 		Hardware: Hardware{CPU: "Imaginary 9000: 4 cores", Online: 8, Cores: 4, Quota: 4, Memory: 32, GPUs: []string{"NVIDIA H100"}},
 	}
 	for w, rates := range recorded {
@@ -381,6 +381,7 @@ entries:
   - machine: "MACHINE"
     dataset: "5d41402abc4b2a76"
     name: "data/train <&>"
+    samples: 1000
     loader: "torch"
     date: "2026-11-21T18:00:00Z"
     step_s: 0.08
@@ -473,6 +474,46 @@ func TestKeep(t *testing.T) {
 	}
 	if _, ok := p.Find(r.Hardware.Digest(), r.Dataset, Own); ok {
 		t.Error("an entry of torch is none of stoker's")
+	}
+}
+
+func TestNearest(t *testing.T) {
+	here := Entry{Machine: "m", Loader: Own, Dataset: "d1", Name: "data/train", Date: "2026-11-20T00:00:00Z", Samples: 10}
+	there := Entry{Machine: "other", Loader: Own, Dataset: "d2", Name: "data/train", Date: "2026-11-21T00:00:00Z"}
+	p := &Playbook{Version: playbookVersion, Entries: []Entry{here, there}}
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		about string
+		ask   Entry
+		want  string // dataset
+		found bool
+	}{
+		{"another machine", Entry{Machine: "m", Loader: Own, Dataset: "d2", Name: "x"}, "d2", true},
+		{"this machine before another", Entry{Machine: "m", Loader: Own, Dataset: "d3", Name: "data/train"}, "d1", true},
+		{"the same path, absolute", Entry{Machine: "m", Loader: Own, Dataset: "d3", Name: filepath.Join(wd, "data", "train")}, "d1", true},
+		{"the youngest elsewhere", Entry{Machine: "m", Loader: Own, Dataset: "d3", Name: "/mnt/train"}, "d2", true},
+		{"nothing alike", Entry{Machine: "m", Loader: Own, Dataset: "d3", Name: "data/test"}, "", false},
+		{"of torch", Entry{Machine: "m", Loader: Torch, Dataset: "d1", Name: "data/train"}, "", false},
+		{"no name", Entry{Machine: "m", Loader: Own, Dataset: "d3"}, "", false},
+	} {
+		if e, ok := p.Nearest(c.ask); e.Dataset != c.want || ok != c.found {
+			t.Errorf("%s: %+v", c.about, e)
+		}
+	}
+	if _, ok := p.Previous(Entry{Machine: "m", Loader: Own, Dataset: "d3", Name: "/mnt/train"}); ok {
+		t.Error("what only ends alike is another dataset")
+	}
+	now := here
+	now.Samples, now.Dataset, now.Name = 11, "d3", filepath.Join(wd, "data", "train")
+	want := []Change{{"dataset", "digest", "d1", "d3"}, {"dataset", "samples", "10", "11"}}
+	if diff := cmp.Diff(want, Changes(here, now)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"data/train"}, p.Names(Own)); diff != "" {
+		t.Error(diff)
 	}
 }
 

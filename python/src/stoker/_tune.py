@@ -111,6 +111,7 @@ def tune(
         "loader": maker.kind,
         "dataset": maker.digest,
         "name": name or maker.name,
+        "samples": maker.samples,
         "step_s": 0.0 if callable(step) else float(step),
         "space": space,
         "budget_s": float(budget),
@@ -150,7 +151,7 @@ class _Maker:
         try:
             self.kind = _kind(first)
             self.batch_size = getattr(first, "batch_size", None) or 1
-            self.digest, self.name = _known(getattr(first, "dataset", None))
+            self.digest, self.name, self.samples = _known(getattr(first, "dataset", None))
         finally:
             _close(first)
 
@@ -213,9 +214,9 @@ def _kind(loader: Any) -> str:
     return type(loader).__qualname__
 
 
-def _known(dataset: Any) -> tuple[str, str]:
-    """A digest and a name of a dataset. That of stoker's own is the one of their index; of others class, length and the
-    path they say they have: what can be known without reading them."""
+def _known(dataset: Any) -> tuple[str, str, int]:
+    """A digest, a name and the length of a dataset, 0 where it says none. The digest of stoker's own is that of their
+    index; of others class, length and the path they say they have: what can be known without reading them."""
     kind: type[Any] = type(dataset)
     where = next((str(v) for key in ("root", "path", "urls", "url") if (v := getattr(dataset, key, None))), "")
     name = where or f"{kind.__module__}.{kind.__qualname__}"
@@ -223,12 +224,13 @@ def _known(dataset: Any) -> tuple[str, str]:
         recipe = dataset._recipe().dataset
         paths = recipe.get("path") if isinstance(recipe, Mapping) else None
         shown = " ".join(paths) if isinstance(paths, list) else str(paths or "")
-        return dataset._remote().info().digest, where or shown or kind.__name__
+        info = dataset._remote().info()
+        return info.digest, where or shown or kind.__name__, info.samples
     length = None
     with contextlib.suppress(TypeError, NotImplementedError):
         length = len(dataset)
     what = json.dumps([kind.__module__, kind.__qualname__, length, where])
-    return hashlib.sha256(what.encode()).hexdigest()[:32], name
+    return hashlib.sha256(what.encode()).hexdigest()[:32], name, length or 0
 
 
 def _cuda() -> bool:
@@ -310,32 +312,62 @@ def of_playbook(said: Any, settings: Settings, dataset: Dataset) -> Settings:
             f"DataLoader: tune is {said!r}", hint=f'tune="playbook" reads {FILE} here, or give the path of such a file'
         )
     path = FILE if said == "playbook" else said
-    digest = dataset._remote().info().digest
-    told = _command.run([find(), "tune", f"--find={digest}", f"--playbook={absolute(path)}", "--json"], _RUN)
-    entry = told.get("entry")
-    if entry is None:
-        why = "no entry for this dataset"
-        if told.get("near"):
-            changes = [f"{c['what']} {c['before']} -> {c['after']}" for c in told.get("changes") or []]
-            why = "an entry of another machine"
-            if changes:
-                why += f" ({', '.join(changes)})"
-        where = Path(path).name
-        _notice.warn(f"{where} has {why}: the defaults are used; run stoker tune or stoker.tune here")
+    digest, name, samples = _known(dataset)
+    about = [f"--find={digest}", f"--find-name={name}", f"--find-samples={samples}"]
+    told = _command.run([find(), "tune", *about, f"--playbook={absolute(path)}", "--json"], _RUN)
+    where = Path(path).name
+    if told.get("entry") is None:
+        _notice.warn(f"{where} has {_unlike(told, digest)}: the defaults are used; run stoker tune or stoker.tune here")
         return settings
+    found, line = _taken(told["entry"], settings)
+    _notice.say(f"{where}: {line}")
+    return found
+
+
+def _unlike(told: Mapping[str, Any], digest: str) -> str:
+    """What a playbook has instead of a fitting entry, and in what that differs."""
+    near = told.get("near")
+    if near is None:
+        names = [str(name) for name in told.get("names") or []]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        return "no entry for this dataset, " + (f"only for {', '.join(names[:3])}{more}" if names else "nor any other")
+    changes = []
+    for change in told.get("changes") or []:
+        before, after = change["before"], change["after"]
+        if change["what"] == "digest":
+            before, after = before[:8], after[:8]
+        changes.append(f"{change['what']} {before} -> {after}")
+    differs = f" ({', '.join(changes)})" if changes else ""
+    if near["dataset"] == digest:
+        return "an entry of another machine" + differs
+    if any(change["what"] == "name" for change in told["changes"]):
+        return "no entry for this dataset; the nearest" + differs
+    return f"no entry for this dataset as it is now, only for {near['name']} as it was on {near['date'][:10]}{differs}"
+
+
+def _taken(entry: Mapping[str, Any], settings: Settings) -> tuple[Settings, str]:
+    """Settings with what an entry says and the user did not, and which is which."""
     chosen = entry["settings"]
-    found = settings
+    found, taken, own = settings, [], []
     if settings.workers is None:
         found = replace(found, workers=int(chosen["num_workers"]))
-    if settings.prefetch is None and settings.prefetch_factor is None and chosen["prefetch"]:
+        taken.append(f"num_workers={found.workers}")
+    else:
+        own.append(f"num_workers={settings.workers}")
+    if settings.prefetch is not None:
+        own.append(f"prefetch={settings.prefetch}")
+    elif settings.prefetch_factor is not None:
+        own.append(f"prefetch_factor={settings.prefetch_factor}")
+    elif chosen["prefetch"]:
         found = replace(found, prefetch=int(chosen["prefetch"]))
-    if chosen["pin_memory"]:
+        taken.append(f"prefetch={found.prefetch}")
+    if chosen["pin_memory"] and not settings.pin:
         found = replace(found, pin=True)
-    if found is settings:  # all of it was said by the user
-        return settings
-    line = f"{Path(path).name}: num_workers={found.workers}"
-    if found.prefetch is not None:
-        line += f", prefetch={found.prefetch}"
-    line += f", as measured on {entry['date'][:10]} with batches of {chosen['batch_size']}"
-    _notice.say(line)
-    return found
+        taken.append("pin_memory=True")
+    when = f"measured on {entry['date'][:10]}"
+    batches = f"batches of {chosen['batch_size']}"
+    if not own:
+        return found, f"{', '.join(taken)}, as {when} with {batches}"
+    measured = f"num_workers={chosen['num_workers']}, prefetch={chosen['prefetch']} and {batches}"
+    line = f"{', '.join(taken) or 'nothing'} is taken of what was {when} with {measured}"
+    return found, f"{line}; {', '.join(own)} {'is' if len(own) == 1 else 'are'} your own"
