@@ -120,7 +120,7 @@ func (d doctorCmd) sensible(script, dataset bool) error {
 		asked, ok        bool
 	}{
 		{"--stop", "ends a script, and there is none", run, d.Stop, script},
-		{"--timeline", "draws the steps of a loop: of a script behind --, of a dataset, or of --from", run, d.Timeline, judged},
+		{"--timeline", "draws the steps of a loop: of a script behind --, of a dataset, of --attach or --from", run, d.Timeline, judged || d.Attach != nil},
 		{"--gpu-cost", "prices what a loop waits: of a script behind --, of a dataset, of --attach or --from", "2.50 " + run, d.GPUCost != nil, judged || d.Attach != nil},
 		{"--check", "asks whether a loop is data-bound: of a script behind --, of a dataset, of --attach or --from", run, d.Check, judged || d.Attach != nil},
 		{"--step-ms", "pretends that a loop over a dataset has steps, and there is no dataset", "20 " + load, d.StepMillis != nil, dataset},

@@ -132,7 +132,6 @@ func TestDoctorErrors(t *testing.T) {
 		{[]string{"--stop"}, 2, "stoker doctor --stop -- python train.py"},
 		{[]string{"--stop", dir}, 2, "--stop ends a script"},
 		{[]string{"--timeline"}, 2, "--timeline draws the steps of a loop"},
-		{[]string{"--timeline", "--attach", "1"}, 2, "--timeline draws the steps of a loop"},
 		{[]string{"--gpu-cost", "2"}, 2, "--gpu-cost prices what a loop waits"},
 		{[]string{"--check"}, 2, "--check asks whether a loop is data-bound"},
 		{[]string{"--step-ms", "20", "--", "true"}, 2, "stoker doctor --step-ms 20 data/train"},

@@ -32,16 +32,27 @@ const drawn = 56
 // when it did not. What a GPU did meanwhile is not seen here.
 func (r Report) WriteTimeline(w io.Writer) error {
 	p := &page{w: w}
-	recent, source := r.Evidence.worst().Recent, fromHook
-	if r.Evidence.Subject.Kind == OfSpec {
+	l := r.Evidence.worst()
+	steps, source := l.Recent[max(0, len(l.Recent)-recently):], fromHook
+	switch {
+	case r.Evidence.Subject.Kind == OfSpec:
 		source = "loop"
+	case l.Settings.Class == own:
+		source = fromPage
 	}
-	steps := recent[max(0, len(recent)-11):]
-	if len(steps) < 2 {
+	switch {
+	case len(steps) >= 2:
+	case r.Evidence.Subject.Kind == OfProcess && len(r.Evidence.Loops) == 0:
+		p.wrap("timeline  ", "of a process that runs already, only the steps of stoker's own loaders are seen, and it has none")
+		return p.err
+	case source == fromPage && l.Batches.Value >= 2:
+		p.wrap("timeline  ", "its batches come several at a time, and single steps are not timed [statistics page]")
+		return p.err
+	default:
 		p.line("timeline  fewer than two steps were seen [%s]", source)
 		return p.err
 	}
-	p.line("timeline  the last %d steps: w waits in __next__, # between two of them [%s]", len(steps)-1, source)
+	p.wrap("timeline  ", fmt.Sprintf("the last %d steps: w waits in __next__, # between two of them [%s]", len(steps)-1, source))
 	longest := 0.0
 	for i := range len(steps) - 1 {
 		longest = max(longest, steps[i+1][0]-steps[i][0])

@@ -155,7 +155,7 @@ func (r *run) epoch(ctx context.Context, l *loader.Loader, epoch int64) error {
 			return err
 		}
 		got := time.Now()
-		r.recently(asked, got)
+		r.remember(asked, got)
 		r.batches, r.bytes, r.samples = r.batches+1, r.bytes+int64(len(b.Slot.Mem)), r.samples+int64(b.Rows)
 		sleep(ctx, r.Step)
 		b.Release()
@@ -183,9 +183,9 @@ func (r *run) rebase(l *loader.Loader) {
 	r.base, r.based, r.before, r.wait, r.step = l.Stats(), time.Now(), r.samples, 0, 0
 }
 
-// recently keeps a step for the timeline, which draws ten and the moment they end.
-func (r *run) recently(asked, got time.Time) {
-	if len(r.recent) == 11 {
+// remember keeps a step for the timeline, which draws ten and the moment they end.
+func (r *run) remember(asked, got time.Time) {
+	if len(r.recent) == recently {
 		r.recent = append(r.recent[:0], r.recent[1:]...)
 	}
 	r.recent = append(r.recent, [3]float64{micro(asked.Sub(r.began).Seconds()), micro(got.Sub(r.began).Seconds()), -1})

@@ -1,8 +1,11 @@
 package doctor
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/stoker-data/stoker/internal/base/stats"
 )
@@ -149,11 +152,50 @@ func (p *pages) loops(where func(engine int, loader int64) string) (out []Loop) 
 		if a := p.first[key]; b.Batches > a.Batches {
 			l := loopOfPage(a, b)
 			l.PID, l.Settings.Where = key.pid, where(key.pid, key.loader)
+			if r := p.open[key.pid]; r != nil {
+				l.Recent = stepsOf(r.Spans(), key.loader)
+			}
 			out = append(out, l)
 		}
 	}
+	if len(out) > 1 {
+		p.number(out)
+	}
 	return out
 }
+
+// number names loops whose line is not known, so that each can be told from the others.
+func (p *pages) number(loops []Loop) {
+	for i := range loops {
+		s := &loops[i].Settings
+		if s.Where != "" {
+			continue
+		}
+		s.Where = fmt.Sprintf("loader %d", s.ID)
+		if len(p.open) > 1 {
+			s.Where += fmt.Sprintf(" of engine %d", loops[i].PID)
+		}
+	}
+}
+
+// stepsOf is the last steps of a loader, as a timeline draws them: when a batch was asked
+// for, and when it was there to be handed out, which ends the waiting that the page counts
+// (to send it is the step's, there as here). A bundle of batches is no step.
+func stepsOf(spans []stats.Span, loader int64) (out [][3]float64) {
+	spans = slices.DeleteFunc(slices.Clone(spans), func(s stats.Span) bool {
+		return s.Loader != loader || s.Steps != 1 || s.Asked <= 0 || s.Filled <= 0
+	})
+	slices.SortFunc(spans, func(a, b stats.Span) int { return cmp.Compare(a.Asked, b.Asked) })
+	spans = spans[max(0, len(spans)-recently):]
+	for _, s := range spans {
+		since := func(at int64) float64 { return micro(time.Duration(at - spans[0].Asked).Seconds()) }
+		out = append(out, [3]float64{since(s.Asked), since(max(s.Asked, s.Filled)), -1})
+	}
+	return out
+}
+
+// recently is the steps that a timeline draws, and the one whose beginning ends the last.
+const recently = 11
 
 func (p *pages) close() {
 	for _, r := range p.open {

@@ -3,7 +3,9 @@ package doctor
 import (
 	"math"
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stoker-data/stoker/internal/base/stats"
 )
@@ -99,5 +101,70 @@ func TestPages(t *testing.T) {
 	}
 	if l := p.loops(func(int, int64) string { return "train.py:3" }); len(l) != 1 || l[0].Batches.Value < 1 || l[0].PID != os.Getpid() || l[0].Settings.Where != "train.py:3" {
 		t.Errorf("%+v", l)
+	}
+}
+
+// The steps of one loader, drawn from its spans: other loaders' and bundles are none.
+func TestTimelineOfAPage(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	var spans []stats.Span
+	for i := range int64(20) {
+		asked := 5000*ms + i*30*ms // a batch is waited for 10 ms of 30
+		spans = append(spans,
+			stats.Span{Loader: 4, Step: i, Steps: 1, Asked: asked + ms, Filled: asked + 2*ms},
+			stats.Span{Loader: 3, Step: i, Steps: 1, Asked: asked, Filled: asked + 10*ms, Delivered: asked + 13*ms},
+			stats.Span{Loader: 5, Step: 16 * i, Steps: 16, Asked: asked, Filled: asked + 10*ms})
+	}
+	l := loopOfPage(snapshots())
+	l.Recent = stepsOf(spans, 3)
+	ev := Evidence{Schema: Schema, Subject: Subject{Kind: OfProcess, PID: 7}, Loops: []Loop{l}}
+	draw := func() string {
+		var b strings.Builder
+		if err := Judge(ev).WriteTimeline(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	head, rows, _ := strings.Cut(draw(), "[statistics page]\n")
+	lines := strings.Split(strings.TrimSpace(rows), "\n")
+	if len(lines) != 10 || !strings.Contains(head, "the last 10 steps") {
+		t.Fatalf("%d lines:\n%s", len(lines), draw())
+	}
+	for _, line := range lines {
+		if !strings.Contains(line, "30 ms ") || strings.Count(line, "w") != 19 || strings.Count(line, "#") != 37 { // of 56
+			t.Errorf("%q", line)
+		}
+	}
+	for loader, says := range map[int64]string{5: "several at a time", 6: "several at a time"} {
+		if ev.Loops[0].Recent = stepsOf(spans, loader); len(ev.Loops[0].Recent) > 0 || !strings.Contains(draw(), says) {
+			t.Errorf("loader %d: %s", loader, draw())
+		}
+	}
+	if ev.Loops = nil; !strings.Contains(draw(), "it has none") {
+		t.Error(draw())
+	}
+}
+
+// Loaders whose lines are not known are told apart by their numbers.
+func TestTwoLoadersOfAProcess(t *testing.T) {
+	a, b := snapshots()
+	p := newPages()
+	for _, id := range []int64{1, 2} {
+		a.Loader, b.Loader = id, id
+		p.first[pageKey{7, id}], p.latest[pageKey{7, id}] = a, b
+	}
+	ev := Evidence{Schema: Schema, Subject: Subject{Kind: OfProcess, PID: 6}, Loops: ordered(p.loops(func(int, int64) string { return "" }))}
+	var text strings.Builder
+	if err := Judge(ev).WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"(loader 1)", "other     loader 2: waits"} {
+		if !strings.Contains(text.String(), part) {
+			t.Errorf("%q is not in\n%s", part, text.String())
+		}
+	}
+	delete(p.latest, pageKey{7, 2})
+	if one := p.loops(func(int, int64) string { return "" }); len(one) != 1 || one[0].Settings.Where != "" {
+		t.Errorf("one loader needs no number: %+v", one)
 	}
 }
