@@ -37,7 +37,9 @@ func (s *slots) take(p *Pass) (*batch.Slot, error) {
 		return slot, nil
 	}
 	if s.count == 0 || s.bytes+l.slotBytes <= s.limit {
+		p.planning.rests() // to make memory is no planning: it takes as long as a thousand batches, a few times
 		slot, err := s.alloc(l.slotBytes)
+		p.planning.works()
 		if err == nil || s.count == 0 {
 			return slot, err
 		}
