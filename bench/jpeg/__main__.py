@@ -93,18 +93,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.jpeg", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="a folder of JPEGs, with or without class folders")
     parser.add_argument("--out", type=Path, default=rig.ROOT / "bench" / "results" / "jpeg.json")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--pictures", type=int, default=1000, help="at most, drawn from the folder (0: all)")
-    parser.add_argument("--modes", default=",".join(MODES), help="full, region or both")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds (default: %(default)s)")
+    parser.add_argument(
+        "--pictures", type=int, default=1000, help="at most, drawn from the folder (default: %(default)s; 0: all)"
+    )
+    parser.add_argument("--modes", default=",".join(MODES), help="default: %(default)s")
     parser.add_argument("--groups", default="", help=f"kinds, as the table names them; {ALL}: those of the folder")
     parser.add_argument("--peers", default="", help=f"{TURBO} is always there; of {', '.join(PEERS)}")
     parser.add_argument("--cpus", default="", help="processors (default: the first two allowed)")
-    parser.add_argument("--seed", type=int, default=1, help="of the boxes")
+    parser.add_argument("--seed", type=int, default=1, help="of the boxes (default: %(default)s)")
     args = parser.parse_args()
     unknown = [name for name in args.peers.split(",") if name and name not in PEERS]
     unknown += [mode for mode in args.modes.split(",") if mode not in MODES]
     if unknown:
-        parser.error(f"{', '.join(unknown)}: not known")
+        parser.error(f"{', '.join(unknown)}: not known; there are {', '.join([*PEERS, *MODES])}")
     meter.become_subreaper()
     with contextlib.ExitStack() as stack:
         contest = Contest(args, stack)

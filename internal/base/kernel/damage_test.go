@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
@@ -226,14 +227,17 @@ func TestMissingScans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if jpeg[sof(jpeg)+1] != 0xc2 || jpeg[h.sos+2] != 3 {
+	sos := h.scan - 14
+	if jpeg[sof(jpeg)+1] != 0xc2 || !bytes.Equal(jpeg[sos:sos+5], []byte{0xff, 0xda, 0, 12, 3}) {
 		t.Fatal("not a progressive picture whose first scan has all components")
 	}
 	// Of one component, then.
-	first := slices.Concat(jpeg[:h.sos-2], []byte{0xff, 0xda, 0, 8, 1, jpeg[h.sos+3], 0, 0, 0, 1}, jpeg[h.scan:h.scan+60], []byte{0xff, 0xd9})
+	first := slices.Concat(jpeg[:sos], []byte{0xff, 0xda, 0, 8, 1, jpeg[sos+5], 0, 0, 0, 1}, jpeg[h.scan:h.scan+60], []byte{0xff, 0xd9})
 	each(t, func(t *testing.T, l *Lane) {
-		if err := damaged(t, l, first, whole); err == nil {
-			t.Error("it decodes")
+		for name, bad := range map[string][]byte{"one scan": first, "no quantisation tables": withoutTables(jpeg)} {
+			if err := damaged(t, l, bad, whole); err == nil {
+				t.Errorf("%s: it decodes", name)
+			}
 		}
 	})
 }

@@ -1,7 +1,8 @@
 // The inverse DCT of a quad of blocks in vectors: one source for registers of
-// 128, 256 and 512 bits. Whoever includes it defines before
+// 128 and 256 bits. Whoever includes it defines before
 //
 //	V                    a register of int16, LANES of them: LANES / 8 blocks
+//	v_zero
 //	v_load, v_store      of LANES coefficients
 //	v_row                eight quantisation steps, for every block
 //	v_mul v_add v_sub    of int16, wrapping
@@ -11,6 +12,7 @@
 //	v_pair(a, b)         the constant pair for v_madd
 //	v_add32 v_sub32 v_sra32 v_set32
 //	v_pack32 v_pack16    saturate two registers to half the size, in each 128 bits
+//	v_center(a)          adds 128 to every byte
 //	v_wild(a)            whether an int16 lies outside of +-8191
 //	v_rows(a, out, stride)  stores 16 bytes a block: its part of two rows
 //
@@ -64,8 +66,8 @@ enum {
 
 #ifdef LANES
 
-// half_even makes the even part of half the columns, rounded for the shift that ends
-// the pass: e[i] goes with the odd part o[i] of half_odd.
+// even_part makes the even part of half the columns, rounded for the shift that ends
+// the pass: e[i] goes with the odd part o[i] of odd_part.
 static INLINE void even_part(V e[4], V z26, V sum, V diff, V round) {
   const V t3 = v_madd(v_zero(), z26, v_pair(FIX_0_541 + FIX_0_765, FIX_0_541));
   const V t2 = v_madd(v_zero(), z26, v_pair(FIX_0_541, FIX_0_541 - FIX_1_847));

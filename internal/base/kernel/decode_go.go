@@ -27,18 +27,51 @@ func decodeGo(j *Job, h *header) (Pixels, Way, error) {
 	return p, WayGo, err
 }
 
-// unscanned is how many components are in no scan. The standard library gives grey for them.
-func (h *header) unscanned(b []byte) int {
-	seen := map[byte]bool{}
-	for at := h.sos; ; {
-		for i := range min(int(b[at+2]), (len(b)-at-3)/2) {
-			seen[b[at+3+2*i]] = true
+// checkScans makes sure that every component is in a scan, and its quantisation table there
+// before the first. The standard library gives grey, or whatever zeros make, where they are not.
+func checkScans(b []byte) error {
+	var tables [16]bool
+	table, scanned := map[byte]byte{}, map[byte]bool{}
+	for at := 2; ; {
+		m, next, ok := behindData(b, at)
+		if !ok || m == mEOI || next+2 > len(b) || next+max(word(b[next:]), 2) > len(b) {
+			break
 		}
-		next := bytes.Index(b[at:], []byte{0xff, mSOS})
-		if at += next + 2; next < 0 || at+3 > len(b) {
-			return h.Components - len(seen)
+		seg := b[next+2 : next+max(word(b[next:]), 2)]
+		switch {
+		case m == mDQT:
+			for len(seg) > 0 {
+				tables[seg[0]&15] = true
+				seg = seg[min(len(seg), 1+blockSize*(1+int(seg[0]>>4&1))):]
+			}
+		case m >= mSOF0 && m <= 0xcf && m != mDHT && m != 0xc8 && m != 0xcc && len(seg) > 6:
+			for c := seg[6:]; len(c) >= 3; c = c[3:] {
+				table[c[0]] = c[2]
+			}
+		case m == mSOS && len(seg) > 0:
+			for c := seg[1:min(len(seg), 1+2*int(seg[0]))]; len(c) >= 2; c = c[2:] {
+				if t := table[c[0]]; t > 15 || !tables[t] && !scanned[c[0]] {
+					return FormatError(fmt.Sprintf("quantisation table %d, which component %d takes, is not there", t, c[0]))
+				}
+				scanned[c[0]] = true
+			}
+		}
+		at = next + max(word(b[next:]), 2)
+	}
+	if n := len(table) - len(scanned); n > 0 {
+		return FormatError(fmt.Sprintf("the JPEG ends before all of its scans: %d of %d components have none", n, len(table)))
+	}
+	return nil
+}
+
+// behindData finds the marker that ends the entropy-coded data at at, restart markers passed.
+func behindData(b []byte, at int) (m byte, next int, ok bool) {
+	for ; at+1 < len(b); at++ {
+		if m = b[at+1]; b[at] == 0xff && m != 0 && m != 0xff && (m < mRST0 || m > mRST0+7) {
+			return m, at + 2, true
 		}
 	}
+	return 0, at, false
 }
 
 // decodeStandard leaves a JPEG to the standard library.
@@ -52,15 +85,15 @@ func decodeStandard(b []byte, h *header) (Pixels, error) {
 	if n := bytes.Count(b[h.scan:], []byte{0xff, 0xda}); n > maxScans {
 		return Pixels{}, FormatError(fmt.Sprintf("%d scans for %d x %d pixels", n+1, h.W, h.H))
 	}
-	if missing := h.unscanned(b); missing > 0 {
-		return Pixels{}, FormatError(fmt.Sprintf("the JPEG ends before all of its scans: %d of %d components have none", missing, h.Components))
+	if err := checkScans(b); err != nil {
+		return Pixels{}, err
 	}
 	img, err := jpeg.Decode(bytes.NewReader(b))
 	if err != nil {
 		var u jpeg.UnsupportedError
 		switch {
 		case errors.As(err, &u):
-			return Pixels{}, UnsupportedError(err.Error() + " (the standard library, which decodes what is not sequential Huffman coding where libjpeg-turbo is not built in)")
+			return Pixels{}, UnsupportedError(err.Error() + " (the standard library, which decodes what is not this decoder's own where libjpeg-turbo is not built in)")
 		case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 			return Pixels{}, FormatError("the data end within the picture")
 		}

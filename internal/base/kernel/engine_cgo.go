@@ -127,7 +127,7 @@ func (e *engine) index(dst, jpeg []byte, h *header, o IndexOptions) ([]byte, Ind
 		if _, _, err := decodeGo(&Job{JPEG: jpeg}, h); err != nil { // damaged files are called damaged
 			return dst, Indexed{}, err
 		}
-		return dst, Indexed{}, UnsupportedError("a JPEG that is progressive, in several scans or of odd sampling: to rewrite it with restart markers takes libjpeg-turbo, which is not built in; " +
+		return dst, Indexed{}, UnsupportedError("a JPEG that is progressive, CMYK, in several scans or of odd sampling: to rewrite it with restart markers takes libjpeg-turbo, which is not built in; " +
 			"install its headers and static library (Debian's libjpeg62-turbo-dev) and build stoker again, or pack it as it is")
 	}
 	if err := e.failure(code); err != nil {

@@ -18,7 +18,7 @@ typedef struct {
 
 static int word(const uint8_t *p) { return p[0] << 8 | p[1]; }
 
-// DQT: tables of Pq << 4 | Tq and 64 values of 8 or 16 bits, in zigzag order.
+// DQT (B.2.4.1): tables of Pq << 4 | Tq and 64 values of 8 or 16 bits, in zigzag order.
 static int read_dqt(stk_frame *f, segment s) {
   while (s.n > 0) {
     const int wide = s.p[0] >> 4, t = s.p[0] & 15;
@@ -33,7 +33,7 @@ static int read_dqt(stk_frame *f, segment s) {
   return 1;
 }
 
-// DHT: tables of Tc << 4 | Th, 16 counts and as many values.
+// DHT (B.2.4.2): tables of Tc << 4 | Th, 16 counts and as many values.
 static int read_dht(stk_frame *f, segment s) {
   while (s.n > 0) {
     const int class = s.p[0] >> 4, t = s.p[0] & 15;
@@ -48,6 +48,8 @@ static int read_dht(stk_frame *f, segment s) {
   return 1;
 }
 
+// SOF0 and SOF1 (B.2.2): components in MCUs of at most ten blocks (B.2.3), each with the first one's
+// sampling divided.
 static int read_sof(stk_frame *f, segment s) {
   if (f->components || s.n < 6 || s.p[0] != 8) return 0;
   f->h = word(s.p + 1);
@@ -77,7 +79,7 @@ static int defined(const stk_frame *f, const stk_component *c) {
   return f->dc[c->td].bits && f->ac[c->ta].bits && f->have_quant >> c->tq & 1;
 }
 
-// SOS: all components, in their order, all coefficients at once.
+// SOS (B.2.3): all components, in their order, all coefficients at once.
 static int read_sos(stk_frame *f, segment s) {
   const int n = f->components;
   if (!n || s.n != 4 + 2 * (size_t)n || s.p[0] != n) return 0;

@@ -9,8 +9,7 @@ import (
 type header struct {
 	Header
 	blocks int64 // 8x8 blocks of all components
-	sos    int   // byte offset of what the first SOS marker leads
-	scan   int   // and behind that
+	scan   int   // byte offset behind the first SOS segment
 }
 
 // ReadHeader walks the markers of a JPEG up to its first scan and makes sure
@@ -70,26 +69,24 @@ func readHeader(b []byte) (h header, err error) {
 			if !h.Progressive && !wholeScan(seg) {
 				return h, FormatError("a scan of a sequential JPEG that has not all coefficients, or not all of their bits")
 			}
-			h.sos, h.scan = at-n, at
+			h.scan = at
 			return h, h.checkEnd(b)
 		}
 	}
 }
 
-// nextMarker finds the marker at or after at, past fill bytes and stray ones,
-// which libjpeg skips too (and warns of).
+// nextMarker finds the marker at at, past fill bytes (B.1.1.2). Other bytes there are
+// damage, of which libjpeg warns.
 func nextMarker(b []byte, at int) (m byte, next int, err error) {
-	for at < len(b) && b[at] != 0xff {
-		at++
-	}
+	begin := at
 	for at < len(b) && b[at] == 0xff {
 		at++
 	}
-	if at >= len(b) {
+	switch {
+	case at >= len(b):
 		return 0, at, FormatError("the JPEG ends before its picture begins")
-	}
-	if b[at] == 0 {
-		return nextMarker(b, at+1)
+	case at == begin || b[at] == 0:
+		return 0, at, FormatError(fmt.Sprintf("at byte %d of the JPEG: bytes between marker segments", begin))
 	}
 	return b[at], at + 1, nil
 }

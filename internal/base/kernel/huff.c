@@ -405,15 +405,29 @@ static void scan_ended(stk_huff *h) {
   if (h->marker >= M_RST0 && h->marker < M_RST0 + 8) stk_huff_corrupt(h, "a restart marker too many");
 }
 
-void stk_huff_rest(stk_huff *h) {
+// walk is skip without segments.
+static void walk(stk_huff *h, int64_t want) {
   h->seg = NULL;
-  skip(h, h->mcus, 0);
+  skip(h, want, 0);
+}
+
+void stk_huff_rest(stk_huff *h) {
+  walk(h, h->mcus);
   scan_ended(h);
+}
+
+int stk_huff_keeps_interval(stk_huff *h) {
+  walk(h, h->restart);
+  if (!h->marker) stk_huff_pull(h);
+  const int exact = h->marker && unread(&h->b, h->end) == 0;
+  stk_huff_rewind(h);
+  return exact;
 }
 
 void stk_huff_end(stk_huff *h) {
   scan_ended(h);
-  if (h->marker != M_EOI) stk_fail(h->l, STK_UNSUPPORTED, "a marker %#x behind the scan", 0xff00 | (unsigned)h->marker);
+  // A number of lines, which the header has said before, is no picture's loss.
+  if (h->marker != M_EOI && h->marker != M_DNL) stk_fail(h->l, STK_UNSUPPORTED, "a marker %#x behind the scan", 0xff00 | (unsigned)h->marker);
 }
 
 stk_huff *stk_huff_begin(stk_lane *l, const stk_frame *f) {

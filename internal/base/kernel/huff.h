@@ -146,6 +146,10 @@ void stk_huff_rewind(stk_huff *h);
 void stk_huff_rest(stk_huff *h);
 void stk_huff_end(stk_huff *h);
 
+// keeps_interval says whether the first of several segments holds as many MCUs as it must,
+// and not a byte more, and rewinds.
+int stk_huff_keeps_interval(stk_huff *h);
+
 // segment.c: finds where segments begin, if their markers count as they should.
 void stk_segments(stk_huff *h);
 

@@ -282,6 +282,12 @@ func TestIndexRefuses(t *testing.T) {
 	l := NewLane()
 	defer l.Close()
 	r := rand.New(rand.NewPCG(6, 6))
+	// A number of lines behind the scan, which some cameras write, says nothing new.
+	lines := encodeKind(t, rand.New(rand.NewPCG(3, 4)), "gray", 40, 30, encodeOptions{quality: 80})
+	lines = slices.Concat(lines[:len(lines)-2], []byte{0xff, 0xdc, 0, 4, 0, 30, 0xff, 0xd9})
+	if _, _, err := l.IndexJPEG(nil, lines, IndexOptions{}); err != nil {
+		t.Errorf("lines: %v", err)
+	}
 	for name, o := range map[string]encodeOptions{"progressive": {quality: 80, progressive: true}, "arithmetic": {quality: 80, arithmetic: true}} {
 		_, _, err := l.IndexJPEG(nil, encodeKind(t, r, "4:2:0", 60, 50, o), IndexOptions{})
 		var u UnsupportedError

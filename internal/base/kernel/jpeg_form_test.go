@@ -346,6 +346,40 @@ func TestRestartsOutOfStep(t *testing.T) {
 
 // A marker that stands where none may be is met by whoever goes past it, also on the
 // way from one segment to another; one out of step leads nowhere.
+// An interval that is a lie, and cuts the picture into as many segments, is damage for
+// every region, also where each segment is left before its end.
+func TestLiedInterval(t *testing.T) {
+	r := rand.New(rand.NewPCG(135, 136))
+	jpeg := encodeKind(t, r, "4:4:4", 448, 304, encodeOptions{quality: 85, restart: 56}) // a row
+	if _, taken := readFrame(jpeg); !taken {
+		t.Fatal("not one of ours")
+	}
+	at := bytes.Index(jpeg, []byte{0xff, 0xdd, 0, 4, 0, 56})
+	for _, interval := range []byte{55, 57} {
+		bad := bytes.Clone(jpeg)
+		bad[at+5] = interval
+		each(t, func(t *testing.T, l *Lane) {
+			for range 20 {
+				box := Step{Op: OpCrop, X: r.IntN(448 - 32), Y: r.IntN(304 - 16), W: 32, H: 16}
+				var f FormatError
+				if err := l.Run(&Job{JPEG: bad, Steps: []Step{box}, Dst: make([]byte, 3*32*16)}); !errors.As(err, &f) {
+					t.Errorf("%d for 56, %+v: %v", interval, box, err)
+				}
+			}
+		})
+	}
+}
+
+// A header with millions of pairs that are no markers is damage, and no more work.
+func TestBytesBetweenSegments(t *testing.T) {
+	jpeg := samples(t)["420"]
+	bad := slices.Concat(jpeg[:2], bytes.Repeat([]byte{0xff, 0}, 12<<20), jpeg[2:])
+	var f FormatError
+	if _, err := ReadHeader(bad); !errors.As(err, &f) || !strings.Contains(err.Error(), "at byte 2 of") {
+		t.Error(err)
+	}
+}
+
 func TestStrayMarkers(t *testing.T) {
 	r := rand.New(rand.NewPCG(133, 134))
 	jpeg := encodeKind(t, r, "4:4:4", 160, 96, encodeOptions{quality: 80, restart: 5}) // 4 segments a row, 48

@@ -78,9 +78,9 @@ static void look_sse2(search *s, const uint8_t *p, const uint8_t *end) { LOOK_WI
 __attribute__((target("avx2,bmi"))) static void look_avx2(search *s, const uint8_t *p, const uint8_t *end) { LOOK_WIDE(ends_avx2); }
 #endif
 
-// stk_segments finds the segments of a scan. Unless there are
-// as many as the interval says, and their markers count as they should, it
-// finds none, and the scan is read in order, which tells what is wrong.
+// stk_segments finds the segments of a scan. Unless there are as many as the interval says,
+// their markers count as they should, and the first is as long as it says, it finds none,
+// and the scan is read in order, which tells what is wrong.
 void stk_segments(stk_huff *h) {
   search s = {.data = h->f->scan, .n = (h->mcus + h->restart - 1) / h->restart, .found = 1};
   if (s.n < 2 || h->f->end - h->f->scan < 2 || h->f->end - h->f->scan > UINT32_MAX) return;
@@ -94,5 +94,7 @@ void stk_segments(stk_huff *h) {
 #else
   look(&s, h->f->scan, h->f->end);
 #endif
-  if (s.found == s.n) h->seg = s.seg;
+  // The interval may be a lie with as many segments: then every one shows it, but whoever
+  // leaves segments before their end would not see it.
+  if (s.found == s.n && stk_huff_keeps_interval(h)) h->seg = s.seg;
 }

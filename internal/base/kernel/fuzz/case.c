@@ -248,7 +248,7 @@ static int unsound(const errand *e) {
 // judge holds a verdict against libjpeg's. Files that readHeader refuses are
 // only run for the sake of memory.
 static void judge(const errand *e, int code, const uint8_t *d, int damage) {
-  const int clean = ref.opened && !ref.warnings && !ref.failed && ref.pix && ref.rows == ref.h;
+  const int clean = ref.opened && !ref.warnings && !ref.failed && ref.pix && ref.rows == ref.h && !(e->sound && ref.behind);
   if (head.refused) {
     sum.gated++;
     if (!damage && clean) finding("refused-header", "not damaged, and: %s", head.refused);

@@ -4,14 +4,11 @@
 
 #include <string.h>
 
-// next finds the marker at or after at, past fill bytes and stray ones; 0: none.
+// next is the marker at at, past fill bytes; 0: none.
 static int next(const uint8_t *p, size_t n, size_t *at) {
-  for (;;) {
-    while (*at < n && p[*at] != 0xff) ++*at;
-    while (*at < n && p[*at] == 0xff) ++*at;
-    if (*at >= n) return 0;
-    if (p[(*at)++]) return p[*at - 1];
-  }
+  const size_t begin = *at;
+  while (*at < n && p[*at] == 0xff) ++*at;
+  return *at == begin || *at >= n ? 0 : p[(*at)++];
 }
 
 static const char *frame(header *h, int m, const uint8_t *s, size_t n) {

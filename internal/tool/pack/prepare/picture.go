@@ -128,6 +128,9 @@ func (p *Program) unindexed(f shard.Field, err error) (shard.Field, error) {
 		if bad == nil && h.Progressive {
 			return f, e.Try("convert it with --progressive convert, or pack it as it is with --progressive keep")
 		}
+		if errors.As(bad, &unsupported) {
+			return f, e.Try("no loader of stoker's decodes it: leave it out, or write it anew")
+		}
 		return f, e.Try("pack without --jpeg index")
 	}
 	return f, errs.New(errs.Damaged, "the picture can not be rewritten").Because(err).Try("restore or remove it")
