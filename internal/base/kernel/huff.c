@@ -181,6 +181,16 @@ static inline size_t copy_plain(uint8_t *out, const uint8_t *in, size_t n) {
     const unsigned m = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(v, ff));
     if (m) return i + (size_t)__builtin_ctz(m);
   }
+#elif __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  const uint64_t low = UINT64_C(0x0101010101010101);
+  for (; i + 8 <= n; i += 8) {
+    uint64_t v;
+    memcpy(&v, in + i, 8);
+    memcpy(out + i, &v, 8);
+    // The lowest of the bits that stay is that of the first 0xff: what borrows lies above it.
+    const uint64_t ff = (~v - low) & v & low << 7;
+    if (ff) return i + (size_t)__builtin_ctzll(ff) / 8;
+  }
 #endif
   for (; i < n && in[i] != 0xff; i++) out[i] = in[i];
   return i;
