@@ -27,7 +27,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo test test-all setup engine venv check go-test go-race go-nocgo go-bare go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short jpeg-all wheel clean
+.PHONY: always demo test test-all setup engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short jpeg-all wheel clean
 
 demo: setup engine
 	@build/stoker demo
@@ -63,7 +63,7 @@ test:
 	@bash tools/setup.sh all
 	@$(MAKE) --no-print-directory test-all
 
-test-all: engine venv check go-test go-race go-nocgo go-bare go-fuzz jpeg-fuzz-short py-test doctor-score-short
+test-all: engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz jpeg-fuzz-short py-test doctor-score-short
 	@echo "all checks and tests passed"
 
 check: engine venv build/tools/staticcheck
@@ -91,6 +91,10 @@ go-nocgo:
 # The C kernel without libjpeg-turbo and libwebp: with nothing but a C compiler.
 go-bare:
 	CGO_ENABLED=1 go test -tags '' -short ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/tool/pack/... ./internal/tool/demo/... ./internal/loader/... .
+
+# The C of processors that are not x86, as far as one that is can tell.
+go-portable:
+	CGO_CFLAGS='-O2 -g -U__SSE2__' go test ./internal/base/kernel
 
 # The C under AddressSanitizer, damaged pictures included.
 go-asan:

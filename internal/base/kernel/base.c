@@ -165,5 +165,10 @@ static void mirror(const uint8_t *in, uint8_t *out, int n, int c) {
   }
 }
 
-const stk_target stk_base = {"base", stk_axis_weigh, stk_axis_fix, stk_base_hprep, v, NULL, NULL, NULL, planes, f32,
-                              f32_rgb, luma, mirror, &stk_samples_base};
+#define BASE(name, samples) \
+  {name, stk_axis_weigh, stk_axis_fix, stk_base_hprep, v, NULL, NULL, NULL, planes, f32, f32_rgb, luma, mirror, samples}
+
+const stk_target stk_base = BASE("base", &stk_samples_base);
+#ifdef STK_VECTORS
+const stk_target stk_portable = BASE("portable", &stk_samples_portable);
+#endif

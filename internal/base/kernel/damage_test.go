@@ -368,7 +368,7 @@ func FuzzRun(f *testing.F) {
 		f.Add(jpeg, uint64(1))
 	}
 	lanes := []*Lane{}
-	for _, name := range targets() {
+	for _, name := range tested() {
 		lanes = append(lanes, newLane(name))
 	}
 	f.Fuzz(func(t *testing.T, jpeg []byte, seed uint64) {

@@ -1,6 +1,6 @@
 // The inverse DCT, written plainly: the reference of dct.h's vectors, what they fall
-// back to where numbers are beyond any picture's, and all there is on processors
-// without them.
+// back to where numbers are beyond any picture's, and all there is where compilers
+// have no vectors.
 #include "dct.h"
 
 #pragma GCC optimize("O3")

@@ -8,12 +8,15 @@
 //	v_mul v_add v_sub    of int16, wrapping
 //	v_lo v_hi            interleave the lower, the upper halves of each 8 int16
 //	v_lo32 v_hi32 v_lo64 v_hi64 v_lo8 v_hi8   the same of other sizes
-//	v_madd(s, a, c)      s + the sums of products of pairs of int16, as int32
+//	v_pairs_lo v_pairs_hi    the lower, the upper halves as pairs for v_madd, in an order of its own
 //	v_pair(a, b)         the constant pair for v_madd
+//	v_madd(s, a, c)      s + the sums of products of pairs of int16, as int32
 //	v_add32 v_sub32 v_sra32 v_set32
 //	v_pack32 v_pack16    saturate two registers to half the size, in each 128 bits
+//	v_short32            v_pack32 of what v_beyond lets pass; it need not saturate
 //	v_center(a)          adds 128 to every byte
 //	v_wild(a)            whether an int16 lies outside of +-8191
+//	v_beyond(r, rows)    whether r[0] is wild, or the rows take more than v_short32 can
 //	v_rows(a, out, stride)  stores 16 bytes a block: its part of two rows
 //
 // The arithmetic is that of libjpeg's accurate integer method, after Loeffler,
@@ -100,8 +103,8 @@ static INLINE void odd_sparse(V o[4], V i31) {
 static INLINE void finish(V r[8], const V el[4], const V ol[4], const V eh[4], const V oh[4], const int shift) {
 #pragma GCC unroll 4
   for (int i = 0; i < 4; i++) {
-    r[i] = v_pack32(v_sra32(v_add32(el[i], ol[i]), shift), v_sra32(v_add32(eh[i], oh[i]), shift));
-    r[7 - i] = v_pack32(v_sra32(v_sub32(el[i], ol[i]), shift), v_sra32(v_sub32(eh[i], oh[i]), shift));
+    r[i] = v_short32(v_sra32(v_add32(el[i], ol[i]), shift), v_sra32(v_add32(eh[i], oh[i]), shift));
+    r[7 - i] = v_short32(v_sra32(v_sub32(el[i], ol[i]), shift), v_sra32(v_sub32(eh[i], oh[i]), shift));
   }
 }
 
@@ -110,10 +113,10 @@ static INLINE void pass(V r[8], const int shift) {
   const V round = v_set32(1 << shift >> 1), zero = v_zero();
   const V sum = v_add(r[0], r[4]), diff = v_sub(r[0], r[4]), z3 = v_add(r[7], r[3]), z4 = v_add(r[5], r[1]);
   V el[4], ol[4], eh[4], oh[4];
-  even_part(el, v_lo(r[2], r[6]), v_lo(zero, sum), v_lo(zero, diff), round);
-  odd_part(ol, v_lo(z3, z4), v_lo(r[7], r[1]), v_lo(r[5], r[3]));
-  even_part(eh, v_hi(r[2], r[6]), v_hi(zero, sum), v_hi(zero, diff), round);
-  odd_part(oh, v_hi(z3, z4), v_hi(r[7], r[1]), v_hi(r[5], r[3]));
+  even_part(el, v_pairs_lo(r[2], r[6]), v_lo(zero, sum), v_lo(zero, diff), round);
+  odd_part(ol, v_pairs_lo(z3, z4), v_pairs_lo(r[7], r[1]), v_pairs_lo(r[5], r[3]));
+  even_part(eh, v_pairs_hi(r[2], r[6]), v_hi(zero, sum), v_hi(zero, diff), round);
+  odd_part(oh, v_pairs_hi(z3, z4), v_pairs_hi(r[7], r[1]), v_pairs_hi(r[5], r[3]));
   finish(r, el, ol, eh, oh, shift);
 }
 
@@ -121,10 +124,10 @@ static INLINE void pass(V r[8], const int shift) {
 static INLINE void pass_sparse(V r[8], const int shift) {
   const V round = v_set32(1 << shift >> 1), zero = v_zero();
   V el[4], ol[4], eh[4], oh[4];
-  even_part(el, v_lo(r[2], zero), v_lo(zero, r[0]), v_lo(zero, r[0]), round);
-  odd_sparse(ol, v_lo(r[3], r[1]));
-  even_part(eh, v_hi(r[2], zero), v_hi(zero, r[0]), v_hi(zero, r[0]), round);
-  odd_sparse(oh, v_hi(r[3], r[1]));
+  even_part(el, v_pairs_lo(r[2], zero), v_lo(zero, r[0]), v_lo(zero, r[0]), round);
+  odd_sparse(ol, v_pairs_lo(r[3], r[1]));
+  even_part(eh, v_pairs_hi(r[2], zero), v_hi(zero, r[0]), v_hi(zero, r[0]), round);
+  odd_sparse(oh, v_pairs_hi(r[3], r[1]));
   finish(r, el, ol, eh, oh, shift);
 }
 
@@ -132,8 +135,8 @@ static INLINE void pass_sparse(V r[8], const int shift) {
 static INLINE void pass_corner(V r[8], const int shift) {
   const V round = v_set32(1 << shift >> 1), zero = v_zero();
   V e[4], o[4], up[4], down[4], a[4], b[4];
-  even_part(e, v_lo(r[2], zero), v_lo(zero, r[0]), v_lo(zero, r[0]), round);
-  odd_sparse(o, v_lo(r[3], r[1]));
+  even_part(e, v_pairs_lo(r[2], zero), v_lo(zero, r[0]), v_lo(zero, r[0]), round);
+  odd_sparse(o, v_pairs_lo(r[3], r[1]));
 #pragma GCC unroll 4
   for (int i = 0; i < 4; i++) {
     up[i] = v_sra32(v_add32(e[i], o[i]), shift);
@@ -141,7 +144,7 @@ static INLINE void pass_corner(V r[8], const int shift) {
   }
   // Rows i and i + 4, four columns of each.
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; i++) a[i] = v_pack32(up[i], down[3 - i]);
+  for (int i = 0; i < 4; i++) a[i] = v_short32(up[i], down[3 - i]);
   b[0] = v_lo(a[0], a[1]);
   b[1] = v_lo(a[2], a[3]);
   b[2] = v_hi(a[0], a[1]);
@@ -220,7 +223,7 @@ static void DCT_NAME(int16_t *quad, const uint16_t *quant, int reach, uint8_t *o
 #pragma GCC unroll 8
       for (int i = 0; i < 8; i++) r[i] = v_mul(v_load(quad + i * QUAD_ROW), v_row(quant + 8 * i));
     }
-    if (UNLIKELY(v_wild(r[0]))) {
+    if (UNLIKELY(v_beyond(r, rows))) {
       for (int i = 0; i < LANES / 8; i++) stk_dct_block(quad + 8 * i, quant, out + 8 * i, stride);
     } else if (rows == 4) {
       pass_corner(r, CONST_BITS - PASS1_BITS);

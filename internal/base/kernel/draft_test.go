@@ -32,7 +32,7 @@ func drafted(t *testing.T, stock *Lane, lanes []*Lane, name any, j Job) {
 }
 
 func allLanes(t *testing.T) (lanes []*Lane) {
-	for _, name := range targets() {
+	for _, name := range tested() {
 		l := newLane(name)
 		t.Cleanup(l.Close)
 		lanes = append(lanes, l)

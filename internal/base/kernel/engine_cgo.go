@@ -37,7 +37,11 @@ func newEngine(target string) engine {
 	if target == "go" {
 		return engine{}
 	}
-	lane := C.stk_lane_new(C.int(rank(target) - 1))
+	level := rank(target) - 1
+	if target == portable {
+		level = -1
+	}
+	lane := C.stk_lane_new(C.int(level))
 	if lane == nil {
 		return engine{}
 	}

@@ -19,6 +19,8 @@ static INLINE V v_add(V a, V b) { return _mm256_add_epi16(a, b); }
 static INLINE V v_sub(V a, V b) { return _mm256_sub_epi16(a, b); }
 static INLINE V v_lo(V a, V b) { return _mm256_unpacklo_epi16(a, b); }
 static INLINE V v_hi(V a, V b) { return _mm256_unpackhi_epi16(a, b); }
+static INLINE V v_pairs_lo(V a, V b) { return v_lo(a, b); }
+static INLINE V v_pairs_hi(V a, V b) { return v_hi(a, b); }
 static INLINE V v_lo32(V a, V b) { return _mm256_unpacklo_epi32(a, b); }
 static INLINE V v_hi32(V a, V b) { return _mm256_unpackhi_epi32(a, b); }
 static INLINE V v_lo64(V a, V b) { return _mm256_unpacklo_epi64(a, b); }
@@ -38,12 +40,14 @@ static INLINE V v_sub32(V a, V b) { return _mm256_sub_epi32(a, b); }
 static INLINE V v_sra32(V a, int n) { return _mm256_srai_epi32(a, n); }
 static INLINE V v_set32(int v) { return _mm256_set1_epi32(v); }
 static INLINE V v_pack32(V a, V b) { return _mm256_packs_epi32(a, b); }
+static INLINE V v_short32(V a, V b) { return v_pack32(a, b); }
 static INLINE V v_pack16(V a, V b) { return _mm256_packs_epi16(a, b); }
 static INLINE V v_center(V a) { return _mm256_xor_si256(a, _mm256_set1_epi8(-128)); }
 static INLINE int v_wild(V a) {
   // |-32768| stays -32768, which is large when it has no sign.
   return !_mm256_testz_si256(_mm256_abs_epi16(a), _mm256_set1_epi16((short)0xe000));
 }
+static INLINE int v_beyond(const V *r, int rows) { return (void)rows, v_wild(r[0]); }
 static INLINE void v_rows(V a, uint8_t *out, ptrdiff_t stride) {
   a = _mm256_permute4x64_epi64(a, 0xd8);
   _mm_storeu_si128((void *)out, _mm256_castsi256_si128(a));

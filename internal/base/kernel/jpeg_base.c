@@ -1,5 +1,6 @@
-// A JPEG's samples and pixels in plain C, and for x86-64 in SSE2, which every such
-// processor has.
+// A JPEG's samples and pixels in SSE2, which every x86-64 has, and in plain C: what is
+// left to processors without vectors, or whose compilers have none for them, to those of
+// big-endian order, and to the fuzzer, which compares.
 #include "reduced.h"
 
 #pragma GCC optimize("O3")
@@ -55,9 +56,11 @@ static void dct_plain(int16_t *quad, const uint16_t *quant, int reach, uint8_t *
 
 const stk_samples stk_samples_plain = {dct_plain, stk_dct4_plain, stk_dct2_plain, h2, v2, h2v2, rgb_plain, merge};
 
-#ifndef __SSE2__
+#if !defined __SSE2__ && !defined STK_VECTORS
 const stk_samples stk_samples_base = {dct_plain, stk_dct4_plain, stk_dct2_plain, h2, v2, h2v2, rgb_plain, merge};
-#else
+#endif
+
+#ifdef __SSE2__
 #include <emmintrin.h>
 
 enum { LANES_SSE2 = 8 };
@@ -76,6 +79,8 @@ static INLINE V v_add(V a, V b) { return _mm_add_epi16(a, b); }
 static INLINE V v_sub(V a, V b) { return _mm_sub_epi16(a, b); }
 static INLINE V v_lo(V a, V b) { return _mm_unpacklo_epi16(a, b); }
 static INLINE V v_hi(V a, V b) { return _mm_unpackhi_epi16(a, b); }
+static INLINE V v_pairs_lo(V a, V b) { return v_lo(a, b); }
+static INLINE V v_pairs_hi(V a, V b) { return v_hi(a, b); }
 static INLINE V v_lo32(V a, V b) { return _mm_unpacklo_epi32(a, b); }
 static INLINE V v_hi32(V a, V b) { return _mm_unpackhi_epi32(a, b); }
 static INLINE V v_lo64(V a, V b) { return _mm_unpacklo_epi64(a, b); }
@@ -89,12 +94,14 @@ static INLINE V v_sub32(V a, V b) { return _mm_sub_epi32(a, b); }
 static INLINE V v_sra32(V a, int n) { return _mm_srai_epi32(a, n); }
 static INLINE V v_set32(int v) { return _mm_set1_epi32(v); }
 static INLINE V v_pack32(V a, V b) { return _mm_packs_epi32(a, b); }
+static INLINE V v_short32(V a, V b) { return v_pack32(a, b); }
 static INLINE V v_pack16(V a, V b) { return _mm_packs_epi16(a, b); }
 static INLINE V v_center(V a) { return _mm_xor_si128(a, _mm_set1_epi8(-128)); }
 static INLINE int v_wild(V a) {
   const V most = _mm_set1_epi16(8191), least = _mm_set1_epi16(-8192);
   return _mm_movemask_epi8(_mm_or_si128(_mm_cmpgt_epi16(a, most), _mm_cmplt_epi16(a, least)));
 }
+static INLINE int v_beyond(const V *r, int rows) { return (void)rows, v_wild(r[0]); }
 static INLINE void v_rows(V a, uint8_t *out, ptrdiff_t stride) {
   _mm_storel_epi64((void *)out, a);
   _mm_storel_epi64((void *)(out + stride), _mm_unpackhi_epi64(a, a));

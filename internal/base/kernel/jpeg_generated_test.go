@@ -171,7 +171,7 @@ func checkBoxes(t failing, r *rand.Rand, stock *Lane, places []*place, jpeg []by
 
 // allPlaces makes a place for each target in C.
 func allPlaces() (all []*place, end func()) {
-	for _, name := range targets()[1:] {
+	for _, name := range tested()[1:] {
 		all = append(all, &place{lane: newLane(name)})
 	}
 	return all, func() {
@@ -271,7 +271,7 @@ func TestLanesSideBySide(t *testing.T) {
 		var wg sync.WaitGroup
 		for id := range lanes {
 			wg.Go(func() {
-				have := targets()[1:]
+				have := tested()[1:]
 				l := newLane(have[id%len(have)])
 				defer l.Close()
 				dst := make([]byte, 3*61*47)

@@ -13,7 +13,7 @@
 // with segment.c finding restart markers for it; jpeg.c turns them into rows of
 // pixels, by the transforms of dct.h and, to fewer samples, reduced.h, and the
 // upsampling of chroma.h, compiled for each target in jpeg_base.c, jpeg_avx2.c and
-// jpeg_avx512.c. What frame.c does not take, libjpeg.c decodes, or the twin where
+// jpeg_avx512.c, and in jpeg_portable.c for processors that are not x86. What frame.c does not take, libjpeg.c decodes, or the twin where
 // that is not built in. IndexJPEG, which puts restart markers into a picture, reads
 // it as symbols (tokens.c, coefficients.c), makes codes for them (codes.c), and
 // writes them (write.c), as index.c tells it to. axis.c and axis_avx2.c make

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -116,7 +117,16 @@ func smooth(r *rand.Rand, w, h, c int) Pixels {
 	return p
 }
 
-// each runs f for every target of this machine but the twin.
+// tested are the targets of this machine, the twin first, and what the base is on others.
+func tested() []string {
+	all := slices.Clone(targets())
+	if len(all) > 1 {
+		all = append(all, portable)
+	}
+	return all
+}
+
+// each runs f for every target of this machine, the twin included.
 func each(t *testing.T, f func(t *testing.T, l *Lane)) {
 	for _, name := range targets() {
 		t.Run(name, func(t *testing.T) {

@@ -16,6 +16,9 @@ static const stk_target *target_of(int level) {
   if (level >= 2) return &stk_avx512;
   if (level == 1) return &stk_avx2;
 #endif
+#ifdef STK_VECTORS
+  if (level < 0) return &stk_portable;
+#endif
   (void)level;
   return &stk_base;
 }

@@ -56,6 +56,9 @@ func Libraries() []string {
 // names are the targets that there may be, the best last.
 var names = []string{"go", "base", "avx2", "avx512"}
 
+// portable is no name for a user: base as processors have it that are none of these, for tests.
+const portable = "portable"
+
 // rank orders targets; a name that is none asks for the best.
 func rank(target string) int {
 	if i := slices.Index(names, target); i >= 0 {

@@ -82,7 +82,7 @@ func onDamage(t *testing.T, n int, r *rand.Rand, draw func(r *rand.Rand, h heade
 	t.Helper()
 	twin := newLane("go")
 	var lanes []*Lane
-	for _, target := range targets()[1:] {
+	for _, target := range tested()[1:] {
 		lanes = append(lanes, newLane(target))
 		defer lanes[len(lanes)-1].Close()
 	}

@@ -1,6 +1,6 @@
 // The inverse DCT to blocks of 4, 2 or 1 samples a side, written plainly: what
 // reduced.h's vectors fall back to where numbers are beyond any picture's, and all there
-// is on processors without them.
+// is where compilers have no vectors.
 #include "reduced.h"
 
 #pragma GCC optimize("O3")

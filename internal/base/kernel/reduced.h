@@ -65,7 +65,7 @@ static INLINE V rows4(const V m[4]) {
   const V a = v_lo(m[0], m[1]), b = v_lo(m[2], m[3]), c = v_hi(m[0], m[1]), d = v_hi(m[2], m[3]);
   const V c01 = v_lo32(a, b), c23 = v_hi32(a, b), c45 = v_lo32(c, d), c67 = v_hi32(c, d);
   V s[4];
-  to_four(s, v_lo(v_zero(), c01), v_lo(c23, c67), v_hi(c01, c23), v_hi(c45, c67), SHIFT_4 + ROWS_MORE);
+  to_four(s, v_lo(v_zero(), c01), v_pairs_lo(c23, c67), v_pairs_hi(c01, c23), v_pairs_hi(c45, c67), SHIFT_4 + ROWS_MORE);
   const V p02 = v_pack32(s[0], s[2]), p13 = v_pack32(s[1], s[3]);
   const V left = v_lo(p02, p13), right = v_hi(p02, p13);  // 00 01 10 11 .., 02 03 12 13 ..
   return v_center(v_pack16(v_lo32(left, right), v_hi32(left, right)));
@@ -88,8 +88,8 @@ static void DCT4_NAME(int16_t *quad, const uint16_t *quant, int reach, uint8_t *
       for (int i = b; i < b + LANES / 8; i++) stk_dct_block4(quad + 8 * i, quant, (uint8_t *)done[i], 4);
       continue;
     }
-    to_four(lo, v_lo(v_zero(), r[0]), v_lo(r[2], r[6]), v_lo(r[1], r[3]), v_lo(r[5], r[7]), SHIFT_4);
-    to_four(hi, v_hi(v_zero(), r[0]), v_hi(r[2], r[6]), v_hi(r[1], r[3]), v_hi(r[5], r[7]), SHIFT_4);
+    to_four(lo, v_lo(v_zero(), r[0]), v_pairs_lo(r[2], r[6]), v_pairs_lo(r[1], r[3]), v_pairs_lo(r[5], r[7]), SHIFT_4);
+    to_four(hi, v_hi(v_zero(), r[0]), v_pairs_hi(r[2], r[6]), v_pairs_hi(r[1], r[3]), v_pairs_hi(r[5], r[7]), SHIFT_4);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) m[i] = v_pack32(lo[i], hi[i]);
     v_store(done[b], rows4(m));
@@ -134,8 +134,8 @@ static void DCT2_NAME(int16_t *quad, const uint16_t *quant, int reach, uint8_t *
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++)
       r[i] = i >= 4 && reach <= 10 ? v_zero() : v_mul(v_load(quad + 8 * b + i * QUAD_ROW), v_row(quant + 8 * i));
-    to_two(&sl, &dl, v_lo(v_zero(), r[0]), v_lo(r[1], r[3]), v_lo(r[5], r[7]));
-    to_two(&sh, &dh, v_hi(v_zero(), r[0]), v_hi(r[1], r[3]), v_hi(r[5], r[7]));
+    to_two(&sl, &dl, v_lo(v_zero(), r[0]), v_pairs_lo(r[1], r[3]), v_pairs_lo(r[5], r[7]));
+    to_two(&sh, &dh, v_hi(v_zero(), r[0]), v_pairs_hi(r[1], r[3]), v_pairs_hi(r[5], r[7]));
     const V up = v_pack32(sl, sh), low = v_pack32(dl, dh);
     if (UNLIKELY(v_wild(up) | v_wild(low))) {
       for (int i = b; i < b + LANES / 8; i++) stk_dct_block2(quad + 8 * i, quant, (uint8_t *)done[i], 2);

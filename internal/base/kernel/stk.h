@@ -162,7 +162,7 @@ typedef struct {
 struct stk_lane {
   stk_job job;
   const stk_target *target;
-  int level;                       // of the target: 0 base, 1 AVX2, 2 AVX-512
+  int level;                       // of the target: 0 base, 1 AVX2, 2 AVX-512; -1 portable, for tests
   jmp_buf env;
   int code;
   char msg[STK_MSG];
@@ -221,9 +221,17 @@ void stk_libjpeg_free(stk_lane *l);
 // job.c
 int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst);
 
-// base.c, avx2.c, avx512.c
+// base.c, avx2.c, avx512.c; their samples: jpeg_base.c, jpeg_portable.c, jpeg_avx2.c, jpeg_avx512.c
 extern const stk_target stk_base;
 extern const stk_samples stk_samples_base;
+// STK_VECTORS: compilers have vectors of 128 bits for the processor, which puts lower halves
+// first. Without SSE2 they make the samples of the base.
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && \
+    (defined __x86_64__ || defined __ARM_NEON || defined __VSX__ || defined __loongarch_sx)
+#define STK_VECTORS
+extern const stk_target stk_portable;
+extern const stk_samples stk_samples_portable;
+#endif
 void stk_base_hprep(stk_lane *l, stk_hplan *h);
 #ifdef __x86_64__
 extern const stk_target stk_avx2, stk_avx512;

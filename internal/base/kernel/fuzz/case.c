@@ -33,7 +33,8 @@ static struct {
   errand e;
 } now;
 
-// plain is the target without a vector, which is the first where processors have none.
+// Behind the levels that the processor has: the portable one, and plain, without a vector, which is
+// the first where compilers have none.
 extern const stk_samples stk_samples_plain;
 static stk_target plain;
 
@@ -451,7 +452,7 @@ void case_verbose(void) { now.verbose = 1; }
 void case_block(void) {
   for (int i = 0; i < levels; i++) {
     stk_lane_free(lanes[i]);
-    lanes[i] = stk_lane_new(i == levels - 1 ? 0 : i);
+    lanes[i] = stk_lane_new(i < levels - 2 ? i : i < levels - 1 ? -1 : 0);
     if (!lanes[i]) exit(2);
     if (i == levels - 1) lanes[i]->target = &plain;
   }
@@ -479,7 +480,7 @@ void case_start(const char *folder, uint64_t seed, int verbose, int strict) {
   now.verbose = verbose;
   now.strict = strict;
   now.base = UINT64_MAX;
-  levels = stk_best_level() + 2;
+  levels = stk_best_level() + 3;
   plain = stk_base;
   plain.samples = &stk_samples_plain;
   guard_make(&in, 1 << 20);

@@ -25,7 +25,7 @@
 
 #include "stk.h"
 
-enum { TOGETHER = 256, PER_BASE = 8, NOTE = 512, LEVELS = 4 };
+enum { TOGETHER = 256, PER_BASE = 8, NOTE = 512, LEVELS = 5 };
 
 // rng is splitmix64.
 typedef struct {
