@@ -227,7 +227,7 @@ extern const stk_samples stk_samples_base;
 // STK_VECTORS: compilers have vectors of 128 bits for the processor, which puts lower halves
 // first. Without SSE2 they make the samples of the base.
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && \
-    (defined __x86_64__ || defined __ARM_NEON || defined __VSX__ || defined __loongarch_sx)
+    (defined __x86_64__ || defined __ARM_NEON || defined __VSX__)
 #define STK_VECTORS
 extern const stk_target stk_portable;
 extern const stk_samples stk_samples_portable;
