@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -123,7 +124,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 	case args[0] == "help":
 		args = append(slices.Clone(args[1:]), "--help")
 	}
-	parsed, err := parser.Parse(inOrder(parser.Model, args))
+	parsed, err := parser.Parse(inOrder(parser.Model, signed(args)))
 	if exit >= 0 {
 		return exit
 	}
@@ -161,6 +162,25 @@ func beforeDashes(args []string) (ours []string, behind another) {
 		return args[:i], another(args[i+1:])
 	}
 	return args, nil
+}
+
+// signed is a command line in which a negative number belongs to the flag before it: to
+// the parser it would be a flag of its own, and the verb, which says what its flag takes,
+// would never see it.
+func signed(args []string) (out []string) {
+	for i, word := range args {
+		last := len(out) - 1
+		_, err := strconv.ParseFloat(word, 64)
+		if err == nil && word[0] == '-' && last >= 0 && strings.HasPrefix(out[last], "--") && len(out[last]) > 2 && !strings.Contains(out[last], "=") {
+			out[last] += "=" + word
+			continue
+		}
+		if word == "--" {
+			return append(out, args[i:]...)
+		}
+		out = append(out, word)
+	}
+	return out
 }
 
 // inOrder is a command line with the flags of its verb before the paths, where the

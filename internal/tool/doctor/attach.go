@@ -29,8 +29,11 @@ const attached = 4 * time.Second
 // loaders in it or in what it started, and by /proc, from outside, at any other.
 func Attach(ctx context.Context, pid int, version string) (Report, error) {
 	w := newWatched("/")
-	if _, ok := sight(w.root, pid, 0); !ok {
+	switch s, ok := sight(w.root, pid, 0); {
+	case !ok:
 		return Report{}, errs.New(errs.NotFound, "there is no process %d", pid).Because(fs.ErrNotExist).Try("ps -ef | grep python")
+	case s.over():
+		return Report{}, errs.New(errs.NotFound, "process %d (%s) has ended; only its parent, process %d, has not asked how yet", pid, s.name, s.ppid).Because(fs.ErrNotExist).Try("ps -ef | grep python")
 	}
 	ev := Evidence{
 		Schema: Schema, Stoker: version, When: time.Now().UTC().Truncate(time.Second),
@@ -41,7 +44,12 @@ func Attach(ctx context.Context, pid int, version string) (Report, error) {
 	defer p.close()
 	ticks := time.NewTicker(200 * time.Millisecond)
 	defer ticks.Stop()
-	for end := began + attached.Seconds(); now() < end; {
+	looks := 0
+	for end := began + attached.Seconds(); now() < end; looks++ {
+		if s, ok := sight(w.root, pid, now()); !ok || s.over() {
+			ev.Notes = append(ev.Notes, fmt.Sprintf("The process ended after %s.", took(now()-began)))
+			break
+		}
 		w.look(pid, now())
 		p.look(slices.Collect(maps.Keys(w.pids)), true)
 		where[standing(w.root, pid)]++
@@ -60,7 +68,7 @@ func Attach(ctx context.Context, pid int, version string) (Report, error) {
 	delete(where, "")
 	for at, n := range where {
 		if n*4 >= len(where) && len(ev.Run.At) < 5 {
-			ev.Run.At = append(ev.Run.At, fmt.Sprintf("%s (%d of 20 looks)", at, n))
+			ev.Run.At = append(ev.Run.At, fmt.Sprintf("%s (%d of %d looks)", at, n, looks))
 		}
 	}
 	return Judge(ev), nil

@@ -385,3 +385,17 @@ func TestAMillionPathsAreALargeIndex(t *testing.T) {
 		}
 	}
 }
+
+// A Compose is shown as what is left of it beside its own children.
+func TestRestOfACompose(t *testing.T) {
+	ev := recorded(t, "transform")
+	c := &ev.Loops[0].Cost
+	c.Stages = append(c.Stages, Stage{Name: "torchvision.transforms.transforms.Compose", Kind: Python, Wall: figure(0.001, fromHook), CPU: figure(0.001, fromHook)})
+	var b strings.Builder
+	if err := Judge(ev).WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "rest of Compose ") {
+		t.Error(b.String())
+	}
+}

@@ -40,6 +40,10 @@ func loopOfPage(a, b stats.Snapshot) Loop {
 	return l
 }
 
+// copied is seconds of a sample in which nothing can be decoded: what lanes do then is to
+// write numbers into their places.
+const copied = 1e-6
+
 // costOfPage is what a batch costs in a lane: working on samples, and standing
 // without the bytes of any. Where readers do all the work, it is theirs.
 func costOfPage(a, b stats.Snapshot, samples, batches float64) (c Cost) {
@@ -73,7 +77,11 @@ func costOfPage(a, b stats.Snapshot, samples, batches float64) (c Cost) {
 		rest -= busy
 		add(t.Name, Transform, busy, busy*share)
 	}
-	add("decode", Decode, max(0, rest), max(0, rest)*share)
+	name, kind := "decode", Decode
+	if rest < copied*samples {
+		name, kind = "copy", Collate
+	}
+	add(name, kind, max(0, rest), max(0, rest)*share)
 	add("read", Read, read, 0)
 	add("collate", Collate, joined, joined)
 	for i := range c.Stages {

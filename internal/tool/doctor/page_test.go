@@ -168,3 +168,18 @@ func TestTwoLoadersOfAProcess(t *testing.T) {
 		t.Errorf("one loader needs no number: %+v", one)
 	}
 }
+
+// In less than a microsecond nothing is decoded: numbers are put into their places.
+func TestCopyingIsNoDecoding(t *testing.T) {
+	a, b := snapshots()
+	for _, s := range []*stats.Snapshot{&a, &b} {
+		n := float64(s.Samples)
+		s.Transforms, s.Decode.BusySeconds, s.Decode.CPUSeconds, s.Decode.InputSeconds = nil, n*0.25e-6, n*0.13e-6, 0
+		s.Batch.BusySeconds, s.Read.BusySeconds = float64(s.Batches)*1e-6, 0
+		s.Wait.OutputSeconds = 0
+	}
+	r := Judge(Evidence{Schema: Schema, Subject: Subject{Kind: OfSpec}, Machine: Machine{Cores: figure(2, "test")}, Loops: []Loop{loopOfPage(a, b)}})
+	if r.Verdict.Name != Assembly || strings.Contains(r.Verdict.Sentence, "ecod") {
+		t.Errorf("%s: %s", r.Verdict.Title(), r.Verdict.Sentence)
+	}
+}

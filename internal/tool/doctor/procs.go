@@ -31,6 +31,9 @@ type sighting struct {
 
 func (s sighting) cpu() float64 { return s.user + s.system }
 
+// over says whether the process has ended, and is only not buried yet.
+func (s sighting) over() bool { return s.state == 'Z' || s.state == 'X' }
+
 // sight looks at one process below root; ok is false when it is gone.
 func sight(root string, pid int, t float64) (s sighting, ok bool) {
 	dir := filepath.Join(root, "proc", strconv.Itoa(pid))

@@ -94,7 +94,11 @@ func (v Verdict) gain() string {
 
 func (r Report) verdict(p *page) {
 	v := r.Verdict
-	p.wrap("verdict   ", v.Title()+place(v.Loader))
+	title := v.Title()
+	if v.Name == Misset && v.Of != "" {
+		title = v.Name + ": " + v.Of
+	}
+	p.wrap("verdict   ", title+place(v.Loader))
 	p.wrap(indent, v.Sentence)
 	if v.Speedup >= 1.05 {
 		p.wrap(indent, fmt.Sprintf("%s, about %.1f x as fast: %s a batch and not %s [model].", v.gain(), v.Speedup, ms(v.Then), ms(v.Now)))

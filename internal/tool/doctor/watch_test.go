@@ -251,6 +251,20 @@ func TestAttach(t *testing.T) {
 	if v := r.Verdict; v.Name != Insufficient || r.Evidence.Run.CPU.Value < 0.02 || r.Evidence.Subject.Command[0] != "/bin/sh" {
 		t.Errorf("%+v %+v", v, r.Evidence.Run)
 	}
+	dead := exec.Command("true")
+	if err := dead.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for { // until it has ended: nobody asks how before the Wait below
+		if s, ok := sight("/", dead.Process.Pid, 0); !ok || s.over() {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := Attach(t.Context(), dead.Process.Pid, "test"); errs.CodeOf(err) != errs.NotFound || !strings.Contains(err.Error(), "(true) has ended") {
+		t.Error(err)
+	}
+	_ = dead.Wait()
 	if _, err := Attach(t.Context(), 1<<30, "test"); errs.CodeOf(err) != errs.NotFound {
 		t.Error(err)
 	}

@@ -78,7 +78,11 @@ func (v *view) neededLines() []Line {
 		}
 		out.add("workers needed", v.l.Cost.Batch, "%.1f (a batch by %s), %d there", n, by, v.l.Settings.Workers)
 	}
-	out.add("cores", v.ev.Machine.Cores, "%s, %.1f of them free beside the trainer", show.Number(v.ev.Machine.Cores.Value), v.free())
+	others := ""
+	if !v.alone() {
+		others = fmt.Sprintf(", and other processes used %.1f", v.ev.Run.Others.Value)
+	}
+	out.add("cores", v.ev.Machine.Cores, "%s, %.1f of them free beside the trainer%s", show.Number(v.ev.Machine.Cores.Value), v.free(), others)
 	return out
 }
 
@@ -103,9 +107,12 @@ func (v *view) partLines() []Line {
 		spread = ", p99 " + ms(c.P99.Value)
 	}
 	out.add("a sample", c.Sample, "%s%s, %s of that on a core", ms(c.Sample.Value), spread, ms(c.SampleCPU.Value))
-	sum := 0.0
+	sum, kind := 0.0, 0.0 // of all stages, and of those that the verdict is about
 	for _, s := range c.Stages {
 		sum += s.Wall.Value
+		if s.Kind == v.costliest().kind {
+			kind += s.Wall.Value
+		}
 	}
 	for _, s := range c.Stages {
 		if s.Wall.Value < 0.01*sum || len(out) > 7 {
@@ -119,9 +126,21 @@ func (v *view) partLines() []Line {
 		if s.Kind == Collate {
 			wall, of, cpu = wall*v.batch, "batch", ""
 		}
-		out.add("  "+strings.TrimPrefix(s.Name, "torchvision.transforms."), s.Wall, "%s a %s (%s)%s", ms(wall), of, percent(s.Wall.Value/sum), cpu)
+		out.add("  "+partName(s), s.Wall, "%s a %s (%s)%s", ms(wall), of, percent(s.Wall.Value/sum), cpu)
+	}
+	if clock := percent(kind / max(sum, 1e-12)); v.beyond() && sum > 0 && v.sum() > 0 && clock != percent(v.costliest().seconds()/v.sum()) {
+		out.add("shares", c.Sample, "of the time by the clock; the verdict leaves out waiting for a core, and takes what decoders wait for as reading")
 	}
 	return out
+}
+
+// partName is a stage as a row has it: a Compose has been freed of what has a name in it.
+func partName(s Stage) string {
+	name := strings.TrimPrefix(s.Name, "torchvision.transforms.")
+	if s.Kind == Python && strings.HasSuffix(s.Name, ".Compose") {
+		return "rest of " + short(name)
+	}
+	return name
 }
 
 func (v *view) spreadLines() []Line {
