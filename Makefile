@@ -90,11 +90,11 @@ go-nocgo:
 
 # The C kernel without libjpeg-turbo and libwebp: with nothing but a C compiler.
 go-bare:
-	CGO_ENABLED=1 go test -tags '' -short ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/tool/pack/... ./internal/tool/demo/... ./internal/loader/... .
+	CGO_ENABLED=1 go test -tags '' -short ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/tool/pack/... ./internal/tool/demo/...
 
 # The C of processors that are not x86, as far as one that is can tell.
 go-portable:
-	CGO_CFLAGS='-O2 -g -U__SSE2__' go test ./internal/base/kernel
+	CGO_CFLAGS='-O2 -g -U__SSE2__' go test -short ./internal/base/kernel
 
 # The C under AddressSanitizer, damaged pictures included.
 go-asan:
