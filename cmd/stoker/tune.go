@@ -102,8 +102,13 @@ func (t tuneCmd) run(con *console, c tune.Config, meter tune.Meter, playbook, pl
 
 // own is stoker's loader as the flags describe it.
 func (t tuneCmd) own() (own tune.OwnLoader, space tune.Space, err error) {
-	if t.Budget <= 0 || t.StepMillis < 0 || t.ImageSize < 1 {
-		return own, space, errs.New(errs.Config, "a budget, a step or a size is not positive").Try("see `stoker tune --help`")
+	switch {
+	case !(t.Budget > 0): // not a number is none
+		return own, space, errs.New(errs.Config, "--budget is %g", t.Budget).Try("give seconds, more than 0: --budget 60")
+	case !(t.StepMillis >= 0):
+		return own, space, errs.New(errs.Config, "--step-ms is %g", t.StepMillis).Try("give milliseconds a batch, or leave it out")
+	case t.ImageSize < 1:
+		return own, space, errs.New(errs.Config, "--image-size is %d", t.ImageSize).Try("give pixels, from 1 on: --image-size 224")
 	}
 	b := benchCmd{Path: t.Path, Spec: t.Spec, Data: t.Data}
 	if len(t.BatchSize) > 0 {

@@ -59,32 +59,35 @@ func Read(path string) (p *Playbook, found bool, err error) {
 	p, err = parse(text)
 	if err != nil {
 		e := errs.New(errs.Config, "%s is no playbook", errs.Name(path)).Because(err)
-		return nil, true, e.Try("mend the line, or remove the file and run stoker tune again")
+		return nil, true, e.Try("mend it, or move it away and run stoker tune again")
 	}
 	return p, true, nil
 }
 
 // parse reads the shape that Write writes, and nothing else: a key that is unknown
 // or twice there is an error.
-func parse(text []byte) (*Playbook, error) {
+func parse(written []byte) (*Playbook, error) {
+	body, err := tree(written)
+	if err != nil {
+		return nil, err
+	}
 	p := &Playbook{}
-	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(p); err != nil {
-		line, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
-		return nil, errors.New(line)
+	if err := yaml.NodeToValue(body, p, yaml.Strict()); err != nil {
+		return nil, notYAML(err, written)
 	}
 	if p.Version != playbookVersion {
 		return nil, fmt.Errorf("its version is %d, and this stoker reads %d", p.Version, playbookVersion)
 	}
 	for i, e := range p.Entries {
 		s := e.Settings
-		if e.Machine == "" || e.Dataset == "" || e.Loader == "" || s.Workers < 0 || s.Prefetch < 0 || s.Batch < 0 {
-			return nil, fmt.Errorf("entry %d lacks machine, dataset or loader, or a setting is negative", i+1)
+		if e.Machine == "" || e.Dataset == "" || e.Loader == "" {
+			return nil, fmt.Errorf("entry %d: machine, dataset or loader is empty", i+1)
 		}
 		if e.Loader == Own && s.Workers > loader.MaxLanes {
 			return nil, fmt.Errorf("entry %d has num_workers %d: a loader of stoker has %d lanes at most", i+1, s.Workers, loader.MaxLanes)
 		}
 		if _, err := time.Parse(time.RFC3339, e.Date); err != nil {
-			return nil, fmt.Errorf("entry %d has the date %q", i+1, e.Date)
+			return nil, fmt.Errorf("entry %d has the date %q, which is none such as 2026-11-21T18:00:00Z", i+1, e.Date)
 		}
 	}
 	return p, nil
@@ -301,7 +304,7 @@ func Changes(before, after Entry) (all []Change) {
 	}
 	s, t := before.Settings, after.Settings
 	add("settings", "num_workers", s.Workers, t.Workers)
-	add("settings", Keyword(after.Loader), s.Prefetch, t.Prefetch)
+	add("settings", Keyword(after.Loader), dash(s.Prefetch), dash(t.Prefetch))
 	add("settings", "pin_memory", s.Pin, t.Pin)
 	add("settings", "batch_size", s.Batch, t.Batch)
 	add("settings", "step in seconds", before.Step, after.Step)

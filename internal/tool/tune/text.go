@@ -19,7 +19,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	r.writeTable(&b)
 	if len(r.LeftOut) > 0 {
-		fmt.Fprintf(&b, "not measured, since the model says that they can not be the choice: %s workers\n", strings.Trim(fmt.Sprint(r.LeftOut), "[]"))
+		fmt.Fprintf(&b, "not measured, since they are unlikely to be the choice by the model: %s workers\n", strings.Trim(fmt.Sprint(r.LeftOut), "[]"))
 	}
 	if r.Cut {
 		b.WriteString("the budget ended before the search did\n")

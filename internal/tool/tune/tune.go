@@ -308,7 +308,7 @@ func (s *search) confirm(ctx context.Context, r *Report) error {
 	for round := 0; ; round++ {
 		var ok bool
 		if r.Choice, r.Best, ok = Choose(s.table); !ok {
-			return errs.New(errs.Config, "no setting could be measured: %s", s.table[0].Failed)
+			return s.nothing()
 		}
 		if r.Choice.Settings == r.Best.Settings {
 			return nil
@@ -347,6 +347,21 @@ func (s *search) confirm(ctx context.Context, r *Report) error {
 			return nil
 		}
 	}
+}
+
+// nothing says why no setting has figures.
+func (s *search) nothing() error {
+	for _, m := range s.table {
+		if m.Failed != "" {
+			return errs.New(errs.Config, "no setting could be measured: %s", m.Failed)
+		}
+	}
+	most := slices.Max(s.Space.Batch)
+	e := errs.New(errs.Config, "no setting could be measured: too few batches came to measure a rate, with batches of %d", most)
+	if s.Samples > 0 {
+		e = errs.New(errs.Config, "no setting could be measured: too few batches came to measure a rate, with batches of %d and %d samples in all", most, s.Samples)
+	}
+	return e.Try("give smaller batches, or a larger budget")
 }
 
 func (s *search) update(m Measurement) {

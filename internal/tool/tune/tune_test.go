@@ -253,6 +253,30 @@ func TestSettingsThatFail(t *testing.T) {
 	}
 }
 
+// silent is a loader that gives too few batches to tell a rate.
+type silent struct{}
+
+func (silent) Measure(context.Context, Settings, time.Duration) (Figures, error) {
+	return Figures{}, nil
+}
+
+func TestTooFewBatches(t *testing.T) {
+	space := Space{Workers: []int{1}, Batch: []int{5000}}.Complete(Own, 1, false)
+	_, err := Run(t.Context(), Config{Subject: Subject{Samples: 1000}, Space: space}, silent{})
+	if got := fmt.Sprint(err); errs.CodeOf(err) != errs.Config || !strings.Contains(got, "with batches of 5000 and 1000 samples in all") {
+		t.Error(got)
+	}
+}
+
+func TestNoPrefetchIsADash(t *testing.T) {
+	a := Entry{Loader: Torch, Settings: Settings{Workers: 1, Prefetch: 2}}
+	b := Entry{Loader: Torch}
+	want := []Change{{"settings", "num_workers", "1", "0"}, {"settings", "prefetch_factor", "2", "-"}}
+	if diff := cmp.Diff(want, Changes(a, b)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestBudgetEnds(t *testing.T) {
 	space := Space{Batch: []int{8}}.Complete(Own, 8, false)
 	r, err := Run(t.Context(), Config{Space: space, Budget: time.Nanosecond}, &machine{cpu: 0.05, cores: 8})
@@ -553,26 +577,63 @@ func TestPlaybookRoundTrip(t *testing.T) {
 
 func TestPlaybooksThatAreNone(t *testing.T) {
 	good := strings.ReplaceAll(playbookText, "MACHINE", "m")
-	for _, c := range []struct{ text, want string }{
-		{strings.ReplaceAll(good, "version: 1", "version: 2"), "version is 2"},
-		{strings.ReplaceAll(good, "prefetch: 2", "prefetchh: 2"), "prefetchh"},
-		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: -2"), "negative"},
-		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: many"), "cannot"},
-		{regexp.MustCompile("num_workers: [0-9]+").ReplaceAllString(strings.ReplaceAll(good, `loader: "torch"`, `loader: "stoker"`), "num_workers: 99999"), File + " is no playbook"},
-		{regexp.MustCompile("num_workers: [0-9]+").ReplaceAllString(strings.ReplaceAll(good, `loader: "torch"`, `loader: "stoker"`), "num_workers: 99999"), "has num_workers 99999: a loader of stoker has 256 lanes"},
-		{strings.ReplaceAll(good, "2026-11-21T18", "yesterday"), "date"},
-		{strings.ReplaceAll(good, `machine: "m"`, `machine: ""`), "lacks machine"},
-		{"[1, 2", ""},
-		{"just text", ""},
-		{"\x00\xff", ""},
+	own := strings.ReplaceAll(good, `loader: "torch"`, `loader: "stoker"`)
+	heads := strings.Count(heading, "\n")
+	for _, c := range []struct {
+		text string
+		line int // 0: of no one
+		want string
+	}{
+		{strings.ReplaceAll(good, "version: 1", "version: 2"), 0, "its version is 2, and this stoker reads 1"},
+		{strings.ReplaceAll(good, "version: 1\n", ""), 1, "the file has no version"},
+		{strings.ReplaceAll(good, "prefetch: 2", "prefetchh: 2"), 12, "there is no key prefetchh; there is prefetch"},
+		{strings.ReplaceAll(good, "prefetch: 2", "ahead: 2"), 12, "there is no key ahead; there are num_workers, prefetch, pin_memory, batch_size"},
+		{strings.ReplaceAll(good, "prefetch: 2", "num_workers: 2"), 12, "num_workers is there a second time"},
+		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: -2"), 12, "prefetch is -2, and should be a whole number from 0 on"},
+		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: many"), 12, "prefetch is many, and should be a whole number"},
+		{strings.ReplaceAll(good, "prefetch: 2", "prefetch:"), 12, "prefetch is empty, and should be a whole number"},
+		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: 99999999999999999999"), 12, "prefetch is 99999999999999999999, and"},
+		{strings.ReplaceAll(good, "num_workers: 4", "num_workers: 2.5"), 11, "num_workers is 2.5, and should be a whole number from 0 on"},
+		{strings.ReplaceAll(good, "num_workers: 4", "num_workers: '4'"), 11, `num_workers is the text "4", and should be a whole number`},
+		{strings.ReplaceAll(good, "num_workers: 4", "num_workers: [4]"), 11, "num_workers is a list, and"},
+		{strings.ReplaceAll(good, "      num_workers: 4\n", ""), 11, "settings has no num_workers"},
+		{strings.ReplaceAll(good, "pin_memory: false", "pin_memory: 0"), 13, "pin_memory is 0, and should be true or false"},
+		{strings.ReplaceAll(good, "step_s: 0.08", "step_s: .inf"), 9, "step_s is .inf, and should be a number from 0 on"},
+		{strings.ReplaceAll(good, `"NVIDIA H100"`, "5"), 28, `one of gpus is 5, and should be a text in "quotes"`},
+		{own[:strings.Index(own, "entries:")] + "entries: 5\n", 2, "entries is 5, and should be a list, each item on a line that begins with -"},
+		{own[:strings.Index(own, "entries:")] + "entries:\n  - 7\n", 3, "entry 1 is 7, and should be lines of keys and values"},
+		{good + "---\n" + good, 32, "a second document begins"},
+		{good[:strings.Index(good, "NVIDIA")], 0, "the one before it is not complete"},
+		{regexp.MustCompile("num_workers: [0-9]+").ReplaceAllString(own, "num_workers: 99999"), 0, "has num_workers 99999: a loader of stoker has 256 lanes"},
+		{strings.ReplaceAll(good, "2026-11-21T18", "yesterday"), 0, "date"},
+		{strings.ReplaceAll(good, `machine: "m"`, `machine: ""`), 0, "entry 1: machine, dataset or loader is empty"},
+		{"", 0, "there is nothing in it"},
+		{heading, 0, "there is nothing in it"},
+		{"[1, 2", 0, "[1, 2"},
+		{"just text", 0, "the file is just text, and should be lines of keys and values"},
+		{"\x00\xff", 0, ""},
 	} {
 		path := filepath.Join(t.TempDir(), File)
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := Read(path); errs.CodeOf(err) != errs.Config || !strings.Contains(fmt.Sprint(err), c.want) {
-			t.Errorf("%q: %v", c.want, err)
+		want := c.want
+		if c.line > 0 {
+			want = fmt.Sprintf("line %d: %s", heads+c.line, c.want)
 		}
+		_, _, err := Read(path)
+		said := fmt.Sprint(err)
+		if errs.CodeOf(err) != errs.Config || !strings.Contains(said, want) || !strings.Contains(said, File+" is no playbook") {
+			t.Errorf("%q: %v", want, err)
+		}
+		for _, foreign := range []string{"cannot", "struct", "unmarshal", "Go ", "EOF", "mapping"} {
+			if strings.Contains(said, foreign) {
+				t.Errorf("%q of a library: %v", foreign, err)
+			}
+		}
+	}
+	if p, err := parse([]byte("version: 1\nentries:\n")); err != nil || len(p.Entries) > 0 {
+		t.Errorf("%v %v", p, err)
 	}
 	if p, found, err := Read(filepath.Join(t.TempDir(), File)); err != nil || found || len(p.Entries) > 0 {
 		t.Errorf("%v %v %v", p, found, err)
