@@ -82,6 +82,16 @@ def test_what_can_be_taken_once_is_taken_once() -> None:
         stoker.benchmark(5, seconds=0, step=-1)
 
 
+@pytest.mark.parametrize("path", ["photos", b"photos", Path("photos")])
+def test_a_path_is_no_loader(path: Any) -> None:
+    with pytest.raises(stoker.ConfigError, match=f"loader is a {type(path).__name__}") as caught:
+        stoker.benchmark(path)
+    assert "stoker.DataLoader(stoker.ImageFolder(" in str(caught.value)
+    with pytest.raises(stoker.ConfigError, match=f"dataset is a {type(path).__name__}") as caught:
+        stoker.profile(path)
+    assert "give a dataset" in str(caught.value)
+
+
 def test_processor_time_is_that_of_children_too(folder: Path) -> None:
     before = cpu_seconds()
     pid = os.fork()

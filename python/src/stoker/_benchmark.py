@@ -91,7 +91,14 @@ def benchmark(
             problems.add(f"{name} is {value!r}", "give a number above 0")
     if not callable(step) and (not isinstance(step, (int, float)) or not 0 <= step < float("inf")):
         problems.add(f"step is {step!r}", "give seconds, or a function of the batch")
-    if not callable(loader) and not isinstance(loader, Iterable):
+    if isinstance(loader, (str, bytes, os.PathLike)):
+        problems.add(
+            f"loader is a {type(loader).__name__}, and would be taken letter by letter"
+            if isinstance(loader, (str, bytes))
+            else f"loader is a {type(loader).__name__}",
+            f"give a loader over it: stoker.DataLoader(stoker.ImageFolder({os.fspath(loader)!r}), batch_size=64)",
+        )
+    elif not callable(loader) and not isinstance(loader, Iterable):
         problems.add(f"loader is a {type(loader).__name__}", "give a loader, or a function that makes one")
     problems.raise_any()
     made = not isinstance(loader, Iterable)

@@ -67,6 +67,11 @@ def profile(dataset: Any, samples: int = 256, *, seed: int = 0, seconds: float =
             f"{type(dataset).__name__} has no __getitem__: an engine reads it",
             "take some batches of a stoker.DataLoader over it, and look at its stats()",
         )
+    elif isinstance(dataset, (str, bytes)):
+        problems.add(
+            f"dataset is a {type(dataset).__name__}, and would be taken letter by letter",
+            f"give a dataset over it, such as torchvision.datasets.ImageFolder({dataset!r})",
+        )
     elif not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")) and not isinstance(dataset, Iterable):
         problems.add(f"dataset is a {type(dataset).__name__}", "give a dataset: [i] and len(), or iterable")
     problems.raise_any()
