@@ -213,7 +213,11 @@ func (c *keyCheck) walk(v any, t reflect.Type, at string) {
 
 func (c *keyCheck) unknown(path, key string, known []string) {
 	c.problems = append(c.problems, fmt.Sprintf("there is no key %q", path))
-	hint := fmt.Sprintf("beside %q there are %s", key, strings.Join(known, ", "))
+	where := "a Spec"
+	if path != key {
+		where = path[:len(path)-len(key)-1]
+	}
+	hint := fmt.Sprintf("the keys of %s are %s", where, strings.Join(known, ", "))
 	if near := errs.Nearest(key, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", path[:len(path)-len(key)]+near)
 	}
@@ -227,7 +231,7 @@ func (c *keyCheck) err() error {
 		return nil
 	}
 	return errs.New(errs.Config, "the Spec has keys that do not exist: %s", strings.Join(c.problems, "; ")).
-		Try("%s", strings.Join(c.hints, " "))
+		Try("%s", strings.Join(c.hints, "\n       "))
 }
 
 // badValue is the error of a value of the wrong type.

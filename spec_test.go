@@ -71,9 +71,10 @@ func TestParseSpecTeaches(t *testing.T) {
 		{
 			"dataste: {path: x}\nfields: [{name: a, transforms: []}]",
 			`the Spec has keys that do not exist: there is no key "dataste"; there is no key "fields[0].transforms"`,
-			`did you mean "dataset"? did you mean "fields[0].transform"?`,
+			"did you mean \"dataset\"?\n       did you mean \"fields[0].transform\"?",
 		},
-		{"deliver: {qqqqqq: 1}", `the Spec has keys that do not exist: there is no key "deliver.qqqqqq"`, `beside "qqqqqq" there are memory, prefetch, prefetch_factor`},
+		{"deliver: {qqqqqq: 1}", `the Spec has keys that do not exist: there is no key "deliver.qqqqqq"`, `the keys of deliver are memory, prefetch, prefetch_factor`},
+		{"deliver: {qqqqqq: 1, zzzzzz: 2}", `the Spec has keys that do not exist: there is no key "deliver.qqqqqq"; there is no key "deliver.zzzzzz"`, `the keys of deliver are memory, prefetch, prefetch_factor`},
 		{"batch: 64", "the Spec has keys that do not exist: batch must hold keys, not 64", ""},
 		{"batch: {size: many}", "batch.size must be a whole number, not a string", ""},
 		{`{"batch": {"size": 1.5}}`, "batch.size must be a whole number, not a number 1.5", ""},
