@@ -208,8 +208,10 @@ func (f *File) link(c *cursor) (link, error) {
 	case 1:
 		l.target = string(c.bytes(int(c.u16())))
 	case 64:
-		b := cursor{b: c.bytes(int(c.u16())), off: c.off, at: 1}
+		b := cursor{b: c.bytes(int(c.u16())), off: c.off}
+		b.skip(1) // version and flags
 		l.outside, l.target = true, b.text()+":"+b.text()
+		c.short = c.short || b.short
 	default:
 		return l, f.Unsupported(start, repack, "a link of kind %d with the name %q", kind, l.name)
 	}
