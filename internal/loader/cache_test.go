@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -80,8 +81,11 @@ func TestACacheChangesNothing(t *testing.T) {
 	}
 }
 
+const patience = 5 * time.Second
+
 // once is a source whose files are gone after one read of each: later reads hang
-// until gone says so, and fail.
+// until gone says so, and fail. Where two readers stand at one file, the first read may
+// be the next epoch's; this one's, which nobody else can do, goes through after patience.
 type once struct {
 	source.Source
 	mu   *sync.Mutex
@@ -95,8 +99,11 @@ func (o once) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) 
 	o.seen[strings.Clone(obj.Name)] = true
 	o.mu.Unlock()
 	if again {
-		<-o.gone
-		return errs.New(errs.NotFound, "it is gone").At(errs.Where{File: strings.Clone(obj.Name), Offset: -1, Sample: -1})
+		select {
+		case <-o.gone:
+			return errs.New(errs.NotFound, "it is gone").At(errs.Where{File: strings.Clone(obj.Name), Offset: -1, Sample: -1})
+		case <-time.After(patience):
+		}
 	}
 	return o.Source.ReadAt(ctx, obj, p, off)
 }
