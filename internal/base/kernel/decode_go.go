@@ -34,17 +34,20 @@ func checkScans(b []byte) error {
 	table, scanned := map[byte]byte{}, map[byte]bool{}
 	for at := 2; ; {
 		m, next, ok := behindData(b, at)
-		if !ok || m == mEOI || next+2 > len(b) || next+max(word(b[next:]), 2) > len(b) {
+		if !ok || m == mEOI || next+2 > len(b) {
 			break
 		}
-		seg := b[next+2 : next+max(word(b[next:]), 2)]
+		if at = next + max(word(b[next:]), 2); at > len(b) {
+			break
+		}
+		seg := b[next+2 : at]
 		switch {
 		case m == mDQT:
 			for len(seg) > 0 {
 				tables[seg[0]&15] = true
 				seg = seg[min(len(seg), 1+blockSize*(1+int(seg[0]>>4&1))):]
 			}
-		case m >= mSOF0 && m <= 0xcf && m != mDHT && m != 0xc8 && m != 0xcc && len(seg) > 6:
+		case isSOF(m) && len(seg) > 6:
 			for c := seg[6:]; len(c) >= 3; c = c[3:] {
 				table[c[0]] = c[2]
 			}
@@ -56,7 +59,6 @@ func checkScans(b []byte) error {
 				scanned[c[0]] = true
 			}
 		}
-		at = next + max(word(b[next:]), 2)
 	}
 	if n := len(table) - len(scanned); n > 0 {
 		return FormatError(fmt.Sprintf("the JPEG ends before all of its scans: %d of %d components have none", n, len(table)))

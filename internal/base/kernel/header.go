@@ -50,7 +50,7 @@ func readHeader(b []byte) (h header, err error) {
 		seg := b[at+2 : at+n]
 		at += n
 		switch {
-		case m >= 0xc0 && m <= 0xcf && m != 0xc4 && m != 0xc8 && m != 0xcc:
+		case isSOF(m):
 			if h.W != 0 || h.H != 0 {
 				return h, FormatError("a second frame header")
 			}
@@ -74,6 +74,10 @@ func readHeader(b []byte) (h header, err error) {
 		}
 	}
 }
+
+// isSOF reports whether a marker begins a frame header: 0xc0 to 0xcf, but for DHT, JPG and
+// DAC (table B.1).
+func isSOF(m byte) bool { return m >= mSOF0 && m <= 0xcf && m != mDHT && m != 0xc8 && m != 0xcc }
 
 // nextMarker finds the marker at at, past fill bytes (B.1.1.2). Other bytes there are
 // damage, of which libjpeg warns.
