@@ -4,27 +4,29 @@ package kernel
 
 import (
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
-// testPhotos are those of STOKER_TEST_PHOTOS, or testdata's.
+// testPhotos are those anywhere in STOKER_TEST_PHOTOS, or testdata's.
 func testPhotos(t *testing.T) map[string][]byte {
 	folder := os.Getenv("STOKER_TEST_PHOTOS")
 	if folder == "" {
 		return photos(t)
 	}
-	names, err := filepath.Glob(filepath.Join(folder, "*.[jJ]*"))
-	if err != nil || len(names) == 0 {
-		t.Fatalf("no photographs in %s: %v", folder, err)
-	}
 	m := map[string][]byte{}
-	for _, n := range names {
-		if m[n], err = os.ReadFile(n); err != nil {
-			t.Fatal(err)
+	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		if ext := strings.ToLower(filepath.Ext(path)); err == nil && (ext == ".jpg" || ext == ".jpeg") {
+			m[path], err = os.ReadFile(path)
 		}
+		return err
+	})
+	if err != nil || len(m) == 0 {
+		t.Fatalf("no photographs in %s: %v", folder, err)
 	}
 	return m
 }

@@ -227,7 +227,9 @@ func TestGeneratedSet(t *testing.T) {
 				if w := places[0].way; w != WayOwn {
 					in.Fatalf("decoded by way %d", w)
 				}
-				boxes.Add(200)
+				if n := boxes.Add(200); n%10_000_000 == 0 {
+					t.Logf("%d million boxes", n/1_000_000)
+				}
 			}
 		})
 	}
