@@ -336,8 +336,8 @@ func (l *Loader) sampleError(t *task, err error) (*errs.Error, bool) {
 }
 
 // finish is called once for every task, by the lane that did it, with what
-// became of it. It is now the moment now.
-func (l *Loader) finish(t *task, err error, now int64) {
+// became of it. It is now the moment now. It says whether others may go on since.
+func (l *Loader) finish(t *task, err error, now int64) (woke bool) {
 	s := l.shared
 	ob := t.batch
 	var bad *errs.Error
@@ -347,7 +347,7 @@ func (l *Loader) finish(t *task, err error, now int64) {
 	}
 	s.mu.Lock()
 	l.running--
-	if len(s.loaders) > 1 {
+	if woke = len(s.loaders) > 1; woke {
 		s.work.Broadcast()
 	}
 	if bad != nil {
@@ -357,7 +357,7 @@ func (l *Loader) finish(t *task, err error, now int64) {
 		s.mu.Unlock()
 		l.locate(t)
 		l.send([]*fetch.Request{&t.req}, true, ob)
-		return
+		return true
 	}
 	l.moved = now
 	if bad == nil && !ob.gone.Load() {
@@ -369,15 +369,16 @@ func (l *Loader) finish(t *task, err error, now int64) {
 			s.mu.Unlock()
 			l.locate(last)
 			l.send([]*fetch.Request{&last.req}, true, ob)
-			return
+			return true
 		}
 	}
 	if ob.left > 0 || ob.gone.Load() {
 		ob.settle()
 		s.mu.Unlock()
-		return
+		return woke
 	}
 	l.finishBatch(ob, now)
+	return true
 }
 
 // finishBatch closes a batch whose tasks are all done, since the moment now.

@@ -83,19 +83,25 @@ func (s *Shared) lane() {
 		defer w.book.Free()
 		defer func() { w.tally.flush(w.book) }()
 	}
+	woke := false
 	for t := s.take(w); t != nil; t = s.take(w) {
-		// Whoever was woken runs now. It would wait on this thread's queue while the sample
-		// is decoded in C; and Go's monitor, which takes such queues away, then looks for
-		// more of them every 70 µs for a while: a twentieth of a processor, all the time.
-		runtime.Gosched()
+		// Whoever this lane has woken runs now. It would wait on this thread's queue while
+		// the sample is decoded in C; and Go's monitor, which takes such queues away, then
+		// looks for more of them every 70 µs for a while: a twentieth of a processor, all
+		// the time. Not for every sample: to yield wakes another thread, to see whether it
+		// finds anything to do.
+		if woke {
+			runtime.Gosched()
+		}
 		l := t.batch.pass.l
 		if t.unread && !l.readNow(w, work, t) {
+			woke = true
 			continue
 		}
 		begin := work.Begin(wire.StageDecode, uint32(l.id), t.req.Sample)
 		end, err := l.timed(w, t, begin)
 		work.End()
-		l.finish(t, err, end)
+		woke = l.finish(t, err, end)
 	}
 }
 
