@@ -27,12 +27,21 @@ const WorkSize = int(unsafe.Sizeof(Work{}))
 // (Monotonic).
 func (w *Work) Begin(stage, loader uint32, sample int64) int64 {
 	now := Monotonic()
-	w.loader.Store(loader)
+	if w.loader.Load() != loader { // to store takes ten times as long as to look
+		w.loader.Store(loader)
+	}
 	w.sample.Store(sample)
 	w.since.Store(now)
-	w.stage.Store(stage)
+	if w.stage.Load() != stage {
+		w.stage.Store(stage)
+	}
 	return now
 }
+
+// Next says that the worker goes on with another sample of the stage it is at. Since
+// when is not asked of the clock, which would take longer than a small sample does: the
+// stage is said to be at this one since it began. So it is for samples that can not hang.
+func (w *Work) Next(sample int64) { w.sample.Store(sample) }
 
 // End says that it is done.
 func (w *Work) End() {

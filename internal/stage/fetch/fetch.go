@@ -201,6 +201,13 @@ func (h *Hand) At(stage uint32, sample int64) {
 	}
 }
 
+// Next notes another sample of the same stage, as stats.Work.Next does.
+func (h *Hand) Next(sample int64) {
+	if h.work != nil {
+		h.work.Next(sample)
+	}
+}
+
 // Read reads the extents of one sample: all of them, or an error. What it gives is
 // valid until Reset, or until Run returns.
 func (h *Hand) Read(extents []format.Extent) ([][]byte, error) {
