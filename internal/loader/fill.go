@@ -347,9 +347,6 @@ func (l *Loader) finish(t *task, err error, now int64) (woke bool) {
 	}
 	s.mu.Lock()
 	l.running--
-	if woke = len(s.loaders) > 1; woke {
-		s.work.Broadcast()
-	}
 	if bad != nil {
 		ob.pass.single()
 	}
@@ -375,7 +372,7 @@ func (l *Loader) finish(t *task, err error, now int64) (woke bool) {
 	if ob.left > 0 || ob.gone.Load() {
 		ob.settle()
 		s.mu.Unlock()
-		return woke
+		return false
 	}
 	l.finishBatch(ob, now)
 	return true

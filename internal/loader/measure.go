@@ -133,6 +133,7 @@ type worker struct {
 	book   *stats.Worker
 	hand   fetch.Hand
 	asleep bool
+	woke   bool // it has woken somebody, who may be on its thread's queue
 
 	mean           int64 // ns, of the last samples
 	cpuIn, splitIn int64 // samples until one is measured

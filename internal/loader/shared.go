@@ -25,6 +25,7 @@ type Shared struct {
 	work    sync.Cond // a sample is ready for a lane
 	loaders []*Loader
 	lanes   int // running
+	resting int // of them, those that wait for work
 	clock   int64
 	lastID  int64
 	closed  bool
@@ -83,30 +84,30 @@ func (s *Shared) lane() {
 		defer w.book.Free()
 		defer func() { w.tally.flush(w.book) }()
 	}
-	woke := false
 	for t := s.take(w); t != nil; t = s.take(w) {
 		// Whoever this lane has woken runs now. It would wait on this thread's queue while
 		// the sample is decoded in C; and Go's monitor, which takes such queues away, then
 		// looks for more of them every 70 µs for a while: a twentieth of a processor, all
 		// the time. Not for every sample: to yield wakes another thread, to see whether it
 		// finds anything to do.
-		if woke {
+		if w.woke {
 			runtime.Gosched()
 		}
 		l := t.batch.pass.l
 		if t.unread && !l.readNow(w, work, t) {
-			woke = true
+			w.woke = true
 			continue
 		}
 		begin := work.Begin(wire.StageDecode, uint32(l.id), t.req.Sample)
 		end, err := l.timed(w, t, begin)
 		work.End()
-		woke = l.finish(t, err, end)
+		w.woke = l.finish(t, err, end)
 	}
 }
 
-// take waits for the next task: of the pass that is needed most, of its oldest
-// batch. nil: the lanes end.
+// take waits for the next task. nil: the lanes end. Where loaders leave others that
+// may be taken, it wakes a lane that sleeps: nobody else does when the sample that kept
+// a loader at its limit is done, and the lane that did it goes on with another loader's.
 func (s *Shared) take(w *worker) *task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,31 +116,42 @@ func (s *Shared) take(w *worker) *task {
 			s.wakes(w)
 			return nil
 		}
-		var best *openBatch
-		bestRank := 1 << 30
-		for _, l := range s.loaders {
-			if l.running >= l.lanes {
-				continue
-			}
-			for _, p := range l.passes {
-				if ob, rank := p.oldestReady(); ob != nil && rank < bestRank {
-					best, bestRank = ob, rank
-				}
-			}
-		}
-		if best != nil {
-			t := best.ready[0]
-			copy(best.ready, best.ready[1:])
-			best.ready = best.ready[:len(best.ready)-1]
-			best.pass.l.running++
+		if ob := s.next(); ob != nil {
+			t := ob.ready[0]
+			copy(ob.ready, ob.ready[1:])
+			ob.ready = ob.ready[:len(ob.ready)-1]
+			ob.pass.l.running++
 			s.wakes(w)
+			if len(s.loaders) > 1 && s.resting > 0 && s.next() != nil {
+				s.work.Signal()
+				w.woke = true
+			}
 			return t
 		}
 		if !s.quiet {
 			s.sleeps(w)
 		}
+		s.resting++
 		s.work.Wait()
+		s.resting--
 	}
+}
+
+// next is where the next task is: the oldest batch of the pass that is needed most,
+// of loaders that may have one more lane. nil: nowhere. Shared.mu is held.
+func (s *Shared) next() (best *openBatch) {
+	bestRank := 1 << 30
+	for _, l := range s.loaders {
+		if l.running >= l.lanes {
+			continue
+		}
+		for _, p := range l.passes {
+			if ob, rank := p.oldestReady(); ob != nil && rank < bestRank {
+				best, bestRank = ob, rank
+			}
+		}
+	}
+	return best
 }
 
 // oldestReady is the oldest batch of the pass with a sample to decode, and how
@@ -177,7 +189,7 @@ func (s *Shared) fetched(t *task) {
 		return
 	}
 	t.batch.ready = append(t.batch.ready, t)
-	s.wakeLane()
+	s.work.Signal()
 }
 
 // unread gives the unread samples of a batch to the lanes, which read them.
@@ -195,16 +207,6 @@ func (s *Shared) unread(ob *openBatch) {
 	}
 	ob.settle()
 	s.work.Broadcast()
-}
-
-// wakeLane wakes one lane, or all where one alone might be of a loader whose
-// lanes are all at work.
-func (s *Shared) wakeLane() {
-	if len(s.loaders) > 1 {
-		s.work.Broadcast()
-	} else {
-		s.work.Signal()
-	}
 }
 
 // settle gives the slot of a batch that was given up back, once nobody works on
