@@ -482,3 +482,34 @@ def test_loaders_of_stoker_have_a_line(scripts: Scripts, tmp_path: Path) -> None
     assert len({x["loader"] for x in told}) == 2
     plain = scripts.end(scripts.start(text, watch=False, PYTHONPATH=str(source), STOKER_ENGINE=str(_process.find())))
     assert plain.out == "64 64\n", plain.err
+
+
+def test_where_short_computations_stand(scripts: Scripts) -> None:
+    """Samples that compute for less than the interpreter's switch interval, and then give its lock away for a moment,
+    are not taken for the collating that follows them, where it is free for longer; nor is the loop, which asks for
+    the next."""
+    run = scripts.run("""
+        import time, torch
+        from torch.utils.data import DataLoader, Dataset, IterableDataset
+        def compute():
+            until = time.perf_counter() + 0.004
+            while time.perf_counter() < until: pass
+            return torch.zeros(3, 32, 32)
+        class Map(Dataset):
+            def __len__(self): return 400
+            def __getitem__(self, i): return compute() + i
+        class Stream(IterableDataset):
+            def __iter__(self):
+                for i in range(400): yield compute() + i
+        for data in (Map(), Stream()):
+            for _ in DataLoader(data, batch_size=16): time.sleep(0.005)
+    """)
+    assert run.code == 0, run.err
+    for name in ("Map", "Stream"):
+        inline = run.loader(name)["inline"]
+        shares = dict(inline["stacks"])
+        assert inline["looks"] > 0
+        collating = [share for place, share in shares.items() if "collate" in place]
+        assert sum(collating) <= inline["collate"] / inline["fetch"] + 0.001
+        assert not [place for place in shares if place.startswith("train.py:<module>")]
+        assert sum(shares.values()) == pytest.approx(1, abs=0.01)

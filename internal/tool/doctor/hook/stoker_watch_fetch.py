@@ -90,9 +90,13 @@ class Stage:
         self.eager = True  # time the first batches, before there is a share of the time to spend
         self.next_timed = 0.0
         self.doors = _doors
-        self.stacks: dict = {}
+        # Where the looks found the thread, while it made samples and while it collated. The interpreter's lock is got
+        # where the thread gives it away, or after 5 ms: of samples that compute for less, only collating is seen. So
+        # a look says which line of a part it is, and the clock how much the part takes.
+        self.stacks: tuple = ({}, {})
         self.waits: dict = {}
         self.looks = 0
+        self.place = ""  # where the dataset's samples are made
         self.ident = 0
         self.native = 0
         self.clock = 0
@@ -148,6 +152,7 @@ class Stage:
             except TypeError:
                 self.dataset = _no_dataset
             self.before = look.fingerprint(dataset)
+            self.place = _made_in(type(dataset))
             self.batched = getattr(type(dataset), "__getitems__", None) is not None
 
     def each(self) -> None:
@@ -235,7 +240,10 @@ class Stage:
         if frame is None or not self.since:
             return
         name = _where(frame)
-        self.stacks[name] = self.stacks.get(name, 0) + 1
+        if not name:
+            return
+        stacks = self.stacks[self.collating_at > 0]
+        stacks[name] = stacks.get(name, 0) + 1
         if wait:
             self.waits[wait] = self.waits.get(wait, 0) + 1
         self.looks += 1
@@ -245,7 +253,7 @@ class Stage:
         now = core.kernel()
         looks = max(self.looks, 1)
         scale = samples / self.timed_samples if self.timed_samples else 0.0
-        stacks = sorted(self.stacks.copy().items(), key=lambda x: -x[1])[:STACKS]
+        stacks = self._shares(sample, collate)
         since = self.since
         return {
             "loader": self.loader,
@@ -268,7 +276,7 @@ class Stage:
                 name: {"n": round(n * scale), "s": s * scale, "cpu": c * scale}
                 for name, (n, s, c) in sorted(self.sums.copy().items(), key=lambda x: -x[1][1])
             },
-            "stacks": [[name, n / looks] for name, n in stacks] if self.looks else [],
+            "stacks": sorted(stacks.items(), key=lambda x: -x[1])[:STACKS],
             "waits": {name: n / looks for name, n in self.waits.copy().items()} if self.looks else {},
             "looks": self.looks,
             "on_cpu": min(1.0, (sample_cpu + collate_cpu) / fetch) if fetch else None,
@@ -280,6 +288,30 @@ class Stage:
             "stateful": list(self.stateful),
             "fetching": since or None,
         }
+
+    def _shares(self, sample: float, collate: float) -> dict:
+        """Where the thread stood -> share of the time, which is so many s of samples and of collating."""
+        parts = [part.copy() for part in self.stacks]
+        looks = [sum(part.values()) for part in parts]
+        if not any(looks):
+            return {}
+        weights = [sample, collate] if sample + collate else looks  # no batch is done yet: as it was seen
+        if not looks[0] and self.place:
+            parts[0], looks[0] = {self.place: 1}, 1
+        shares: dict = {}
+        for part, n, weight in zip(parts, looks, weights, strict=True):
+            for name, times in part.items():
+                shares[name] = shares.get(name, 0.0) + times / n * weight / sum(weights)
+        return shares
+
+
+def _made_in(dataset: type) -> str:
+    """FILE:FUNCTION:LINE of what gives a dataset's samples; empty where that is not the script's own."""
+    for name in ("__getitems__", "__getitem__", "__iter__"):
+        code = getattr(getattr(dataset, name, None), "__code__", None)
+        if code is not None and core.is_user(code.co_filename):
+            return f"{os.path.basename(code.co_filename)}:{name}:{code.co_firstlineno}"
+    return ""
 
 
 def _delay(thread: int) -> float:
@@ -294,13 +326,18 @@ def _system_call(thread: int) -> int:
 
 
 def _where(frame) -> str:
-    """FILE:FUNCTION:LINE of the innermost frame of the script's own code, and what it called if that is a library's."""
+    """FILE:FUNCTION:LINE of the innermost frame of the script's own code, and what it called if that is a library's.
+
+    Empty where no fetch runs any more: then it is the loop's own line that asks for the next.
+    """
     while frame.f_back is not None and frame.f_code.co_filename.startswith(core.OWN):
         frame = frame.f_back
     inner = frame
     while frame is not None and not frame.f_code.co_filename.endswith("torch/utils/data/_utils/fetch.py"):
         if core.is_user(frame.f_code.co_filename):
             return _name(frame) + ("" if frame is inner else f" ({_name(inner)})")
+        if frame.f_code.co_filename.endswith("torch/utils/data/dataloader.py"):
+            return ""
         frame = frame.f_back
     return _name(inner)
 
