@@ -127,13 +127,12 @@ func (r *bunch) Run(h *fetch.Hand) {
 	if onThread {
 		l.stats.Read.CPU(thread.Lap(), int64(count))
 	}
-	h.At(wire.StageDecode, r.tasks[0].req.Sample)
 	for i := range r.tasks {
 		t := &r.tasks[i]
 		if t.apart || ob.gone.Load() {
 			continue
 		}
-		h.Next(t.req.Sample)
+		h.Next(wire.StageDecode, t.req.Sample)
 		if err := l.fill(&own.fill, t); err != nil {
 			own.failed = append(own.failed, t)
 			continue

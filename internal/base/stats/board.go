@@ -38,10 +38,16 @@ func (w *Work) Begin(stage, loader uint32, sample int64) int64 {
 	return now
 }
 
-// Next says that the worker goes on with another sample of the stage it is at. Since
-// when is not asked of the clock, which would take longer than a small sample does: the
-// stage is said to be at this one since it began. So it is for samples that can not hang.
-func (w *Work) Next(sample int64) { w.sample.Store(sample) }
+// Next is Begin for samples that can not hang: one of the stage that the worker is at
+// already does not ask the clock, which would take longer than a small sample does. The
+// stage is said to be at it since it began.
+func (w *Work) Next(stage, loader uint32, sample int64) {
+	if w.stage.Load() != stage {
+		w.Begin(stage, loader, sample)
+		return
+	}
+	w.sample.Store(sample)
+}
 
 // End says that it is done.
 func (w *Work) End() {

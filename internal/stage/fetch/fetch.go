@@ -201,10 +201,10 @@ func (h *Hand) At(stage uint32, sample int64) {
 	}
 }
 
-// Next notes another sample of the same stage, as stats.Work.Next does.
-func (h *Hand) Next(sample int64) {
+// Next is At for samples that can not hang (stats.Work.Next).
+func (h *Hand) Next(stage uint32, sample int64) {
 	if h.work != nil {
-		h.work.Next(sample)
+		h.work.Next(stage, h.f.opt.Loader, sample)
 	}
 }
 
