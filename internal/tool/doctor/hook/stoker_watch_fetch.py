@@ -310,7 +310,7 @@ def _made_in(dataset: type) -> str:
     for name in ("__getitems__", "__getitem__", "__iter__"):
         code = getattr(getattr(dataset, name, None), "__code__", None)
         if code is not None and core.is_user(code.co_filename):
-            return f"{os.path.basename(code.co_filename)}:{name}:{code.co_firstlineno}"
+            return _line(code, code.co_firstlineno)
     return ""
 
 
@@ -343,8 +343,11 @@ def _where(frame) -> str:
 
 
 def _name(frame) -> str:
-    code = frame.f_code
-    return f"{os.path.basename(code.co_filename)}:{code.co_name}:{frame.f_lineno}"
+    return _line(frame.f_code, frame.f_lineno)
+
+
+def _line(code, number: int) -> str:
+    return f"{os.path.basename(code.co_filename)}:{code.co_name}:{number}"
 
 
 # The fetcher's classes: as torch made it, and one or two in which its attributes are seen being read.
