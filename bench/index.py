@@ -52,6 +52,7 @@ def measure(root: Path, cpus: Sequence[int], torchvision: bool = False) -> dict[
         "classes": after["classes"],
         "anonymous": after["memory"]["anonymous"] - before["memory"]["anonymous"],
         "pss": after["memory"]["pss"] - before["memory"]["pss"],
+        "disturbed": run.disturbed,
         "left_behind": run.left_behind,
     }
 
@@ -65,8 +66,10 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--no-torchvision", action="store_true")
     args = parser.parse_args()
+    rig.may_write(args.out)
     meter.become_subreaper()
     cpus = rig.first_cpus(2)
+    machine = rig.machine(cpus)
     root = build(args.data, args.samples, args.classes)
     built = measure(root, cpus)
     runs = [measure(root, cpus) for _ in range(args.repeats)]
@@ -76,27 +79,15 @@ def main() -> int:
         rows.append(_row("torchvision ImageFolder", runs[-1:]))
     print(rig.table(["", "samples", "classes", "seconds", "anonymous MiB", "PSS MiB"], rows))
     wrong = [one for one in [built, *runs] if (one["samples"], one["classes"]) != (args.samples, args.classes)]
-    if wrong:
-        print(f"\n{len(wrong)} runs saw another number of samples or classes than there are")
     ours = [one for one in runs if one["peer"] == "stoker"]
     gates = [
         rig.Gate("opening the index", rig.middle(one["seconds"] for one in ours), OPEN_S, "low", " s"),
         rig.Gate("anonymous memory", rig.middle(one["anonymous"] for one in ours), ANONYMOUS_MIB, "low", " MiB"),
     ]
-    print("\nfigures to reach:")
-    for gate in gates:
-        print(gate.line())
-    rig.save(
-        args.out,
-        {
-            "question": "opening an index",
-            "machine": rig.machine(cpus),
-            "first": built,
-            "runs": runs,
-            "gates": [gate.as_dict() for gate in gates],
-        },
-    )
-    return 1 if wrong else 0
+    document = {"question": "opening an index", "machine": machine, "first": built, "runs": runs}
+    doubts = [f"{len(wrong)} runs saw another number of samples or classes than there are"] if wrong else []
+    figures = {"opening s": gates[0].value, "anonymous MiB": gates[1].value}
+    return rig.finish(args.out, document, gates, doubts, figures, (one["disturbed"] for one in runs))
 
 
 def _row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:

@@ -17,12 +17,13 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 TICK = os.sysconf("SC_CLK_TCK")
 PR_SET_CHILD_SUBREAPER = 36
+PF_KTHREAD = 0x00200000
 ENV = "STOKER_BENCH_CPU"
 
 
@@ -209,15 +210,44 @@ def become_subreaper() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def machine_cpu(cpus: Iterable[int]) -> tuple[float, float]:
-    """Seconds since boot over these processors: busy, and stolen by the host."""
-    busy = steal = 0.0
+def others_cpu(cpus: Iterable[int], mine: Iterable[int]) -> float:
+    """CPU seconds of all other processes that may run on these processors, with those of their children that ended.
+
+    Left out are the caller, which is the driver, the processes in mine, and the kernel's own threads: they work for
+    whoever uses the machine, most of all for what is being measured. A process that may run on some of the processors
+    counts whole. The differences of two answers count; resolution is a tick a process.
+    """
+    wanted, left_out = set(cpus), {os.getpid(), *mine}
+    total = 0
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) in left_out:
+            continue
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{name}/stat") as f:
+                fields = f.read().rpartition(")")[2].split()
+            if not int(fields[6]) & PF_KTHREAD and wanted & os.sched_getaffinity(int(name)):
+                total += sum(int(ticks) for ticks in fields[11:15])
+    return total / TICK
+
+
+def stolen(cpus: Iterable[int]) -> float:
+    """Seconds since boot that the host took these processors away from this machine."""
     names = {f"cpu{n}" for n in cpus}
     with open("/proc/stat") as f:
-        for line in f:
-            name, *ticks = line.split()
-            if name in names:
-                user, nice, system, _idle, _iowait, irq, softirq, stolen = (int(x) / TICK for x in ticks[:8])
-                busy += user + nice + system + irq + softirq
-                steal += stolen
-    return busy, steal
+        return sum(int(fields[8]) for fields in map(str.split, f) if fields[0] in names) / TICK
+
+
+class Disturbance:
+    """What others took of some processors since it was made: foreign and steal, as shares of all their time."""
+
+    def __init__(self, cpus: Iterable[int], mine: Callable[[], Iterable[int]]) -> None:
+        self._cpus, self._mine = list(cpus), mine
+        self._begin = self._now()
+
+    def _now(self) -> tuple[float, float, float]:
+        return time.perf_counter(), others_cpu(self._cpus, self._mine()), stolen(self._cpus)
+
+    def shares(self) -> tuple[float, float]:
+        took = [now - then for now, then in zip(self._now(), self._begin, strict=True)]
+        wall = max(took[0], 1e-9) * len(self._cpus)
+        return max(0.0, took[1]) / wall, took[2] / wall

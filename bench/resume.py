@@ -8,6 +8,7 @@ the measure. The order is all that differs: no data is read.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import stoker
 
-from bench import rig
+from bench import meter, rig
 
 SAMPLES, PLACE, MAX_RATIO = 200_000_000, 100_000_000, 1.1
 ORDERS: dict[str, dict[str, Any]] = {
@@ -59,6 +60,9 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=31)
     parser.add_argument("--batch", type=int, default=64)
     args = parser.parse_args()
+    rig.may_write(args.out)
+    machine = rig.machine(rig.first_cpus(2))
+    others = meter.Disturbance(os.sched_getaffinity(0), lambda: meter.descendants(os.getpid()))
     keeper = stoker.DataLoader(stoker.Synthetic(64, (64,)), args.batch)  # the engine stays
     next(iter(keeper))
     found = {}
@@ -71,21 +75,15 @@ def main() -> int:
     gates = [
         rig.Gate(f"resumed over fresh, {name}", one["ratio"], MAX_RATIO, "low", "x") for name, one in found.items()
     ]
-    print("\nfigures to reach:")
-    for gate in gates:
-        print(gate.line())
-    rig.save(
-        args.out,
-        {
-            "question": "going on at a place far into an epoch",
-            "machine": rig.machine(rig.first_cpus(2)),
-            "samples": SAMPLES,
-            "place": PLACE,
-            "orders": found,
-            "gates": [gate.as_dict() for gate in gates],
-        },
-    )
-    return 0
+    document = {
+        "question": "going on at a place far into an epoch",
+        "machine": machine,
+        "samples": SAMPLES,
+        "place": PLACE,
+        "orders": found,
+    }
+    figures = {f"resumed over fresh, {name}": one["ratio"] for name, one in found.items()}
+    return rig.finish(args.out, document, gates, [], figures, [sum(others.shares())])
 
 
 if __name__ == "__main__":

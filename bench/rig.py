@@ -22,6 +22,7 @@ from typing import Any
 from bench import meter
 
 ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
 TIME_LIMIT = 900.0
 QUIET = 0.03  # the share of the processors that others may have during a window
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -89,19 +90,19 @@ def run(command: Sequence[str | Path], cpus: Sequence[int], name: str) -> Run:
         assert process.stdin and process.stdout
         timer = threading.Timer(TIME_LIMIT, process.kill)
         timer.start()
-        busy = steal = 0.0
+        others: meter.Disturbance | None = None
         for line in process.stdout:
             if not line.startswith("{"):
                 continue
             mark = json.loads(line)
             out.marks[mark["event"]] = mark
             if mark["event"] == "start":
-                busy, steal = meter.machine_cpu(cpus)
+                others = meter.Disturbance(cpus, scope.pids)
             if mark.get("wait"):
-                now = meter.machine_cpu(cpus)
+                if others is not None:
+                    out.foreign, out.steal = others.shares()
                 out.memory = mark["memory"] = scope.memory()
                 _say_go(process)
-                _disturbance(out, now[0] - busy, now[1] - steal, len(cpus))
         status = process.wait()
         timer.cancel()
         timer.join()
@@ -122,15 +123,6 @@ def _say_go(process: subprocess.Popen[str]) -> None:
         process.stdin.flush()
     except BrokenPipeError:
         pass
-
-
-def _disturbance(out: Run, busy: float, steal: float, cpus: int) -> None:
-    if "start" not in out.marks or "stop" not in out.marks:
-        return
-    begin, end = out.marks["start"], out.marks["stop"]
-    wall = max(end["wall"] - begin["wall"], 1e-9) * cpus
-    out.foreign = max(0.0, (busy - (end["cpu"] - begin["cpu"])) / wall)
-    out.steal = steal / wall
 
 
 def quietest(command: Sequence[str | Path], cpus: Sequence[int], name: str, retries: int) -> Run:
@@ -170,7 +162,7 @@ def machine(cpus: Sequence[int]) -> dict[str, Any]:
         "load_at_start": os.getloadavg()[0],
         "driver_python": platform.python_version(),
         "commit": _git("rev-parse", "HEAD"),
-        "changed_files": len(_git("status", "--porcelain").splitlines()),
+        "changed_files": len(_git("status", "--porcelain", "-uno").splitlines()),
         "date": time.strftime("%Y-%m-%d %H:%M:%S %z"),
     }
 
@@ -216,6 +208,10 @@ class Gate:
     def as_dict(self) -> dict[str, Any]:
         return {**self.__dict__, "reached": self.reached}
 
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> Gate:
+        return cls(**{key: value for key, value in found.items() if key != "reached"})
+
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns two blanks apart; all but the first three to the right."""
@@ -228,7 +224,62 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def may_write(path: Path) -> None:
+    """Ends the program if a result would go to bench/results from a tree whose files are not those of its commit."""
+    if path.resolve().is_relative_to(RESULTS) and (changed := _git("status", "--porcelain", "-uno")):
+        raise SystemExit(f"results name a commit, but the tree has changes; commit them, or give --out:\n{changed}")
+
+
+def conclude(
+    document: dict[str, Any],
+    gates: Sequence[Gate],
+    doubts: Sequence[str],
+    figures: dict[str, float],
+    disturbed: Iterable[float],
+) -> None:
+    """Puts into a result what every result has.
+
+    figures: what the docs may cite, by name (bench/figures.py). disturbed: of each run that counts, the share of the
+    processors that others had; more than QUIET is a doubt. doubts: what else makes a figure unsound.
+    """
+    most = max((share for share in disturbed if share == share), default=0.0)
+    loud = [f"others had up to {100 * most:.1f} % of the processors in a run, over {100 * QUIET:.0f} %"]
+    document["disturbed"] = {"most": round(most, 4), "limit": QUIET}
+    document["doubts"] = [*doubts, *(loud if most > QUIET else [])]
+    document["gates"] = [gate.as_dict() for gate in gates]
+    document["figures"] = {name: round(value, 4) for name, value in figures.items()}
+
+
+def report(*documents: dict[str, Any]) -> int:
+    """Says what was reached and what is doubtful; the exit status: 1 if there is a doubt, or a gate was missed."""
+    gates = [Gate.from_dict(gate) for document in documents for gate in document["gates"]]
+    doubts = [doubt for document in documents for doubt in document["doubts"]]
+    print("\nfigures to reach:" if gates else "")
+    for gate in gates:
+        print(gate.line())
+    for doubt in doubts:
+        print(f"  doubt    {doubt}")
+    return 0 if not doubts and all(gate.reached for gate in gates) else 1
+
+
+def finish(
+    path: Path,
+    document: dict[str, Any],
+    gates: Sequence[Gate],
+    doubts: Sequence[str],
+    figures: dict[str, float],
+    disturbed: Iterable[float],
+) -> int:
+    """conclude, save and report, where a result is one document."""
+    conclude(document, gates, doubts, figures, disturbed)
+    save(path, document)
+    status = report(document)
+    print(f"\nraw runs: {path}")
+    return status
+
+
 def save(path: Path, document: dict[str, Any]) -> None:
+    may_write(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(path.suffix + ".tmp")
     part.write_text(json.dumps(document, indent=1) + "\n")

@@ -24,8 +24,10 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=20000, help="samples in the dataset, at least")
     parser.add_argument("--batch", type=int, default=64)
     args = parser.parse_args()
+    rig.may_write(args.out)
     meter.become_subreaper()
     cpus = rig.first_cpus(2)
+    machine = rig.machine(cpus)
     tree = pictures.build(args.data, args.samples, args.batch)
     tree.warm()
     command = [rig.python_of(".venv"), "-m", "bench.peers.first_batch", "--data", tree.root, "--batch", str(args.batch)]
@@ -35,7 +37,13 @@ def main() -> int:
         mark = run.marks["start"]
         one = {key: mark[key] for key in ("import_numpy", "import_stoker", "make_loader", "first_batch")}
         one["from_spawn"] = mark["end"] - run.spawned
-        one.update(run.memory, cpu_seconds=run.cpu_cgroup, left_behind=run.left_behind, counts=number > 0)
+        one.update(
+            run.memory,
+            disturbed=run.disturbed,
+            cpu_seconds=run.cpu_cgroup,
+            left_behind=run.left_behind,
+            counts=number > 0,
+        )
         runs.append(one)
         rig.say(f"{'builds the index' if not number else f'process {number}':16}  {one['first_batch']:.3f} s")
     counted = [one for one in runs if one["counts"]]
@@ -55,20 +63,9 @@ def main() -> int:
         rig.Gate("first batch, cold engine, index present", first, FIRST_S, "low", " s"),
         rig.Gate("memory of engine and client (PSS)", memory, PSS_MIB, "low", " MiB"),
     ]
-    print("\nfigures to reach:")
-    for gate in gates:
-        print(gate.line())
-    rig.save(
-        args.out,
-        {
-            "question": "first batch and memory",
-            "machine": rig.machine(cpus),
-            "samples": tree.samples,
-            "runs": runs,
-            "gates": [gate.as_dict() for gate in gates],
-        },
-    )
-    return 0
+    document = {"question": "first batch and memory", "machine": machine, "samples": tree.samples, "runs": runs}
+    figures = {"first batch s": first, "PSS MiB": memory}
+    return rig.finish(args.out, document, gates, [], figures, (one["disturbed"] for one in counted))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ PEERS: dict[str, tuple[str, ...]] = {
     "nanoGPT get_batch": ("windows_nanogpt",),
     "DataLoader, 0 workers": ("windows_torch", "--workers", "0"),
     "DataLoader, 2 workers": ("windows_torch", "--workers", "2"),
+    "DataLoader, __getitems__, 0 workers": ("windows_torch", "--workers", "0", "--batched"),
+    "DataLoader, __getitems__, 2 workers": ("windows_torch", "--workers", "2", "--batched"),
 }
 LIMITS = {"nanoGPT get_batch": 2.5, "DataLoader, 0 workers": 1.2, "DataLoader, 2 workers": 15.0}
 SLOW = 8  # by so much fewer batches where workers send them one by one
@@ -35,7 +37,7 @@ _MAKE = "import sys; from bench import windows; windows.write(sys.argv[1]); wind
 
 def measure(name: str, data: Path, batches: int, retries: int) -> dict[str, Any]:
     module, *extra = PEERS[name]
-    batches //= SLOW if name == "DataLoader, 2 workers" else 1
+    batches //= SLOW if "2 workers" in name else 1
     command = [rig.python_of(".venv"), "-m", f"bench.peers.{module}", *extra, "--data", data, "--batches", str(batches)]
     one = rig.quietest(command, rig.first_cpus(2), module, retries)
     start, plain, stop = (one.marks[mark] for mark in ("start", "plain", "stop"))
@@ -58,6 +60,8 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=8000)
     parser.add_argument("--retries", type=int, default=2, help="of a run in which others used the processors")
     args = parser.parse_args()
+    rig.may_write(args.out)
+    machine = rig.machine(rig.first_cpus(2))
     meter.become_subreaper()
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in PEERS}
     with tempfile.TemporaryDirectory() as folder:
@@ -69,10 +73,11 @@ def main() -> int:
                 one = measure(name, data, args.batches, args.retries)
                 runs[name].append(one)
                 rig.say(
-                    f"round {number + 1}  {name:22} {one['cpu_us']:7.1f} us CPU a batch, {one['read_us']:7.1f} when it "
+                    f"round {number + 1}  {name:36} {one['cpu_us']:7.1f} us CPU a batch, {one['read_us']:7.1f} when it "
                     f"is read  others {100 * one['disturbed']:.1f} %"
                 )
     rows, gates = [], []
+    found: dict[str, float] = {}
     for name, own in runs.items():
         pairs = list(zip(runs["stoker"], own, strict=True))
         ratio, read = (rig.middle(b[key] / a[key] for a, b in pairs) for key in ("cpu_us", "read_us"))
@@ -83,21 +88,16 @@ def main() -> int:
         rows.append([name, *figures, f"{ratio:.2f}", f"{read:.2f}"])
         if name in LIMITS:
             gates.append(rig.Gate(f"tokens per CPU-second over {name}", ratio, LIMITS[name], "high", "x"))
+        found[f"{name}, us"], found[f"{name}, us read"] = cost, reading
+        found[f"over {name}"], found[f"over {name}, read"] = ratio, read
     head = ["peer", "CPU us", "M tok/CPU-s", "wall us", "CPU us, read", "PSS MiB", "x", "x, read"]
     print(rig.table(head, rows))
-    print("\nfigures to reach:")
-    for gate in gates:
-        print(gate.line())
-    rig.save(
-        args.out,
-        {
-            "question": "random windows of tokens, 16 x 2,048, uint16 -> int64, CPU of all processes",
-            "machine": rig.machine(rig.first_cpus(2)),
-            "runs": runs,
-            "gates": [gate.as_dict() for gate in gates],
-        },
-    )
-    return 0
+    document = {
+        "question": "random windows of tokens, 16 x 2,048, uint16 -> int64, CPU of all processes",
+        "machine": machine,
+        "runs": runs,
+    }
+    return rig.finish(args.out, document, gates, [], found, (one["disturbed"] for own in runs.values() for one in own))
 
 
 if __name__ == "__main__":

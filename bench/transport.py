@@ -48,8 +48,10 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=200)
     parser.add_argument("--retries", type=int, default=2, help="of a run in which others used the processors")
     args = parser.parse_args()
+    rig.may_write(args.out)
     meter.become_subreaper()
     cpus = rig.first_cpus(2)
+    machine = rig.machine(cpus)
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in PEERS}
     for number in range(args.repeats):
         for name in PEERS:
@@ -79,19 +81,11 @@ def main() -> int:
         rig.Gate("rate over the better DataLoader", best, RATE, "high", "x"),
         rig.Gate("client CPU beyond the reading, a batch", beyond, CLIENT_MS, "low", " ms"),
     ]
-    print("\nfigures to reach:")
-    for gate in gates:
-        print(gate.line())
-    rig.save(
-        args.out,
-        {
-            "question": "moving ready batches of 38.5 MB",
-            "machine": rig.machine(cpus),
-            "runs": runs,
-            "gates": [gate.as_dict() for gate in gates],
-        },
+    document = {"question": "moving ready batches of 38.5 MB", "machine": machine, "runs": runs}
+    figures = {"rate over the better DataLoader": best, "client ms beyond the reading": beyond}
+    return rig.finish(
+        args.out, document, gates, [], figures, (one["disturbed"] for own in runs.values() for one in own)
     )
-    return 0
 
 
 if __name__ == "__main__":

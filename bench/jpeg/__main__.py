@@ -17,7 +17,7 @@ from typing import Any
 
 from bench import meter, rig
 from bench.jpeg import plan
-from bench.jpeg.contest import ALL, PEERS, STOKER, TURBO, Contest
+from bench.jpeg.contest import ALL, NEWER, PEERS, STOKER, TURBO, Contest
 
 MODES = ("full", "region")
 # (mode, group, peers of which the first that is there must reach it, times as fast as libjpeg-turbo)
@@ -70,13 +70,25 @@ def document(contest: Contest) -> dict[str, Any]:
             "mean_box_bottom": sum(bottoms) / len(bottoms),
         },
         "peers": {peer.name: {"versions": peer.versions, "problem": peer.problem} for peer in contest.peers},
-        "disturbed": contest.disturbed,
+        "disturbed_rounds": contest.disturbed,
         "rows": [
             {"mode": mode, "group": group, "peer": peer, "us": cell.cost, "same_bytes": cell.same}
             for (mode, group, peer), cell in contest.cells.items()
         ],
-        "gates": [gate.as_dict() for gate in gates(contest)],
     }
+
+
+def figures(contest: Contest) -> dict[str, float]:
+    """Of each decoder and group: microseconds, and how many times as fast as the two versions of libjpeg-turbo."""
+    found = {}
+    for (mode, group, peer), cell in contest.cells.items():
+        if cell.cost:
+            name = f"{mode} {group} {peer}"
+            found[f"{name}, us"] = rig.middle(cell.cost)
+            found[f"{name}, x"] = contest.ratio(mode, group, peer)
+            if contest.cells.get((mode, group, NEWER), cell) is not cell:
+                found[f"{name}, x of 3"] = contest.ratio(mode, group, peer, NEWER)
+    return found
 
 
 def doubts(contest: Contest) -> list[str]:
@@ -84,8 +96,6 @@ def doubts(contest: Contest) -> list[str]:
     if contest.plan.left_out:
         path, why = next(iter(contest.plan.left_out.items()))
         found.append(f"{len(contest.plan.left_out)} files are left out, the first of them {path}: {why}")
-    if max(contest.disturbed) > rig.QUIET:
-        found.append(f"others had up to {100 * max(contest.disturbed):.0f} % of the processors in a round")
     return found
 
 
@@ -107,6 +117,7 @@ def main() -> int:
     unknown += [mode for mode in args.modes.split(",") if mode not in MODES]
     if unknown:
         parser.error(f"{', '.join(unknown)}: not known; there are {', '.join([*PEERS, *MODES])}")
+    rig.may_write(args.out)
     meter.become_subreaper()
     with contextlib.ExitStack() as stack:
         contest = Contest(args, stack)
@@ -115,7 +126,6 @@ def main() -> int:
             contest.round(number)
     contest.total()
     found = document(contest)
-    rig.save(args.out, found)
     data = found["data"]
     print(
         f"microseconds of CPU a picture, and times as fast as {TURBO}; processors {contest.cpus}, medians of "
@@ -124,14 +134,7 @@ def main() -> int:
     )
     for mode in args.modes.split(","):
         print(f"\n{render(contest, mode)}")
-    reached = gates(contest)
-    print("\nfigures to reach:" if reached else "")
-    for gate in reached:
-        print(gate.line())
-    for doubt in doubts(contest):
-        print(f"  note     {doubt}")
-    print(f"\nraw runs: {args.out}")
-    return 0
+    return rig.finish(args.out, found, gates(contest), doubts(contest), figures(contest), contest.disturbed)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from bench import meter, rig
 from bench.jpeg import plan
 
 TURBO = "libjpeg-turbo"
+NEWER = "libjpeg-turbo-3"  # the one in Pillow's wheel
 TARGETS = ("avx512", "avx2", "base")
 VENVS = {
     "torchvision": ".venv",
@@ -29,7 +30,7 @@ VENVS = {
     "dali": ".venv-bench/dali",
 }
 STOKER = tuple(f"stoker-{target}" for target in TARGETS)
-PEERS = (*STOKER, TURBO, *VENVS)
+PEERS = (*STOKER, TURBO, NEWER, *VENVS)
 ALL = "all"
 
 
@@ -43,6 +44,19 @@ def build_native() -> Path:
     return program
 
 
+def in_pillow() -> tuple[str, str]:
+    """The path and the version of the libjpeg-turbo in the wheel of Pillow that .venv has."""
+    ask = """
+import pathlib, PIL
+from PIL import features
+found = pathlib.Path(PIL.__file__).resolve().parent.parent.glob("pillow.libs/libjpeg-*.so.62*")
+print(next(iter(found), ""), features.version("libjpeg_turbo"))
+"""
+    answer = subprocess.run([rig.python_of(".venv"), "-c", ask], capture_output=True, text=True, check=True)
+    path, _, version = answer.stdout.strip().rpartition(" ")
+    return path, version
+
+
 class Peer:
     """One decoder: its processes, one a processor, and what they said."""
 
@@ -53,9 +67,14 @@ class Peer:
         self._processes: list[Any] = []
         self._errors: list[Any] = []
 
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes]
+
     def command(self, native: Path, path: Path) -> list[str | Path]:
         if self.name == TURBO:
             return [native, TURBO, path]
+        if self.name == NEWER:
+            return [native, "libjpeg", in_pillow()[0], path]
         family, _, target = self.name.partition("-")
         if family == "stoker":
             return ["env", f"STOKER_KERNEL={target}", native, "kernel", path]
@@ -74,6 +93,8 @@ class Peer:
             self._processes.append(process)
             self._errors.append(errors)
         self.versions = self._hear()[0].get("versions", {})
+        if self.name == NEWER:
+            self.versions["libjpeg-turbo"] = in_pillow()[1]
         target = self.versions.get("target")
         if target and not self.name.endswith(target):
             self.problem = f"this processor or build has only {target}"
@@ -160,24 +181,20 @@ class Contest:
                     cell.same = sum(a == b for a, b in pairs) / len(pairs)
 
     def round(self, number: int) -> None:
-        foreign = wall = 0.0
+        others = meter.Disturbance(self.cpus, lambda: (pid for peer in self.peers for pid in peer.pids()))
         for group in self.groups:
             for mode in self.args.modes.split(","):
                 ready = self.ready
                 turn = number % len(ready)
                 for peer in ready[turn:] + ready[:turn]:
-                    before = meter.machine_cpu(self.cpus)
                     answers = peer.ask(group=group, mode=mode, check=False)
-                    after = meter.machine_cpu(self.cpus)
                     if peer.problem:
                         rig.say(f"{peer.name}: {group}, {mode}: {peer.problem}")
                         continue
                     cpu = sum(one["cpu"] for one in answers)
                     pictures = sum(one["pictures"] for one in answers)
                     self.cells[mode, group, peer.name].cost.append(1e6 * cpu / pictures)
-                    foreign += after[0] - before[0] - cpu + after[1] - before[1]
-                    wall += len(self.cpus) * max(one["wall"] for one in answers)
-        self.disturbed.append(max(0.0, foreign / wall))
+        self.disturbed.append(sum(others.shares()))
         rig.say(f"round {number + 1}: others had {100 * self.disturbed[-1]:.1f} % of the processors")
 
     def total(self) -> None:
@@ -195,7 +212,7 @@ class Contest:
                     sum(map(operator.mul, shares, (cell.same for cell in cells))),
                 )
 
-    def ratio(self, mode: str, group: str, peer: str) -> float:
+    def ratio(self, mode: str, group: str, peer: str, over: str = TURBO) -> float:
         """How many times as fast as libjpeg-turbo."""
-        theirs, own = self.cells[mode, group, TURBO].cost, self.cells[mode, group, peer].cost
+        theirs, own = self.cells[mode, group, over].cost, self.cells[mode, group, peer].cost
         return rig.middle(a / b for a, b in zip(theirs, own, strict=True))

@@ -1,12 +1,14 @@
-"""HDF5 and LMDB through DataLoader over the Dataset class that everybody writes. --format: hdf5 or lmdb.
+"""HDF5 and LMDB through DataLoader over the Dataset class that everybody writes. --format: hdf5 or lmdb. --workers: how
+many.
 
-The file is opened at the first sample, so that each worker has a handle of its own. HDF5 runs without workers (h5py
-holds one lock for all), LMDB with two. LMDB's values are .npy files: their header, which is known, is stepped over and
-not parsed, the cheapest way.
+The file is opened at the first sample, so that each worker has a handle of its own (h5py's lock is one a process: with
+workers each has its own). LMDB's values are .npy files: their header, which is known, is stepped over and not parsed,
+the cheapest way.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +23,6 @@ from torch.utils.data import DataLoader, Dataset
 from bench import stored
 
 HEADER = 128
-WORKERS = {"hdf5": 0, "lmdb": 2}
 AHEAD = 4
 
 
@@ -61,9 +62,8 @@ class Values(Dataset[Any]):
         return torch.from_numpy(np.frombuffer(value, np.uint8, offset=HEADER).reshape(side, side, 3))
 
 
-def open_batches(name: str, folder: Path) -> Iterator[Any]:
+def open_batches(name: str, folder: Path, workers: int) -> Iterator[Any]:
     dataset = Arrays(folder / "train.h5") if name == "hdf5" else Values(folder / "train.lmdb")
-    workers = WORKERS[name]
     several: dict[str, Any] = {"prefetch_factor": AHEAD, "persistent_workers": True} if workers else {}
     loader = DataLoader(dataset, batch_size=stored.BATCH, shuffle=True, num_workers=workers, drop_last=True, **several)
     while True:
@@ -75,11 +75,12 @@ def main() -> None:
     import warnings
 
     warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-    at = sys.argv.index("--format")
-    name = sys.argv[at + 1]
-    del sys.argv[at : at + 2]
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--format", choices=("hdf5", "lmdb"), required=True)
+    parser.add_argument("--workers", type=int, required=True)
+    own, sys.argv[1:] = parser.parse_known_args()
     versions = {"torch": torch.__version__, "h5py": h5py.__version__, "lmdb": lmdb.__version__}
-    stored.run(name, lambda folder: open_batches(name, folder), versions, workers=WORKERS[name])
+    stored.run(own.format, lambda folder: open_batches(own.format, folder, own.workers), versions, workers=own.workers)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Writes the pictures of a tree again with restart markers and tables of their own: stoker pack, or --jpegtran.
 
 What is measured is CPU time over the processes of either, each with its own writing: jpegtran a file a picture, as it
-must, stoker its tar shards. Progressive pictures are left out for both.
+must, stoker its tar shards. Progressive pictures are left out for both. --start-up has jpegtran rewrite a picture of
+one block as often: what its processes cost by themselves.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from PIL import Image
 
 from bench import rig, shards
 from bench.consumer import emit
@@ -39,6 +42,7 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--copies", type=int, default=8, help="of each picture")
     parser.add_argument("--jpegtran", action="store_true")
+    parser.add_argument("--start-up", action="store_true", help="of jpegtran: rewrite a picture of one block as often")
     args = parser.parse_args()
     cpu = Clock.from_env()
     with tempfile.TemporaryDirectory(dir=Path(args.data).parent) as scratch:
@@ -53,6 +57,9 @@ def main() -> None:
             for copy in range(args.copies):
                 pictures.append(folder / f"{copy:03d}_{Path(path).name}")
                 os.link(path, pictures[-1])
+        if args.start_up:
+            Image.new("L", (8, 8), 128).save(tree / "block.jpg")
+            pictures = [tree / "block.jpg"] * len(pictures)
         size = sum(path.stat().st_size for path in pictures)
         emit("start", cpu=cpu.seconds(), wall=time.perf_counter())
         if args.jpegtran:

@@ -5,7 +5,8 @@
 // from the same library, each decoding when the driver says so; and packing.
 //
 //	native kernel PLAN          serve the plan's pictures; bench/jpeg/serve.py tells the protocol
-//	native libjpeg-turbo PLAN   the same
+//	native libjpeg-turbo PLAN   the same, by the library that the kernel links
+//	native libjpeg PATH PLAN    the same, by the libjpeg.so.62 at PATH
 //	native check                of every file that standard input names: why the kernel does not decode it, or an empty line
 //	native pack OUT             write those files again with restart markers, as stoker pack --jpeg index does
 package main
@@ -45,9 +46,12 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 2 && (len(args) != 1 || args[0] != "check") {
-		return errors.New("usage: native kernel|libjpeg-turbo PLAN, or native pack OUT, or native check")
+	wanted := map[string]int{"check": 1, "pack": 2, "kernel": 2, "libjpeg-turbo": 2, "libjpeg": 3}
+	if len(args) == 0 || len(args) != wanted[args[0]] {
+		return errors.New("usage: native kernel|libjpeg-turbo PLAN, native libjpeg PATH PLAN, native pack OUT, or native check")
 	}
+	// One P more than there are processors, for the reason that bench/kernel gives.
+	runtime.GOMAXPROCS(runtime.NumCPU() + 1)
 	switch args[0] {
 	case "check":
 		return eachNamed(check)
@@ -59,7 +63,13 @@ func run(args []string) error {
 		return serve(args[1], &ours{lane}, map[string]string{"target": kernel.Target(), "go": runtime.Version()})
 	case "libjpeg-turbo":
 		version := fmt.Sprintf("%d", int(C.turbo_version()))
-		return serve(args[1], &turbo{C.turbo_new()}, map[string]string{"libjpeg-turbo": version})
+		return serve(args[1], &turbo{C.turbo_new(nil)}, map[string]string{"libjpeg-turbo": version})
+	case "libjpeg":
+		opened := C.turbo_new(C.CString(args[1]))
+		if opened == nil {
+			return fmt.Errorf("%s: not a libjpeg.so.62 with jpeg_crop_scanline", args[1])
+		}
+		return serve(args[2], &turbo{opened}, map[string]string{"libjpeg": filepath.Base(args[1])})
 	}
 	return fmt.Errorf("%s: not known", args[0])
 }

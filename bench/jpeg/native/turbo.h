@@ -9,11 +9,13 @@ typedef struct {
   int stride, first;
 } turbo_box;
 
-turbo *turbo_new(void);
+// turbo_new opens the libjpeg.so.62 at path, or takes the one linked in where path is NULL. It returns NULL if that
+// cannot be opened or lacks a function.
+turbo *turbo_new(const char *path);
 
 // turbo_decode writes the box as RGB, row under row, into out, which has room for rows as wide as the picture. It
 // returns NULL, or what is wrong with the picture.
 const char *turbo_decode(turbo *t, const uint8_t *jpeg, size_t n, turbo_box *box, uint8_t *out);
 
-// turbo_version is LIBJPEG_TURBO_VERSION_NUMBER: 2001005 is 2.1.5.
+// turbo_version is LIBJPEG_TURBO_VERSION_NUMBER of the library linked in: 2001005 is 2.1.5.
 int turbo_version(void);
