@@ -27,7 +27,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo test test-all setup engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short jpeg-all wheel clean
+.PHONY: always demo figures test test-all setup engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short jpeg-all wheel clean
 
 demo: setup engine
 	@build/stoker demo
@@ -183,10 +183,14 @@ bench-index: engine venv
 doctor-score: engine venv
 	@mkdir -p build
 	go build -o build/score ./internal/tool/score/cmd
-	build/score run --seeds $${SEEDS:-1} --keep build/doctor-score --out build/doctor-score.json
+	$(VENV)/python -m bench.score --seeds $${SEEDS:-1} --out build/doctor-score.json
 
 doctor-score-short: engine venv
 	STOKER_SCORE_PYTHON=$(abspath $(VENV))/python STOKER_SCORE_COMMAND=$(abspath build/stoker) go test -count=1 -v -run TestShort ./internal/tool/score
+
+# Puts the figures of bench/results into the docs; a test holds them together.
+figures:
+	$(PYTHON) -m bench.figures --write
 
 # Needs jpegtran (Debian's libjpeg-turbo-progs), and for FFCV what bench/setup.py says.
 bench-formats: engine venv bench-venvs
