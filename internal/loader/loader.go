@@ -8,6 +8,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,7 +33,7 @@ const (
 	// readers is the reads at once of one loader: enough to keep a disk busy
 	// with small files, few enough to cost nothing.
 	readers = 16
-	// readAheadBytes bounds what is read and not decoded yet.
+	// readAheadBytes bounds what is read and not decoded yet, if Options do not.
 	readAheadBytes = 32 << 20
 )
 
@@ -96,6 +97,9 @@ type Options struct {
 	// Stored says that what is stored is looked at, and no batch is made: no field
 	// need be left to deliver.
 	Stored bool
+	// ReadAhead bounds the bytes that are read and not decoded yet; 0: 32 MiB. One
+	// sample is read however long it is.
+	ReadAhead int64
 }
 
 // Open opens a loader. Errors name every problem of the Spec at once.
@@ -133,7 +137,7 @@ func Open(ctx context.Context, shared *Shared, spec Spec, opt Options) (*Loader,
 		l.data.Close()
 		return nil, err
 	}
-	l.start()
+	l.start(opt.ReadAhead)
 	return l, nil
 }
 
@@ -190,7 +194,7 @@ func (l *Loader) setPrefetch(limit int64) {
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
 // start makes the loader known to the lanes.
-func (l *Loader) start() {
+func (l *Loader) start(readAhead int64) {
 	s := l.shared
 	l.lanes = l.spec.Workers
 	l.small = l.direct()
@@ -202,7 +206,7 @@ func (l *Loader) start() {
 	s.loaders = append(s.loaders, l)
 	s.mu.Unlock()
 	s.grow(l.lanes)
-	l.budget = mem.NewBudget(readAheadBytes)
+	l.budget = mem.NewBudget(cmp.Or(readAhead, readAheadBytes))
 	n := readers
 	if !l.data.stored() {
 		n = 0

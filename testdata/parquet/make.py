@@ -188,13 +188,50 @@ def nulls():
         write("nulls-" + codec, table, write_statistics=False, compression=codec, **small)
 
 
+def pictures():
+    """Values of some 20 kB each, many of them in one page or in one dictionary, as pyarrow puts pictures there.
+
+    Value i is the bytes (i + j // 500) % 251, for j to 17,000 + 300 * i; row 5 of "maybe" is null, and so is row 6.
+    The files are gzipped, without a name or a time.
+    """
+    import gzip
+
+    def value(i):
+        return bytes((i + j // 500) % 251 for j in range(17000 + 300 * i))
+
+    n = 24
+    table = pa.table({
+        "image": pa.array([value(i) for i in range(n)], pa.binary()),
+        "label": pa.array([i % 5 for i in range(n)], pa.int64()),
+        "maybe": pa.array([None if i in (5, 6) else value(n - i) for i in range(n)], pa.binary()),
+    })  # fmt: skip
+    for name, options in {
+        "dict": dict(compression="none"),
+        "dict-snappy": dict(),
+        "plain": dict(compression="none", use_dictionary=False),
+        "plain-index": dict(compression="none", use_dictionary=False, write_page_index=True),
+        "plain-v2": dict(compression="none", use_dictionary=False, data_page_version="2.0"),
+        "plain-crc": dict(compression="none", use_dictionary=False, write_page_checksum=True),
+        "plain-snappy": dict(use_dictionary=False),
+        "mixed": dict(compression="none", write_batch_size=4, dictionary_pagesize_limit=60000, row_group_size=20),
+    }.items():
+        write("pictures-" + name, table, **options)
+        path = os.path.join(HERE, "pictures-" + name + ".parquet")
+        with open(path, "rb") as raw, open(path + ".gz", "wb") as out, gzip.GzipFile("", "wb", 9, out, 0) as z:
+            z.write(raw.read())
+        os.remove(path)
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["lists"]:
         lists()
     elif sys.argv[1:] == ["nulls"]:
         nulls()
+    elif sys.argv[1:] == ["pictures"]:
+        pictures()
     else:
         rows()
         huggingface()
         kinds()
         nulls()
+        pictures()

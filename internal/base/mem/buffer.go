@@ -93,11 +93,19 @@ func (p *Pool) Out() int64 { return p.out.Load() }
 
 // Budget is a number of bytes that may be in use at once. Safe for concurrent
 // use.
+//
+// Who waits here may hold bytes already, for work that cannot go on without those
+// that it waits for. It says so (held), and nobody waits for such bytes: they are
+// not released before a waiter gets what it asks for. While other bytes are in use,
+// their release wakes the waiters; once there are none, a waiter goes on, whatever
+// the limit. So no order of calls, and no limit, makes everybody wait, and at most
+// one waiter at a time goes on above the limit.
 type Budget struct {
 	mu    sync.Mutex
 	more  sync.Cond
 	limit int64
 	used  int64
+	stuck int64 // of used: what the waiters hold
 }
 
 // NewBudget is a budget of limit bytes.
@@ -107,13 +115,16 @@ func NewBudget(limit int64) *Budget {
 	return b
 }
 
-// Acquire waits until n bytes are free, or nothing is in use (so that what is
-// larger than the budget goes through alone), or stop says true. It reports
-// whether it got them. Whoever makes stop true calls Wake.
-func (b *Budget) Acquire(n int64, stop func() bool) bool {
+// Acquire waits until n bytes are free, or nothing is in use but what waiters hold
+// (so that what is larger than the budget goes through alone), or stop says true. It
+// reports whether it got them. held is the bytes that the caller has, and does not
+// release before it has got these too. Whoever makes stop true calls Wake.
+func (b *Budget) Acquire(n, held int64, stop func() bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.used > 0 && b.used+n > b.limit {
+	b.stuck += held
+	defer func() { b.stuck -= held }()
+	for b.used > b.stuck && b.used+n > b.limit {
 		if stop() {
 			return false
 		}

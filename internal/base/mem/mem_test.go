@@ -45,7 +45,7 @@ func TestBudgetNeverExceeded(t *testing.T) {
 		wg.Go(func() {
 			for range 200 {
 				n := int64(10 + i*5)
-				b.Acquire(n, func() bool { return false })
+				b.Acquire(n, 0, func() bool { return false })
 				if used := b.Used(); used > 100 {
 					t.Errorf("%d bytes in use of 100", used)
 				}
@@ -54,10 +54,10 @@ func TestBudgetNeverExceeded(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if !b.Acquire(1000, func() bool { return false }) || b.Used() != 1000 {
+	if !b.Acquire(1000, 0, func() bool { return false }) || b.Used() != 1000 {
 		t.Fatal("what is larger than the budget did not go through alone")
 	}
-	if b.Acquire(1, func() bool { return true }) {
+	if b.Acquire(1, 0, func() bool { return true }) {
 		t.Fatal("stopped, yet acquired")
 	}
 }
@@ -91,5 +91,40 @@ func TestCgroupLimits(t *testing.T) {
 	}
 	if Available() <= 0 {
 		t.Fatal("nothing available on this machine")
+	}
+}
+
+// Whoever waits holds bytes already: nobody waits for those, and no more than one at
+// a time goes on above the limit.
+func TestBudgetOfWhatWaitersHold(t *testing.T) {
+	b := NewBudget(10)
+	never := func() bool { return false }
+	if !b.Acquire(4, 0, never) || !b.Acquire(100, 4, never) || b.Used() != 104 {
+		t.Fatal("a caller waited for what it holds itself")
+	}
+	got := make(chan bool)
+	go func() { got <- b.Acquire(3, 0, never) }() // the 100 bytes come back without it
+	b.Release(100)
+	if !<-got || b.Used() != 7 {
+		t.Fatalf("%d bytes in use", b.Used())
+	}
+	b.Release(7)
+
+	// Two that hold six bytes each and want six more: one goes on, then the other.
+	b = NewBudget(10)
+	b.Force(12)
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			b.Acquire(6, 6, never)
+			if used := b.Used(); used > 18 {
+				t.Errorf("%d bytes in use", used)
+			}
+			b.Release(12)
+		})
+	}
+	wg.Wait()
+	if b.Used() != 0 {
+		t.Fatalf("%d bytes in use", b.Used())
 	}
 }

@@ -8,6 +8,27 @@
 // chunks in that order and call back when a request's last chunk is there.
 // Readers belong to the fetcher, not to lanes: one that hangs holds up its own
 // samples only.
+//
+// # The budget
+//
+// A chunk takes its bytes from the budget when it is queued, and gives them back
+// when the last request that uses it is released. A request is released once all of
+// its chunks were there, which needs a lane and nothing else: no room in the budget,
+// no consumer, no other request. So a planner may wait for the bytes of every request
+// that is queued as a whole, but not for those of a request that lacks a chunk: they
+// come back only if it goes on. Such bytes are held by the one who waits, even if
+// other requests, queued as a whole, use the same chunk (the page that the labels of a
+// batch lie in). The rule:
+//
+//   - what a request lacks is taken from the budget in one step, request by request,
+//     in the order of the plan;
+//   - a planner that waits says what it holds for requests that are not queued as a
+//     whole, and mem.Budget lets nobody wait for that;
+//   - lanes and readers never wait for the budget: what they queue is forced.
+//
+// What is read and not released is therefore within the budget, or what one request
+// needs beside the chunks that its planner holds. A budget of one byte reads one
+// request at a time.
 package fetch
 
 import (
@@ -84,6 +105,7 @@ type chunk struct {
 	last   int64 // sample of the last extent
 	held   int64 // bytes of the budget
 	first  int   // the first request that needs it
+	end    int   // the last one
 	direct Direct
 	buf    *mem.Buffer
 	uses   []use
@@ -322,7 +344,7 @@ func (f *Fetcher) Submit(reqs []*Request, force bool, stop func() bool) (waited 
 	for _, r := range reqs {
 		c := f.newChunk(r.Extents[0])
 		f.share(c, r, 0)
-		waited += f.push(c, force, stop)
+		waited += f.push([]*chunk{c}, 0, force, stop)
 	}
 	return waited
 }
@@ -356,11 +378,11 @@ func (f *Fetcher) submitMerged(reqs []*Request, force bool, stop func() bool) (w
 		end := p.ext.Off + p.ext.Len
 		if c == nil || c.file != p.ext.File || !c.reaches(p.ext, reqs[p.req].Sample) || end-c.off > max(chunkBytes, c.length) {
 			c = f.newChunk(p.ext)
-			c.first = p.req
+			c.first, c.end = p.req, p.req
 			chunks = append(chunks, c)
 		}
 		c.length, c.last = max(c.length, end-c.off), reqs[p.req].Sample
-		c.first = min(c.first, p.req)
+		c.first, c.end = min(c.first, p.req), max(c.end, p.req)
 		f.share(c, reqs[p.req], p.index)
 	}
 	slices.SortStableFunc(chunks, func(a, b *chunk) int { return cmp.Compare(a.first, b.first) })
@@ -369,8 +391,20 @@ func (f *Fetcher) submitMerged(reqs []*Request, force bool, stop func() bool) (w
 			f.ready(r)
 		}
 	}
-	for _, c := range chunks {
-		waited += f.push(c, force, stop)
+	held, free := int64(0), make([]int64, len(reqs)) // free[n]: of held, what request n is the last to lack
+	for n, next := 0, 0; n < len(reqs); n++ {
+		begin := next
+		for ; next < len(chunks) && chunks[next].first == n; next++ {
+		}
+		lacked := held
+		for _, c := range chunks[begin:next] {
+			held += c.length
+			free[c.end] += c.length
+		}
+		if begin < next {
+			waited += f.push(chunks[begin:next], lacked, force, stop)
+		}
+		held -= free[n]
 	}
 	return waited
 }
@@ -394,32 +428,41 @@ func (f *Fetcher) share(c *chunk, r *Request, i int) {
 	c.refs.Add(1)
 }
 
-// push queues one chunk, or answers its requests with ErrStopped. What it waited for
-// the budget is not measured where reading is not.
-func (f *Fetcher) push(c *chunk, force bool, stop func() bool) (waited time.Duration) {
+// push queues the chunks that one request lacks, or answers their requests with
+// ErrStopped. held is what the caller holds for requests that lack a chunk. What it
+// waited for the budget is not measured where reading is not.
+func (f *Fetcher) push(chunks []*chunk, held int64, force bool, stop func() bool) (waited time.Duration) {
+	n := int64(0)
+	for _, c := range chunks {
+		n += c.length
+	}
+	got := true
 	if force {
-		f.budget.Force(c.length)
+		f.budget.Force(n)
 	} else {
 		lap := f.opt.Stage.Begin()
-		got := !stop() && f.budget.Acquire(c.length, stop)
+		got = !stop() && f.budget.Acquire(n, held, stop)
 		waited = lap.Took()
-		if !got {
-			f.arrived(c, ErrStopped)
-			return waited
+	}
+	if got {
+		for _, c := range chunks {
+			c.held = c.length
 		}
+		f.mu.Lock()
+		if got = !f.closed; got {
+			f.queue = append(f.queue, chunks...)
+		}
+		f.mu.Unlock()
 	}
-	c.held = c.length
-	f.mu.Lock()
-	closed := f.closed
-	if !closed {
-		f.queue = append(f.queue, c)
-	}
-	f.mu.Unlock()
-	if closed {
-		f.arrived(c, ErrStopped)
+	if !got {
+		for _, c := range chunks {
+			f.arrived(c, ErrStopped)
+		}
 		return waited
 	}
-	f.wake.Signal()
+	for range chunks {
+		f.wake.Signal()
+	}
 	return waited
 }
 

@@ -62,11 +62,17 @@ type rig struct {
 	pool  *mem.Pool
 	bytes *mem.Budget
 	wg    sync.WaitGroup
+	lane  func(*Request) // takes what is ready; nil: it stays with who asked for it
 }
 
 func newRig(s *store, limit int64) *rig {
 	r := &rig{store: s, pool: &mem.Pool{KeepBytes: 1 << 20}, bytes: mem.NewBudget(limit)}
-	r.Fetcher = New(s, s, func(*Request) { r.wg.Done() }, Options{
+	r.Fetcher = New(s, s, func(q *Request) {
+		if r.lane != nil {
+			r.lane(q)
+		}
+		r.wg.Done()
+	}, Options{
 		Readers: 3, Budget: r.bytes, Pool: r.pool, Board: stats.NewBoard(nil, 8), Stage: new(stats.Stage),
 	})
 	return r
@@ -241,4 +247,67 @@ func TestAFailedReadFailsItsRequestsOnly(t *testing.T) {
 		}
 		q.Release()
 	}
+}
+
+// The rule of the budget: whatever the extents and the budget, one byte among them,
+// no planner waits for what comes back only if it goes on. Requests of a batch share
+// small extents with one another, as labels in one page, and each has a large one of
+// its own or shares it with some; two planners share the budget.
+func TestNoOrderOfExtentsWaitsForItself(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &store{size: 1 << 20}
+		limit := rapid.SampledFrom([]int64{1, 100, 5000, 70_000, 300_000}).Draw(t, "budget")
+		r := newRig(s, limit)
+		defer r.Close()
+		r.lane = func(q *Request) {
+			for i, e := range q.Extents {
+				if q.Err != nil || int64(len(q.Raw[i])) != e.Len || e.Len > 0 && q.Raw[i][e.Len-1] != at(e.File, e.Off+e.Len-1) {
+					t.Errorf("%+v: %d bytes, %v", e, len(q.Raw[i]), q.Err)
+				}
+			}
+			q.Release()
+		}
+		lens := rapid.SampledFrom([]int64{0, 1, 8, 90, 3000, 60_000, 200_000})
+		request := func(i int) *Request {
+			q := &Request{Sample: int64(i)}
+			for range rapid.IntRange(0, 4).Draw(t, "extents") {
+				n := lens.Draw(t, "len")
+				// Few places: most extents are shared.
+				off := rapid.SampledFrom([]int64{0, 4000, 250_000, 500_000, 800_000}).Draw(t, "off")
+				q.Extents = append(q.Extents, format.Extent{File: rapid.IntRange(0, 2).Draw(t, "file"), Off: off, Len: n})
+			}
+			return q
+		}
+		var planners sync.WaitGroup
+		for range rapid.IntRange(1, 3).Draw(t, "planners") {
+			var batches [][]*Request
+			for range rapid.IntRange(1, 4).Draw(t, "batches") {
+				var reqs []*Request
+				for i := range rapid.IntRange(1, 12).Draw(t, "requests") {
+					reqs = append(reqs, request(i))
+				}
+				batches = append(batches, reqs)
+				r.wg.Add(len(reqs))
+			}
+			planners.Go(func() {
+				for _, reqs := range batches {
+					r.Submit(reqs, false, func() bool { return false })
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() {
+			planners.Wait()
+			r.wg.Wait()
+			close(done)
+		}()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatalf("%d bytes of %d are in use, and everybody waits", r.bytes.Used(), limit)
+		}
+		if r.pool.Out() != 0 || r.bytes.Used() != 0 {
+			t.Fatalf("%d buffers and %d bytes are still held", r.pool.Out(), r.bytes.Used())
+		}
+	})
 }

@@ -213,7 +213,7 @@ func (w *workshop) line(ctx context.Context, first, end int64, side int, put fun
 			it := w.spare.Get().(*item)
 			it.place, it.err = place, nil
 			it.held = w.cost(id)
-			if !budget.Acquire(it.held, func() bool { return ctx.Err() != nil }) || ctx.Err() != nil {
+			if !budget.Acquire(it.held, 0, func() bool { return ctx.Err() != nil }) || ctx.Err() != nil {
 				return
 			}
 			work <- it

@@ -1,0 +1,83 @@
+package loader
+
+import (
+	"bytes"
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stoker-data/stoker/internal/stage/order"
+)
+
+// However little may be read ahead, every format gives the same stream: what a sample
+// needs is read even if it is longer than that, in whatever order its extents lie, and
+// with the next epoch waiting for room beside it.
+func TestAnyBudgetForReadingAhead(t *testing.T) {
+	s := ground(t)
+	all := stores(t)
+	for name, d := range largePages(t) {
+		all[name] = d
+	}
+	for name, d := range all {
+		t.Run(name, func(t *testing.T) {
+			fields := nameFields(t, s, d)
+			for _, shuffle := range []order.Shuffle{order.None, order.Full, order.BlockWise} {
+				spec := Spec{Dataset: d, Batch: BatchSpec{Size: 5}, Workers: 2, Order: Order{Shuffle: shuffle}, Fields: fields}
+				if shuffle == order.BlockWise {
+					spec.Order.Window = 8
+				}
+				var want []string
+				for _, bytes := range []int64{1 << 30, 5000, 1} {
+					l := open(t, s, spec, Options{ReadAhead: bytes})
+					var got []string
+					for epoch := range int64(2) {
+						got = append(got, texts(walkAll(t, l, epoch, 0, 0))...)
+					}
+					l.Close()
+					if want == nil {
+						want = got
+					}
+					if !slices.Equal(got, want) {
+						t.Errorf("%s with %d bytes: another stream", shuffle, bytes)
+					}
+				}
+			}
+		})
+	}
+}
+
+// largePages are files of pages, chunks and blocks that many samples share, and that
+// are larger than what the tests read ahead, some with a small one beside it.
+func largePages(t testing.TB) map[string]Dataset {
+	all := map[string]Dataset{"tar gzip": {Path: Paths{zipped(t, shards(t, 40, 40)+"/s-000.tar")}}}
+	for _, kind := range []string{"dict", "dict-snappy", "plain", "plain-crc", "plain-snappy", "mixed"} {
+		name := "pictures-" + kind + ".parquet"
+		all["parquet "+kind] = Dataset{Path: Paths{unzipped(t, "../../testdata/parquet/"+name+".gz", name)}}
+	}
+	return all
+}
+
+// zipped is a file, gzipped.
+func zipped(t testing.TB, path string) string {
+	t.Helper()
+	body, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, err = z.Write(body)
+	if err == nil {
+		err = z.Close()
+	}
+	if err == nil {
+		path = filepath.Join(t.TempDir(), "data.tar.gz")
+		err = os.WriteFile(path, out.Bytes(), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
