@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // Numbers is one number a sample: a list in the Spec, or the path of a .npy file
@@ -92,7 +92,7 @@ func (n Numbers) read() ([]float64, error) {
 	if n.File == "" {
 		return n.List, nil
 	}
-	raw, err := os.ReadFile(n.File)
+	raw, err := source.ReadFile(n.File)
 	if err != nil {
 		return nil, errs.New(errs.Config, "the numbers in %s can not be read", n.File).Because(err)
 	}

@@ -236,7 +236,7 @@ func readPacking(path string) (*packing, error) {
 	if !bytes.Contains(head[:n], []byte(`"stoker_pack"`)) {
 		return nil, brokenManifest(path)
 	}
-	f, err := os.Open(path)
+	f, err := source.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +261,7 @@ const mostManifest = 64 << 20
 // else: it is empty or no JSON, beside files called as stoker pack calls its shards.
 // nil: it is another's, such as JSON, or lines of it.
 func brokenManifest(path string) error {
-	f, err := os.Open(path)
+	f, err := source.Open(path)
 	if err != nil {
 		return nil //nolint:nilerr // there is none
 	}

@@ -75,7 +75,7 @@ func (r *Reader) of(pid int) bool {
 // OpenFile maps a page that lies in a file: a descriptor of another process under
 // /proc, or a copy of a page.
 func OpenFile(path string) (*Reader, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would wait for its writer
 	if err != nil {
 		return nil, fmt.Errorf("stats: %w", err)
 	}

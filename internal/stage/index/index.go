@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // Columns that every index has; each row is one stored file, in order.
@@ -40,7 +41,7 @@ type Index struct {
 // Open maps the index at path and checks it whole. Errors: not_found, unreadable,
 // damaged.
 func Open(path string) (*Index, error) {
-	f, err := os.Open(path)
+	f, err := source.Open(path)
 	if err != nil {
 		code := errs.Unreadable
 		if errors.Is(err, fs.ErrNotExist) {

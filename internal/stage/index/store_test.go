@@ -12,6 +12,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
 var ctx = context.Background()
@@ -88,6 +92,29 @@ func TestLoad(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(s.Dir + "/*.tmp"); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
+	}
+}
+
+// Nobody waits for what may be written into a pipe that lies in the place of an index,
+// of the one beside the data, or of the lock: a new index replaces the first.
+func TestAPipeInThePlaceOfAnIndex(t *testing.T) {
+	s := Store{t.TempDir()}
+	beside := filepath.Join(t.TempDir(), "beside.idx")
+	for _, path := range []string{s.Path(key()), s.Path(key()) + ".lock", beside} {
+		if err := unix.Mkfifo(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	built := 0
+	p := plan(&built, true)
+	p.Beside = Beside{Path: beside, Stamp: func(*Index) (string, []int64, bool) { return "", nil, true }}
+	for range 2 {
+		if x := load(t, s, p); built != 1 || x.Path() != s.Path(key()) {
+			t.Errorf("built %d times, kept at %q", built, x.Path())
+		}
+	}
+	if _, err := Open(beside); errs.CodeOf(err) != errs.Unreadable || !strings.Contains(err.Error(), "named pipe") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -122,6 +122,9 @@ func TestPipesSocketsAndDevices(t *testing.T) {
 	for name, kind := range map[string]string{fifo: "named pipe", sock: "socket", "/dev/zero": "device"} {
 		_, stat := f.Stat(ctx, name)
 		_, head := source.Head(name, make([]byte, 8))
+		if _, err := source.ReadFile(name); err == nil || !strings.Contains(err.Error(), kind) {
+			t.Errorf("open of %s: %v", name, err)
+		}
 		for how, err := range map[string]error{"stat": stat, "head": head, "read": f.ReadAt(ctx, source.Info{Name: name}, nil, 0)} {
 			if e := code(t, err, errs.Unreadable); e.Where.File != name || !strings.Contains(e.Error(), kind) || e.Hint == "" {
 				t.Errorf("%s of %s: %v; hint %q", how, name, e, e.Hint)

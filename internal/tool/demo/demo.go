@@ -32,6 +32,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/rng"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/testdata/photos"
 )
 
@@ -139,7 +140,7 @@ func sweep(dir string) {
 
 // check reads a dataset and holds it against its manifest.
 func check(ctx context.Context, dir string, count int) (manifest, error) {
-	raw, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+	raw, err := source.ReadFile(filepath.Join(dir, "manifest.json"))
 	if err != nil {
 		return manifest{}, err
 	}
@@ -156,7 +157,7 @@ func check(ctx context.Context, dir string, count int) (manifest, error) {
 	}
 	sums := make([]uint64, count)
 	err = format.Each(ctx, count, func(i int) error {
-		b, err := os.ReadFile(filepath.Join(dir, "photos", fileName(classes, i)))
+		b, err := source.ReadFile(filepath.Join(dir, "photos", fileName(classes, i)))
 		sums[i] = xxhash.Sum64(b)
 		return err
 	})

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
 
@@ -73,7 +74,7 @@ func (d *dst) begin() error {
 
 // readJSON reads a file of ours; false: there is none.
 func readJSON(path string, v any) (bool, error) {
-	b, err := os.ReadFile(path)
+	b, err := source.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return false, nil
 	}
@@ -200,7 +201,7 @@ func (d *dst) there(s *Shard, witness string) bool {
 
 // holds says that a file has its digest.
 func (d *dst) holds(made shard.Made) bool {
-	f, err := os.Open(d.in(made.Name))
+	f, err := source.Open(d.in(made.Name))
 	if err != nil {
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
 
@@ -93,7 +94,7 @@ func (d *dst) join(m *Manifest) error {
 	defer f.Close()
 	sum := sha256.New()
 	for s := range m.Shards {
-		part, err := os.Open(d.work(digests(s)))
+		part, err := source.Open(d.work(digests(s)))
 		if err != nil {
 			return errs.New(errs.Unreadable, "the digests of a shard can not be read").At(file(d.work(digests(s)))).Because(err)
 		}
@@ -165,7 +166,7 @@ func (d *dst) reopen(m *Manifest) (whole bool, err error) {
 }
 
 func readAt(path string, p []byte, off int64) error {
-	f, err := os.Open(path)
+	f, err := source.Open(path)
 	if err == nil {
 		_, err = f.ReadAt(p, off)
 		_ = f.Close()

@@ -376,6 +376,35 @@ func TestOtherPackingIsRefused(t *testing.T) {
 }
 
 // What is lost of a finished packing is made again, and only that.
+// A pipe where pack keeps its plan, a note or a shard is refused, or the shard made
+// again: nobody waits for what may be written into it.
+func TestPipesInTheDestination(t *testing.T) {
+	src, dst := folder(t, 20, 500), t.TempDir()
+	for _, name := range []string{pack.ManifestName, ".pack/plan.json"} {
+		dst := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dst, ".pack"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mkfifo(filepath.Join(dst, name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pack.Run(context.Background(), config(src, dst, pack.Options{Output: pack.OutputTar})); errs.CodeOf(err) != errs.Unreadable {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	run(t, config(src, dst, pack.Options{Output: pack.OutputTar}))
+	want := tree(t, dst)
+	shards, err := filepath.Glob(dst + "/*.tar")
+	if err != nil || len(shards) == 0 || os.Remove(shards[0]) != nil {
+		t.Fatal(shards, err)
+	}
+	if err := unix.Mkfifo(shards[0], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run(t, config(src, dst, pack.Options{Output: pack.OutputTar}))
+	same(t, want, tree(t, dst), "with a pipe in the place of a shard")
+}
+
 func TestLostShard(t *testing.T) {
 	src, dst := folder(t, 30, 2000), t.TempDir()
 	c := config(src, dst, pack.Options{ShardSize: 8000})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // File is what a playbook is called.
@@ -49,7 +50,7 @@ const heading = `# Settings that stoker tune measured: an entry a machine and da
 
 // Read reads a playbook; one that does not exist has no entries, and found is false.
 func Read(path string) (p *Playbook, found bool, err error) {
-	text, err := os.ReadFile(path)
+	text, err := source.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return &Playbook{Version: playbookVersion}, false, nil
 	}

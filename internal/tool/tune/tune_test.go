@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -637,6 +638,13 @@ func TestPlaybooksThatAreNone(t *testing.T) {
 	}
 	if p, found, err := Read(filepath.Join(t.TempDir(), File)); err != nil || found || len(p.Entries) > 0 {
 		t.Errorf("%v %v %v", p, found, err)
+	}
+	pipe := filepath.Join(t.TempDir(), File) // nobody waits for its writer
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Read(pipe); errs.CodeOf(err) != errs.Unreadable || !strings.Contains(err.Error(), "named pipe") {
+		t.Errorf("%v", err)
 	}
 }
 

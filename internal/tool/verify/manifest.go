@@ -40,7 +40,7 @@ func openPacked(d loader.Dataset) (*packed, error) {
 	}
 	p := &packed{dir: d.Path[0], buffers: sync.Pool{New: func() any { return new([]byte) }}}
 	path := filepath.Join(p.dir, pack.ManifestName)
-	b, err := os.ReadFile(path)
+	b, err := source.ReadFile(path)
 	if err != nil {
 		return nil, nil //nolint:nilerr // it has no manifest
 	}
@@ -58,7 +58,7 @@ func openPacked(d loader.Dataset) (*packed, error) {
 		return p, nil
 	}
 	at := filepath.Join(p.dir, filepath.Base(m.Digests.Name))
-	if p.sums, err = os.ReadFile(at); err != nil {
+	if p.sums, err = source.ReadFile(at); err != nil {
 		return nil, damagedFile(at, "the digests of the samples can not be read", err)
 	}
 	sum := sha256.Sum256(p.sums)
@@ -112,7 +112,7 @@ func (p *packed) files(ctx context.Context, deep bool) (wrong []*errs.Error, sha
 }
 
 func digestOf(ctx context.Context, path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := source.Open(path)
 	if err == nil {
 		defer f.Close()
 		h := sha256.New()

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io"
 	"math/bits"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 )
 
@@ -97,7 +97,7 @@ func unmatched(found []piece, want []byte) map[int64]int64 {
 
 // within finds the pieces of a shard that is one file.
 func (p *packed) within(ctx context.Context, s *pack.Shard, scan func(ctx context.Context, f io.ReaderAt, size int64) ([]piece, error)) ([]piece, error) {
-	f, err := os.Open(filepath.Join(p.dir, filepath.Base(s.Files[0].Name)))
+	f, err := source.Open(filepath.Join(p.dir, filepath.Base(s.Files[0].Name)))
 	if err != nil {
 		return nil, nil //nolint:nilerr // the shard is told to be missing
 	}
@@ -271,7 +271,7 @@ func (p *packed) rows(ctx context.Context, s *pack.Shard) ([]piece, error) {
 	}
 	var arrays []array
 	for _, made := range s.Files {
-		f, err := os.Open(filepath.Join(p.dir, filepath.Base(made.Name)))
+		f, err := source.Open(filepath.Join(p.dir, filepath.Base(made.Name)))
 		if err != nil {
 			return nil, nil //nolint:nilerr // the shard is told to be missing
 		}
@@ -306,12 +306,12 @@ func (p *packed) documents(ctx context.Context, s *pack.Shard) ([]piece, error) 
 	if len(s.Files) != 2 {
 		return nil, nil
 	}
-	bin, err := os.Open(filepath.Join(p.dir, filepath.Base(s.Files[0].Name)))
+	bin, err := source.Open(filepath.Join(p.dir, filepath.Base(s.Files[0].Name)))
 	if err != nil {
 		return nil, nil //nolint:nilerr // the shard is told to be missing
 	}
 	defer bin.Close()
-	idx, err := os.ReadFile(filepath.Join(p.dir, filepath.Base(s.Files[1].Name)))
+	idx, err := source.ReadFile(filepath.Join(p.dir, filepath.Base(s.Files[1].Name)))
 	if err != nil || int64(len(idx)) < head+12*s.Samples {
 		return nil, nil //nolint:nilerr // as above
 	}

@@ -250,7 +250,7 @@ func DigestsPath(x *index.Index) string {
 
 func (d *digests) open(x *index.Index) error {
 	path := DigestsPath(x)
-	b, err := os.ReadFile(path)
+	b, err := source.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
