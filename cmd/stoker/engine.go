@@ -8,7 +8,8 @@ import (
 
 // engineCmd is the process that the Python package starts.
 type engineCmd struct {
-	FD int `name:"fd" required:"" help:"Inherited descriptor of the client's socket."`
+	FD     int `name:"fd" required:"" help:"Inherited descriptor of the client's socket."`
+	Parent int `name:"parent" help:"The client, if its main thread started this process: the kernel then kills it with the client."`
 }
 
-func (c engineCmd) Run() error { return engine.Run(c.FD, stoker.Version(), kernel.Target()) }
+func (c engineCmd) Run() error { return engine.Run(c.FD, c.Parent, stoker.Version(), kernel.Target()) }

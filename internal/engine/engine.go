@@ -21,8 +21,12 @@ import (
 )
 
 // Run serves the client at the other end of fd until it is gone. It returns an
-// error only if it could not begin; the end of the client ends the process.
-func Run(fd int, version, kernel string) error {
+// error only if it could not begin; the end of the client ends the process. parent is
+// the client's process if its main thread started this one; else 0.
+func Run(fd, parent int, version, kernel string) error {
+	if parent > 0 {
+		dieWith(parent)
+	}
 	// The trainer may be saving when the terminal or the scheduler signals the
 	// whole group: the engine goes when its client does, not before.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
@@ -69,6 +73,17 @@ func Run(fd int, version, kernel string) error {
 	// End of file: the client is gone, and all of our memory is anonymous.
 	os.Exit(0)
 	return nil
+}
+
+// dieWith has the kernel kill this process when the parent dies: it reaches a process
+// that is stopped too, which neither the socket nor watchClient does. The kernel sends
+// the signal when the thread that started this process ends, even if the parent lives
+// on, so that only a parent whose main thread did may ask for it.
+func dieWith(parent int) {
+	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+	if os.Getppid() != parent { // it died before the kernel was told
+		os.Exit(0)
+	}
 }
 
 // watchClient ends this process with the client's. The socket alone does not

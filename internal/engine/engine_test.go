@@ -23,7 +23,7 @@ const testVersion = "test"
 // TestMain is the engine's process when the tests start themselves as one.
 func TestMain(m *testing.M) {
 	if os.Getenv("STOKER_TEST_ENGINE") != "" {
-		if err := Run(3, testVersion, "test"); err != nil {
+		if err := Run(3, 0, testVersion, "test"); err != nil {
 			os.Exit(7)
 		}
 		os.Exit(0)

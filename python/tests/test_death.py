@@ -243,6 +243,53 @@ def test_kill_of_the_trainer_leaves_no_engine(folder: Path, forked: bool) -> Non
                 trainer.stderr.close()
 
 
+def test_kill_of_the_trainer_of_a_stopped_engine(folder: Path) -> None:
+    """A process that is stopped reads no socket: the kernel ends it with the thread that started it."""
+    trainer = start(folder, "next(forever()); print(1, flush=True); time.sleep(600)")
+    assert trainer.stdout
+    assert trainer.stderr
+    pid = None
+    try:
+        assert trainer.stdout.readline() == "1\n"
+        (pid,) = engines(trainer.pid)
+        stop(pid)
+        trainer.kill()
+        trainer.wait()
+        wait_until(lambda: gone(pid), "a stopped engine outlives its trainer")
+    finally:
+        trainer.kill()
+        trainer.wait()
+        if pid is not None and not gone(pid):
+            kill(pid)
+        trainer.stdout.close()
+        trainer.stderr.close()
+
+
+def test_the_engine_outlives_the_thread_that_started_it(folder: Path) -> None:
+    with stoker.DataLoader(stoker.ImageFolder(folder, CROP), 4) as loader:
+        expected = rows(loader)
+    got: list[Any] = []
+    begun: list[Any] = []
+
+    def begin() -> None:
+        loader = stoker.DataLoader(stoker.ImageFolder(folder, CROP), 4)
+        iterator = iter(loader)
+        got.extend(rows([next(iterator)]))
+        begun.extend([loader, iterator, engine()])
+
+    assert not engines()
+    thread = threading.Thread(target=begin)
+    thread.start()
+    thread.join()
+    loader, iterator, pid = begun
+    with loader:
+        time.sleep(0.3)  # the kernel tells children of the end of a thread at once
+        assert engine() == pid
+        got += rows(iterator)
+        assert got == expected
+        assert engine() == pid
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_to_all_end_the_trainer_first(folder: Path, number: int) -> None:
     """Schedulers signal every process: the engine waits for its trainer, which may be saving."""

@@ -87,8 +87,13 @@ class Engine:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         fd = theirs.fileno()
         try:
+            command = [find(), "engine", "--fd", str(fd)]
+            if threading.get_native_id() == os.getpid():
+                # The main thread, which lives as long as the process: the kernel kills the engine with it, even if
+                # the engine is stopped. With another thread the engine would be killed when that thread ends.
+                command += ["--parent", str(os.getpid())]
             self._process = subprocess.Popen(
-                [find(), "engine", "--fd", str(fd)],
+                command,
                 pass_fds=(fd,),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
