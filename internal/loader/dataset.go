@@ -27,6 +27,11 @@ type checker interface {
 // noted is a dataset that has something to say of how it is stored.
 type noted interface{ Notes() []string }
 
+// notedFor is one that has something to say of how wanted fields are stored.
+type notedFor interface {
+	NotesFor(fields []string) []string
+}
+
 // local refuses what lies elsewhere: other sources are not built.
 func local(paths []string) error {
 	for _, p := range paths {
@@ -246,6 +251,9 @@ func (l *Loader) Notes() (notes []string) {
 		}
 		if ds, ok := p.ds.(noted); ok {
 			notes = append(notes, ds.Notes()...)
+		}
+		if ds, ok := p.ds.(notedFor); ok {
+			notes = append(notes, ds.NotesFor(p.wanted)...)
 		}
 		notes = append(notes, p.notes...)
 	}

@@ -10,7 +10,8 @@ var errUnpack = errors.New("format: a block could not be unpacked")
 
 // Blocks keeps the decompressed blocks of one dataset that were asked for last,
 // up to a number of bytes, so that samples which share a block share the work of
-// unpacking it. Safe for concurrent use: of several that ask for one block at
+// unpacking it. One block is kept however large it is: who reads a file from one end
+// to the other would else unpack it again for every sample in it. Safe for concurrent use: of several that ask for one block at
 // once, one unpacks it and the others wait for that.
 //
 // A block is ordinary memory, never written to after it was made: a view of it
@@ -37,8 +38,8 @@ type block struct {
 	next, prev *block
 }
 
-// NewBlocks keeps at most limit bytes. A block that is larger is made for each
-// that asks for it and not kept.
+// NewBlocks keeps at most limit bytes, or the block that was made last where that
+// alone is larger.
 func NewBlocks(limit int64) *Blocks {
 	return &Blocks{limit: limit, byKey: make(map[int64]*block)}
 }
@@ -81,11 +82,11 @@ func (b *Blocks) keep(k *block, data []byte, err error) {
 	k.data, k.err = data, err
 	close(k.made)
 	size := int64(cap(data))
-	if err != nil || size > b.limit {
+	if err != nil {
 		delete(b.byKey, k.key)
 		return
 	}
-	for b.kept+size > b.limit {
+	for b.newest != nil && b.kept+size > b.limit {
 		last := b.newest.prev
 		b.unlink(last)
 		b.kept -= int64(cap(last.data))

@@ -33,6 +33,9 @@ const (
 	pageLen    = "page.len"    // int64: bytes, with the header
 	pageRow    = "page.row"    // int64: the first row of its group that begins in it
 	pageFlags  = "page.flags"  // int32
+	pageValue  = "page.value"  // int64: number of the place of its first row; -1: it is read whole
+	valueOff   = "value.off"   // int64: offset of a value, bytes, see place
+	valueLen   = "value.len"   // int32: its bytes; -1: null
 )
 
 // Flags of a page.
@@ -54,6 +57,7 @@ func (c *column) spec() []int32 {
 type pageRef struct {
 	off, n, row int64
 	flags       int32
+	values      []place // one a row; nil: the page is read whole
 }
 
 // chunkRef is where the pages of one column of one row group lie.
@@ -170,6 +174,8 @@ func merge(objs []source.Info, parts []*part, b *index.Builder) error {
 	var (
 		first, pages, dicts, dictLens, offs, lens, rows []int64
 		files, codecs, flags, spec                      []int32
+		values, places                                  []int64
+		sizes                                           []int32
 		names, paths, whys                              index.Texts
 		samples                                         int64
 	)
@@ -184,6 +190,14 @@ func merge(objs []source.Info, parts []*part, b *index.Builder) error {
 				dicts, dictLens = append(dicts, c.dict), append(dictLens, c.dictLen)
 				for _, pg := range c.pages {
 					offs, lens, rows, flags = append(offs, pg.off), append(lens, pg.n), append(rows, pg.row), append(flags, pg.flags)
+					if pg.values == nil {
+						values = append(values, -1)
+						continue
+					}
+					values = append(values, int64(len(places)))
+					for _, v := range pg.values {
+						places, sizes = append(places, v.off), append(sizes, v.n)
+					}
 				}
 			}
 		}
@@ -215,5 +229,8 @@ func merge(objs []source.Info, parts []*part, b *index.Builder) error {
 	b.Int64s(pageLen, lens, index.Aside)
 	b.Int64s(pageRow, rows, index.Identity)
 	b.Int32s(pageFlags, flags, index.Aside)
+	b.Int64s(pageValue, values, index.Aside)
+	b.Int64s(valueOff, places, index.Aside)
+	b.Int32s(valueLen, sizes, index.Aside)
 	return writeClasses(parts, samples, b)
 }

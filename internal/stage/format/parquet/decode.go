@@ -31,8 +31,9 @@ var (
 	errNumber     = errors.New("a value is a number that its dictionary does not have")
 )
 
-// decode makes the block of a data page. page is the page as it lies in the file.
-func decode(col *column, codec int, page []byte, dict block) (block, error) {
+// decode makes the block of a data page. page is the page as it lies in the file; view
+// says that values may stay in it.
+func decode(col *column, codec int, page []byte, dict block, view bool) (block, error) {
 	h, stored, err := openPage(page, codec)
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func decode(col *column, codec int, page []byte, dict block) (block, error) {
 	if !h.holds() {
 		return nil, fmt.Errorf("a page of kind %d stands where data should", h.kind)
 	}
-	m := &maker{col: col, h: h, lim: maxUnpacked(len(page)), dict: dict, view: h.plain(codec) && !h.summed}
+	m := &maker{col: col, h: h, lim: maxUnpacked(len(page)), dict: dict, view: view && h.plain(codec) && !h.summed}
 	return m.make(codec, stored)
 }
 

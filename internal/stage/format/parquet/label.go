@@ -105,7 +105,7 @@ func (p *part) readLabels(ctx context.Context, src source.Source, g, c int) erro
 		if err != nil {
 			return err
 		}
-		b, err := decode(col, int(ref.codec), raw, dict)
+		b, err := decode(col, int(ref.codec), raw, dict, true)
 		if err != nil {
 			return fail(pg.off, err)
 		}

@@ -51,7 +51,7 @@ type Options struct {
 }
 
 func (o Options) text() string {
-	b, _ := json.Marshal(map[string]any{"label": o.Label, "layout": 2})
+	b, _ := json.Marshal(map[string]any{"label": o.Label, "layout": 3})
 	return string(b)
 }
 
@@ -71,6 +71,8 @@ type Dataset struct {
 	columns []column
 	label   int // column whose values are the classes; -1: none
 	blocks  *format.Blocks
+	src     source.Source
+	turn    chan struct{} // who reads a large page
 
 	groupFirst []int64
 	groupFile  []int32
@@ -82,6 +84,9 @@ type Dataset struct {
 	pageLen    []int64
 	pageRow    []int64
 	pageFlags  []int32
+	pageValue  []int64
+	valueOff   []int64
+	valueLen   []int32
 	class      []int64
 	nulls      []int64 // a column: rows without a value
 	holes      []int64 // a column: nulls in lists
@@ -126,7 +131,7 @@ func Open(ctx context.Context, src source.Source, files []string, opt Options) (
 	if limit == 0 {
 		limit = 256 << 20
 	}
-	d.blocks = format.NewBlocks(limit)
+	d.blocks, d.src, d.turn = format.NewBlocks(limit), src, make(chan struct{}, atOnce)
 	return d, nil
 }
 

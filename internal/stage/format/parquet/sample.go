@@ -1,7 +1,9 @@
 package parquet
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"unsafe"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -40,9 +42,10 @@ func (d *Dataset) stored(pick []int, i int) bool {
 	return true
 }
 
-// Extents is format.Dataset's. A column's are the dictionary of its chunk, where
-// the page may need it, and the page; or the pages, where a list goes on over
-// their edges.
+// Extents is format.Dataset's. A column's is the value, if the index has its place;
+// else they are the dictionary of its chunk, if the page may need it, and the page, or
+// the pages, where a list goes on over their edges: each whole, or the beginning of a
+// large one.
 func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(d.x.Len()) {
 		return dst
@@ -56,12 +59,18 @@ func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []form
 			continue
 		}
 		first, end := d.pages(g, c, row)
+		if v, ok := d.placed(first, row); ok {
+			if v.n >= 0 {
+				dst = append(dst, v.extent(file))
+			}
+			continue
+		}
 		if d.dictionary(g, c, first, end) {
 			at := g*len(d.columns) + c
-			dst = append(dst, format.Extent{File: file, Off: d.dictOff[at], Len: d.dictLen[at]})
+			dst = append(dst, stretch(file, d.dictOff[at], d.dictLen[at]))
 		}
 		for p := first; p < end; p++ {
-			dst = append(dst, format.Extent{File: file, Off: d.pageOff[p], Len: d.pageLen[p]})
+			dst = append(dst, stretch(file, d.pageOff[p], d.pageLen[p]))
 		}
 	}
 	return dst
@@ -145,18 +154,21 @@ func (r *rowReader) field(fields []string, pick []int, i int, s *format.Sample) 
 func (r *rowReader) read(c int) (format.Field, error) {
 	d := r.d
 	first, end := d.pages(r.g, c, r.row)
+	if v, ok := d.placed(first, r.row); ok {
+		return r.value(c, v)
+	}
 	at := r.g*len(d.columns) + c
 	var dictRaw []byte
 	if d.dictionary(r.g, c, first, end) {
 		var err error
-		if dictRaw, err = r.next(c, d.dictOff[at], d.dictLen[at]); err != nil {
+		if dictRaw, err = r.next(c, stretch(0, d.dictOff[at], d.dictLen[at])); err != nil {
 			return format.Field{}, err
 		}
 	}
 	col := &d.columns[c]
 	f := format.Field{Name: col.name, File: int(d.groupFile[r.g]), Off: d.pageOff[first], Unpacked: true}
 	for p := first; p < end; p++ {
-		page, err := r.next(c, d.pageOff[p], d.pageLen[p])
+		page, err := r.next(c, stretch(0, d.pageOff[p], d.pageLen[p]))
 		if err != nil {
 			return f, err
 		}
@@ -173,10 +185,28 @@ func (r *rowReader) read(c int) (format.Field, error) {
 	return f, nil
 }
 
+// value takes the extent of a value whose place the index has.
+func (r *rowReader) value(c int, v place) (format.Field, error) {
+	f := format.Field{Name: r.d.columns[c].name, File: int(r.d.groupFile[r.g]), Off: v.off}
+	if v.n < 0 {
+		return f, r.null(c, 1)
+	}
+	e := v.extent(f.File)
+	raw, err := r.next(c, e)
+	if err != nil {
+		return f, err
+	}
+	if n := binary.LittleEndian.Uint32(raw); int64(n) != int64(v.n) {
+		return f, r.d.damaged(fmt.Errorf("a value of %d bytes lies where the index has one of %d", n, v.n), r.where(c, e.Off))
+	}
+	f.Data = raw[lengthBytes:]
+	return f, nil
+}
+
 // next is the next extent, which has to be as long as it was asked for.
-func (r *rowReader) next(c int, off, n int64) ([]byte, error) {
-	if r.used >= len(r.raw) || int64(len(r.raw[r.used])) != n {
-		return nil, errs.New(errs.Bug, "the bytes handed in are not those of the extents").At(r.where(c, off))
+func (r *rowReader) next(c int, e format.Extent) ([]byte, error) {
+	if r.used >= len(r.raw) || int64(len(r.raw[r.used])) != e.Len {
+		return nil, errs.New(errs.Bug, "the bytes handed in are not those of the extents").At(r.where(c, e.Off))
 	}
 	r.used++
 	return r.raw[r.used-1], nil
@@ -231,23 +261,29 @@ func (r *rowReader) part(f *format.Field, c, p, first int, page, dictRaw []byte)
 func (d *Dataset) dict(g, c int, raw []byte) (block, error) {
 	at := g*len(d.columns) + c
 	return d.blocks.Get(^int64(at), func() ([]byte, error) {
-		return decodeDict(&d.columns[c], int(d.chunkCodec[at]), raw)
+		page, _, done, err := d.whole(g, d.dictOff[at], d.dictLen[at], raw)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		return decodeDict(&d.columns[c], int(d.chunkCodec[at]), page)
 	})
 }
 
 // block is the block of page p, which has to have as many rows as the index says.
-func (d *Dataset) block(g, c, p int, page []byte, dict block) (block, error) {
+func (d *Dataset) block(g, c, p int, raw []byte, dict block) (block, error) {
 	at := g*len(d.columns) + c
 	return d.blocks.Get(int64(p), func() ([]byte, error) {
-		b, err := decode(&d.columns[c], int(d.chunkCodec[at]), page, dict)
+		page, read, done, err := d.whole(g, d.pageOff[p], d.pageLen[p], raw)
 		if err != nil {
 			return nil, err
 		}
-		end := d.groupFirst[g+1] - d.groupFirst[g]
-		if int64(p)+1 < d.chunkPage[at+1] {
-			end = d.pageRow[p+1]
+		defer done()
+		b, err := decode(&d.columns[c], int(d.chunkCodec[at]), page, dict, !read)
+		if err != nil {
+			return nil, err
 		}
-		if int64(b.get(blockRows)) != end-d.pageRow[p] {
+		if int64(b.get(blockRows)) != d.rowsOf(g, c, p) {
 			return nil, errors.New("it has another number of rows than it had when it was indexed")
 		}
 		if head := d.columns[c].list() && b.u32(b.get(blockStarts)) > 0; head && d.pageFlags[p]&flagMid == 0 {
@@ -267,6 +303,9 @@ func (r *rowReader) where(c int, off int64) errs.Where {
 }
 
 func (d *Dataset) damaged(err error, at errs.Where) error {
+	if e := new(errs.Error); errors.As(err, &e) { // of the source
+		return err
+	}
 	g := d.group(at.Sample)
 	return errs.New(errs.Damaged, "column %q of row group %d can not be decoded", at.Field, d.inFile(g)).At(at).Because(err).
 		Try("fetch or write the file again")

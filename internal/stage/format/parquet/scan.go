@@ -100,6 +100,9 @@ func (s *scanner) chunk(col *column, c *chunk, rows int64) (chunkRef, error) {
 		find = s.indexed
 	}
 	ref, err := find(col, c, rows, ref, start, end)
+	if err == nil {
+		err = s.places(col, &ref, rows)
+	}
 	if err != nil || col.side {
 		return ref, err // no path beside a picture is delivered unasked
 	}

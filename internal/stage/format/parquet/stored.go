@@ -14,6 +14,7 @@ func open(x *index.Index) *Dataset {
 		groupFirst: x.Int64s(groupFirst), groupFile: x.Int32s(groupFile),
 		chunkPage: x.Int64s(chunkPage), chunkCodec: x.Int32s(chunkCodec), dictOff: x.Int64s(chunkDict), dictLen: x.Int64s(chunkDictN),
 		pageOff: x.Int64s(pageOff), pageLen: x.Int64s(pageLen), pageRow: x.Int64s(pageRow), pageFlags: x.Int32s(pageFlags),
+		pageValue: x.Int64s(pageValue), valueOff: x.Int64s(valueOff), valueLen: x.Int32s(valueLen),
 		class: x.Int64s(labelValue), nulls: x.Int64s(columnNull), holes: x.Int64s(columnHole),
 	}
 	names, paths, whys, spec := x.Strings(columnName), x.Strings(columnPath), x.Strings(columnWhy), x.Int32s(columnSpec)
@@ -41,7 +42,7 @@ func (d *Dataset) valid() bool {
 	switch {
 	case samples < 1, len(d.columns) < 1, len(d.groupFirst) != groups+1, groups < 1, len(d.chunkPage) != chunks+1, len(d.chunkCodec) != chunks,
 		len(d.nulls) != len(d.columns), len(d.holes) != len(d.columns),
-		len(d.dictOff) != chunks, len(d.dictLen) != chunks, len(d.pageLen) != pages, len(d.pageRow) != pages, len(d.pageFlags) != pages,
+		len(d.dictOff) != chunks, len(d.dictLen) != chunks, len(d.pageLen) != pages, len(d.pageRow) != pages, len(d.pageFlags) != pages, len(d.pageValue) != pages, len(d.valueLen) != len(d.valueOff),
 		len(d.x.Int64s(index.FileMTime)) != d.x.Files(), d.groupFirst[0] != 0, d.groupFirst[groups] != samples,
 		d.chunkPage[0] != 0, d.chunkPage[chunks] != int64(pages), d.label >= len(d.columns), d.label >= 0 && int64(len(d.class)) != samples:
 		return false
@@ -108,6 +109,11 @@ func (d *Dataset) validChunk(g, c int, size int64) bool {
 			return false
 		}
 		row = d.pageRow[p]
+	}
+	for p := lo; p < hi; p++ {
+		if !d.validPlaces(c, int(p), d.rowsOf(g, c, int(p)), size) {
+			return false
+		}
 	}
 	return true
 }
