@@ -15,7 +15,7 @@ const module = "github.com/stoker-data/stoker"
 // pass.
 var floors = [][]string{
 	{ // 0: base
-		"internal/base/errs", "internal/base/kernel", "internal/base/mem", "internal/base/rng", "internal/base/stats", "internal/base/wire",
+		"internal/base/errs", "internal/base/jsontext", "internal/base/kernel", "internal/base/mem", "internal/base/rng", "internal/base/stats", "internal/base/wire",
 	},
 	{ // 1: stages, in the direction of data
 		"internal/stage/source", "internal/stage/index", "internal/stage/format", "internal/stage/order", "internal/stage/fetch",
@@ -28,7 +28,7 @@ var floors = [][]string{
 
 // edges are the imports allowed between rooms of one floor.
 var edges = map[string][]string{
-	"internal/base/wire": {"internal/base/errs"},
+	"internal/base/wire": {"internal/base/errs", "internal/base/jsontext"},
 
 	"internal/stage/index":     {"internal/stage/source"},
 	"internal/stage/format":    {"internal/stage/index", "internal/stage/source"},
@@ -43,11 +43,12 @@ var edges = map[string][]string{
 
 // only lists rooms that may import nothing of ours but this.
 var only = map[string][]string{
-	"internal/base/kernel": nil,
-	"internal/base/rng":    nil,
-	"internal/base/mem":    nil,
-	"internal/base/errs":   nil,
-	"internal/stage/order": {"internal/base/rng"},
+	"internal/base/jsontext": nil,
+	"internal/base/kernel":   nil,
+	"internal/base/rng":      nil,
+	"internal/base/mem":      nil,
+	"internal/base/errs":     nil,
+	"internal/stage/order":   {"internal/base/rng"},
 }
 
 // cgo lists the rooms that may import "C".

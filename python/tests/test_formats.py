@@ -668,6 +668,24 @@ def test_texts_are_samples_whole(tmp_path: Path) -> None:
     assert [dataset[i] for i in range(len(dataset))] == [{"text": "# one"}, {"text": "two\nlines"}]
 
 
+@pytest.mark.parametrize(
+    ("line", "stored"),
+    [
+        (b'{"text": "caf\xe9"}', b"caf\xe9"),
+        (b'{"text": "a\\n\xff"}', b"a\n\xff"),
+        (b'{"text": "a\\ud800"}', "a\ud800".encode("utf-8", "surrogatepass")),
+    ],
+)
+def test_texts_that_are_not_unicode_are_not_replaced(line: bytes, stored: bytes, tmp_path: Path) -> None:
+    (path := tmp_path / "a.jsonl").write_bytes(b'{"text": "fine"}\n' + line + b"\n")
+    dataset = stoker.LinesDataset(path, [Field("text", decode="bytes")])
+    got = [one for batch in stoker.DataLoader(dataset, batch_size=2) for one in batch["text"]]
+    assert got == [b"fine", stored]
+    with pytest.raises(stoker.DataError, match="not UTF-8") as error:
+        list(stoker.DataLoader(stoker.LinesDataset(path, ["text"]), batch_size=2))
+    assert (error.value.where["shard"], error.value.where["sample"]) == (str(path), 1)
+
+
 def test_lines_that_are_damaged_have_a_place(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"text": "a"}\n{"text": "b"\n{"other": 1}\n')

@@ -4,17 +4,23 @@
 // The fields of a line are the keys of its object, strings as their text and
 // everything else as JSON, and "json", the line itself; a text file has "text".
 // Lines that are empty are none. What a line holds is looked at when it is read.
+//
+// No byte of a text is replaced: one that is not UTF-8 stays what it is, and half a
+// surrogate pair (\ud800) becomes the three bytes that UTF-8 would have for it. Who
+// asks for text refuses both.
 package lines
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
-	"unsafe"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -145,23 +151,36 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 	if fields == nil {
 		fields = []string{JSON}
 	}
-	var object map[string]json.RawMessage
+	checked := false
 	for _, wanted := range fields {
 		f := format.Field{Name: JSON, Data: raw[0], File: file, Off: off}
 		if wanted != JSON {
-			if object == nil {
-				if err := json.Unmarshal(raw[0], &object); err != nil {
-					return errs.New(errs.Damaged, "the line is no JSON object").At(d.where(id, file, off)).Because(err).
-						Try("every line of a JSONL file is one object")
+			if !checked {
+				if err := object(raw[0]); err != nil {
+					return errs.New(errs.Damaged, "the line is not a JSON object").At(d.where(id, file, off)).Because(err).
+						Try("write one object per line")
 				}
+				checked = true
 			}
-			if err := d.value(id, wanted, object, &f, s); err != nil {
+			if err := d.value(id, wanted, raw[0], &f, s); err != nil {
 				return err
 			}
 		}
 		s.Fields = append(s.Fields, f)
 	}
 	return nil
+}
+
+// object says why a line is not one.
+func object(line []byte) error {
+	if json.Valid(line) {
+		if bytes.TrimSpace(line)[0] != '{' {
+			return errors.New("it does not begin with {")
+		}
+		return nil
+	}
+	var all json.RawMessage
+	return json.Unmarshal(line, &all) // which says where
 }
 
 // text gives the fields of a text file.
@@ -180,30 +199,54 @@ func (d *Dataset) text(id int64, file int, fields []string, raw []byte, s *forma
 	return nil
 }
 
-// value fills in a field from a line's object.
-func (d *Dataset) value(id int64, wanted string, object map[string]json.RawMessage, f *format.Field, s *format.Sample) error {
+// value fills in a field from a line, which is a JSON object. Of a key that comes
+// twice the last value counts, as in Python.
+func (d *Dataset) value(id int64, wanted string, line []byte, f *format.Field, s *format.Sample) error {
 	for name := range strings.SplitSeq(wanted, ";") {
-		v, there := object[name]
 		if name == JSON {
 			return nil
 		}
-		if !there {
+		v := find(line, name)
+		if v == nil {
 			continue
 		}
 		f.Name, f.Unpacked = name, true
-		var text string
-		if len(v) > 0 && v[0] == '"' && json.Unmarshal(v, &text) == nil {
-			f.Data = unsafe.Slice(unsafe.StringData(text), len(text))
-		} else {
+		if v[0] != '"' {
 			f.Data, f.JSON = v, true
+			return nil
 		}
+		text, plain := jsontext.Plain(v)
+		if !plain {
+			text = jsontext.Unquote(s.Room(len(v))[:0], v)
+		}
+		f.Data = text
 		return nil
 	}
+	return d.missing(id, wanted, line, f)
+}
+
+// find is the value of a key; nil: the line has none.
+func find(line []byte, name string) (value []byte) {
+	var room [64]byte
+	for key, v := range jsontext.Members(line) {
+		text, plain := jsontext.Plain(key)
+		if !plain {
+			text = jsontext.Unquote(room[:0], key)
+		}
+		if string(text) == name {
+			value = v
+		}
+	}
+	return value
+}
+
+func (d *Dataset) missing(id int64, wanted string, line []byte, f *format.Field) error {
 	var have []string
-	for name := range object {
-		have = append(have, name)
+	for key := range jsontext.Members(line) {
+		have = append(have, string(jsontext.Unquote(nil, key)))
 	}
 	slices.Sort(have)
+	have = slices.Compact(have)
 	at := d.where(id, f.File, f.Off)
 	at.Field = wanted
 	e := errs.New(errs.MissingField, "the line has no key %q; it has %s", wanted, strings.Join(have, ", ")).At(at)

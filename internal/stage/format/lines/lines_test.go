@@ -3,6 +3,7 @@ package lines_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -120,6 +121,81 @@ func TestLines(t *testing.T) {
 	})
 }
 
+// No byte of a text is replaced by another: not in values, and not in keys.
+func TestTextThatIsNotUnicode(t *testing.T) {
+	d, err := open(t, t.TempDir(), "a.jsonl", "{\"text\": \"caf\xe9 \\n\", \"k\xff\": \"\xff\", \"k\xfe\": \"\xfe\"}\n"+
+		`{"text": "a\ud800b", "list": ["\ud800"]}`+"\n"+`{"text": "\ud83d\ude00\udc00\ud800\u0041\"", "\u0074ext2": "\\\/"}`+"\n"+`{"text": 1, "text": "last"}`+"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	stagetest.Dataset(t, d, source.NewFile())
+	r := format.NewReader(d, source.NewFile())
+	var s format.Sample
+	for _, c := range []struct {
+		id          int64
+		field, want string
+	}{
+		{0, "text", "caf\xe9 \n"},
+		{1, "text", "a\xed\xa0\x80b"},
+		{1, "list", `["\ud800"]`},
+		{2, "text", "\U0001F600\xed\xb0\x80\xed\xa0\x80A\""},
+		{2, "text2", `\/`},
+		{3, "text", "last"},
+	} {
+		if err := r.Read(ctx, c.id, []string{c.field}, &s); err != nil || string(s.Fields[0].Data) != c.want {
+			t.Errorf("%s of sample %d is %q, %v", c.field, c.id, s.Fields[0].Data, err)
+		}
+	}
+	if err := r.Read(ctx, 0, []string{"k\ufffd"}, &s); errs.CodeOf(err) != errs.MissingField {
+		t.Errorf("a key that is not there: %v", err)
+	}
+}
+
+// Fields are those that encoding/json finds, wherever all text is Unicode.
+func TestAsEncodingJSON(t *testing.T) {
+	dir := t.TempDir()
+	value := rapid.Custom(func(t *rapid.T) any {
+		return rapid.OneOf(rapid.Just[any](nil), rapid.Map(rapid.Bool(), func(b bool) any { return b }), rapid.Map(rapid.Float64(), func(f float64) any { return f }),
+			rapid.Map(rapid.String(), func(s string) any { return s }),
+			rapid.Map(rapid.SliceOf(rapid.String()), func(s []string) any { return s }),
+			rapid.Map(rapid.MapOf(rapid.String(), rapid.SliceOf(rapid.Int())), func(m map[string][]int) any { return m })).Draw(t, "value")
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		object := rapid.MapOf(rapid.StringMatching(`[^;]{1,9}`), value).Draw(t, "object")
+		delete(object, lines.JSON)
+		line, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rapid.Bool().Draw(t, "spaces") {
+			var b bytes.Buffer
+			_ = json.Indent(&b, line, " ", "\t")
+			line = bytes.ReplaceAll(b.Bytes(), []byte("\n"), []byte(" "))
+		}
+		d, err := open(t, dir, "x.jsonl", string(line)+"\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		var want map[string]json.RawMessage
+		if err := json.Unmarshal(line, &want); err != nil {
+			t.Fatal(err)
+		}
+		r := format.NewReader(d, source.NewFile())
+		var s format.Sample
+		for key, raw := range want {
+			var text string
+			if json.Unmarshal(raw, &text) != nil || raw[0] != '"' {
+				text = string(raw)
+			}
+			if err := r.Read(ctx, 0, []string{key}, &s); err != nil || string(s.Fields[0].Data) != text || s.Fields[0].JSON != (raw[0] != '"') {
+				t.Fatalf("%q of %s is %q, %v", key, line, s.Fields[0].Data, err)
+			}
+		}
+	})
+}
+
 func TestErrorsTeach(t *testing.T) {
 	d, err := open(t, t.TempDir(), "a.jsonl", "{\"text\": 1}\nno object\n{\"tekst\": \"x\"}\n", "b.md", "x")
 	if err != nil {
@@ -135,7 +211,7 @@ func TestErrorsTeach(t *testing.T) {
 		what   string
 		offset int64
 	}{
-		{1, "text", errs.Damaged, "no JSON object", 12},
+		{1, "text", errs.Damaged, "not a JSON object", 12},
 		{2, "text", errs.MissingField, `no key "text"; it has tekst`, 22},
 		{3, "image", errs.MissingField, `a text file has no field "image"`, -1},
 	} {
