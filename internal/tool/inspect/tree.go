@@ -69,6 +69,14 @@ func object(item *tree.Item) Object {
 	case item.Target != "":
 		o.Kind, o.Target = "link", item.Target
 	}
+	switch d := item.Dataset; {
+	case item.Err != nil:
+		if o.Unreadable = errs.From(item.Err).Error(); o.Kind == "type" {
+			o.Kind = "object"
+		}
+	case d != nil && d.Err != nil:
+		o.Unreadable = errs.From(d.Err).Error()
+	}
 	if item.Again {
 		o.Target = "/" + item.Same
 	}
@@ -116,14 +124,11 @@ func (o *Object) says() string {
 	switch o.Kind {
 	case "link":
 		return "link to " + errs.Name(o.Target)
-	case "dataset":
-	default:
-		if o.Target != "" {
-			return o.Kind + ", the same as " + o.Target
-		}
-		return o.Kind
 	}
 	text := o.Type + shape(o.Shape)
+	if o.Kind != "dataset" {
+		text = o.Kind
+	}
 	if o.Target != "" {
 		text += ", the same as " + o.Target
 	}

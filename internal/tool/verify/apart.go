@@ -93,6 +93,11 @@ func verified(ctx context.Context, c Config) (*Report, error) {
 				return err
 			}
 		}
+		if ds, ok := ds.(lossy); ok {
+			for _, e := range ds.Lost() {
+				r.Lost = append(r.Lost, wire.FromError(e))
+			}
+		}
 		return sums.open(ds.Index())
 	}, sums.compare))
 	if err != nil {

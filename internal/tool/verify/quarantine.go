@@ -103,6 +103,9 @@ func (r *Report) Err() error {
 	case len(r.Shards) > 0:
 		return errs.New(errs.Damaged, "%d files are not as the manifest says, and %d of the %d samples that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
 			Try("remove the damaged shards and run `stoker pack` again as before: it makes those alone")
+	case len(r.Lost) > 0:
+		return errs.New(errs.Damaged, "%d datasets of the file cannot be read, and %d of the %d samples of the others that were checked are damaged", len(r.Lost), r.Damaged, r.Checked).
+			Try("fetch the file again, or load the others alone: columns=[...]")
 	case r.Damaged == 0:
 		return nil
 	}
@@ -167,6 +170,10 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 		fmt.Fprintf(w, "%s %s:\n", show.Count(int64(len(r.Shards)), "file is", "files are"), what)
 		list(r.Shards)
+	}
+	if len(r.Lost) > 0 {
+		fmt.Fprintf(w, "%s damaged:\n", show.Count(int64(len(r.Lost)), "dataset of the file is", "datasets of the file are"))
+		list(r.Lost)
 	}
 	if r.Damaged == 0 && len(r.Shards) == 0 {
 		_, err := fmt.Fprintln(w, "no damage found")

@@ -52,6 +52,8 @@ type Report struct {
 	Hashed   int64  `json:"hashed,omitempty"` // shards that were compared with hashes that came with them
 	// The shards that are not as their manifest or their hashes say.
 	Shards []*wire.Error `json:"shards,omitempty"`
+	// What samples lack because it is damaged: of HDF5 files, whole datasets.
+	Lost []*wire.Error `json:"lost,omitempty"`
 	// Why the dataset does not open as it is, where that is so.
 	Unread *wire.Error `json:"unread,omitempty"`
 	// Sound are the files that can be read, where others can not: ids count in a
@@ -68,6 +70,13 @@ type hashed interface {
 	// Verify holds stored file no against its hashes; checked are their names, none
 	// where it has none that is known.
 	Verify(ctx context.Context, src source.Source, no int) (checked []string, err error)
+}
+
+// lossy is a dataset that opens without fields that are damaged if nobody asks for
+// them.
+type lossy interface {
+	// Lost is the error of each.
+	Lost() []*errs.Error
 }
 
 // hashes compares every shard with its hashes. Of a shard that differs nobody

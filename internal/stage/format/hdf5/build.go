@@ -3,7 +3,6 @@ package hdf5
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,11 +109,19 @@ func (bd *builder) add(obj source.Info) error {
 	if err != nil {
 		return err
 	}
-	bd.left = append(bd.left, c.left...)
 	one := file{Rows: chosen[0].Dims[0]}
+	free := bd.opt.Columns == nil && len(bd.files) == 0 // nobody asked for this dataset or that
+	var first error
 	for i, d := range chosen {
-		fd, l, err := bd.describe(f, c.names[i], d)
-		if err != nil {
+		fd, l, err := bd.sound(f, c.names[i], d, obj.Size)
+		switch {
+		case err != nil && free && ofData(err):
+			bd.left = append(bd.left, spoilt(c.names[i], err))
+			if first == nil {
+				first = err
+			}
+			continue
+		case err != nil:
 			return err
 		}
 		if len(bd.files) == 0 {
@@ -125,8 +132,31 @@ func (bd *builder) add(obj source.Info) error {
 		}
 		one.Layouts = append(one.Layouts, l)
 	}
+	if len(one.Layouts) == 0 {
+		return first
+	}
+	bd.left = append(bd.left, c.left...)
 	bd.files = append(bd.files, one)
 	return nil
+}
+
+// sound describes a dataset and checks it by itself; after an error the columns are
+// as they were before.
+func (bd *builder) sound(f *tree.File, name string, d *tree.Dataset, size int64) (field, layout, error) {
+	chunks, values := len(bd.chunkOff), len(bd.valueOff)
+	fd, l, err := bd.describe(f, name, d)
+	if err == nil {
+		if _, why := bd.checkLayout(&l, &fd, d.Dims[0], size, nil); why != nil {
+			err = errs.New(errs.Damaged, "the dataset %q contradicts itself", d.Path).
+				At(errs.Where{Shard: bd.objs[len(bd.files)].Name, Member: d.Path, Offset: -1, Sample: -1}).Because(why).
+				Try("write the file again; h5stat and h5dump -pH show what the HDF5 library makes of it")
+		}
+	}
+	if err != nil {
+		bd.chunkOff, bd.chunkSize, bd.chunkMask = bd.chunkOff[:chunks], bd.chunkSize[:chunks], bd.chunkMask[:chunks]
+		bd.valueOff, bd.valueSize = bd.valueOff[:values], bd.valueSize[:values]
+	}
+	return fd, l, err
 }
 
 // laidOut is what a dataset holds and where, but for its chunks.
@@ -247,6 +277,8 @@ const leaveOut = "choose datasets without it: columns=[...]"
 // unread says why a dataset can not be read, and what to do; "": it can.
 func (bd *builder) unread(d *tree.Dataset, l *layout) (why, hint string, err error) {
 	switch {
+	case d.Err != nil:
+		return "", "", d.Err
 	case d.Why != "":
 		return d.Why, d.Hint, nil
 	case d.Type.Class == tree.Refused:
@@ -258,15 +290,11 @@ func (bd *builder) unread(d *tree.Dataset, l *layout) (why, hint string, err err
 	case l.row() < 0:
 		return fmt.Sprintf("a row has %v elements of %d bytes", d.Dims[1:], l.Elem), "write rows of less than 1 GiB", nil
 	case l.Chunk != nil && l.unpacked() < 0:
-		return fmt.Sprintf("its chunks have %v elements of %d bytes", l.Chunk, l.Elem), "write it in chunks of less than 1 GiB: h5repack -l NAME:CHUNK=...", nil
+		return fmt.Sprintf("its chunks of %v elements have 1 GiB or more", l.Chunk), "write it in chunks of less than 1 GiB: h5repack -l NAME:CHUNK=...", nil
 	}
 	for i, f := range d.Filters {
 		switch f.ID {
-		case tree.Deflate, tree.LZF, tree.Fletcher:
-		case tree.Shuffle:
-			if len(f.Values) < 1 || f.Values[0] < 1 || int64(f.Values[0]) > maxUnpacked {
-				return "", "", broken(errors.New("it is shuffled by no number of bytes"), errs.Where{Shard: bd.objs[len(bd.files)].Name, Member: d.Path, Offset: -1, Sample: -1})
-			}
+		case tree.Deflate, tree.LZF, tree.Fletcher, tree.Shuffle:
 		default:
 			return fmt.Sprintf("its chunks are packed by %s (filter %d)", name(f), f.ID),
 				"write it with gzip or lzf: h5repack -f NAME:GZIP=4 OLD NEW, where the filter is installed", nil

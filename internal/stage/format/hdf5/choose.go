@@ -14,16 +14,29 @@ type chooser struct {
 	file  string
 	group string
 	items []tree.Item
-	// unread says why a dataset can not be read; "": it can.
+	// unread says why a dataset cannot be read; "": it can.
 	unread func(d *tree.Dataset) (why string, err error)
 	names  []string // of the chosen ones, below group
 	left   []left
 }
 
-// left is a dataset that is no field, since nothing asked for it.
+// left is a dataset that is not a field, since nothing asked for it.
 type left struct {
-	Name string `json:"name"`
-	Why  string `json:"why"`
+	Name    string `json:"name"`
+	Why     string `json:"why"`
+	Damaged bool   `json:"damaged,omitempty"`
+}
+
+// spoilt is a dataset that is left out because reading it failed with err.
+func spoilt(name string, err error) left {
+	return left{name, errs.From(err).Error(), errs.CodeOf(err) == errs.Damaged}
+}
+
+// ofData says whether an error is of what lies in the file: of one dataset, and
+// not of reading all of them.
+func ofData(err error) bool {
+	code := errs.CodeOf(err)
+	return code == errs.Damaged || code == errs.Unsupported
 }
 
 // shownLeft is how many of them are named.
@@ -106,7 +119,12 @@ func (c *chooser) lookup(name string) (*tree.Dataset, error) {
 	i, led := c.follow(path)
 	switch {
 	case i < 0:
+		if err := c.hidden(led); err != nil {
+			return nil, err
+		}
 		return nil, c.missing(name, led)
+	case c.items[i].Err != nil:
+		return nil, c.items[i].Err
 	case c.items[i].Outside:
 		return nil, errs.New(errs.Unsupported, "%q is a link to another file, %s", name, c.items[i].Target).
 			At(errs.Where{Shard: c.file, Offset: -1, Sample: -1}).Try("give the file that it leads to")
@@ -114,6 +132,16 @@ func (c *chooser) lookup(name string) (*tree.Dataset, error) {
 		return nil, c.fail("name a dataset; those there are: "+c.shown(), "%q is no dataset", name)
 	}
 	return c.items[i].Dataset, nil
+}
+
+// hidden is why it is not known what is in a group that path goes through; nil: it is.
+func (c *chooser) hidden(path string) error {
+	for _, i := range c.items {
+		if i.Err != nil && strings.HasPrefix(path, i.Path+"/") {
+			return i.Err
+		}
+	}
+	return nil
 }
 
 // follow is the item that a path leads to, through links within the file, and the
@@ -165,9 +193,9 @@ func (c *chooser) astray() (out []left) {
 			continue
 		}
 		if i.Outside {
-			out = append(out, left{name, "a link to another file, " + i.Target})
+			out = append(out, left{Name: name, Why: "a link to another file, " + i.Target})
 		} else if at, _ := c.follow(i.Path); at < 0 {
-			out = append(out, left{name, "a link to " + i.Target + ", which is not there"})
+			out = append(out, left{Name: name, Why: "a link to " + i.Target + ", which is not there"})
 		}
 	}
 	return out
@@ -220,6 +248,10 @@ func (c *chooser) common() (out []*tree.Dataset, err error) {
 	if err != nil {
 		return nil, err
 	}
+	lost, err := c.lost(found)
+	if err != nil {
+		return nil, err
+	}
 	rows, err := c.rows(found)
 	if err != nil {
 		return nil, err
@@ -228,27 +260,28 @@ func (c *chooser) common() (out []*tree.Dataset, err error) {
 	for _, f := range found {
 		switch {
 		case f.rows < 0:
-			single = append(single, left{f.name, "a single value"})
+			single = append(single, left{Name: f.name, Why: "a single value"})
 		case f.why != "":
-			unread = append(unread, left{f.name, f.why})
+			unread = append(unread, left{f.name, f.why, f.damaged})
 		case f.rows == 0 && rows > 0:
-			other = append(other, left{f.name, "it has no rows"})
+			other = append(other, left{Name: f.name, Why: "it has no rows"})
 		case f.rows != rows:
-			other = append(other, left{f.name, fmt.Sprintf("%d rows instead of %d", f.rows, rows)})
+			other = append(other, left{Name: f.name, Why: fmt.Sprintf("%d rows instead of %d", f.rows, rows)})
 		default:
 			c.names, out = append(c.names, f.name), append(out, f.d)
 		}
 	}
-	c.left = slices.Concat(unread, other, c.astray(), single)
+	c.left = slices.Concat(lost, unread, other, c.astray(), single)
 	return out, nil
 }
 
 // candidate is a dataset below the group.
 type candidate struct {
-	name string
-	d    *tree.Dataset
-	rows int64  // -1: a single value
-	why  string // it can not be read
+	name    string
+	d       *tree.Dataset
+	rows    int64  // -1: a single value
+	why     string // it cannot be read
+	damaged bool   // that is why
 }
 
 func (c *chooser) candidates() (out []candidate, err error) {
@@ -263,12 +296,62 @@ func (c *chooser) candidates() (out []candidate, err error) {
 		if len(f.d.Dims) > 0 {
 			f.rows = f.d.Dims[0]
 			if f.why, err = c.unread(f.d); err != nil {
-				return nil, err
+				if !ofData(err) {
+					return nil, err
+				}
+				one := spoilt(name, err)
+				f.why, f.damaged = one.Why, one.Damaged
 			}
 		}
 		out = append(out, f)
 	}
 	return out, nil
+}
+
+// lost is the datasets below the group whose length cannot be read. They are left
+// out if they cannot change which length is the most common, and an error
+// otherwise, as is a group whose contents cannot be listed.
+func (c *chooser) lost(found []candidate) (out []left, err error) {
+	for _, i := range c.items {
+		name, ok := c.below(i.Path)
+		if i.Err == nil || i.Again {
+			continue
+		}
+		inside := c.group != "" && strings.HasPrefix(c.group+"/", i.Path+"/")
+		switch {
+		case !ok && !inside:
+		case i.Group || inside:
+			return nil, c.doubt(i)
+		default:
+			out = append(out, spoilt(name, i.Err))
+			err = c.doubt(i)
+		}
+	}
+	count := make(map[int64]int)
+	first, second := 0, 0
+	for _, f := range found {
+		if f.rows > 0 {
+			count[f.rows]++
+		}
+	}
+	for _, n := range count {
+		if n > first {
+			first, second = n, first
+		} else {
+			second = max(second, n)
+		}
+	}
+	if first > second+len(out) {
+		return out, nil
+	}
+	return out, err
+}
+
+// doubt is the error of an item without which it is not known what a sample is.
+func (c *chooser) doubt(i tree.Item) error {
+	e := *errs.From(i.Err)
+	e.Hint = "name the datasets that are wanted, if others are sound: columns=[...]; or " + e.Hint
+	return &e
 }
 
 // rows is the length that is most common among datasets, and that one which can

@@ -119,7 +119,7 @@ func TestDamage(t *testing.T) {
 		}, errs.Damaged, "lead in a circle", -1},
 		{"a table of names", "plain", only(), flip("SNOD", 0, 1), errs.Damaged, `where "SNOD" should`, -1},
 		{"a heap of names", "plain", only(), flip("HEAP", 0, 1), errs.Damaged, `where "HEAP" should`, -1},
-		{"a name that is not there", "plain", only(), put("SNOD", 0, 8, words(8, 1<<30)), errs.Damaged, "or it is no name", -1},
+		{"a name that is not there", "plain", only(), put("SNOD", 0, 8, words(8, 1<<30)), errs.Damaged, "or it is not a name", -1},
 		{"a name twice", "plain", only(), func(b []byte) []byte {
 			at := find(b, "SNOD", 0) + 8
 			copy(b[at+40:at+48], b[at:at+8])
@@ -132,8 +132,8 @@ func TestDamage(t *testing.T) {
 		{"product of the dimensions", "plain", only(), put(imageDims, 0, 0, words(8, 1<<62, 1<<40, 5, 3)), errs.Damaged, "", -1},
 		{"more than there may be", "plain", only(), put(imageDims, 0, 0, words(8, 25)), errs.Damaged, "of at most", -1},
 		{"number of rows", "plain", only("images"), put(imageDims, 0, 0, words(8, 23)), errs.Damaged, "has 1440 bytes, and", -1},
-		{"data beyond the file", "plain", only(), put(imageSize, 0, -8, words(8, 1<<40)), errs.Damaged, "something should lie at", -1},
-		{"data that reaches beyond the file", "plain", only(), func(b []byte) []byte {
+		{"data beyond the file", "plain", only("images"), put(imageSize, 0, -8, words(8, 1<<40)), errs.Damaged, "something should lie at", -1},
+		{"data that reaches beyond the file", "plain", only("images"), func(b []byte) []byte {
 			le.PutUint64(b[find(b, imageSize, 0)-8:], uint64(len(b)-100))
 			return b
 		}, errs.Damaged, "has 1440 bytes at", -1},
@@ -180,8 +180,18 @@ func TestDamage(t *testing.T) {
 		{"super block of an array", "latest", only("supers"), flipEach("EASB", 20), errs.Damaged, "the checksum of what lies here", -1},
 		{"tree of chunks", "latest", only("tree"), flipEach("BTLF", 12), errs.Damaged, "the checksum of what lies here", -1},
 		{"head of a tree", "latest", only("tree"), flipEach("BTHD", 6), errs.Damaged, "the checksum of what lies here", -1},
-		{"heap of links", "groups_latest", only("train/x"), flipEach("FRHP", 9), errs.Damaged, "the checksum of what lies here", -1},
-		{"block of a heap of links", "groups_latest", only("train/x"), flipEach("FHDB", 60), errs.Damaged, "the checksum of what lies here", -1},
+		{"a shuffle of nothing that was not skipped", "shuffled_2", only("ints_gzip"), func(b []byte) []byte {
+			for at := 0; ; at++ { // in the leaves of chunks of one dimension: keys of 24 bytes
+				i := bytes.Index(b[at:], []byte(rowsOfTree))
+				if i < 0 {
+					return b
+				}
+				at += i
+				b[at+24+4] = 0
+			}
+		}, errs.Damaged, "which is not a number of bytes", -1},
+		{"heap of links", "groups_latest", only("many/000"), flipEach("FRHP", 9), errs.Damaged, "the checksum of what lies here", -1},
+		{"block of a heap of links", "groups_latest", only("many/000"), flipEach("FHDB", 60), errs.Damaged, "the checksum of what lies here", -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			data := c.harm(fixture(t, c.file))
@@ -304,5 +314,77 @@ func TestFlipped(t *testing.T) {
 				t.Fatalf("%s has %d rows of %d, and nobody knows", name, n, want)
 			}
 		})
+	}
+}
+
+// One dataset that is damaged does not keep the others from opening, unless it is
+// asked for, or what a sample is depends on it.
+func TestOnlyWhatIsAskedForIsRequired(t *testing.T) {
+	for _, c := range []struct {
+		name, file string
+		harm       func([]byte) []byte
+		fine       string // a column that opens
+		broken     string // one that does not; "": that which is left out
+		note       string // of what is left out if none is named; "": then it does not open
+	}{
+		{"index of chunks", "filters", func(b []byte) []byte {
+			at := find(b, rowsOfTree, 0)
+			b[at] ^= 1
+			return b
+		}, "all", "", `where "TREE" should`},
+		{"address of data", "plain", put(imageSize, 0, -8, words(8, 1<<40)), "labels", "images", `"images" (something should lie at address 1099511627776`},
+		{"dimensions", "plain", put(imageDims, 0, 0, words(8, 25)), "labels", "images", ""},
+		{"header", "latest", func(b []byte) []byte {
+			at := find(b, words(8, 60, 9, 8), 0) // of the first header that has it
+			b[at] ^= 1
+			return b
+		}, "strings", "", "the checksum of what lies here is wrong"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			data := c.harm(fixture(t, c.file))
+			if c.fine != "" {
+				if _, err := readAll(data, hdf5.Options{Columns: []string{c.fine}}); err != nil {
+					t.Errorf("%s alone: %v", c.fine, err)
+				}
+			}
+			if c.broken != "" {
+				if _, err := try(data, hdf5.Options{Columns: []string{c.broken}}); errs.CodeOf(err) != errs.Damaged {
+					t.Errorf("%s alone: %v", c.broken, err)
+				}
+			}
+			d, err := try(data, hdf5.Options{})
+			if c.note == "" {
+				if errs.CodeOf(err) != errs.Damaged {
+					t.Errorf("all: %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			notes := strings.Join(d.Notes(), "\n")
+			if !strings.Contains(notes, c.note) || len(d.Lost()) != 1 {
+				t.Errorf("%q, %d lost", notes, len(d.Lost()))
+			}
+			name := d.Left()[0].Name
+			if err := d.Check([]string{name}); errs.CodeOf(err) != errs.Damaged || !strings.Contains(err.Error(), "left out") {
+				t.Errorf("who asks for %q is told %v", name, err)
+			}
+			if _, err := readAll(data, hdf5.Options{Columns: []string{name}}); errs.CodeOf(err) != errs.Damaged {
+				t.Errorf("%q alone: %v", name, err)
+			}
+		})
+	}
+}
+
+// HDF5 2 has chunks of more than 4 GiB; they are refused as large, not as damaged.
+func TestChunksOfHDF5Two(t *testing.T) {
+	data := fixture(t, "large_2")
+	if _, err := try(data, hdf5.Options{Columns: []string{"declared"}}); errs.CodeOf(err) != errs.Unsupported {
+		t.Errorf("%v", err)
+	}
+	if n, err := readAll(data, hdf5.Options{}); n != 4 || err != nil {
+		t.Errorf("%d rows, %v", n, err)
 	}
 }

@@ -1,11 +1,13 @@
 // Package hdf5 reads datasets of HDF5 files in place: row i of each of them is
 // the sample i, and each of them is a field of it.
 //
-// Which ones: those that Options.Columns names; left out, every dataset that can be
-// read, of one dimension or more, whose first one has the most common length in
-// the file (or below Options.Group). Where two lengths are equally common, or none
+// Which ones: those that Options.Columns names; if it names none, every dataset that
+// can be read, of one dimension or more, whose first one has the most common length
+// in the file (or below Options.Group). If two lengths are equally common, or none
 // of these datasets can be read, that is an error that says what to choose from;
-// Notes names what is left out of the first file, and why.
+// Notes names what is left out of the first file, and why. A damaged dataset keeps
+// the others from opening only if it is asked for, or if what a sample is could
+// depend on it: its length is not known, and could be the most common.
 //
 // The file's structures are read once, by package tree; the index holds where
 // every chunk lies. After that a sample is a few reads through the source, and
@@ -17,6 +19,7 @@ package hdf5
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sort"
 	"strings"
@@ -45,7 +48,7 @@ type Options struct {
 }
 
 func (o Options) text() string {
-	b, _ := json.Marshal(map[string]any{"columns": o.Columns, "group": o.Group, "version": 2})
+	b, _ := json.Marshal(map[string]any{"columns": o.Columns, "group": o.Group, "version": 3})
 	return string(b)
 }
 
@@ -206,6 +209,18 @@ func (d *Dataset) Notes() []string {
 func (d *Dataset) Left() (all []format.Left) {
 	for _, l := range d.left.Shown {
 		all = append(all, format.Left{Name: l.Name, Reason: l.Why})
+	}
+	return all
+}
+
+// Lost are the datasets that were left out because they are damaged: errors for
+// whoever asks whether the file is sound.
+func (d *Dataset) Lost() (all []*errs.Error) {
+	for _, l := range d.left.Shown {
+		if l.Damaged {
+			all = append(all, errs.New(errs.Damaged, "a dataset cannot be read").
+				At(errs.Where{Shard: string(d.x.AppendPath(0, nil)), Member: l.Name, Offset: -1, Sample: -1}).Because(errors.New(l.Why)))
+		}
 	}
 	return all
 }

@@ -148,6 +148,13 @@ func (l *layout) fits(size int64, mask int32) error {
 			most = lzfGrows * (size + 16)
 		}
 	}
+	for i, f := range l.Filters {
+		// HDF5 writes a shuffle of no number of bytes for data of variable length, and
+		// skips it in every chunk.
+		if f.ID == tree.Shuffle && uint32(mask)>>i&1 == 0 && (len(f.Values) < 1 || f.Values[0] < 1 || int64(f.Values[0]) > maxUnpacked) {
+			return fmt.Errorf("it is shuffled with %v, which is not a number of bytes", f.Values)
+		}
+	}
 	if known := sized(l.Filters, mask, n); known[len(known)-1] >= 0 && known[len(known)-1] != size {
 		return fmt.Errorf("it has %d bytes, and should have %d", size, known[len(known)-1])
 	}
@@ -285,11 +292,7 @@ func (d *Dataset) checkChunks(l *layout, size int64, spans []span) ([]span, erro
 	}
 	for _, f := range l.Filters {
 		switch f.ID {
-		case tree.Deflate, tree.LZF, tree.Fletcher:
-		case tree.Shuffle:
-			if len(f.Values) < 1 || f.Values[0] < 1 || int64(f.Values[0]) > maxUnpacked {
-				return nil, fmt.Errorf("shuffled with %v", f.Values)
-			}
+		case tree.Deflate, tree.LZF, tree.Fletcher, tree.Shuffle:
 		default:
 			return nil, fmt.Errorf("filter %d", f.ID)
 		}

@@ -1,6 +1,7 @@
 package hdf5
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"unsafe"
@@ -317,6 +318,23 @@ func (d *Dataset) names() []string {
 func (d *Dataset) missing(id int64, field string) error {
 	no, _ := d.place(id)
 	have := d.names()
+	for _, l := range d.left.Shown {
+		if format.First(field, func(name string) int {
+			if name == l.Name {
+				return 0
+			}
+			return -1
+		}) < 0 {
+			continue
+		}
+		code := errs.MissingField
+		if l.Damaged {
+			code = errs.Damaged
+		}
+		return errs.New(code, "a sample has no field %q: the dataset was left out", l.Name).
+			At(errs.Where{Shard: string(d.x.AppendPath(no, nil)), Member: l.Name, Field: field, Offset: -1, Sample: id}).Because(errors.New(l.Why)).
+			Try("ask for one of the fields there are: %s", brief(have))
+	}
 	e := errs.New(errs.MissingField, "a sample has no field %q; it has %s", field, brief(have)).
 		At(errs.Where{Shard: string(d.x.AppendPath(no, nil)), Field: field, Offset: -1, Sample: id})
 	for alt := range strings.SplitSeq(field, ";") {
@@ -332,6 +350,10 @@ func (d *Dataset) missing(id int64, field string) error {
 func (d *Dataset) Check(fields []string) error {
 	if i := slices.IndexFunc(fields, func(f string) bool { return d.resolve(f) < 0 }); i >= 0 {
 		e := errs.From(d.missing(0, fields[i]))
+		if e.Code == errs.Damaged {
+			e.Where.Sample = -1
+			return e
+		}
 		e.Code, e.Where = errs.Config, errs.Where{Shard: e.Where.Shard, Field: fields[i], Offset: -1, Sample: -1}
 		return e
 	}

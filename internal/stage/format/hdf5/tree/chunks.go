@@ -63,7 +63,9 @@ func (f *File) chunkIndex(d *Dataset, c *cursor, flags uint8) error {
 func (d *Dataset) Grid() []int64 {
 	g := make([]int64, len(d.Layout.Chunk))
 	for i, n := range d.Layout.Chunk {
-		g[i] = (d.Dims[i] + n - 1) / n
+		if g[i] = d.Dims[i] / n; d.Dims[i]%n != 0 {
+			g[i]++
+		}
 	}
 	return g
 }

@@ -16,6 +16,8 @@ type Dataset struct {
 	// Why it can not be read, other than by its type; "": it can be.
 	Why  string
 	Hint string
+	// Err is why its header cannot be read beyond its dimensions; nil: it can.
+	Err error
 
 	off int64 // of its header
 }
@@ -54,22 +56,32 @@ var filterNames = map[int]string{
 
 const maxRank = 32
 
-// dataset reads what the header of a dataset says.
+// dataset reads what the header of a dataset says: its dimensions, without which it
+// is an error, and everything else.
 func (f *File) dataset(path string, o *object) (*Dataset, error) {
 	d := &Dataset{Path: path, off: o.off}
-	c := o.first(msgType)
+	c := o.first(msgSpace)
 	if c == nil {
-		return nil, f.Damaged(o.off, "the dataset %q has no type", path)
-	}
-	var err error
-	if d.Type, err = f.datatype(c, 0); err != nil {
-		return nil, err
-	}
-	if c = o.first(msgSpace); c == nil {
 		return nil, f.Damaged(o.off, "the dataset %q has no dimensions", path)
 	}
+	var err error
 	if d.Dims, d.Max, err = f.space(c); err != nil {
 		return nil, err
+	}
+	if d.Err = f.stored(d, o); d.Err != nil && !ofData(d.Err) {
+		return nil, d.Err
+	}
+	return d, nil
+}
+
+// stored reads how the elements of a dataset are stored.
+func (f *File) stored(d *Dataset, o *object) (err error) {
+	c := o.first(msgType)
+	if c == nil {
+		return f.Damaged(o.off, "the dataset %q has no type", d.Path)
+	}
+	if d.Type, err = f.datatype(c, 0); err != nil {
+		return err
 	}
 	if c = o.first(msgFill); c != nil {
 		err = f.fill(d, c)
@@ -77,24 +89,24 @@ func (f *File) dataset(path string, o *object) (*Dataset, error) {
 		d.Fill = c.bytes(int(c.u32()))
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if n := int64(len(d.Fill)); n != 0 && n != d.Type.Size {
-		return nil, f.Damaged(o.off, "the fill value of %q has %d bytes, an element %d", path, n, d.Type.Size)
+		return f.Damaged(o.off, "the fill value of %q has %d bytes, an element %d", d.Path, n, d.Type.Size)
 	}
 	if c = o.first(msgFilters); c != nil {
 		if d.Filters, err = f.filters(c); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if o.first(msgExternal) != nil {
 		d.Why, d.Hint = "its data lies in other files", "copy it into one: h5py, dst[name] = src[name][...]"
-		return d, nil
+		return nil
 	}
 	if c = o.first(msgLayout); c == nil {
-		return nil, f.Damaged(o.off, "the dataset %q does not say where its data lies", path)
+		return f.Damaged(o.off, "the dataset %q does not say where its data lies", d.Path)
 	}
-	return d, f.layout(d, c)
+	return f.layout(d, c)
 }
 
 // space reads the dimensions of a dataset or attribute. A scalar has none; what
@@ -229,8 +241,8 @@ func (f *File) layout(d *Dataset, c *cursor) error {
 	case version < 3:
 		d.Why, d.Hint = "its layout is of HDF5 1.4 or older", repack
 		return nil
-	case version > 4:
-		d.Why, d.Hint = "its layout is of a later HDF5 than 1.14", "write it with an older bound: h5py.File(name, 'w', libver='v114')"
+	case version > 5:
+		d.Why, d.Hint = "its layout is of a later HDF5 than 2.0", "write it with an older bound: h5py.File(name, 'w', libver='v114')"
 		return nil
 	}
 	switch class {
@@ -273,11 +285,11 @@ func (f *File) chunked(d *Dataset, c *cursor, version uint8) error {
 	index := &d.Layout.index
 	width := 4
 	var flags uint8
-	if version == 4 {
+	if version >= 4 {
 		flags = c.u8()
 	}
 	rank := int(c.u8()) - 1
-	if version == 4 {
+	if version >= 4 {
 		width = int(c.u8())
 	} else {
 		index.address = c.u64()
@@ -290,13 +302,19 @@ func (f *File) chunked(d *Dataset, c *cursor, version uint8) error {
 	}
 	last := d.Layout.Chunk[rank]
 	d.Layout.Chunk = d.Layout.Chunk[:rank:rank]
+	// Version 5, of HDF5 2, is 4 with chunks of any size; the indexes say themselves
+	// in how many bytes they keep it.
+	most := int64(math.MaxUint32)
+	if version >= 5 {
+		most = math.MaxInt64
+	}
 	for _, n := range d.Layout.Chunk {
-		if n < 1 || n > math.MaxUint32 {
+		if n < 1 || n > most {
 			return f.Damaged(start, "chunks of %v in the dataset %q", d.Layout.Chunk, d.Path)
 		}
 	}
 	size := bytesOf(d.Layout.Chunk, d.Type.Size)
-	if last != d.Type.Size || size < 0 || size > math.MaxUint32 || c.short {
+	if last != d.Type.Size || size < 0 || size > most || c.short {
 		return f.Damaged(start, "chunks of %v elements of %d bytes in the dataset %q, whose elements have %d", d.Layout.Chunk, last, d.Path, d.Type.Size)
 	}
 	d.Layout.Size, d.Layout.Off = size, -1

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
 // Item is what a path of a file leads to.
@@ -20,6 +22,10 @@ type Item struct {
 	// is in a group is listed below that.
 	Again bool
 	Same  string
+	// Err is why it cannot be read, or, of a group, why it is not known what is in it;
+	// such an item lacks what could not be read. nil: it can. What the source could
+	// not read is an error of Items instead.
+	Err error
 }
 
 // maxItems bounds what is listed of a file, maxDeep how deep its groups go.
@@ -38,7 +44,8 @@ type link struct {
 
 // Items is everything that is in the file, groups before what is in them, in the
 // byte order of names. An object that has several names is listed under each of
-// them. Attributes are read where they are asked for.
+// them. Attributes are read if they are asked for. One object that is damaged does
+// not keep the others from being listed, unless it is the root.
 func (f *File) Items(attributes bool) ([]Item, error) {
 	w := &listing{f: f, known: make(map[uint64]int), attributes: attributes}
 	if err := w.visit("", f.root, 0); err != nil {
@@ -64,29 +71,47 @@ func (w *listing) visit(path string, address uint64, deep int) error {
 		w.items = append(w.items, item)
 		return nil
 	}
-	w.known[address] = len(w.items)
+	no := len(w.items)
+	w.known[address] = no
+	w.items = append(w.items, Item{Path: path})
 	o, err := w.f.object(address)
-	if err != nil {
+	if err == nil {
+		err = w.look(&w.items[no], o)
+	}
+	if err == nil && w.items[no].Group {
+		err = w.group(path, o, deep)
+	}
+	if path == "" || err == nil || !ofData(err) {
 		return err
 	}
-	item := Item{Path: path}
-	if w.attributes {
-		if item.Attributes, err = w.f.attributes(o); err != nil {
-			return err
-		}
-	}
+	w.items[no].Err = err
+	return nil
+}
+
+// ofData says whether an error is of what lies in the file, and not of reading it.
+func ofData(err error) bool {
+	code := errs.CodeOf(err)
+	return code == errs.Damaged || code == errs.Unsupported
+}
+
+// look fills in what an object is.
+func (w *listing) look(item *Item, o *object) (err error) {
 	switch {
-	case o.first(msgSymbols) != nil || o.first(msgLinks) != nil || o.first(msgLink) != nil || path == "":
+	case o.first(msgSymbols) != nil || o.first(msgLinks) != nil || o.first(msgLink) != nil || item.Path == "":
 		item.Group = true
 	case o.first(msgLayout) != nil || o.first(msgSpace) != nil:
-		if item.Dataset, err = w.f.dataset(path, o); err != nil {
+		if item.Dataset, err = w.f.dataset(item.Path, o); err != nil {
 			return err
 		}
 	}
-	w.items = append(w.items, item)
-	if !item.Group {
-		return nil
+	if w.attributes {
+		item.Attributes, err = w.f.attributes(o)
 	}
+	return err
+}
+
+// group lists what is in a group.
+func (w *listing) group(path string, o *object, deep int) error {
 	links, err := w.f.links(o)
 	if err != nil {
 		return err
@@ -94,8 +119,10 @@ func (w *listing) visit(path string, address uint64, deep int) error {
 	slices.SortFunc(links, func(a, b link) int { return cmp.Compare(a.name, b.name) })
 	for i, l := range links {
 		if i > 0 && l.name == links[i-1].name || l.name == "" || strings.ContainsAny(l.name, "/\x00") {
-			return w.f.Damaged(o.off, "the group %q has the name %q twice, or it is no name", path, l.name)
+			return w.f.Damaged(o.off, "the group %q has the name %q twice, or it is not a name", path, l.name)
 		}
+	}
+	for _, l := range links {
 		full := l.name
 		if path != "" {
 			full = path + "/" + l.name
