@@ -111,9 +111,10 @@ func TestVanishedUnreadableAndChangedFiles(t *testing.T) {
 		hurt func(path string) error
 		code errs.Code
 	}{
-		"vanished": {os.Remove, errs.Changed},
-		"grown":    {func(p string) error { return os.WriteFile(p, append(picture(broken), 0), 0o644) }, errs.Changed},
-		"a folder": {func(p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o755)) }, errs.Unreadable},
+		"vanished":  {os.Remove, errs.Changed},
+		"grown":     {func(p string) error { return os.WriteFile(p, append(picture(broken), 0), 0o644) }, errs.Changed},
+		"rewritten": {func(p string) error { return os.WriteFile(p, picture(broken+1), 0o644) }, errs.Changed},
+		"a folder":  {func(p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o755)) }, errs.Unreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := ground(t)

@@ -15,10 +15,10 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// File is the local file system; names are paths. A file that is read once (one
-// sample) is opened for the read and closed again: one object costs one openat,
-// fstat, pread and close, and no heap. Files that are watched by time (shards)
-// stay open, up to keepOpen() of them.
+// File is the local file system; names are paths. A read of all of a file (one
+// sample) opens it and closes it again: one openat, pread, fstat and close, and no
+// heap. Files that are read in parts (shards) stay open, up to keepOpen() of them,
+// if they are watched by time.
 type File struct {
 	paths sync.Pool // *[]byte: room for a path and its zero
 	open  descriptors
@@ -82,16 +82,17 @@ const (
 )
 
 func (f *File) read(obj Info, p []byte, off int64, how manner) (hot bool, err error) {
-	if obj.MTime != 0 {
+	if all := off == 0 && int64(len(p)) == obj.Size; obj.MTime != 0 && !all {
 		return f.readKept(obj, p, off, how)
 	}
 	fd, err := f.openat(obj.Name)
 	if err != nil {
 		return false, failed(obj.Name, off, err)
 	}
-	err = check(fd, obj)
-	if err == nil {
-		hot, err = f.pread(fd, obj, p, off, how)
+	hot, err = f.pread(fd, obj, p, off, how)
+	// After the read, which finds what was written before it and while it went on.
+	if c := check(fd, obj); c != nil {
+		hot, err = false, c
 	}
 	_ = unix.Close(fd)
 	return hot, err

@@ -28,7 +28,7 @@ func buildList(ctx context.Context, src source.Source, paths []string, opt Optio
 	for _, p := range paths {
 		l.add(p)
 	}
-	sizes, err := l.stat(ctx, src, opt.Progress, func(i int, err error) error {
+	sizes, times, err := l.stat(ctx, src, opt.Progress, func(i int, err error) error {
 		if errs.CodeOf(err) == errs.NotFound {
 			return errs.New(errs.NotFound, "there is no file %q", l.paths[i]).At(errs.Where{File: l.paths[i], Offset: -1, Sample: -1}).
 				Because(errs.From(err).Cause).Try("%s", source.Suggest(l.paths[i]))
@@ -39,7 +39,7 @@ func buildList(ctx context.Context, src source.Source, paths []string, opt Optio
 		return err
 	}
 	b.Meta.Fields = []string{Image, Key}
-	l.write(b, format.Folder(l.paths), sizes)
+	l.write(b, format.Folder(l.paths), sizes, times)
 	if opt.Label != Folder {
 		return nil
 	}
@@ -78,14 +78,14 @@ func (l *list) add(p string) {
 	l.file = append(l.file, f)
 }
 
-// stat is the sizes of all files. fail turns the error of one into that of the
+// stat is the sizes and times of all files. fail turns the error of one into that of the
 // dataset.
-func (l *list) stat(ctx context.Context, src source.Source, progress index.Progress, fail func(i int, err error) error) ([]int64, error) {
+func (l *list) stat(ctx context.Context, src source.Source, progress index.Progress, fail func(i int, err error) error) (sizes, times []int64, err error) {
 	const run = 256 // files looked at by one goroutine in one go
-	sizes := make([]int64, len(l.paths))
+	sizes, times = make([]int64, len(l.paths)), make([]int64, len(l.paths))
 	var mu sync.Mutex
 	done := 0
-	err := format.Each(ctx, (len(sizes)+run-1)/run, func(r int) error {
+	err = format.Each(ctx, (len(sizes)+run-1)/run, func(r int) error {
 		end := min((r+1)*run, len(sizes))
 		for i := r * run; i < end; i++ {
 			st, err := src.Stat(ctx, l.paths[i])
@@ -96,7 +96,7 @@ func (l *list) stat(ctx context.Context, src source.Source, progress index.Progr
 			if err != nil {
 				return fail(i, err)
 			}
-			sizes[i] = st.Size
+			sizes[i], times[i] = st.Size, st.MTime
 		}
 		if progress != nil {
 			mu.Lock()
@@ -106,11 +106,11 @@ func (l *list) stat(ctx context.Context, src source.Source, progress index.Progr
 		}
 		return nil
 	})
-	return sizes, err
+	return sizes, times, err
 }
 
 // write adds the columns of files below root, and of samples.
-func (l *list) write(b *index.Builder, root string, sizes []int64) {
+func (l *list) write(b *index.Builder, root string, sizes, times []int64) {
 	var names index.Texts
 	for _, p := range l.paths {
 		names.AppendString(strings.TrimPrefix(strings.TrimPrefix(p, root), "/"))
@@ -118,6 +118,7 @@ func (l *list) write(b *index.Builder, root string, sizes []int64) {
 	b.Meta.Root, b.Meta.Samples = root, int64(len(l.file))
 	b.Strings(index.FileName, &names, index.Identity)
 	b.Int64s(index.FileSize, sizes, index.Identity)
+	b.Int64s(index.FileMTime, times, index.Aside)
 	b.Int32s(sampleFile, l.file, index.Identity)
 }
 
@@ -153,7 +154,7 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 		}
 		l.add(p)
 	}
-	sizes, err := l.stat(ctx, src, opt.Progress, func(i int, err error) error {
+	sizes, times, err := l.stat(ctx, src, opt.Progress, func(i int, err error) error {
 		e := *errs.From(err)
 		if e.Code == errs.NotFound {
 			e.What = "there is no such file"
@@ -167,7 +168,7 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 		return err
 	}
 	b.Meta.Fields = []string{Image}
-	l.write(b, root, sizes)
+	l.write(b, root, sizes, times)
 	if err := t.write(b, opt, paths, Image, Key); err != nil {
 		return err
 	}

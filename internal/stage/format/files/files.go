@@ -92,7 +92,7 @@ var (
 )
 
 // Open opens a list of files, a sample each, in this order; the same file may
-// come several times. Their sizes are those of the time they were indexed: a file
+// come several times. Their sizes and times are those of when they were indexed: a file
 // that changed since is found when it is read. Errors: config, not_found,
 // unreadable.
 func Open(ctx context.Context, src source.Source, paths []string, opt Options) (*Dataset, error) {

@@ -77,7 +77,7 @@ func open(x *index.Index) *Dataset {
 func (d *Dataset) valid() bool {
 	n := d.x.Len()
 	if n < 1 || len(d.cols) != len(d.x.Int32s(columnType)) || d.label >= len(d.cols) || d.label >= 0 && d.class == nil ||
-		d.class != nil && int64(len(d.class)) != n || d.file != nil && int64(len(d.file)) != n {
+		len(d.x.Int64s(index.FileMTime)) != len(d.sizes) || d.class != nil && int64(len(d.class)) != n || d.file != nil && int64(len(d.file)) != n {
 		return false
 	}
 	for _, f := range d.file {

@@ -30,22 +30,22 @@ func build(ctx context.Context, src source.Source, root string, opt Options, b *
 	}
 	var (
 		names, classes, dirs index.Texts
-		sizes, times         []int64
+		sizes, times, dtimes []int64
 		class                []int32
 		empty                []string
 	)
 	dirs.AppendString("")
-	times = append(times, top.mtime)
+	dtimes = append(dtimes, top.mtime)
 	for _, c := range top.subs {
 		classes.AppendString(c.rel)
 		before := len(sizes)
 		for _, d := range c.flatten() {
 			dirs.AppendString(d.rel)
-			times = append(times, d.mtime)
+			dtimes = append(dtimes, d.mtime)
 			slices.SortFunc(d.files, func(a, b file) int { return comparePython(a.name, b.name) })
 			for _, f := range d.files {
 				names.AppendString(join(d.rel, f.name))
-				sizes = append(sizes, f.size)
+				sizes, times = append(sizes, f.size), append(times, f.mtime)
 				class = append(class, c.class)
 			}
 		}
@@ -62,7 +62,8 @@ func build(ctx context.Context, src source.Source, root string, opt Options, b *
 	b.Int32s(index.SampleClass, class, index.Identity)
 	b.Strings(index.ClassName, &classes, index.Identity)
 	b.Strings(dirName, &dirs, index.Aside)
-	b.Int64s(dirMTime, times, index.Aside)
+	b.Int64s(dirMTime, dtimes, index.Aside)
+	b.Int64s(index.FileMTime, times, index.Aside)
 	return nil
 }
 
@@ -94,7 +95,7 @@ func complaint(root string, top *dir, samples int, empty, ext []string, allowEmp
 // ours in spite of its checksums is built anew and does no harm.
 func valid(x *index.Index) bool {
 	class, classes := x.Int32s(index.SampleClass), x.Strings(index.ClassName).Len()
-	if int64(x.Files()) != x.Len() || len(class) != x.Files() || len(x.Int64s(dirMTime)) != x.Strings(dirName).Len() {
+	if int64(x.Files()) != x.Len() || len(class) != x.Files() || len(x.Int64s(index.FileMTime)) != x.Files() || len(x.Int64s(dirMTime)) != x.Strings(dirName).Len() {
 		return false
 	}
 	for _, c := range class {

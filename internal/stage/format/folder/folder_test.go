@@ -1,6 +1,7 @@
 package folder_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -293,6 +294,47 @@ func TestStaleness(t *testing.T) {
 			}
 		})
 	}
+}
+
+// counting counts the questions about files that no read needs.
+type counting struct {
+	source.Source
+	stats, lists *int
+}
+
+func (c counting) Stat(ctx context.Context, name string) (source.Info, error) {
+	*c.stats++
+	return c.Source.Stat(ctx, name)
+}
+
+func (c counting) List(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
+	*c.lists++
+	return c.Source.List(ctx, prefix)
+}
+
+// A file that is rewritten in place with as many bytes is found when it is read, and
+// opening asks for folders only, however many files there are.
+func TestFileRewritten(t *testing.T) {
+	s := newSetting(t, "a/1.jpg", "a/2.jpg", "b/3.jpg", "b/4.jpg", "b/5.jpg")
+	s.open(t)
+	stats, lists := 0, 0
+	s.src = counting{s.src, &stats, &lists}
+	d := s.open(t)
+	if stats != 3 || lists != 0 {
+		t.Errorf("opening 5 files in 2 folders asked for %d objects and listed %d folders", stats, lists)
+	}
+	path := s.root + "/a/2.jpg"
+	old, err := os.ReadFile(path)
+	stagetest.Must(t, err)
+	stagetest.Must(t, os.WriteFile(path, bytes.Repeat([]byte("x"), len(old)), 0o644))
+	var smp format.Sample
+	if e := errs.From(stagetest.Read(d, s.src, 1, nil, &smp)); e.Code != errs.Changed || e.Where.File != path {
+		t.Errorf("%v", e)
+	}
+	stagetest.Must(t, stagetest.Read(d, s.src, 0, nil, &smp))
+	stagetest.Must(t, d.Index().Invalidate())
+	d = s.open(t)
+	stagetest.Must(t, stagetest.Read(d, s.src, 1, nil, &smp))
 }
 
 // A file with another size than it had is found when it is read; after

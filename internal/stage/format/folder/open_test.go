@@ -79,6 +79,7 @@ func enlarge(old *index.Index, b *index.Builder, classes []string, n int) {
 	b.Strings(index.ClassName, &names, index.Identity)
 	b.Strings(dirName, &dirs, index.Aside)
 	b.Int64s(dirMTime, old.Int64s(dirMTime), index.Aside)
+	b.Int64s(index.FileMTime, make([]int64, n), index.Aside)
 }
 
 // anonymous is the memory of this process that no file stands behind, bytes.

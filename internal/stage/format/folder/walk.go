@@ -28,8 +28,9 @@ type dir struct {
 }
 
 type file struct {
-	name string
-	size int64
+	name  string
+	size  int64
+	mtime int64
 }
 
 // walker lists folders level by level, each level by a few goroutines.
@@ -88,7 +89,7 @@ func (w *walker) once(ctx context.Context, d *dir) error {
 		case d.class < 0:
 			d.loose++
 		default:
-			d.files = append(d.files, file{base, it.Size})
+			d.files = append(d.files, file{base, it.Size, it.MTime})
 		}
 	}
 	w.tell(int64(len(d.files)))
