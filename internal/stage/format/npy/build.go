@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -39,8 +38,9 @@ type leftOut struct{ name, why string }
 // arrayName is the array that a member of a .npz holds.
 func arrayName(member string) (string, bool) { return strings.CutSuffix(member, ".npy") }
 
-// look finds the arrays of one file; every name is wanted where names is nil.
-func look(ctx context.Context, src source.Source, obj source.Info, names map[string]bool, opt Options) (*holding, error) {
+// look finds the arrays of one file; every name is wanted if names is nil. summed is
+// told of the bytes that were read for checksums.
+func look(ctx context.Context, src source.Source, obj source.Info, names map[string]bool, opt Options, summed func(n int64)) (*holding, error) {
 	begin, err := format.Read(ctx, src, obj, 0, min(obj.Size, int64(len(Magic))))
 	if err != nil {
 		return nil, err
@@ -83,6 +83,9 @@ func look(ctx context.Context, src source.Source, obj source.Info, names map[str
 				refused = err
 			}
 			continue
+		}
+		if err == nil && !a.deflated() {
+			err = z.compare(m, summed)
 		}
 		if err != nil {
 			return nil, err
@@ -182,21 +185,20 @@ func build(ctx context.Context, src source.Source, w want, files []string, opt O
 		}
 	}
 	found := make([]*holding, len(files))
-	var mu sync.Mutex
-	done := int64(0)
+	tally := format.NewTally(opt.Progress, objs)
 	err = format.Each(ctx, len(files), func(i int) error {
+		seen := int64(0)
+		summed := func(n int64) {
+			seen += n
+			tally.Add(n)
+		}
 		if err := format.Settled(ctx, src, objs[i], func() (err error) {
-			found[i], err = look(ctx, src, objs[i], names[files[i]], opt)
+			found[i], err = look(ctx, src, objs[i], names[files[i]], opt, summed)
 			return err
 		}); err != nil {
 			return err
 		}
-		if opt.Progress != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			done++
-			opt.Progress(done, int64(len(files)), "files")
-		}
+		tally.Add(objs[i].Size - seen)
 		return nil
 	})
 	if err != nil {

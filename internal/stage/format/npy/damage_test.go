@@ -135,6 +135,9 @@ func TestDamagedNpy(t *testing.T) {
 		{"dtype object", array("|O", []int{4, 3}, counting(48, 0)), errs.Unsupported, "Python objects", 0},
 		{"no dtype", array("", []int{4, 3}, counting(48, 0)), errs.Damaged, "names no dtype", 0},
 		{"a dtype of no sense", array("<q9", []int{4, 3}, counting(48, 0)), errs.Unsupported, "not read", 0},
+		{"a zero byte for a space at the end", patched(good, 126, 0), errs.Damaged, "no dictionary", 0},
+		{"a zero byte in the dtype", replaced(t, good, "'<i4'", "'i4\x00'"), errs.Damaged, "no dictionary", 0},
+		{"a zero byte for a space", replaced(t, good, "'descr': ", "'descr':\x00"), errs.Damaged, "no dictionary", 0},
 		{"brackets without end", withHeader("{'descr': "+strings.Repeat("[", 5000), nil), errs.Damaged, "no dictionary", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

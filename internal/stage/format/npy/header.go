@@ -184,6 +184,9 @@ type literal struct {
 var errLiteral = errors.New("it is not written as Python writes one")
 
 func (p *literal) header() (d dict, err error) {
+	if strings.IndexByte(p.text, 0) >= 0 {
+		return d, errors.New("it has a zero byte")
+	}
 	if !utf8.ValidString(p.text) || !p.take('{') {
 		return d, errLiteral
 	}

@@ -8,7 +8,8 @@
 //	train.npz                           a field for every array in it
 //
 // A .npy file, and an array in a .npz that is not compressed, is read where it
-// lies: a row is one stretch of bytes. An array of numpy.savez_compressed has no
+// lies: a row is one stretch of bytes. The CRC of such an array is compared when the
+// file is indexed. An array of numpy.savez_compressed has no
 // place to begin but its begin, so it is unpacked whole when its first row is
 // asked for, held against its CRC, and kept as one block; then its rows cost no
 // reading but a look at the header of the member, which finds a file that was

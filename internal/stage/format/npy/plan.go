@@ -58,7 +58,8 @@ func (w want) text(opt Options) string {
 		Fields   []one
 		Every    int
 		Unpacked int64
-	}{all, len(w.every), opt.UnpackedBytes})
+		Version  int // 2: checksums of zip files were compared
+	}{all, len(w.every), opt.UnpackedBytes, 2})
 	return string(b)
 }
 
