@@ -3,6 +3,8 @@ package tar
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"path"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -18,6 +20,7 @@ import (
 const (
 	shardFirst  = "shard.first"   // int64, one more than shards: number of the first sample
 	shardSkip   = "shard.skipped" // int64: members that are no data
+	shardLinks  = "shard.links"   // int64: of them, hard links that would be fields of samples
 	sampleShard = "sample.shard"  // int32
 	sampleFirst = "sample.first"  // int64, one more than samples: number of the first member
 	sampleKey   = "sample.key"    // int32: length of the key, which begins the first member's name
@@ -115,7 +118,7 @@ func (d *Dataset) kept(i int, obj source.Info) *shard {
 	}
 	from, to := d.x.Int64s(shardFirst)[i], d.x.Int64s(shardFirst)[i+1]
 	mfrom, mto := d.first[from], d.first[to]
-	sh := &shard{obj: obj, skipped: d.x.Int64s(shardSkip)[i], points: d.packed.Points(i)}
+	sh := &shard{obj: obj, skipped: d.x.Int64s(shardSkip)[i], links: d.x.Int64s(shardLinks)[i], points: d.packed.Points(i)}
 	no := make(map[int32]int32)
 	for m := mfrom; m < mto; m++ {
 		f, known := no[d.field[m]]
@@ -140,7 +143,7 @@ func (d *Dataset) kept(i int, obj source.Info) *shard {
 // columns are the shards, one behind the other.
 type columns struct {
 	name, fields             index.Texts
-	skip, shardFirst         []int64
+	skip, links, shardFirst  []int64
 	first, off, length, head []int64
 	shard, keyLen, field     []int32
 	no                       map[string]int32
@@ -150,9 +153,14 @@ type columns struct {
 
 func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
 	c := columns{no: make(map[string]int32)}
+	links, linked := int64(0), "" // how many, and the first shard that has some
 	for i, sh := range shards {
 		c.append(int32(i), sh)
 		b.Meta.Skipped += sh.skipped
+		if sh.links > 0 && links == 0 {
+			linked = sh.obj.Name
+		}
+		links += sh.links
 		shards[i] = nil
 	}
 	c.shardFirst = append(c.shardFirst, int64(len(c.shard)))
@@ -171,6 +179,10 @@ func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
 	for i := range min(c.fields.Len(), shownFields) {
 		b.Meta.Fields = append(b.Meta.Fields, string(c.fields.At(i)))
 	}
+	if links > 0 {
+		b.Meta.Note = fmt.Sprintf("%d members are hard links and were left out (the first is in %s): a link has no bytes of its own; write the shards with tar --hard-dereference",
+			links, errs.Name(path.Base(linked)))
+	}
 	format.Describe(b, objs)
 	c.write(b)
 	return nil
@@ -178,7 +190,7 @@ func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
 
 func (c *columns) append(no int32, sh *shard) {
 	c.points, c.sizes = append(c.points, sh.points), append(c.sizes, sh.obj.Size)
-	c.skip = append(c.skip, sh.skipped)
+	c.skip, c.links = append(c.skip, sh.skipped), append(c.links, sh.links)
 	c.shardFirst = append(c.shardFirst, int64(len(c.shard)))
 	base := int64(len(c.off))
 	for i := range sh.keyLen {
@@ -205,6 +217,7 @@ func (c *columns) append(no int32, sh *shard) {
 func (c *columns) write(b *index.Builder) {
 	b.Int64s(shardFirst, c.shardFirst, index.Identity)
 	b.Int64s(shardSkip, c.skip, index.Aside)
+	b.Int64s(shardLinks, c.links, index.Aside)
 	b.Int32s(sampleShard, c.shard, index.Aside)
 	b.Int64s(sampleFirst, c.first, index.Identity)
 	b.Int32s(sampleKey, c.keyLen, index.Aside)
@@ -228,7 +241,8 @@ func valid(x *index.Index) bool {
 	switch {
 	case samples < 1, int64(len(d.first)) != samples+1, int64(len(d.keyLen)) != samples, int64(len(d.shard)) != samples,
 		int64(len(d.off)) != members, int64(len(d.size)) != members, int64(len(d.head)) != members, int64(len(d.field)) != members,
-		d.packed != nil && !d.packed.Valid(), len(starts) != x.Files()+1, len(x.Int64s(shardSkip)) != x.Files(), len(x.Int64s(index.FileMTime)) != x.Files(),
+		d.packed != nil && !d.packed.Valid(), len(starts) != x.Files()+1, len(x.Int64s(shardSkip)) != x.Files(), len(x.Int64s(shardLinks)) != x.Files(),
+		len(x.Int64s(index.FileMTime)) != x.Files(),
 		!rising(starts, samples, 0), !rising(d.first, members, 1):
 		return false
 	}

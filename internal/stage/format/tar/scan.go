@@ -36,6 +36,7 @@ type shard struct {
 
 	fields  []string
 	skipped int64 // members that are no data
+	links   int64 // of them: hard links with the name of a field of a sample
 	points  *packed.Points
 }
 
@@ -242,6 +243,9 @@ func (s *scanner) member(b *block, body, sum int64) error {
 	case typeRegular, typeOld, typeContiguous:
 	default:
 		s.out.skipped++
+		if _, _, named := split(b.name); named && b.typ == typeHardLink {
+			s.out.links++
+		}
 		return nil
 	}
 	if sparse {

@@ -180,6 +180,38 @@ func TestHiddenMembersAreNoData(t *testing.T) {
 	}
 }
 
+// Hard links have no bytes of their own: how many are left out is said, also of
+// shards that an older index knew.
+func TestHardLinksAreCounted(t *testing.T) {
+	s := newShelf(t)
+	linked := func(names ...string) []byte {
+		var b bytes.Buffer
+		w := gotar.NewWriter(&b)
+		stagetest.Must(t, w.WriteHeader(&gotar.Header{Name: "0.jpg", Typeflag: gotar.TypeReg, Size: 3, Mode: 0o644}))
+		_, err := w.Write([]byte("pix"))
+		stagetest.Must(t, err)
+		for _, n := range names {
+			stagetest.Must(t, w.WriteHeader(&gotar.Header{Name: n, Linkname: "0.jpg", Typeflag: gotar.TypeLink, Mode: 0o644}))
+		}
+		stagetest.Must(t, w.Close())
+		return b.Bytes()
+	}
+	a := s.put(t, "a.tar", archive(t, gotar.FormatUSTAR, members("1.jpg", "1.cls=0")))
+	if note := s.open(t, a).Index().Note(); note != "" {
+		t.Errorf("%q", note)
+	}
+	b := s.put(t, "b.tar", linked("1.jpg", "x/2.jpg", ".hidden.jpg", "without a dot"))
+	c := s.put(t, "c.tar", linked("3.jpg"))
+	const want = "3 members are hard links and were left out (the first is in b.tar)"
+	for range 2 { // the second time after one of the shards was written anew
+		d := s.open(t, a, b, c)
+		if note := d.Index().Note(); !strings.HasPrefix(note, want) || d.Index().Len() != 3 || d.Index().Meta().Skipped != 5 {
+			t.Errorf("%d samples, %q", d.Index().Len(), note)
+		}
+		s.put(t, "a.tar", archive(t, gotar.FormatUSTAR, members("1.jpg", "1.cls=01")))
+	}
+}
+
 func TestFieldsTeach(t *testing.T) {
 	s := newShelf(t)
 	path := s.put(t, "a.tar", archive(t, gotar.FormatUSTAR, members("1.jpg", "1.cls", "x/2.jpeg", "x/2.cls")))
