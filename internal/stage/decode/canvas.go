@@ -1,6 +1,10 @@
 package decode
 
-import "github.com/stoker-data/stoker/internal/base/kernel"
+import (
+	"encoding/binary"
+
+	"github.com/stoker-data/stoker/internal/base/kernel"
+)
 
 // keepBytes is how much scratch a Decoder holds on to for free. A larger
 // buffer is given up when pictures become small against it, so that one
@@ -59,7 +63,14 @@ func (c canvas) gray(s span, src []byte, step int) {
 		}
 		return
 	}
-	for i := range s.n {
+	i := 0
+	if s.dx == 1 { // four bytes a pixel, of which the next one writes the last again
+		out := c.pix[at : at+3*s.n]
+		for ; i < s.n-1; i++ {
+			binary.LittleEndian.PutUint32(out[3*i:], uint32(src[i*step])*0x010101)
+		}
+	}
+	for at += 3 * i * s.dx; i < s.n; i++ {
 		v := src[i*step]
 		p := c.pix[at : at+3 : at+3]
 		p[0], p[1], p[2] = v, v, v

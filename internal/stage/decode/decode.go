@@ -142,7 +142,7 @@ type Decoder struct {
 	pal      palette // of the picture in work
 	pngr     pngReader
 	pnmScale pnmScale
-	inflate  inflater
+	inflate  kernel.Inflater
 	lzw      lzwTable
 }
 

@@ -1,12 +1,11 @@
 package decode
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
 
-	"github.com/klauspost/compress/zlib"
+	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
 // The most that each compression stretches its bytes. A file that is shorter is
@@ -17,42 +16,9 @@ const (
 	runsRatio    = 64   // 128 bytes by two
 )
 
-// inflater reads zlib streams with memory of its own that is kept.
-type inflater struct {
-	src bytes.Reader
-	z   io.ReadCloser // nil until the first stream; a zlib.Resetter
-}
-
-// open begins a stream, which must not change until it is read.
-func (f *inflater) open(packed []byte) (err error) {
-	f.src.Reset(packed)
-	if f.z == nil {
-		f.z, err = zlib.NewReader(&f.src)
-		return err
-	}
-	return f.z.(zlib.Resetter).Reset(&f.src, nil)
-}
-
-// fill reads all of p.
-func (f *inflater) fill(p []byte) error {
-	_, err := io.ReadFull(f.z, p)
-	return err
-}
-
-// close checks the stream's sum, which stands behind its last byte, if all of
-// it has been read. Bytes beyond what was wanted are no error: libpng and
-// libtiff pass them over, and so Pillow reads such files.
-func (f *inflater) close() error {
-	var beyond [1]byte
-	if _, err := io.ReadFull(f.z, beyond[:]); err != nil && err != io.EOF {
-		return err
-	}
-	return nil
-}
-
 // packedError says what is wrong with compressed pixels.
 func packedError(k Kind, err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, kernel.InflateCut) {
 		return malformed(k, "the compressed pixels end before the last row")
 	}
 	return malformed(k, "the compressed pixels are damaged: %v", err)

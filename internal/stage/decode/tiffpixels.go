@@ -2,10 +2,13 @@ package decode
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math/bits"
 
 	"golang.org/x/image/ccitt"
+
+	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
 func (d *Decoder) tiff(b []byte, gray bool) (canvas, error) {
@@ -143,10 +146,9 @@ func (d *Decoder) tiffPlane(b []byte, p *tiffInfo, i, rows int, dst []byte) erro
 		}
 		got, err = d.lzw.decode(dst, src, 8, true)
 	case tiffZip, tiffOldZip:
-		if err = d.inflate.open(src); err == nil {
-			if err = d.inflate.fill(dst); err == nil {
-				got, err = len(dst), d.inflate.close()
-			}
+		got, _, err = d.inflate.Zlib(dst, len(dst), src)
+		if errors.Is(err, kernel.InflateFull) { // libtiff leaves the rest alone, and so does Pillow
+			err = nil
 		}
 	default:
 		got, err = p.fax(dst, src, rows)

@@ -1,0 +1,151 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"os"
+)
+
+// InflateError says why a deflate stream gives nothing more.
+type InflateError uint8
+
+// The reasons. The numbers are those of inflate.h.
+const (
+	InflateFull   InflateError = iota + 2 // there is more in the stream than was wanted
+	InflateCut                            // the input ends before the stream does
+	inflateBlock                          // a block of type 3
+	inflateStored                         // the length of a stored block contradicts itself
+	inflateCodes                          // the codes of a block are not codes
+	inflateCode                           // bits that are not a code of the block
+	inflateFar                            // a match that begins before the stream
+	InflateHead                           // not a zlib stream
+	InflateSum                            // the checksum is another one
+	inflateAny                            // damage that the twin finds
+)
+
+func (e InflateError) Error() string {
+	return [...]string{
+		InflateFull:   "there is more in the deflate stream than there should be",
+		InflateCut:    "the deflate stream is cut off",
+		inflateBlock:  "a deflate block of an undefined type",
+		inflateStored: "the length of a stored deflate block is damaged",
+		inflateCodes:  "the codes of a deflate block are damaged",
+		inflateCode:   "a code that its deflate block does not have",
+		inflateFar:    "a match that reaches back before the start of the deflate stream",
+		InflateHead:   "the start is not that of a zlib stream",
+		InflateSum:    "the checksum (Adler-32) does not match",
+		inflateAny:    "the deflate stream is damaged",
+	}[e]
+}
+
+// InflateSlack is how many bytes of room behind the last one make unpacking of a stream
+// faster to its end.
+const InflateSlack = 320
+
+// inflateWindow is how far back a match may reach.
+const inflateWindow = 32 << 10
+
+// Inflater unpacks deflate streams (RFC 1951), and those in zlib's format (RFC 1950), whose
+// packed bytes are in memory whole. It holds 22 KiB of tables and allocates nothing once
+// warm. It is for one goroutine at a time; the zero value is ready.
+type Inflater struct {
+	src   []byte
+	at    uint64 // bytes unpacked into dst
+	sum   uint32
+	level int // 0: not known yet
+	state inflateState
+	twin  inflateTwin
+}
+
+// Levels of an Inflater.
+const (
+	inflateTwinLevel = -1
+	inflateBaseLevel = 1
+	inflateAVX2Level = 2
+)
+
+// Open begins the deflate stream that src begins with. src must not change until it is read.
+func (z *Inflater) Open(src []byte) {
+	if z.level == 0 {
+		z.level = inflateLevel(os.Getenv(kernelEnv))
+	}
+	z.src, z.at, z.sum = src, 0, 1
+	if z.level == inflateTwinLevel {
+		z.twin.open(src)
+	} else {
+		z.open()
+	}
+}
+
+// OpenZlib begins the zlib stream that src begins with.
+func (z *Inflater) OpenZlib(src []byte) error {
+	if len(src) < 2 {
+		return InflateCut
+	}
+	if src[0]&15 != 8 || src[0]>>4 > 7 || binary.BigEndian.Uint16(src)%31 != 0 || src[1]&32 != 0 {
+		return InflateHead
+	}
+	z.Open(src[2:])
+	return nil
+}
+
+// Close forgets the stream, so that its bytes can be collected.
+func (z *Inflater) Close() {
+	z.src = nil
+	z.twin.close()
+}
+
+// Run unpacks into dst from place at on, until there are limit bytes or more, and returns how
+// many there are; end says that those are all. dst[:at] is what was unpacked before, of
+// which the last 32 KiB must still be there. With less than InflateSlack bytes behind limit
+// the stream may have more than dst has room for, which is InflateFull: dst is full then,
+// and Run cannot go on. Bytes behind those that were unpacked may change.
+func (z *Inflater) Run(dst []byte, at, limit int) (n int, end bool, err error) {
+	if z.level == inflateTwinLevel {
+		return z.twin.run(dst, at, limit)
+	}
+	return z.run(dst, at, limit)
+}
+
+// Sum adds bytes to the checksum of the stream, in the order in which they were unpacked.
+func (z *Inflater) Sum(p []byte) { z.sum = z.adler32(z.sum, p) }
+
+// Check holds the bytes that Sum was given against the checksum after the end of a zlib
+// stream.
+func (z *Inflater) Check() error {
+	rest := z.src[z.Used():]
+	if len(rest) < 4 {
+		return InflateCut
+	}
+	if binary.BigEndian.Uint32(rest) != z.sum {
+		return InflateSum
+	}
+	return nil
+}
+
+// Used is how many bytes of the source were taken, the last one perhaps in part.
+func (z *Inflater) Used() int {
+	if z.level == inflateTwinLevel {
+		return z.twin.used()
+	}
+	return z.used()
+}
+
+// Zlib unpacks the zlib stream that src begins with to exactly n bytes at the front of dst,
+// which may be longer: InflateSlack bytes more are of use. used is how many bytes of src
+// were taken, those of the error included.
+func (z *Inflater) Zlib(dst []byte, n int, src []byte) (got, used int, err error) {
+	if err := z.OpenZlib(src); err != nil {
+		return 0, 0, err
+	}
+	defer z.Close()
+	got, end, err := z.Run(dst, 0, n+1)
+	switch {
+	case err != nil:
+	case !end || got > n:
+		err = InflateFull
+	case got == n:
+		z.Sum(dst[:n])
+		err = z.Check()
+	}
+	return got, 2 + z.Used(), err
+}

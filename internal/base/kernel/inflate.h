@@ -1,0 +1,78 @@
+// Deflate (RFC 1951) from memory to memory. What the files inflate.c, inflate_loop.h, inflate_avx2.c and
+// the Go side share.
+#ifndef STK_INFLATE_H
+#define STK_INFLATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Codes of up to STK_LIT_ROOT bits are found at the first look, longer ones by a link to
+// a further table. A complete code has at most two entries of further tables for each of
+// its 286 symbols: one of w bits, w at most 3, has at least w + 1 codes. For distances, of
+// w at most 7, it is 16 for each of 30. build checks the room all the same.
+enum {
+  STK_LIT_ROOT = 12,
+  STK_DIST_ROOT = 8,
+  STK_LIT_ROOM = (1 << STK_LIT_ROOT) + 2 * 286,
+  STK_DIST_ROOM = (1 << STK_DIST_ROOT) + 16 * 30,
+};
+
+// What stk_inflate_run ends with.
+enum {
+  STK_INFLATE_END,                 // the stream is at its end
+  STK_INFLATE_MORE,                // the limit is reached; run again
+  STK_INFLATE_FULL,                // there is more in the stream than dst has room for
+  STK_INFLATE_CUT,                 // the input ends before the stream does
+  STK_INFLATE_BLOCK,               // a block of type 3
+  STK_INFLATE_STORED,              // the length of a stored block contradicts itself
+  STK_INFLATE_CODES,               // the codes of a block are not codes
+  STK_INFLATE_CODE,                // bits that are not a code of the block
+  STK_INFLATE_FAR,                 // a match that begins before the stream
+};
+
+// stk_inflate is a stream in work. It holds no pointers; all zeros is its beginning.
+typedef struct {
+  uint64_t in, out;                // bytes of src taken; bytes of dst written
+  uint64_t bits;                   // the next n bits, lowest first; n is below 8 between calls
+  uint32_t n;
+  uint32_t mode;                   // what comes next: 0 a block, 1 symbols, 2 stored bytes, 3 nothing
+  uint32_t last;                   // the block is the last one
+  uint32_t left;                   // bytes of a stored block
+  uint32_t fixed;                  // the tables are those of RFC 1951, 3.2.6
+  uint32_t lit[STK_LIT_ROOM];
+  uint32_t dist[STK_DIST_ROOM];
+} stk_inflate;
+
+// stk_inflate_run unpacks into dst, after the z->out bytes that are there, until z->out is
+// limit or more. Of dst's cap bytes those behind z->out may be overwritten. To run again
+// the same src is needed; dst may be another one if its last 32 KiB before z->out, which
+// the caller sets, are the same. If cap is at least limit + STK_INFLATE_SLACK, FULL is not
+// an answer.
+enum { STK_INFLATE_SLACK = 320 };
+int stk_inflate_run(stk_inflate *z, const uint8_t *src, size_t nsrc, uint8_t *dst, size_t cap, size_t limit, int level);
+
+// stk_adler32 is the checksum of zlib's streams (RFC 1950) of what sum is of, and p.
+uint32_t stk_adler32(uint32_t sum, const uint8_t *p, size_t n, int level);
+
+// stk_inflate_level is what the processor has: 1 where the loops of inflate_avx2.c run.
+int stk_inflate_level(void);
+
+#ifdef __x86_64__
+int stk_inflate_fast_avx2(stk_inflate *z, const uint8_t *src, size_t nsrc, uint8_t *dst, size_t cap, size_t limit);
+uint32_t stk_adler32_avx2(uint32_t sum, const uint8_t *p, size_t n);
+#endif
+
+// An entry of the tables. Low byte: bits that are taken, those behind the code included.
+//
+//   literals   31 set; 28-25 bits of the first; 24 set: there are two; 23-16 second, 15-8 first
+//   length     24-16 the least of the range; 11-8 bits of the code
+//   distance   30-16 the least of the range; 11-8 bits of the code
+//   others     LIT_RARE or DIST_RARE set, and END, BAD, or a link: 27-12 where the further
+//              table begins, 11-8 its bits
+#define LITERAL 0x80000000u
+#define LIT_RARE 0x40000000u
+#define DIST_RARE 0x80000000u
+#define END 0x20000000u
+#define BAD 0x10000000u
+
+#endif
