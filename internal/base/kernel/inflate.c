@@ -313,7 +313,7 @@ static int stored(stk_inflate *z, const uint8_t *src, size_t nsrc, uint8_t *dst,
   size_t k = z->left;
   if (k > room) k = room;
   if (k > nsrc - z->in) k = nsrc - z->in;
-  memcpy(dst + z->out, src + z->in, k);
+  if (k) memcpy(dst + z->out, src + z->in, k);
   z->in += k;
   z->out += k;
   z->left -= (uint32_t)k;

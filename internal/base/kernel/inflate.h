@@ -68,7 +68,7 @@ uint32_t stk_adler32_avx2(uint32_t sum, const uint8_t *p, size_t n);
 //   length     24-16 the least of the range; 11-8 bits of the code
 //   distance   30-16 the least of the range; 11-8 bits of the code
 //   others     LIT_RARE or DIST_RARE set, and END, BAD, or a link: 27-12 where the further
-//              table begins, 11-8 its bits
+//              table begins, 11-8 its bits. Bit 28 of a distance is a part of it
 #define LITERAL 0x80000000u
 #define LIT_RARE 0x40000000u
 #define DIST_RARE 0x80000000u

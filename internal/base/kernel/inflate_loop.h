@@ -127,7 +127,7 @@ int FAST(stk_inflate *z, const uint8_t *src, size_t nsrc, uint8_t *dst, size_t c
     uint32_t d = z->dist[b & ((1 << STK_DIST_ROOT) - 1)];
     if (__builtin_expect(d & DIST_RARE, 0)) {
       if (!(d & BAD)) d = z->dist[(d >> 12 & 0xffff) + (b >> STK_DIST_ROOT & ((1u << (d >> 8 & 15)) - 1))];
-      if (d & BAD) {
+      if (d & DIST_RARE) {
         code = STK_INFLATE_CODE;
         break;
       }
