@@ -24,7 +24,7 @@ const (
 
 func (e InflateError) Error() string {
 	return [...]string{
-		InflateFull:   "there is more in the deflate stream than there should be",
+		InflateFull:   "there is more in it than there should be",
 		InflateCut:    "the deflate stream is cut off",
 		inflateBlock:  "a deflate block of an undefined type",
 		inflateStored: "the length of a stored deflate block is damaged",

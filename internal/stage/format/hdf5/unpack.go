@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/stage/format/hdf5/tree"
-	"github.com/stoker-data/stoker/internal/stage/format/packed"
 )
 
 // unpacker undoes filters; safe for concurrent use.
 type unpacker struct {
-	inflaters sync.Pool // *packed.Inflater
+	inflaters sync.Pool // *kernel.Inflater
 }
 
 // unpack undoes the filters of a chunk, the last one first, but for those of the
@@ -58,12 +58,20 @@ func (u *unpacker) unpack(filters []tree.Filter, mask int32, raw []byte, n int64
 // inflate takes zlib's format apart, whose checksum is held against what came
 // out.
 func (u *unpacker) inflate(raw []byte, n int64) ([]byte, error) {
-	z, _ := u.inflaters.Get().(*packed.Inflater)
+	z, _ := u.inflaters.Get().(*kernel.Inflater)
 	if z == nil {
-		z = new(packed.Inflater)
+		z = new(kernel.Inflater)
 	}
 	defer u.inflaters.Put(z)
-	return z.Zlib(raw, n)
+	out := make([]byte, n+kernel.InflateSlack)
+	got, used, err := z.Zlib(out, int(n), raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w, at its byte %d", err, used)
+	}
+	if int64(got) != n {
+		return nil, fmt.Errorf("%d bytes came out, and not %d", got, n)
+	}
+	return out[:n:n], nil
 }
 
 var errLZF = errors.New("what LZF compressed is damaged")

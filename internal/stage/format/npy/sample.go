@@ -119,7 +119,7 @@ func (d *Dataset) unpack(f *field, part int, id int64) ([]byte, error) {
 	size, mtime := d.x.Stamp(int(d.file[part]))
 	obj := source.Info{Name: string(d.x.AppendPath(int(d.file[part]), nil)), Size: size, MTime: mtime}
 	in := &stretch{ctx: context.Background(), src: d.src, obj: obj, off: d.body[part], n: d.packed[part]}
-	data, err := inflate(in, 256<<10).whole(d.size[part], uint32(d.crc[part]))
+	data, err := whole(in, d.size[part], uint32(d.crc[part]))
 	var known *errs.Error
 	if err != nil && !errors.As(err, &known) {
 		return nil, errs.New(errs.Damaged, "a compressed array can not be unpacked").At(d.where(f, part, d.head[part], id)).Because(err).Try("fetch or write the file again")

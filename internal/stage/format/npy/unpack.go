@@ -9,6 +9,7 @@ import (
 
 	"github.com/klauspost/compress/flate"
 
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -47,6 +48,43 @@ func inflate(s *stretch, run int64) inflater {
 	return inflater{in, flate.NewReader(in)}
 }
 
+// atOnce is how long a member's packed bytes may be, to be read whole: the kernel's
+// inflater, which is twice as fast, wants them so.
+const atOnce = 64 << 20
+
+// whole unpacks all of a member of size bytes.
+func whole(s *stretch, size int64, crc uint32) ([]byte, error) {
+	if s.n > atOnce {
+		return inflate(s, 256<<10).whole(size, crc)
+	}
+	raw := make([]byte, s.n)
+	if _, err := io.ReadFull(s, raw); err != nil {
+		return nil, err
+	}
+	p := make([]byte, size+kernel.InflateSlack)
+	var z kernel.Inflater
+	z.Open(raw)
+	n, end, err := z.Run(p, 0, int(size)+1)
+	switch {
+	case err != nil:
+		return nil, err
+	case !end:
+		return nil, errLong
+	case int64(n) < size:
+		return nil, io.ErrUnexpectedEOF
+	case z.Used() < len(raw):
+		return nil, errBehind
+	}
+	return summed(p[:size:size], crc)
+}
+
+func summed(p []byte, crc uint32) ([]byte, error) {
+	if got := crc32.ChecksumIEEE(p); got != crc {
+		return nil, errSum
+	}
+	return p, nil
+}
+
 // whole unpacks all of a member, whose size and sum are known.
 func (f inflater) whole(size int64, crc uint32) ([]byte, error) {
 	p := make([]byte, size)
@@ -63,10 +101,7 @@ func (f inflater) whole(size int64, crc uint32) ([]byte, error) {
 	if _, err := f.in.ReadByte(); err == nil {
 		return nil, errBehind
 	}
-	if got := crc32.ChecksumIEEE(p); got != crc {
-		return nil, errSum
-	}
-	return p, nil
+	return summed(p, crc)
 }
 
 var (

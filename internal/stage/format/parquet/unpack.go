@@ -9,10 +9,11 @@ import (
 	"sync"
 
 	"github.com/andybalholm/brotli"
-	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
+
+	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
 // Codecs, as files number them.
@@ -61,11 +62,16 @@ func unpack(codec int, dst, src []byte) (err error) {
 		}
 		return unLZ4(dst, src)
 	case codecGzip:
-		r, err := gzip.NewReader(bytes.NewReader(src))
-		if err != nil {
-			return err
+		z, _ := inflaters.Get().(*kernel.Inflater)
+		if z == nil {
+			z = new(kernel.Inflater)
 		}
-		return drain(dst, r)
+		defer inflaters.Put(z)
+		n, err := z.Gzip(dst, len(dst), src)
+		if err == nil && n != len(dst) {
+			err = errLength
+		}
+		return err
 	case codecBrotli:
 		return drain(dst, brotli.NewReader(bytes.NewReader(src)))
 	}
@@ -144,6 +150,9 @@ func unzstd(dst, src []byte) error {
 	}
 	return nil
 }
+
+// inflaters hold tables, and nothing of what they unpacked.
+var inflaters sync.Pool // *kernel.Inflater
 
 // zstds is the decoder of the process: it has no state between calls.
 var zstds = sync.OnceValues(func() (*zstd.Decoder, error) {
