@@ -3,7 +3,6 @@ package stoker
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -139,11 +138,7 @@ func ParseSpec(text []byte) (Spec, error) {
 	if err != nil {
 		return Spec{}, errs.New(errs.Config, "the Spec can not be read").Because(err)
 	}
-	var spec Spec
-	if err := json.Unmarshal(raw, &spec); err != nil {
-		return Spec{}, badValue(err)
-	}
-	return spec, nil
+	return loader.ReadSpec(raw)
 }
 
 // parseTree is the document as maps, lists, texts and numbers.
@@ -232,37 +227,6 @@ func (c *keyCheck) err() error {
 	}
 	return errs.New(errs.Config, "the Spec has keys that do not exist: %s", strings.Join(c.problems, "; ")).
 		Try("%s", strings.Join(c.hints, "\n       "))
-}
-
-// badValue is the error of a value of the wrong type.
-func badValue(err error) error {
-	var e *errs.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) {
-		return errs.New(errs.Config, "%s must be %s, not a %s", named(kind.Field), wanted(kind.Type), kind.Value)
-	}
-	return errs.New(errs.Config, "the Spec can not be read: %s", err)
-}
-
-func wanted(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "text"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Float32, reflect.Float64:
-		return "a number"
-	case reflect.Uint64:
-		return "a whole number that is not negative"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Struct, reflect.Map:
-		return "keys and values"
-	}
-	return "a whole number"
 }
 
 func named(at string) string {

@@ -76,12 +76,12 @@ func TestParseSpecTeaches(t *testing.T) {
 		{"deliver: {qqqqqq: 1}", `the Spec has keys that do not exist: there is no key "deliver.qqqqqq"`, `the keys of deliver are memory, prefetch, prefetch_factor`},
 		{"deliver: {qqqqqq: 1, zzzzzz: 2}", `the Spec has keys that do not exist: there is no key "deliver.qqqqqq"; there is no key "deliver.zzzzzz"`, `the keys of deliver are memory, prefetch, prefetch_factor`},
 		{"batch: 64", "the Spec has keys that do not exist: batch must hold keys, not 64", ""},
-		{"batch: {size: many}", "batch.size must be a whole number, not a string", ""},
-		{`{"batch": {"size": 1.5}}`, "batch.size must be a whole number, not a number 1.5", ""},
-		{"deliver: {memory: lots}", `the Spec can not be read: "lots" is no amount of memory: write "auto", a number of bytes, or one like "8GiB" or "500MB"`, ""},
+		{"batch: {size: many}", `batch.size is "many": it must be a whole number`, ""},
+		{`{"batch": {"size": 1.5}}`, "batch.size is 1.5: it must be a whole number", ""},
+		{"deliver: {memory: lots}", `deliver.memory is "lots": it must be "auto", a number of bytes, or an amount of memory such as "8GiB" or "500MB"`, ""},
 		{"- a\n- b", "the Spec has keys that do not exist: the Spec must hold keys, not [a b]", ""},
 		{"a: [1", "the Spec is neither YAML nor JSON: [1:4] sequence end token ']' not found", "the brackets say line and column"},
-		{"fields: [{name: image, transform: [{size: 3}]}]", `a transform has no "op": {"size":3}`, `write {"op": "CenterCrop", "size": 224}`},
+		{"fields: [{name: image, transform: [{size: 3}]}]", `fields[0].transform[0]: a transform has no "op": {"size":3}`, `write {"op": "CenterCrop", "size": 224}`},
 	} {
 		_, err := stoker.ParseSpec([]byte(c.text))
 		var e *stoker.Error

@@ -69,8 +69,10 @@ func Run(fd, parent int, version, kernel string) error {
 		return err
 	}
 	go arena.Released(s.leasedIDs, s.back)
-	s.serve()
-	// End of file: the client is gone, and all of our memory is anonymous.
+	if err := s.serve(); !ended(err) {
+		return err
+	}
+	// The client is gone, and all of our memory is anonymous.
 	os.Exit(0)
 	return nil
 }
@@ -84,6 +86,12 @@ func dieWith(parent int) {
 	if os.Getppid() != parent { // it died before the kernel was told
 		os.Exit(0)
 	}
+}
+
+// ended says that a read failed because the client is gone, and not because of
+// what it sent.
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // watchClient ends this process with the client's. The socket alone does not

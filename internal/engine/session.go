@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,13 +45,19 @@ func newSession(conn *deliver.Conn, arena *deliver.Arena, shared *loader.Shared,
 	}
 }
 
-// serve answers requests until the client is gone. What may wait runs beside
-// the reading, so that one loader's wait is not another's.
-func (s *session) serve() {
+// serve answers requests until the client is gone, which is io.EOF, or sends what
+// is not a frame. What may wait runs beside the reading, so that one loader's wait
+// is not another's. A message that cannot be decoded is answered with an error: it
+// is one loader's, and the engine is everybody's.
+func (s *session) serve() error {
 	for {
 		m, err := s.conn.Read()
+		if bad := (*wire.BadMessage)(nil); errors.As(err, &bad) {
+			s.answer(&bad.Message, func(*wire.Message) ([]deliver.Envelope, error) { return nil, undecoded(bad) })
+			continue
+		}
 		if err != nil {
-			return
+			return err
 		}
 		switch m.Type {
 		case wire.TypeOpen:
@@ -75,6 +82,17 @@ func (s *session) serve() {
 			})
 		}
 	}
+}
+
+// undecoded is the error of a message whose values do not fit.
+func undecoded(bad *wire.BadMessage) error {
+	var kind *json.UnmarshalTypeError
+	if !errors.As(bad.Err, &kind) {
+		return errs.New(errs.Incompatible, "a message cannot be decoded").Because(bad.Err).
+			Try("install one version of stoker: `pip install --force-reinstall stoker`, and unset STOKER_ENGINE")
+	}
+	given := strings.TrimPrefix(kind.Value, "number ")
+	return errs.New(errs.Config, "%s is %s: it must be %s", kind.Field, given, loader.Wanted(kind.Type, given))
 }
 
 // answer sends what f makes of a request, or its error.
@@ -107,12 +125,9 @@ func one(m *wire.Message, fds ...int) []deliver.Envelope {
 }
 
 func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
-	var spec loader.Spec
-	if err := json.Unmarshal(m.Spec, &spec); err != nil {
-		if e := (*errs.Error)(nil); errors.As(err, &e) {
-			return nil, e
-		}
-		return nil, errs.New(errs.Config, "the Spec can not be read").Because(err)
+	spec, err := loader.ReadSpec(m.Spec)
+	if err != nil {
+		return nil, err
 	}
 	var told time.Time
 	l, err := loader.Open(context.Background(), s.shared, spec, loader.Options{

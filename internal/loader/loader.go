@@ -256,7 +256,8 @@ func (l *Loader) PassOver(list order.List, epoch, step int64) (*Pass, error) {
 
 // checkList refuses lists that no pass can walk.
 func (l *Loader) checkList(list order.List, epoch int64) error {
-	if epoch < 0 || list.Place < 0 || list.Item < 0 || list.Cuts == nil && list.Place != list.Item {
+	most := int64(math.MaxInt64 - len(list.IDs))
+	if epoch < 0 || list.Place < 0 || list.Place > most || list.Item < 0 || list.Item > most || list.Cuts == nil && list.Place != list.Item {
 		return errs.New(errs.State, "epoch %d, place %d, item %d: there is no such place for a list", epoch, list.Place, list.Item)
 	}
 	for i, id := range list.IDs {
@@ -316,7 +317,7 @@ func (l *Loader) startPass(p *Pass) {
 // lookAhead begins the epoch after p's, once all of p is on its way. Shared.mu is
 // held, and let go while the order of that epoch is made.
 func (l *Loader) lookAhead(p *Pass) {
-	if p != l.current || p.alone || p.looked || l.ahead != nil || l.closed {
+	if p != l.current || p.alone || p.looked || l.ahead != nil || l.closed || p.epoch == math.MaxInt64 {
 		return
 	}
 	p.looked = true

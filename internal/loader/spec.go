@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -374,6 +375,9 @@ func (s Spec) check() (p problems) {
 	if s.Workers < 0 || s.Workers > MaxLanes {
 		p.addf("workers is %d: it can be 1 to %d lanes, or 0 for all", s.Workers, MaxLanes)
 	}
+	if s.World > maxWorld {
+		p.addf("world_size is %d: it can be 1 to %d", s.World, maxWorld)
+	}
 	if s.World < 1 || s.Rank < 0 || s.Rank >= s.World {
 		p.addf("rank is %d in a world of %d: ranks go from 0 to world_size - 1", s.Rank, s.World)
 	}
@@ -382,6 +386,22 @@ func (s Spec) check() (p problems) {
 	}
 	checkFields(&p, s.Fields, oneOf)
 	return p
+}
+
+// Bounds that keep products of a step's places, and sums with the places of an
+// epoch, within 64 bits.
+const (
+	maxWorld = 1 << 24 // ranks
+	maxCount = 1 << 53 // samples or tokens; floats of other languages hold it too
+)
+
+// atMost names the counts that are too large to reckon with.
+func atMost(p *problems, counts map[string]int64) {
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		if counts[key] > maxCount {
+			p.addf("%s is %d: it can be at most 2^53", key, counts[key])
+		}
+	}
 }
 
 // The values that a key can have.
@@ -457,6 +477,7 @@ func (s Spec) checkOrder(p *problems) {
 	if o.Block < 0 || o.Window < 0 || o.Streams < 0 || o.NumSamples < 0 {
 		p.addf("block is %d, window %d, streams %d, num_samples %d: none is negative", o.Block, o.Window, o.Streams, o.NumSamples)
 	}
+	atMost(p, map[string]int64{"block": o.Block, "window": o.Window, "streams": o.Streams, "num_samples": o.NumSamples})
 	if !s.shuffles(order.BlockWise) && (o.Block != 0 || o.Streams != 0) {
 		p.addf("block and streams are of shuffle block, and shuffle is %s", o.Shuffle)
 	}
@@ -493,6 +514,7 @@ func (s Spec) checkBatch(p *problems) {
 	if b.Bucket < 0 || b.Tokens < 0 || b.Pack < 0 || b.Window < 0 {
 		p.addf("bucket is %d, tokens %d, pack %d, window %d: none is negative", b.Bucket, b.Tokens, b.Pack, b.Window)
 	}
+	atMost(p, map[string]int64{"bucket": b.Bucket, "tokens": b.Tokens, "pack": b.Pack, "batch.window": b.Window})
 	kinds := 0
 	for _, n := range []int64{b.Bucket, b.Tokens, b.Pack} {
 		if n > 0 {

@@ -37,6 +37,7 @@ package wire
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -248,7 +249,19 @@ func Append(b []byte, m *Message) ([]byte, error) {
 	return append(b, body...), nil
 }
 
-// Read reads one frame. buf is scratch that is grown and returned.
+// A BadMessage is a whole frame whose message cannot be decoded. The frames after
+// it can be read.
+type BadMessage struct {
+	Message Message // what of it was decoded: Type and Req, unless it is not JSON
+	Key     string  // of the value that does not fit; "" where it is not JSON
+	Err     error
+}
+
+func (e *BadMessage) Error() string { return "wire: " + e.Err.Error() }
+func (e *BadMessage) Unwrap() error { return e.Err }
+
+// Read reads one frame. buf is scratch that is grown and returned. After a
+// *BadMessage the next frame can be read; any other error ends the stream.
 func Read(r io.Reader, buf []byte) (*Message, []byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -267,7 +280,13 @@ func Read(r io.Reader, buf []byte) (*Message, []byte, error) {
 	}
 	m := new(Message)
 	if err := json.Unmarshal(buf, m); err != nil {
-		return nil, buf, fmt.Errorf("wire: %w", err)
+		bad := &BadMessage{Message: *m, Err: err}
+		// Decoding goes on after a value of another type, so that the number of the
+		// request is known even where its epoch is not.
+		if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) {
+			bad.Key = kind.Field
+		}
+		return nil, buf, bad
 	}
 	return m, buf, nil
 }

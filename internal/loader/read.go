@@ -1,0 +1,179 @@
+package loader
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// ReadSpec reads a Spec from JSON. Keys that it does not know are passed over; the
+// error of values of the wrong type names every one of them, what was given and
+// what is expected.
+func ReadSpec(raw []byte) (Spec, error) {
+	var spec Spec
+	err := json.Unmarshal(raw, &spec)
+	if err == nil {
+		return spec, nil
+	}
+	var v values
+	if json.Valid(raw) {
+		v.walk(raw, reflect.TypeFor[Spec](), "")
+	}
+	if e := (*errs.Error)(nil); len(v.found) == 0 && errors.As(err, &e) {
+		return Spec{}, e
+	}
+	if len(v.found) == 0 {
+		return Spec{}, errs.New(errs.Config, "cannot read the Spec").Because(err)
+	}
+	out := v.found.err()
+	if v.hint != "" {
+		out = errs.From(out).Try("%s", v.hint)
+	}
+	return Spec{}, out
+}
+
+// values collects the values of a document that are not of their key's type.
+// encoding/json stops at the first, and forgets the keys above types that read
+// themselves.
+type values struct {
+	found problems
+	hint  string // of the first that has one
+}
+
+// walk compares a value with the type that it is to become.
+func (v *values) walk(raw json.RawMessage, t reflect.Type, at string) {
+	raw = bytes.TrimSpace(raw)
+	if string(raw) == "null" {
+		return // leaves the default
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t {
+	case reflect.TypeFor[Dataset]():
+		if raw[0] == '[' {
+			t = reflect.TypeFor[[]Dataset]()
+		}
+	case reflect.TypeFor[Column]():
+		if raw[0] == '"' {
+			return
+		}
+	default:
+		if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+			v.try(raw, t, at)
+			return
+		}
+	}
+	var list []json.RawMessage
+	var keys map[string]json.RawMessage
+	switch {
+	case t.Kind() == reflect.Slice && json.Unmarshal(raw, &list) == nil:
+		for i, item := range list {
+			v.walk(item, t.Elem(), fmt.Sprintf("%s[%d]", at, i))
+		}
+	case t.Kind() == reflect.Struct && json.Unmarshal(raw, &keys) == nil:
+		for _, f := range reflect.VisibleFields(t) {
+			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if value, ok := keys[key]; ok && key != "-" {
+				v.walk(value, f.Type, strings.TrimPrefix(at+"."+key, "."))
+			}
+		}
+	default:
+		v.try(raw, t, at)
+	}
+}
+
+// try decodes one value. A type that reads itself has words of its own, where it
+// does not only pass on those of encoding/json.
+func (v *values) try(raw json.RawMessage, t reflect.Type, at string) {
+	err := json.Unmarshal(raw, reflect.New(t).Interface())
+	if err == nil {
+		return
+	}
+	var e *errs.Error
+	if wanted(t) == "" && errors.As(err, &e) {
+		v.found = append(v.found, fmt.Sprintf("%s: %s", at, e.What))
+		v.hint = cmp.Or(v.hint, e.Hint)
+		return
+	}
+	v.found = append(v.found, fmt.Sprintf("%s is %s: it must be %s", cmp.Or(at, "the Spec"), given(raw), Wanted(t, string(raw))))
+}
+
+// given is a value as an error repeats it: on one line, shortened.
+func given(raw []byte) string {
+	const most = 60
+	var line bytes.Buffer
+	if json.Compact(&line, raw) != nil {
+		line.Write(raw)
+	}
+	text := []rune(line.String())
+	if len(text) > most {
+		return string(text[:most]) + "..."
+	}
+	return string(text)
+}
+
+// Wanted says what values of a type are, in the words of a Spec, to somebody who
+// gave another one.
+func Wanted(t reflect.Type, given string) string {
+	whole := given != "" && strings.Trim(given[1:], "0123456789") == "" && strings.Trim(given[:1], "-0123456789") == ""
+	switch t.Kind() {
+	case reflect.Int, reflect.Int64:
+		if whole {
+			return "a whole number from -2^63 to 2^63 - 1"
+		}
+	case reflect.Uint64:
+		if whole {
+			return "a whole number from 0 to 2^64 - 1"
+		}
+	}
+	return cmp.Or(wanted(t), "a value of another type")
+}
+
+// wanted is that; "" for types whose own errors say it.
+func wanted(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[Paths]():
+		return "a path, or a list of paths"
+	case reflect.TypeFor[Bytes]():
+		return `"auto", a number of bytes, or an amount of memory such as "8GiB" or "500MB"`
+	case reflect.TypeFor[Numbers]():
+		return "a list of numbers, or the path of a .npy file"
+	case reflect.TypeFor[Lengths]():
+		return "a list of numbers, the path of a .npy file, or the name of a field"
+	case reflect.TypeFor[PadTo]():
+		return `"longest", or a length from 1 on`
+	case reflect.TypeFor[View]():
+		return "[from, to], null for an open end"
+	case reflect.TypeFor[Column]():
+		return "a name, or an object with the keys name, from and path"
+	case reflect.TypeFor[Dataset]():
+		return "an object such as {\"path\": \"data/train\"}, or a list of them"
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		return "a whole number"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct:
+		if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+			return ""
+		}
+		return "an object with keys"
+	case reflect.Map:
+		return "an object with keys"
+	}
+	return ""
+}
