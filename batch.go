@@ -48,28 +48,14 @@ type BadSample = loader.Bad
 
 // Tensor is a column of a batch: a view of its memory.
 type Tensor[T any] struct {
-	// Data are the elements; of a Field with a View also those between its rows,
-	// which belong to others: see Stride.
-	Data  []T
+	Data  []T   // in C order
 	Shape []int // rows first
-
-	stride int // elements from row to row; 0: those of a row
 }
 
 // Row is one sample of the column.
 func (t Tensor[T]) Row(i int) []T {
 	n := mem.Shape(t.Shape[1:]).Elems()
-	at := i * t.Stride()
-	return t.Data[at : at+n : at+n]
-}
-
-// Stride is the elements from the begin of one row to that of the next: more than
-// a row has where the Field has a View.
-func (t Tensor[T]) Stride() int {
-	if t.stride > 0 {
-		return t.stride
-	}
-	return mem.Shape(t.Shape[1:]).Elems()
+	return t.Data[i*n : (i+1)*n : (i+1)*n]
 }
 
 // RaggedTensor is a column of arrays that differ in the length of their first
@@ -170,14 +156,14 @@ func (b *Batch) Release() {
 
 // IDs are the numbers of the samples in the dataset.
 func (b *Batch) IDs() []int64 {
-	t, _ := view[int64](b, batch.IDs, mem.Int64, nil)
+	t, _ := view[int64](b, batch.IDs, nil)
 	return t.Data
 }
 
 // Valid says which rows count: not those that fill up the end of an epoch, and
 // not those in the place of skipped samples.
 func (b *Batch) Valid() []bool {
-	t, _ := view[bool](b, batch.Valid, mem.Bool, nil)
+	t, _ := view[bool](b, batch.Valid, nil)
 	return t.Data
 }
 
@@ -222,11 +208,11 @@ func typed[T any](b *Batch, name string, want mem.DType) (Tensor[T], error) {
 	if err != nil {
 		return Tensor[T]{}, err
 	}
-	return view[T](b, name, want, col)
+	return view[T](b, name, col)
 }
 
 // view is a column's memory as elements. Columns lie at multiples of 64 bytes.
-func view[T any](b *Batch, name string, dtype mem.DType, col *wire.Column) (Tensor[T], error) {
+func view[T any](b *Batch, name string, col *wire.Column) (Tensor[T], error) {
 	if b.refs.Load() <= 0 {
 		return Tensor[T]{}, released()
 	}
@@ -242,12 +228,7 @@ func view[T any](b *Batch, name string, dtype mem.DType, col *wire.Column) (Tens
 			Try("stoker.Ragged(batch, %q) gives values and offsets; a Field with Batch padded is dense", name)
 	}
 	t := Tensor[T]{Shape: append([]int{rows}, col.Shape...)}
-	n := mem.Shape(t.Shape).Elems()
-	if col.Strides != nil && rows > 0 {
-		t.stride = int(col.Strides[0]) / dtype.Size()
-		n = (rows-1)*t.stride + mem.Shape(col.Shape).Elems()
-	}
-	t.Data = see[T](b.in.Slot.Mem[col.Off:], n)
+	t.Data = see[T](b.in.Slot.Mem[col.Off:], mem.Shape(t.Shape).Elems())
 	return t, nil
 }
 

@@ -28,8 +28,7 @@ func (l *Loader) close(ob *openBatch) error {
 	at := ob.layout.Bytes()
 	for i := range ob.layout.Fields {
 		f := &ob.layout.Fields[i]
-		col := wire.Column{Name: f.Name, Shape: f.Seen()}
-		col.Off, col.Strides = ob.layout.View(i)
+		col := wire.Column{Name: f.Name, Off: ob.layout.Off(i), Shape: f.Seen()}
 		if f.Packed > 0 {
 			col.Rows = int(ob.pass.slice.Rows(ob.step))
 		}

@@ -255,7 +255,7 @@ func padColumn(f *Field, out *batch.Field) error {
 // maxRow bounds the bytes of one row of a batch.
 const maxRow = 1 << 36
 
-// share makes fields that differ in nothing but their view columns of one memory.
+// share tells of fields that differ in nothing but their view which is the first.
 func (d *part) share(columns []batch.Field) {
 	for i := range columns {
 		for j := range i {

@@ -50,8 +50,7 @@ func (p *PadTo) UnmarshalJSON(b []byte) error {
 }
 
 // View is the part [From, To) of the first axis of a sample; nil is that end of
-// it, and a negative number counts from the end, as in Python's slices. Fields
-// that differ in nothing but their view share the memory of a batch.
+// it, and a negative number counts from the end, as in Python's slices.
 type View struct{ From, To *int }
 
 // IsZero says that the whole is seen.

@@ -95,9 +95,6 @@ func (l *Loader) fill(f *filler, t *task) error {
 		return err
 	}
 	for i, prog := range programs {
-		if l.fields[i].Of > 0 {
-			continue // another field's memory
-		}
 		at := i
 		if value != nil {
 			at = value[i]
@@ -243,6 +240,10 @@ func (l *Loader) fillField(lane *transform.Lane, prog *transform.Program, i int,
 	shape, err := prog.Begin(lane, data, t.key.With(uint64(i)))
 	if err != nil {
 		return err
+	}
+	if c := &l.fields[i]; c.To > 0 {
+		step := c.Shape[1:].Elems() * prog.Stored().Size()
+		return prog.Elements(t.batch.layout.Row(t.batch.slot.Mem, i, t.row), data[c.From*step:c.To*step])
 	}
 	if !l.fields[i].Loose {
 		return prog.Finish(lane, t.batch.layout.Row(t.batch.slot.Mem, i, t.row))

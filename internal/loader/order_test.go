@@ -134,7 +134,7 @@ func copyAll(l *Loader, b *Batch) full {
 		types[f.Name] = f.DType
 	}
 	for _, c := range b.Columns {
-		if c.Kind == "ragged" || c.Strides != nil {
+		if c.Kind == "ragged" {
 			var rows []byte
 			for _, row := range rowsOf(b, c, types[c.Name]) {
 				rows = fmt.Appendf(rows, "%q\n", row)

@@ -162,13 +162,12 @@ type Field struct {
 // Off and the bytes at Data. A ragged column has Rows+1 int64 offsets (steps of the
 // first axis) at Off and at Data its values, of which Shape is one step.
 type Column struct {
-	Name    string  `json:"name"`
-	Kind    string  `json:"kind,omitempty"` // ragged; else what the field says
-	Off     int64   `json:"off"`
-	Shape   []int   `json:"shape,omitempty"`   // of one sample, dense
-	Strides []int64 `json:"strides,omitempty"` // dense: bytes from row to row, and along each axis of Shape; absent: C order without gaps
-	Rows    int     `json:"rows,omitempty"`    // dense: how many, where they are not those of the batch
-	Data    int64   `json:"at,omitempty"`      // object and ragged columns
+	Name  string `json:"name"`
+	Kind  string `json:"kind,omitempty"` // ragged; else what the field says
+	Off   int64  `json:"off"`
+	Shape []int  `json:"shape,omitempty"` // of one sample, dense
+	Rows  int    `json:"rows,omitempty"`  // dense: how many, where they are not those of the batch
+	Data  int64  `json:"at,omitempty"`    // object and ragged columns
 }
 
 // Part is what a batch message says of one step of several.

@@ -57,54 +57,41 @@ type Field struct {
 	// (int64). Where Pad.To is set rows have one shape, and are not Loose.
 	Pad     Pad
 	Lengths int
-	// From and To are the part of the first axis that users see; 0, 0: all of it.
+	// From and To are the part of the first axis of a sample that the column holds;
+	// 0, 0: all of it.
 	From, To int
 	// Packed is the bytes of a column that the samples of a batch share: its rows
 	// are of Shape, and there are as many as fit. 0: a row a sample.
 	Packed int64
-	// Of is 1 + the number of an earlier column of which this one is another view;
-	// 0: it has memory of its own.
+	// Of is 1 + the number of an earlier column that holds another part of the same
+	// stored values; 0: there is none.
 	Of int
 }
 
 // size is the bytes of one row.
 func (f Field) size() int64 {
 	switch {
-	case f.Of > 0 || f.Loose && f.Form == Padded:
+	case f.Loose && f.Form == Padded:
 		return 0
 	case f.Loose:
 		return 8 // an offset
 	}
-	return int64(f.Shape.Elems()) * int64(f.DType.Size())
+	return int64(f.Seen().Elems()) * int64(f.DType.Size())
 }
 
 // step is the bytes of one step along the first axis of an array whose samples
 // differ in it.
 func (f Field) step() int64 { return int64(f.Shape.Elems() * f.DType.Size()) }
 
-// Seen is the shape of one sample as users see it.
+// Seen is the shape of one sample in the batch: of a view, that of its part. Each
+// view has rows of its own, in C order without gaps. Views of one buffer saved a
+// copy in the cache of the processor; but their rows had gaps, and the view(-1) of
+// a training loop fails on such tensors.
 func (f Field) Seen() mem.Shape {
 	if f.To == 0 {
 		return f.Shape
 	}
 	return append(mem.Shape{f.To - f.From}, f.Shape[1:]...)
-}
-
-// View is where a dense column begins as users see it, and the bytes from row to
-// row and along each axis of a row; nil: in C order without gaps.
-func (l *Layout) View(field int) (off int64, strides []int64) {
-	f := &l.Fields[field]
-	if f.To == 0 || f.From == 0 && f.To == f.Shape[0] {
-		return l.off[field], nil
-	}
-	strides = make([]int64, 1+len(f.Shape))
-	n := int64(f.DType.Size())
-	for i := len(f.Shape); i > 0; i-- {
-		strides[i] = n
-		n *= int64(f.Shape[i-1])
-	}
-	strides[0] = n
-	return l.off[field] + int64(f.From)*strides[1], strides
 }
 
 // Layout says where the columns of a batch of up to Rows samples lie. It is
@@ -136,9 +123,6 @@ func NewLayout(fields []Field, rows int) *Layout {
 			n = f.Packed
 		case f.Loose && n > 0:
 			n += 8
-		case f.Of > 0:
-			l.off = append(l.off, l.off[f.Of-1])
-			continue
 		}
 		if n >= pageBytes {
 			at = align(at, pageBytes)
@@ -185,7 +169,7 @@ func (l *Layout) Stamp(slot []byte, row int, id int64, valid bool) {
 // CopyRow copies a row's fixed columns, but for its id and validity.
 func (l *Layout) CopyRow(slot []byte, to, from int) {
 	for i := range l.Fields[:len(l.Fields)-2] {
-		if f := &l.Fields[i]; !f.Loose && f.Packed == 0 && f.Of == 0 {
+		if f := &l.Fields[i]; !f.Loose && f.Packed == 0 {
 			copy(l.Row(slot, i, to), l.Row(slot, i, from))
 		}
 	}

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
-from ._bundle import BYTES, Bundle, Holds, Plan, groups, layout, total
+from ._bundle import BYTES, Bundle, Holds, Plan, total
 from ._client import Field
 from ._errors import ConfigError, StokerError, from_wire
 from ._wire import Message
@@ -110,14 +110,6 @@ class Kind:
         """An array over the slot."""
         raise NotImplementedError
 
-    def strided(self, base: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
-        """A view of a flat array; strides and offset are counted in its elements."""
-        raise NotImplementedError
-
-    def shown(self, bases: Sequence[Any], shape: Sequence[int], strides: Sequence[int], offset: int) -> list[Any]:
-        """``strided`` of each."""
-        return [self.strided(base, shape, strides, offset) for base in bases]
-
     def own(self, array: Any) -> Any:
         """A copy."""
         raise NotImplementedError
@@ -152,10 +144,6 @@ class NumpyKind(Kind):
         if not count:
             return self._np.empty(shape, kind)
         return self._np.frombuffer(root, kind, count, offset).reshape(shape)
-
-    def strided(self, base: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
-        size = base.itemsize
-        return self._np.ndarray(shape, base.dtype, base, offset * size, tuple(step * size for step in strides))
 
     def own(self, array: Any) -> Any:
         return array.copy()
@@ -219,13 +207,6 @@ class TorchKind(Kind):
         flat = self._torch.frombuffer(root, dtype=kind, count=count, offset=offset)
         return flat if len(shape) == 1 else flat.view(tuple(shape))
 
-    def strided(self, base: Any, shape: Sequence[int], strides: Sequence[int], offset: int) -> Any:
-        return base.as_strided(tuple(shape), tuple(strides), offset)
-
-    def shown(self, bases: Sequence[Any], shape: Sequence[int], strides: Sequence[int], offset: int) -> list[Any]:
-        shape, strides = tuple(shape), tuple(strides)
-        return [base.as_strided(shape, strides, offset) for base in bases]
-
     def own(self, array: Any) -> Any:
         # Not clone(): it may run OpenMP, which hangs in a forked child of a process that has used it.
         fresh = self._torch.empty(array.shape, dtype=array.dtype)
@@ -281,11 +262,7 @@ class Maker:
             return cast(Batch, self._bundle(message, root))
         rows = message["rows"]
         columns = {column["name"]: column for column in message["data"]}
-        shared = self._shared(columns, rows, root)
-        values = [
-            shared[name] if name in shared else self._field(field, columns[name], rows, root)
-            for name, field in self._fields.items()
-        ]
+        values = [self._field(field, columns[name], rows, root) for name, field in self._fields.items()]
         if self._single:
             values = [self._one(field, value) for field, value in zip(self._fields.values(), values, strict=True)]
         batch: Batch | DictBatch
@@ -347,22 +324,6 @@ class Maker:
         if total(shape) * BYTES[field.dtype] < OWNED_BYTES:
             values = self._kind.own(values)
         return Ragged(self._kind.finish(values), self._kind.finish(offsets))
-
-    def _shared(self, columns: Mapping[str, Mapping[str, Any]], rows: int, root: Any) -> dict[str, Any]:
-        """The fields that show parts of rows which lie between those of others: x and y of one window of tokens.
-
-        What several of them show is one array, so that each is a view of it.
-        """
-        found: dict[str, Any] = {}
-        for group in groups(columns):
-            dtype = self._fields[group[0]].dtype
-            begin, elements, shown = layout([columns[name] for name in group], rows, BYTES[dtype])
-            base = self._kind.view(root, dtype, (elements,), begin)
-            if elements * BYTES[dtype] < OWNED_BYTES:
-                base = self._kind.own(base)
-            for name, how in zip(group, shown, strict=True):
-                found[name] = self._kind.finish(self._kind.strided(base, *how))
-        return found
 
     def _one(self, field: Field, value: Any) -> Any:
         """What torch gives for one sample: numbers are Python's."""

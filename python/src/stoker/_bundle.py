@@ -22,7 +22,7 @@ SMALL_BYTES = 4096
 # Bundles whose slots are held, from which on batches are copies: the loop has a batch of one, and takes the next.
 HELD = 4
 
-# All steps of a column, or of columns that are views of the same rows: what to put into the batches, by place.
+# All steps of a column: what to put into the batches, by place.
 Cut = Callable[[Any, int, bool], Iterable[tuple[int, Sequence[Any]]]]
 
 
@@ -41,12 +41,9 @@ class Plan:
         dtypes = {**{name: field.dtype for name, field in fields.items()}, **facts}
         places = {name: at for at, name in enumerate(dtypes)}
         self._width = len(places)
-        for group in groups(columns):
-            self._add_views([places[name] for name in group], [columns[name] for name in group], dtypes[group[0]])
         for name, dtype in dtypes.items():
             column = columns[name]
-            if "strides" not in column:
-                self._add(places[name], dtype, tuple(column.get("shape") or ()), column["off"])
+            self._add(places[name], dtype, tuple(column.get("shape") or ()), column["off"])
 
     def fits(self, message: Message) -> bool:
         return bool(self.rows == message["rows"] and self.columns == message["data"])
@@ -66,23 +63,6 @@ class Plan:
             return [(place, [kind.finish(array) for array in arrays])]
 
         self._cuts.append(small if size < SMALL_BYTES else large)
-
-    def _add_views(self, places: Sequence[int], group: Sequence[Mapping[str, Any]], dtype: str) -> None:
-        """Fields that show parts of the same rows: views of one array a step."""
-        kind = self._kind
-        begin, elements, shown = layout(group, self.rows, BYTES[dtype])
-        size = self.rows * group[0]["strides"][0]
-
-        def cut(root: Any, steps: int, own: bool) -> list[tuple[int, Sequence[Any]]]:
-            bases = [kind.view(root, dtype, (elements,), begin + step * size) for step in range(steps)]
-            if own:
-                bases = [kind.own(base) for base in bases]
-            return [
-                (place, [kind.finish(array) for array in kind.shown(bases, *how)])
-                for place, how in zip(places, shown, strict=True)
-            ]
-
-        self._cuts.append(cut)
 
     def cut(self, root: Any, steps: int, own: bool) -> list[tuple[Any, ...]]:
         """What each step holds: fields, then facts."""
@@ -119,36 +99,6 @@ class Bundle:
     @property
     def spent(self) -> bool:
         return not self._left
-
-
-def groups(columns: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """The columns that show parts of rows, those of the same rows together: x and y of one window of tokens."""
-    found: list[list[str]] = []
-    for off, name in sorted((column["off"], name) for name, column in columns.items() if "strides" in column):
-        steps = columns[name]["strides"]
-        first = columns[found[-1][0]] if found else None
-        if first is None or first["strides"] != steps or off - first["off"] >= steps[0]:
-            found.append([])
-        found[-1].append(name)
-    return found
-
-
-Shown = tuple[tuple[int, ...], list[int], int]  # shape; strides and the first element, in elements
-
-
-def layout(group: Sequence[Mapping[str, Any]], rows: int, size: int) -> tuple[int, int, list[Shown]]:
-    """One array that holds all that columns of the same rows show: where it begins, its elements (of so many bytes),
-    and how each column lies in it."""
-    begin, elements = group[0]["off"], 0
-    shown: list[Shown] = []
-    for column in group:
-        shape, strides = (rows, *column["shape"]), [step // size for step in column["strides"]]
-        first = (column["off"] - begin) // size
-        shown.append((shape, strides, first))
-        if total(shape):
-            last = sum((length - 1) * step for length, step in zip(shape, strides, strict=True))
-            elements = max(elements, first + last + 1)
-    return begin, elements, shown
 
 
 def total(shape: Sequence[int]) -> int:
