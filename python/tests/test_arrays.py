@@ -1,4 +1,4 @@
-"""Arrays of files as batches: any dtype and shape, views of one buffer, as NumPy wrote them."""
+"""Arrays of files as batches: any dtype and shape, parts of them, as NumPy wrote them."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_every_dtype_arrives_as_it_was_saved(tmp_path: Path, dtype: str) -> None
     array = raw > 127 if dtype == "bool" else raw.reshape(10, -1).view(dtype)
     dataset = stoker.NpyDataset(saved(tmp_path / "x.npy", array))
     found = batches(dataset, 4)
-    assert [len(batch[0]) for batch in found] == [4, 4, 2]
-    got = np.concatenate([batch[0] for batch in found])
+    assert [len(batch) for batch in found] == [4, 4, 2]
+    got = np.concatenate(found)
     assert got.dtype == array.dtype
     assert got.tobytes() == array.tobytes()
 
@@ -67,7 +67,7 @@ def test_a_pair_of_files_is_a_tuple(tmp_path: Path) -> None:
     assert named.select("y")[5] == {"y": 35}
 
 
-def test_fields_show_parts_of_one_buffer(tmp_path: Path) -> None:
+def test_fields_show_parts_of_one_stored_field(tmp_path: Path) -> None:
     tokens = np.random.default_rng(3).integers(0, 60_000, (12, 17), dtype=np.uint16)
     path = saved(tmp_path / "tokens.npy", tokens)
     views = [
@@ -80,7 +80,8 @@ def test_fields_show_parts_of_one_buffer(tmp_path: Path) -> None:
         want = tokens[at : at + len(x)].astype(np.int64)
         assert (x == want[:, :-1]).all()
         assert (y == want[:, 1:]).all()
-        assert y.__array_interface__["data"][0] == x.__array_interface__["data"][0] + 8
+        assert x.flags["C_CONTIGUOUS"]
+        assert y.flags["C_CONTIGUOUS"]
         at += len(x)
     assert at == 12
 
@@ -97,7 +98,8 @@ def test_torch_gets_views_too(tmp_path: Path) -> None:
     assert x.dtype == torch.int64
     assert x.shape == y.shape == (8, 8)
     assert torch.equal(x[:, 1:], y[:, :-1])
-    assert y.data_ptr() == x.data_ptr() + 8
+    assert x.is_contiguous()
+    assert y.view(-1).shape == (64,)
 
 
 def test_large_views_keep_the_slot(tmp_path: Path) -> None:
@@ -138,5 +140,5 @@ def test_mixtures_of_arrays(tmp_path: Path) -> None:
     mixture = stoker.Mixture(
         [stoker.NpyDataset(x=saved(tmp_path / "a.npy", a)), stoker.NpyDataset(x=saved(tmp_path / "b.npy", b))]
     )
-    got = np.concatenate([batch[0] for batch in batches(mixture, 4)])
+    got = np.concatenate(batches(mixture, 4))
     assert sorted(got[:, 0].tolist()) == [*range(0, 60, 3)]

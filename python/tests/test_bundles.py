@@ -37,7 +37,8 @@ def check(batch: Any, rows: np.ndarray) -> list[int]:
     ids: list[int] = batch.ids.tolist()
     assert np.array_equal(batch[0], rows[ids, :-1])
     assert np.array_equal(batch[1], rows[ids, 1:])
-    assert np.shares_memory(batch[0], batch[1])
+    assert batch[0].flags["C_CONTIGUOUS"]
+    assert batch[1].flags["C_CONTIGUOUS"]
     assert batch.valid.all()
     assert batch.bad == []
     return ids
@@ -81,10 +82,10 @@ def test_what_is_kept_stays_as_it_was(windows: tuple[Path, np.ndarray]) -> None:
         owner = kept[-1][0]
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
-        assert owner.nbytes == SIZE * (LENGTH + 1) * 8
+        assert owner.nbytes == SIZE * LENGTH * 8
         assert loader.stats()["leased"] < 8
         kept[-1][0][:] = 0
-        assert not kept[-1][1][:, :-1].any()
+        assert kept[-1][1].any()
         check(kept[-2], rows)
 
 
@@ -123,7 +124,7 @@ def test_an_interrupt_loses_nothing(windows: tuple[Path, np.ndarray], monkeypatc
         loader.set_epoch(0)
         iterator = iter(loader)
         seen: list[list[int]] = []
-        make, calls = loader._make, iter(range(10**6))
+        make, calls = iterator._make, iter(range(10**6))
 
         def interrupted(message: Any, root: Any) -> Any:
             made = make(message, root)
@@ -131,7 +132,7 @@ def test_an_interrupt_loses_nothing(windows: tuple[Path, np.ndarray], monkeypatc
                 raise KeyboardInterrupt
             return made
 
-        monkeypatch.setattr(loader, "_make", interrupted)
+        monkeypatch.setattr(iterator, "_make", interrupted)
         while len(seen) < STEPS:
             try:
                 seen.append(next(iterator).ids.tolist())
@@ -149,7 +150,7 @@ def test_torch(windows: tuple[Path, np.ndarray], single: bool) -> None:
         iterator, among, at = iter(loader), 0, 0
         for batch in iterator:
             among += bundled(iterator)
-            values = batch[0][None] if single else batch[0]
+            values = batch[None] if single else batch
             assert values.dtype == torch.int64
             assert torch.equal(values, torch.from_numpy(rows[at : at + len(values)].astype(np.int64)))
             assert batch.ids.tolist() == list(range(at, at + len(values)))

@@ -32,12 +32,19 @@ def rows(value: Any) -> list[bytes]:
     return [np.ascontiguousarray(row).tobytes() for row in value]
 
 
+def fields_of(batch: Any) -> list[Any]:
+    """The fields of a batch or of a sample, in order, whatever it is."""
+    if isinstance(batch, dict):
+        return list(batch.values())
+    return list(batch) if isinstance(batch, tuple) else [batch]
+
+
 def columns(dataset: Any, size: int = 4, **keywords: Any) -> dict[str, dict[int, bytes]]:
     """Everything that a loader gives: the bytes of every field of every sample, by name and sample."""
     found: dict[str, dict[int, bytes]] = {name: {} for name in dataset.fields}
     with stoker.DataLoader(dataset, batch_size=size, output="numpy", **keywords) as loader:
         for batch in loader:
-            values = batch.values() if isinstance(batch, dict) else batch
+            values = fields_of(batch)
             ids = batch.ids[batch.valid].tolist()
             for name, value in zip(found, values, strict=True):
                 found[name].update(zip(ids, rows(value), strict=False))
@@ -108,9 +115,8 @@ def test_shuffled_batches_are_the_samples(dataset: Any) -> None:
 def test_samples_have_numbers(dataset: Any) -> None:
     plain = columns(dataset)
     for i in (0, len(dataset) - 1, -2):
-        sample = dataset[i]
-        values = sample.values() if isinstance(sample, dict) else sample
-        assert isinstance(sample, dict) or len(sample) == len(dataset.fields)
+        values = fields_of(dataset[i])
+        assert len(values) == len(dataset.fields)
         for (name, column), value in zip(plain.items(), values, strict=True):
             want = column[i % len(dataset)]
             if isinstance(value, (bytes, str)):
@@ -173,8 +179,7 @@ def test_torch_and_numpy_hold_the_same(dataset: Any) -> None:
         for tensors, arrays in zip(ours, theirs, strict=True):
             if isinstance(tensors, dict):
                 assert list(tensors) == list(arrays) == dataset.fields
-                tensors, arrays = tuple(tensors.values()), tuple(arrays.values())
-            for tensor, array in zip(tensors, arrays, strict=True):
+            for tensor, array in zip(fields_of(tensors), fields_of(arrays), strict=True):
                 if isinstance(tensor, list):
                     assert tensor == array
                 elif isinstance(tensor, stoker.Ragged):
@@ -207,7 +212,7 @@ def test_npy(name: str) -> None:
     want = {field["name"]: [bytes.fromhex(row) for row in field["rows"]] for field in case["fields"]}
     assert in_order(found) == want
     with stoker.DataLoader(found, 2, output="numpy") as loader:
-        for value, field in zip(next(iter(loader)), case["fields"], strict=True):
+        for value, field in zip(fields_of(next(iter(loader))), case["fields"], strict=True):
             assert (str(value.dtype), list(value.shape[1:])) == (field["dtype"], field["shape"])
 
 
@@ -408,7 +413,7 @@ def test_beton_pictures_are_transformed(unzip: Any) -> None:
     image = Field("image", transform=T.CenterCrop(4))
     want = golden("beton", "expected.json")["raw"]
     with stoker.DataLoader(stoker.BetonDataset(path, [image, "label"], pictures=True), 9, output="numpy") as loader:
-        ((images, labels),) = loader
+        ((images, labels),) = map(fields_of, loader)
     for picture, label, sample in zip(images, labels, want, strict=True):
         whole = np.frombuffer(values_of(sample, "image"), np.uint8).reshape(sample["image"]["shape"])
         assert (picture.transpose(1, 2, 0) == whole[1:5, 2:6]).all()

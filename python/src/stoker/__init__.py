@@ -12,7 +12,7 @@ Importing it needs the standard library only; numpy, torch and jax are used wher
 from . import transforms
 from ._batch import Batch, Ragged
 from ._benchmark import Benchmark, benchmark
-from ._datasets import ImageFolder, Synthetic
+from ._datasets import Synthetic
 from ._doctor import Diagnosis, doctor
 from ._errors import (
     ConfigError,
@@ -24,9 +24,10 @@ from ._errors import (
     StateError,
     StokerError,
 )
+from ._fields import Field
+from ._folder import ImageFolder
 from ._formats import (
     BetonDataset,
-    Field,
     HDF5Dataset,
     LinesDataset,
     LMDBDataset,

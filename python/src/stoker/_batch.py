@@ -8,16 +8,20 @@ batches that come several in a slot are cut apart in _bundle.py.
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._bundle import BYTES, Bundle, Holds, Plan, total
 from ._client import Field
 from ._errors import ConfigError, StokerError, from_wire
 from ._wire import Message
+
+if TYPE_CHECKING:
+    from ._spec import Form
 
 OWNED_BYTES = 1 << 18
 IDS = "__ids__"
@@ -129,6 +133,10 @@ class Kind:
         """What the user gets for a field."""
         return array
 
+    def alone(self, value: Any, facts: Mapping[str, Any]) -> Any:
+        """What the user gets for a batch that is one array, with the attributes of a Batch where it can have them."""
+        return value
+
 
 class NumpyKind(Kind):
     name = "numpy"
@@ -151,6 +159,13 @@ class NumpyKind(Kind):
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
         return array.transpose(axes)
 
+    def alone(self, value: Any, facts: Mapping[str, Any]) -> Any:
+        if not isinstance(value, self._np.ndarray):
+            return value  # a sample that is a number, or ragged
+        batch = value.view(_array_batch())
+        vars(batch).update(facts)
+        return batch
+
     def ends(self, lengths: Any) -> Any:
         found = self._np.zeros(len(lengths) + 1, self._np.int32)
         self._np.cumsum(lengths, out=found[1:])
@@ -170,6 +185,12 @@ class JaxKind(NumpyKind):
 
     def finish(self, array: Any) -> Any:
         return self._jax.array(array, copy=True)
+
+    def alone(self, value: Any, facts: Mapping[str, Any]) -> Any:
+        if hasattr(value, "__dict__"):
+            for name, fact in facts.items():
+                setattr(value, name, fact)
+        return value
 
 
 class TorchKind(Kind):
@@ -228,6 +249,24 @@ class TorchKind(Kind):
     def finish(self, array: Any) -> Any:
         return array.pin_memory() if self._pin else array
 
+    def alone(self, value: Any, facts: Mapping[str, Any]) -> Any:
+        if isinstance(value, self._torch.Tensor):
+            vars(value).update(facts)
+        return value
+
+
+@functools.cache
+def _array_batch() -> type:
+    """The class of a NumPy batch that is one array: an ndarray with the attributes of ``Batch``, which what is computed
+    from it does not have."""
+    import numpy
+
+    class ArrayBatch(numpy.ndarray):
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            return self.view(numpy.ndarray).__reduce_ex__(protocol)
+
+    return ArrayBatch
+
 
 _POSITIONS = Field(POSITION_IDS, "number", "int32", "", "")
 
@@ -235,7 +274,7 @@ _POSITIONS = Field(POSITION_IDS, "number", "int32", "", "")
 class Maker:
     """Makes batches of one loader: ``make(message, root of the slot)``.
 
-    ``single`` gives one sample without the batch dimension, ``squeeze`` names grey images to be shown without their
+    ``form`` is what a batch is: a tuple of the fields, a dict, or the array of the one field. ``single`` gives one sample without the batch dimension, ``squeeze`` names grey images to be shown without their
     channel axis.
     """
 
@@ -244,42 +283,51 @@ class Maker:
         fields: Iterable[Field],
         kind: Kind,
         *,
-        as_dict: bool = False,
+        form: Form = "tuple",
         single: bool = False,
         squeeze: frozenset[str] = frozenset(),
     ) -> None:
         self._fields = {field.name: field for field in fields if field.name not in (POSITION_IDS, SEQLENS)}
         self._kind = kind
-        self._as_dict = as_dict
+        self._form = form
         self._single = single
         self._squeeze = squeeze
         self._plan: Plan | None = None
         self._holds = Holds()
 
-    def make(self, message: Message, root: Any) -> Batch | DictBatch:
+    def make(self, message: Message, root: Any) -> Any:
         """A batch; of a message that holds several, a Bundle of them."""
         if message["type"] == "batches":
-            return cast(Batch, self._bundle(message, root))
+            return self._bundle(message, root)
         rows = message["rows"]
         columns = {column["name"]: column for column in message["data"]}
         values = [self._field(field, columns[name], rows, root) for name, field in self._fields.items()]
         if self._single:
             values = [self._one(field, value) for field, value in zip(self._fields.values(), values, strict=True)]
-        batch: Batch | DictBatch
-        batch = DictBatch(zip(self._fields, values, strict=True)) if self._as_dict else Batch(values)
-        batch.ids = self._fact(columns[IDS], "int64", rows, root)
-        batch.valid = self._fact(columns[VALID], "bool", rows, root)
+        facts: dict[str, Any] = {
+            "ids": self._fact(columns[IDS], "int64", rows, root),
+            "valid": self._fact(columns[VALID], "bool", rows, root),
+        }
         if SEQLENS in columns:
             lengths = self._kind.view(root, "int32", (rows,), columns[SEQLENS]["off"])
-            batch.cu_seqlens = self._kind.ends(lengths)
-            batch.position_ids = self._field(_POSITIONS, columns[POSITION_IDS], rows, root)
-        batch.epoch = message["epoch"]
-        batch.step = message["step"]
+            facts["cu_seqlens"] = self._kind.ends(lengths)
+            facts["position_ids"] = self._field(_POSITIONS, columns[POSITION_IDS], rows, root)
         # Lanes report in the order in which they fail; of several tries for one place, the first comes first.
-        batch.bad = [
+        bad = [
             Bad(bad["place"], bad["sample"], bad["put"], from_wire(bad.get("error") or {}))
             for bad in sorted(message.get("bad") or [], key=lambda bad: bad["place"])
         ]
+        return self._batch(values, {**facts, "epoch": message["epoch"], "step": message["step"], "bad": bad})
+
+    def _batch(self, values: Sequence[Any], facts: Mapping[str, Any]) -> Any:
+        batch: Any
+        if self._form == "dict":
+            batch = DictBatch(zip(self._fields, values, strict=True))
+        elif self._form == "tuple":
+            batch = Batch(values)
+        else:
+            return self._kind.alone(values[0], facts)
+        vars(batch).update(facts)
         return batch
 
     def _bundle(self, message: Message, root: Any) -> Bundle:
@@ -287,16 +335,15 @@ class Maker:
         if plan is None or not plan.fits(message):
             self._plan = plan = Plan(self._kind, self._fields, {IDS: "int64", VALID: "bool"}, message)
         epoch, step, parts = message["epoch"], message["step"], message["parts"]
-        batches: list[Batch | DictBatch] = []
+        batches: list[Any] = []
         for values in plan.cut(root, len(parts), self._holds.many(root)):
             shown: Sequence[Any] = values[:-2]
             if self._single:
                 shown = [self._one(field, value) for field, value in zip(self._fields.values(), shown, strict=True)]
-            batch = DictBatch(zip(self._fields, shown, strict=True)) if self._as_dict else Batch(shown)
-            batch.ids, batch.valid = values[-2:]
-            batch.epoch, batch.step, batch.bad = epoch, step, []
+            ids, valid = values[-2:]
+            facts = {"ids": ids, "valid": valid, "epoch": epoch, "step": step, "bad": []}
+            batches.append(self._batch(shown, facts))
             step += 1
-            batches.append(batch)
         return Bundle(batches, parts)
 
     def _fact(self, column: Mapping[str, Any], dtype: str, rows: int, root: Any) -> Any:

@@ -1,9 +1,13 @@
-"""Datasets: descriptions of where samples lie and what becomes of them. The engine reads them.
+"""Datasets: descriptions of where samples are stored and what becomes of them. The engine reads them.
 
-Dataset       what all share: len(), [i], and a small loader in the engine that answers such questions
- ├── ImageFolder   a folder per class, torchvision's rules
- ├── WebDataset    tar shards, WebDataset's chain (in _webdataset.py)
+Dataset       what all share: len(), [i], select(), to_tuple(), and a small loader in the engine that answers questions
+ ├── Stored        fields in files (_stored.py): ImageFolder (_folder.py) and the other formats (_formats.py)
+ ├── WebDataset    tar shards, WebDataset's chain (_webdataset.py)
+ ├── Mixture       several datasets in one stream (_mixture.py)
  └── Synthetic     samples out of nothing, to measure delivery
+
+What a sample is: storage that names its fields gives dicts; folders and lists of files, tables, .npy files and tokens
+give tuples; to_tuple() and select() choose.
 """
 
 from __future__ import annotations
@@ -13,20 +17,23 @@ import difflib
 import inspect
 import operator
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from . import _client
-from ._batch import JaxKind, Kind, Maker, NumpyKind, TorchKind
+from ._batch import Batch, JaxKind, Kind, Maker, NumpyKind, TorchKind
 from ._cache import read_cache
-from ._compile import to_ops
-from ._errors import Problems, whole
-from ._spec import Recipe, default_output
+from ._errors import ConfigError, Problems, whole
+from ._spec import Form, Recipe, default_output
 
 Data = TypeVar("Data", bound="Dataset")
 
-# torchvision's list of extensions.
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+# What a subclass may define without an effect on a loader, which has its samples from the engine; and what it says of
+# the reason.
+_PYTHON = "samples are made by the engine, which does not run it"
+_OVERRIDES = dict.fromkeys(
+    "__getitem__ __getitems__ __len__ __iter__ collate_fn transform transforms target_transform".split(), _PYTHON
+)
 
 
 def make_kind(output: str, pin: bool = False) -> Kind:
@@ -37,13 +44,31 @@ def make_kind(output: str, pin: bool = False) -> Kind:
 
 
 class Dataset:
-    """What all datasets share. Immutable once made; pickles."""
+    """What all datasets share. Pickles. Once made, only ``transform`` can be assigned to, where a dataset has one."""
+
+    # Attributes that decide what is delivered and can not be assigned to, each with what to do instead; "": make a new
+    # dataset. Of subclasses in this package each adds its own.
+    _fixed: ClassVar[Mapping[str, str]] = {
+        "transform": "give transforms to fields: dataset.select(stoker.Field('image', transform=...))",
+        "target_transform": "map the labels in the training loop: labels = table[labels]",
+    }
+    # What a subclass may not override, each with the reason.
+    _overrides: ClassVar[Mapping[str, str]] = _OVERRIDES
 
     def __new__(cls, *args: Any, **keywords: Any) -> Any:
         known = inspect.signature(cls.__init__).parameters
         if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
             check_keywords(cls.__name__, keywords, [*known][1:])
         return super().__new__(cls)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = type(self)._fixed
+        if name in known and not (known[name] == "" and name not in self.__dict__):
+            raise ConfigError(
+                f"{type(self).__name__}.{name} can not be assigned to: it would change nothing",
+                hint=known[name] or "make a new dataset",
+            )
+        super().__setattr__(name, value)
 
     _peek: _client.Remote | None = None  # the small loader; not a need of the engine's
     _maker: Maker | None = None
@@ -56,7 +81,11 @@ class Dataset:
         """The fields of the Spec; may ask the engine."""
         return self._recipe().fields
 
+    def _renew(self) -> None:
+        """Takes over what was changed since it was looked at: a transform that holds other transforms now."""
+
     def _remote(self) -> _client.Remote:
+        self._renew()
         if self._peek is None:
             spec: dict[str, Any] = {
                 "dataset": self._recipe().dataset,
@@ -85,6 +114,14 @@ class Dataset:
         other.__dict__ = {**self.__getstate__(), "_cached": cached}
         return other
 
+    def select(self, *fields: Any) -> Any:
+        """The same dataset with these fields only, in this order, as dicts."""
+        raise NotImplementedError
+
+    def to_tuple(self, *fields: Any) -> Any:
+        """The same dataset with these fields, in this order, as tuples; without fields, all it has."""
+        raise NotImplementedError
+
     def __len__(self) -> int:
         """Number of samples."""
         return self._remote().info().samples
@@ -101,7 +138,7 @@ class Dataset:
             self._maker = Maker(
                 remote.info().fields,
                 make_kind(default_output()),
-                as_dict=recipe.as_dict,
+                form=recipe.form,
                 single=True,
                 squeeze=recipe.squeeze,
             )
@@ -110,109 +147,20 @@ class Dataset:
             sample = walk.next(self._maker.make)
         finally:
             walk.cancel()
-        return sample if isinstance(sample, dict) else tuple(sample or ())
+        return tuple(sample) if isinstance(sample, Batch) else sample
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key not in ("_peek", "_maker", "_loader")}
 
 
-class ImageFolder(Dataset):
-    """Images in one folder per class, by the rules of torchvision.datasets.ImageFolder.
-
-    Classes are the sorted names of the folders in ``root``; images are the files of any depth below them with one of
-    torchvision's extensions. Samples are ``(image, label)``: without transforms uint8 of shape (3, height, width),
-    and an integer.
-
-    transform    transforms of this package or of torchvision (v1 or v2), or a Compose of them
-    allow_empty  accept classes without an image
-
-    ``target_transform``, ``loader`` and ``is_valid_file`` are Python functions and have to stay None.
-
-    Raises ConfigError: a transform that is not built, no such folder, no image in it.
-    """
-
-    extensions = EXTENSIONS
-
-    def __init__(
-        self,
-        root: str | os.PathLike[str],
-        transform: Any = None,
-        target_transform: Callable[[int], Any] | None = None,
-        loader: Callable[[str], Any] | None = None,
-        is_valid_file: Callable[[str], bool] | None = None,
-        allow_empty: bool = False,
-    ) -> None:
-        problems = Problems("ImageFolder")
-        hints = {
-            "target_transform": (target_transform, "map the labels in the training loop: labels = table[labels]"),
-            "loader": (loader, "leave it out: the engine reads every image format of Pillow's usual ones"),
-            "is_valid_file": (is_valid_file, "leave it out; move the files that are not wanted out of the folder"),
-        }
-        for name, (function, hint) in hints.items():
-            if function is not None:
-                problems.add(f"{name} is a Python function, and samples are made without Python", hint)
-        self.root = _path(root, "root", problems)
-        self._absolute = absolute(self.root)
-        problems.raise_any()
-        self.transform = transform
-        self.allow_empty = bool(allow_empty)
-        self._ops = to_ops(transform, "ImageFolder(transform=...)")
-        self._table: dict[str, list[Any]] | None = None
-        self._remote().info()
-
-    def _recipe(self) -> Recipe:
-        dataset: dict[str, Any] = {"path": self._absolute, "format": "folder"}
-        if self.allow_empty:
-            dataset["allow_empty"] = True
-        image: dict[str, Any] = {"name": "image", "from": "image", "decode": "rgb"}
-        if self._ops:
-            image["transform"] = self._ops
-        return Recipe(dataset, [image, {"name": "label", "from": "label", "decode": "int"}])
-
-    @property
-    def classes(self) -> list[str]:
-        """The names of the classes, sorted."""
-        return list(self._remote().info().classes)
-
-    @property
-    def class_to_idx(self) -> dict[str, int]:
-        """The number of every class."""
-        return {name: number for number, name in enumerate(self.classes)}
-
-    @property
-    def targets(self) -> list[int]:
-        """The label of every sample."""
-        return list(self._columns()["label"])
-
-    @property
-    def samples(self) -> list[tuple[str, int]]:
-        """The path and the label of every sample."""
-        columns = self._columns()
-        return list(zip(columns["path"], columns["label"], strict=True))
-
-    @property
-    def imgs(self) -> list[tuple[str, int]]:
-        """``samples``, by torchvision's other name."""
-        return self.samples
-
-    def _columns(self) -> dict[str, list[Any]]:
-        if self._table is None:
-            found = self._remote().table(["label", "path"])
-            # As torchvision gives them: below the root as it was given.
-            below = os.path.join(os.path.normpath(self._absolute), "")
-            found["path"] = [os.path.join(self.root, path.removeprefix(below)) for path in found["path"]]
-            self._table = found
-        return self._table
-
-    def __repr__(self) -> str:
-        return f"ImageFolder({self.root!r}, transform={self.transform!r})"
-
-
 class Synthetic(Dataset):
     """``n`` samples of uint8 HWC ``shape`` out of nothing, to measure delivery: batches are ``(images,)``.
 
-    Every sample holds the same bytes; none is read or decoded.
+    Every sample holds the same bytes; none is read or decoded. The one field is called ``image``.
     """
+
+    _fixed = {**Dataset._fixed, "n": "", "shape": ""}
+    _form: Form = "tuple"
 
     def __init__(self, n: int, shape: Sequence[int] = (224, 224, 3)) -> None:
         problems = Problems("Synthetic")
@@ -225,10 +173,43 @@ class Synthetic(Dataset):
         problems.raise_any()
 
     def _recipe(self) -> Recipe:
-        return Recipe({"format": "synthetic", "samples": self.n, "shape": list(self.shape)}, None)
+        dataset = {"format": "synthetic", "samples": self.n, "shape": list(self.shape)}
+        return Recipe(dataset, None, form=self._form)
+
+    def select(self, *fields: Any) -> Synthetic:
+        """The same dataset with samples that are dicts; ``image`` is the one field that there is."""
+        return self._with(fields or (None,), "dict")
+
+    def to_tuple(self, *fields: Any) -> Synthetic:
+        """The same dataset with samples that are tuples, as they are at first."""
+        return self._with(fields or ("image",), "tuple")
+
+    def _with(self, fields: Sequence[Any], form: Form) -> Synthetic:
+        if list(fields) != ["image"]:
+            raise ConfigError(f"Synthetic: fields are {list(fields)!r}", hint="it has one field: 'image'")
+        other = copy.copy(self)
+        other.__dict__ = {**self.__getstate__(), "_form": form}
+        return other
 
     def __repr__(self) -> str:
         return f"Synthetic({self.n}, {self.shape})"
+
+
+def check_subclass(dataset: Dataset, problems: Problems) -> None:
+    """Adds what the classes of a dataset override that only this package's own code would call: it would not run."""
+    kind = type(dataset)
+    ours = next(base for base in kind.__mro__ if base.__module__.startswith("stoker."))
+    for base in kind.__mro__[: kind.__mro__.index(ours)]:
+        for name in base.__dict__.keys() & ours._overrides.keys():
+            problems.add(
+                f"{base.__qualname__}.{name} overrides what makes samples: {ours._overrides[name]}",
+                f"leave it out and do its work in the training loop, on the batch; or load {kind.__name__} by torch's "
+                "DataLoader, with stoker's sampler: " + ALWAYS,
+            )
+
+
+# What works with every dataset.
+ALWAYS = "torch.utils.data.DataLoader(dataset, sampler=stoker.DistributedSampler(dataset), ...)"
 
 
 def check_keywords(call: str, keywords: Iterable[str], known: Sequence[str]) -> None:

@@ -62,6 +62,7 @@ class Passage(Iterator[Any]):
         self._ended = False
         self._piece: Piece | None = None
         self._next: tuple[Piece, _client.Walk] | None = None
+        self._make = loader._maker.make  # of this pass; the loader's next one may be of another transform
         self._meter: Meter = loader._meter
         self._tally = Tally(remote, begun, imported)
         self._meter.begins(self._tally)
@@ -111,7 +112,7 @@ class Passage(Iterator[Any]):
         if self._progress.jumped is not None:
             self._jump()
         while not self._ended:
-            batch = self._walk.next(self._loader._make) if self._left != 0 else None
+            batch = self._walk.next(self._make) if self._left != 0 else None
             if batch is not None:
                 walk = self._walk
                 self._received(walk.told)

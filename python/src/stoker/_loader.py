@@ -15,7 +15,7 @@ from typing import Any
 
 from . import _client, _notice, _ranks, _tune, _watch
 from ._batch import Batch, DictBatch, Kind, Maker
-from ._datasets import Dataset, make_kind
+from ._datasets import Dataset, check_subclass, make_kind
 from ._errors import ConfigError, Problems, whole
 from ._feed import Feed
 from ._iterate import Passage, Progress
@@ -145,6 +145,8 @@ class DataLoader:
         problems = Problems("DataLoader")
         recipe = None
         if isinstance(dataset, Dataset):
+            dataset._renew()
+            check_subclass(dataset, problems)
             recipe = replace(dataset._recipe(), cache=dataset._cached)
         else:
             problems.add(*_stranger(dataset))
@@ -175,6 +177,7 @@ class DataLoader:
 
     def __iter__(self) -> Passage:
         begun = monotonic_ns()  # the loop waits from here on
+        self._renew()
         remote = self._opened()
         follower = None
         if self._native_sampler:
@@ -508,7 +511,7 @@ class DataLoader:
                 self._maker = Maker(
                     info.fields,
                     self._kind(),
-                    as_dict=recipe.as_dict,
+                    form=recipe.form,
                     single=self._settings.single,
                     squeeze=recipe.squeeze,
                 )
@@ -518,6 +521,15 @@ class DataLoader:
                 self._announce(info)
                 self._compare_ranks(info)
             return remote
+
+    def _renew(self) -> None:
+        """Leaves the loader in the engine if the dataset is another now, by a transform that was assigned to it. Passes
+        that have begun go on over the one they began with."""
+        if self._remote is None:
+            return
+        fields = self._dataset._fields()
+        if spec(self._settings, self._dataset._recipe(), fields) != self._remote.spec:
+            self._remote = None
 
     def _kind(self) -> Kind:
         known, begin = self._settings.output in sys.modules, monotonic_ns()
@@ -548,10 +560,6 @@ class DataLoader:
         if world > 1:
             line += f", rank {rank} of {world}"
         _notice.say(line)
-
-    def _make(self, message: Any, root: Any) -> Batch | DictBatch:
-        assert self._maker is not None
-        return self._maker.make(message, root)
 
     def close(self) -> None:
         """Ends this loader in the engine, and the engine with the last loader. Batches that are held stay valid.

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from ._datasets import Dataset
+from ._datasets import Dataset, check_subclass
 from ._errors import ConfigError, Problems, whole
-from ._spec import Recipe
+from ._spec import Form, Recipe
 
 STOPS = ("first_exhausted", "all_exhausted", "repeat")
 BATCHES = ("mixed", "single")
+
+_FORMS = {"dict": "dicts", "tuple": "tuples", "one": "arrays"}
 
 
 class Mixture(Dataset):
@@ -34,6 +37,12 @@ class Mixture(Dataset):
     ``mixture[i]`` is sample i. ``loader.shares()`` tells what came of each dataset so far.
     """
 
+    _fixed = {
+        **Dataset._fixed,
+        "transform": "assign it to the datasets of the mixture",
+        **dict.fromkeys(("datasets", "weights", "schedule", "linear", "stop", "batches"), ""),
+    }
+
     def __init__(
         self,
         datasets: Sequence[Dataset],
@@ -46,8 +55,14 @@ class Mixture(Dataset):
     ) -> None:
         problems = Problems("Mixture")
         self.datasets = list(datasets)
-        for i, dataset in enumerate(self.datasets):
-            _member(i, dataset, problems)
+        forms = [_member(i, dataset, problems) for i, dataset in enumerate(self.datasets)]
+        if len({*forms} - {None}) > 1:
+            told = zip(self.datasets, forms, strict=True)
+            forms_told = ", ".join(f"{type(one).__name__} gives {_FORMS[form]}" for one, form in told if form)
+            problems.add(
+                f"a mixture has samples of one form, and they differ: {forms_told}",
+                "call .to_tuple() or .select(names) of them, with the same fields",
+            )
         if not self.datasets:
             problems.add("there is no dataset in it", "give at least one")
         if weights is not None and schedule is not None:
@@ -84,7 +99,20 @@ class Mixture(Dataset):
         if schedule:
             mix["schedule"] = [{"place": place, "weights": list(map(float, w))} for place, w in schedule]
             mix["linear"] = self.linear
-        return Recipe(specs, None, as_dict=recipes[0].as_dict, squeeze=recipes[0].squeeze, mix=mix)
+        return Recipe(specs, None, form=recipes[0].form, squeeze=recipes[0].squeeze, mix=mix)
+
+    def select(self, *fields: Any) -> Mixture:
+        """The same mixture of ``dataset.select(...)`` of each dataset."""
+        return self._of([dataset.select(*fields) for dataset in self.datasets])
+
+    def to_tuple(self, *fields: Any) -> Mixture:
+        """The same mixture of ``dataset.to_tuple(...)`` of each dataset."""
+        return self._of([dataset.to_tuple(*fields) for dataset in self.datasets])
+
+    def _of(self, datasets: list[Dataset]) -> Mixture:
+        other = copy.copy(self)
+        other.__dict__ = {**self.__getstate__(), "datasets": datasets}
+        return other
 
     def __len__(self) -> int:
         """Number of samples of all datasets."""
@@ -104,19 +132,22 @@ class Mixture(Dataset):
         return f"Mixture({self.datasets!r}, weights={self.weights!r}, stop={self.stop!r})"
 
 
-def _member(i: int, dataset: Any, problems: Problems) -> None:
+def _member(i: int, dataset: Any, problems: Problems) -> Form | None:
+    """Adds what is wrong with a dataset of a mixture; gives the form of its samples."""
     if isinstance(dataset, Mixture):
         problems.add(f"dataset {i} is a mixture: mixtures do not nest", "list its datasets")
-        return
+        return None
     if not isinstance(dataset, Dataset):
         problems.add(f"dataset {i} is a {type(dataset).__name__}", "give datasets of this package")
-        return
+        return None
+    check_subclass(dataset, problems)
     if dataset._cached is not None:
         problems.add(f"dataset {i} has a cache of its own", "cache the mixture: Mixture([...]).cache()")
     try:
         recipe = dataset._recipe()
     except ConfigError as error:
         problems.take(error)
-        return
+        return None
     if recipe.batch is not None or recipe.epoch_items is not None:
         problems.add(f"dataset {i} makes batches or epochs of its own", "leave .batched() and .with_epoch() out")
+    return recipe.form

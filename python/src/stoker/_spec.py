@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from . import _notice
 from . import _orders as orders
@@ -41,13 +41,17 @@ class _AllCores(int):
 ALL_CORES = _AllCores(0)
 
 
+# What a sample is: a tuple of its fields, a dict of them, or the one field itself.
+Form = Literal["tuple", "dict", "one"]
+
+
 @dataclass(frozen=True)
 class Recipe:
     """What a dataset says about itself; the keywords of DataLoader come on top."""
 
     dataset: Any  # of the Spec: an object, or a list of them for a mixture
     fields: list[dict[str, Any]] | None  # of the Spec; None: the format's own
-    as_dict: bool = False
+    form: Form = "tuple"
     squeeze: frozenset[str] = frozenset()  # grey images that are shown without a channel axis
     shuffle: bool = False
     seed: int | None = None

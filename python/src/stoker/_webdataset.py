@@ -56,7 +56,8 @@ class WebDataset(Dataset):
     what follows the dot names a field.
 
     ``urls`` is a path, with ``{000..099}`` braces, wildcards or ``::`` between several, or a list of paths. Calls on
-    it return a new dataset: ``shuffle decode to_tuple map_tuple map_dict rename batched with_epoch with_length cache``.
+    it return a new dataset: ``shuffle decode select to_tuple map_tuple map_dict rename batched with_epoch with_length
+    cache``.
 
     Without ``to_tuple`` samples are dicts of all fields, with ``__key__`` and ``__url__``. Without ``decode`` fields
     are bytes. ``decode(words)`` makes of images what WebDataset makes of them:
@@ -76,6 +77,12 @@ class WebDataset(Dataset):
     for on_bad="fail" and "replace"), ``shardshuffle`` (any: full shuffle), ``empty_check``, ``seed``. The others are
     ignored with a notice where the engine makes them moot, and a ConfigError otherwise.
     """
+
+    _fixed = {
+        **Dataset._fixed,
+        "urls": "",
+        "transform": "give transforms to fields: dataset.map_tuple(transform, None), or map_dict(jpg=transform)",
+    }
 
     def __init__(
         self,
@@ -126,6 +133,7 @@ class WebDataset(Dataset):
         self._renamed: dict[str, str] = {}  # new name -> stored names
         self._keep = True  # rename keeps the other fields
         self._tuple: list[str] | None = None
+        self._chosen: list[str] | None = None  # of dicts; None: all
         self._ops: dict[int | str, Ops] = {}
         self._batch: int | None = None
         self._drop = False
@@ -288,9 +296,19 @@ class WebDataset(Dataset):
         """Not built: Python functions do not run on the way of samples."""
         raise self._python("map", f, "use map_tuple(transform) or map_dict(jpg=transform)")
 
-    def select(self, predicate: Any, **keywords: Any) -> WebDataset:
-        """Not built: Python functions do not run on the way of samples."""
-        raise self._python("select", predicate, "leave it out, and choose in the training loop")
+    def select(self, *fields: Any, **keywords: Any) -> WebDataset:
+        """Samples are dicts of these fields; "jpg;png" takes the first there is.
+
+        WebDataset's ``select(predicate)`` is not built: Python functions do not run on the way of samples.
+        """
+        for given in (*fields, *keywords.values()):
+            if callable(given):
+                raise self._python("select", given, "leave it out, and choose in the training loop")
+        if self._tuple is not None:
+            raise ConfigError("WebDataset.select: the samples are tuples already", hint="call select in its place")
+        if not fields or keywords or not all(isinstance(name, str) and name for name in fields):
+            raise ConfigError("WebDataset.select: it takes names of fields", hint="select('jpg;png', 'cls')")
+        return self._with(_chosen=list(dict.fromkeys(fields)))
 
     def slice(self, *args: int) -> WebDataset:
         """Not built: views of datasets come later."""
@@ -330,7 +348,7 @@ class WebDataset(Dataset):
         return Recipe(
             dataset,
             self._known,
-            as_dict=self._tuple is None,
+            form="dict" if self._tuple is None else "tuple",
             squeeze=self._squeezed(),
             shuffle=self._shuffle,
             seed=self._seed,
@@ -350,10 +368,7 @@ class WebDataset(Dataset):
 
     def _fields(self) -> list[dict[str, Any]]:
         if self._known is None:
-            if self._tuple is not None:
-                names = self._tuple
-            else:
-                names = self._all_names()
+            names = self._tuple or self._chosen or self._all_names()
             problems = Problems("WebDataset")
             used: dict[str, int] = {}
             fields = []

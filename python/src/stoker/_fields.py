@@ -1,0 +1,133 @@
+"""Fields of samples: what is delivered, and how."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ._compile import to_ops
+from ._errors import Problems, whole
+
+_BATCHES = ("dense", "padded", "ragged")
+_DECODES = ("rgb", "gray", "text", "json", "int", "float", "bytes", "npy", "array")
+
+# What says how a field is delivered; where none is said, the format decides.
+SAID = {"decode", "transform", "dtype", "batch", "view"}
+
+
+class Field:
+    """How one stored field is delivered. What is left out is decided by what the format knows of it.
+
+    name       as it is stored, or as it is to be called where ``source`` gives its stored name
+    source     its stored name; "jpg;png" takes the first that a sample has, unless that is the name of a field
+    decode     "rgb", "gray", "text", "json", "int", "float", "bytes", "npy" (bytes that are a .npy file), or "array"
+    transform  transforms of images
+    dtype      what numbers become: "int64", "float32", ...; checked before anything is read
+    batch      "dense" (all samples have one shape), "padded" or "ragged" (see ``Ragged``)
+    to         of padded: the length that all batches get; None: that of the longest sample of the batch
+    multiple   of padded: the length is rounded up to a multiple of it
+    value      of padded: what stands behind the end of a sample
+    truncate   of padded with ``to``: cut longer samples, which are errors otherwise
+    view       (begin, end) of the first axis of a sample, as a slice: views of one stored field share one buffer
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        source: str | None = None,
+        decode: str | None = None,
+        transform: Any = None,
+        dtype: Any = None,
+        batch: str | None = None,
+        to: int | None = None,
+        multiple: int | None = None,
+        value: float | None = None,
+        truncate: bool = False,
+        view: tuple[int | None, int | None] | None = None,
+    ) -> None:
+        problems = Problems(f"Field {name!r}")
+        if batch is not None and batch not in _BATCHES:
+            problems.add(f"batch is {batch!r}", "it can be " + ", ".join(map(repr, _BATCHES)))
+        if decode is not None and decode not in _DECODES:
+            near = difflib.get_close_matches(str(decode), _DECODES, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "it can be " + ", ".join(map(repr, _DECODES))
+            problems.add(f"decode is {decode!r}", hint)
+        pad: dict[str, Any] = {}
+        for key, given in (("to", to), ("multiple", multiple)):
+            if given is not None and (not whole(given) or given < 1):
+                problems.add(f"{key} is {given!r}", "give a number of elements")
+            elif given is not None:
+                pad[key] = int(given)
+        if value is not None:
+            pad["value"] = value
+        if truncate:
+            pad["truncate"] = True
+        if pad and batch is None:
+            batch = "padded"
+        if pad and batch != "padded":
+            problems.add(f"{', '.join(pad)} with batch={batch!r}", "padding is of batch='padded'")
+        problems.raise_any()
+        self.name = name
+        self.spec: dict[str, Any] = {"name": name}
+        said = {"from": source, "decode": decode, "dtype": dtype_name(dtype), "batch": batch, "pad": pad or None}
+        self.spec.update({key: word for key, word in said.items() if word is not None})
+        if transform is not None:
+            self.spec["decode"] = decode or "rgb"
+            self.spec["transform"] = to_ops(transform, f"Field({name!r}, transform=...)")
+        if view is not None:
+            self.spec["view"] = list(view)
+
+    def __repr__(self) -> str:
+        return f"Field({self.spec!r})"
+
+
+def dtype_name(dtype: Any) -> str | None:
+    """The engine's name of a dtype: NumPy's, of a name, a NumPy dtype or scalar type, or a torch dtype."""
+    if dtype is None or isinstance(dtype, str):
+        return dtype
+    text = getattr(dtype, "__name__", None) or str(dtype)
+    return text.removeprefix("torch.")
+
+
+def read_fields(
+    fields: Sequence[str | Field] | None, declared: Mapping[str, dict[str, Any]], problems: Problems
+) -> list[dict[str, Any]] | None:
+    if fields is None:
+        return None
+    if isinstance(fields, (str, Field)):
+        fields = [fields]
+    found = []
+    for field in fields:
+        if isinstance(field, Field):
+            found.append(_kept(field.spec, declared))
+        elif isinstance(field, str):
+            found.append(_kept({"name": field}, declared))
+        else:
+            problems.add(f"fields has {field!r}", "give names of fields, or stoker.Field")
+    if not found:
+        problems.add("fields is empty", "leave it out to have all fields")
+    return found
+
+
+def _kept(spec: dict[str, Any], declared: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """The Spec of a field: what is left out is what was declared under its name, or of the one field that has the same
+    source and so gets another name. A transform belongs to the decoding it was declared with."""
+    name = spec["name"]
+    before = declared.get(name)
+    if "from" in spec and (before is None or before.get("from", name) != spec["from"]):
+        same = [field for field in declared.values() if field.get("from", field["name"]) == spec["from"]]
+        before = same[0] if len(same) == 1 else None
+    if before is None:
+        return dict(spec)
+    kept = {"from": before["name"], **copy.deepcopy(before)}
+    if "decode" in spec:
+        kept.pop("transform", None)
+    if "batch" in spec:
+        kept.pop("pad", None)
+    kept.update(spec)
+    if kept["from"] == name:
+        del kept["from"]
+    return kept

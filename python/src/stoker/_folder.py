@@ -1,0 +1,114 @@
+"""A folder of pictures for each class, by torchvision's rules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ._datasets import _path
+from ._errors import Problems
+from ._fields import Field
+from ._stored import Pictures, picture
+
+# torchvision's list of extensions.
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+
+
+class ImageFolder(Pictures):
+    """Images in one folder per class, by the rules of torchvision.datasets.ImageFolder.
+
+    Classes are the sorted names of the folders in ``root``; images are the files of any depth below them with one of
+    torchvision's extensions. Samples are ``(image, label)``: without transforms uint8 of shape (3, height, width),
+    and an integer.
+
+    transform    transforms of this package or of torchvision (v1 or v2), or a Compose of them
+    allow_empty  accept classes without an image
+
+    ``target_transform``, ``loader`` and ``is_valid_file`` are Python functions and have to stay None.
+
+    Raises ConfigError: a transform that is not built, no such folder, no image in it.
+    """
+
+    extensions = EXTENSIONS
+
+    _form = "tuple"
+    _format = "folder"
+    _fixed = {
+        **Pictures._fixed,
+        "root": "",
+        "allow_empty": "",
+        "loader": "leave it out: the engine reads every image format of Pillow's usual ones",
+        "is_valid_file": "leave it out; move the files that are not wanted out of the folder",
+        "transforms": "assign to transform; targets are mapped in the training loop: labels = table[labels]",
+        "extensions": "stoker.files(patterns) takes the files that it is given",
+        **dict.fromkeys(("samples", "imgs"), "choose samples by DataLoader(sampler=ids), or list files: stoker.files(paths)"),
+        **dict.fromkeys(
+            ("targets", "class_to_idx"),
+            "map the labels in the training loop: labels = table[labels]; or stoker.Table reads them from a table",
+        ),
+    }
+    _overrides = {
+        **Pictures._overrides,
+        **dict.fromkeys(
+            "find_classes make_dataset loader is_valid_file transforms extensions samples imgs targets class_to_idx".split(),
+            "the engine lists the files and numbers the classes",
+        ),
+    }
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        transform: Any = None,
+        target_transform: Callable[[int], Any] | None = None,
+        loader: Callable[[str], Any] | None = None,
+        is_valid_file: Callable[[str], bool] | None = None,
+        allow_empty: bool = False,
+    ) -> None:
+        problems = Problems("ImageFolder")
+        functions = {"target_transform": target_transform, "loader": loader, "is_valid_file": is_valid_file}
+        for name, function in functions.items():
+            if function is not None:
+                problems.add(f"{name} is a Python function, and samples are made without Python", self._fixed[name])
+        self.root = _path(root, "root", problems)
+        problems.raise_any()
+        self.allow_empty = bool(allow_empty)
+        self._table: dict[str, list[Any]] | None = None
+        image = picture(transform, "ImageFolder(transform=...)")
+        self._transform, self._pictures = transform, ("image",)
+        image.spec["from"] = "image"
+        label = Field("label", source="label", decode="int")
+        super().__init__(self.root, [image, label], allow_empty=self.allow_empty or None)
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """The number of every class."""
+        return {name: number for number, name in enumerate(self.classes)}
+
+    @property
+    def targets(self) -> list[int]:
+        """The label of every sample."""
+        return list(self._columns()["label"])
+
+    @property
+    def samples(self) -> list[tuple[str, int]]:
+        """The path and the label of every sample."""
+        columns = self._columns()
+        return list(zip(columns["path"], columns["label"], strict=True))
+
+    @property
+    def imgs(self) -> list[tuple[str, int]]:
+        """``samples``, by torchvision's other name."""
+        return self.samples
+
+    def _columns(self) -> dict[str, list[Any]]:
+        if self._table is None:
+            found = self._remote().table(["label", "path"])
+            # As torchvision gives them: below the root as it was given.
+            below = os.path.join(os.path.normpath(self.path), "")
+            found["path"] = [os.path.join(self.root, path.removeprefix(below)) for path in found["path"]]
+            self._table = found
+        return self._table
+
+    def __repr__(self) -> str:
+        return f"ImageFolder({self.root!r}, transform={self.transform!r})"

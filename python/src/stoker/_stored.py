@@ -1,0 +1,229 @@
+"""Datasets of fields that lie in files: what is delivered is chosen here, field by field; the engine reads them.
+
+Stored   fields of samples that some format stores, as dicts or as tuples
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from . import _client
+from ._cache import amount
+from ._compile import to_ops
+from ._datasets import Dataset, _path, absolute
+from ._errors import ConfigError, Problems, StokerError
+from ._fields import SAID, Field, read_fields
+from ._spec import Form, Recipe
+
+class Stored(Dataset):
+    """What datasets of stored fields share. Storage that names its fields gives samples that are dicts by these names;
+    files, tables, .npy files and tokens give tuples.
+
+    fields     what is delivered, in order: names, or ``Field``; None: all that the format has
+
+    A name that was declared before, by ``fields`` or an earlier call, keeps what was said of it: ``select("image")``
+    of a dataset with a transform has that transform.
+    """
+
+    _fixed = {
+        **Dataset._fixed,
+        "path": "",
+        "fields": "choose them with dataset.select(...) or dataset.to_tuple(...)",
+        "classes": "the names are those of the stored labels",
+    }
+    _form: Form = "dict"
+    _format = ""
+    # The transform of a dataset of pictures, as it was given, and the names of the fields that have it.
+    _transform: Any = None
+    _pictures: tuple[str, ...] = ()
+    _known: list[dict[str, Any]] | None = None
+    _declared: dict[str, dict[str, Any]]  # by name: the last that was said of every field, delivered now or not
+
+    def __init__(self, path: Any, fields: Sequence[str | Field] | None = None, **keys: Any) -> None:
+        problems = Problems(type(self).__name__)
+        self.path = paths(path, problems)
+        self._given = read_fields(fields, {}, problems)
+        self._declared = {field["name"]: field for field in self._given or []}
+        problems.raise_any()
+        self._keys = {key: value for key, value in keys.items() if value is not None}
+        if "unpacked" in self._keys and amount(unpacked := self._keys["unpacked"]) is None:
+            problems.add(f"unpacked is {unpacked!r}", "give an amount like '1GiB', or a number of bytes")
+        problems.raise_any()
+        self._opened()
+
+    def _opened(self) -> None:
+        """Raises what is wrong with the dataset. That its own fields can not be delivered is no error before they are
+        asked for: select() and to_tuple() may name others."""
+        try:
+            self._remote().info()
+        except ConfigError as error:
+            self._peek = None
+            if self._given is not None:
+                raise
+            try:
+                self._probe(None)
+            except StokerError:
+                raise error from None
+
+    def _where(self) -> dict[str, Any]:
+        """The dataset of the Spec."""
+        return {"path": self.path, "format": self._format, **self._keys}
+
+    def _recipe(self) -> Recipe:
+        return Recipe(self._where(), copy.deepcopy(self._given), form=self._form)
+
+    def _renew(self) -> None:
+        if self._transform is not None:
+            self._transformed(to_ops(self._transform, f"{type(self).__name__}.transform"))
+
+    def _transformed(self, ops: list[dict[str, Any]]) -> None:
+        """Gives the pictures these operations."""
+        changed = False
+        for name in self._pictures:
+            field = self._declared[name]
+            if field.get("transform", []) == ops:
+                continue
+            changed = True
+            # Not in place: other datasets that were made of this one have the same dicts.
+            new = {**{key: value for key, value in field.items() if key != "transform"}}
+            new.setdefault("decode", "rgb")
+            if ops:
+                new["transform"] = ops
+            self._declared = {**self._declared, name: new}
+            self._given = [new if one["name"] == name else one for one in self._given or []]
+        if changed:
+            self._known = self._peek = self._maker = None
+
+    def _fields(self) -> list[dict[str, Any]] | None:
+        """The fields as they were given; of those of which only the name was, what the format says of them."""
+        self._renew()
+        if self._known is None and self._given is not None:
+            own = self._own() if any(not SAID & field.keys() for field in self._given) else {}
+            self._known = [
+                {**field, "decode": own[stored]}
+                if not SAID & field.keys() and (stored := field.get("from", field["name"])) in own
+                else field
+                for field in self._given
+            ]
+        return copy.deepcopy(self._known)
+
+    def _own(self) -> dict[str, str]:
+        """How the format decodes those of its fields that are bytes to it."""
+        words = {"image": "rgb", "text": "text", "json": "json"}
+        try:
+            found = self._probe(None)
+        except StokerError:  # it will be said again
+            found = []
+        own = {field.name: words[field.kind] for field in found if field.kind in words}
+        return {"__key__": "text", "__url__": "text", **own}
+
+    def _probe(self, fields: list[dict[str, Any]] | None) -> list[_client.Field]:
+        """What the engine says of fields; None: of those of its own that it can deliver."""
+        spec: dict[str, Any] = {"dataset": self._where(), "batch": {"size": 1}, "deliver": {"prefetch": 1}}
+        spec = {**spec, "workers": 1, **({"fields": fields} if fields else {})}
+        probe = _client.Remote(spec, keeps=False, stored=fields is None)
+        try:
+            return probe.info().fields
+        finally:
+            probe.close()
+
+    @property
+    def fields(self) -> list[str]:
+        """The names of the fields of a sample, in order."""
+        return [field.name for field in self._remote().info().fields]
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes, where labels have names."""
+        return list(self._remote().info().classes)
+
+    def select(self, *fields: str | Field) -> Any:
+        """The same dataset with these fields only, in this order, as dicts. See the class for what they keep."""
+        return self._with(fields, "dict")
+
+    def to_tuple(self, *fields: str | Field) -> Any:
+        """The same dataset with these fields, in this order, as tuples; without fields, all it has."""
+        return self._with(fields or None, "tuple")
+
+    def _with(self, fields: Sequence[str | Field] | None, form: Form) -> Any:
+        other = copy.copy(self)
+        other.__dict__ = self.__getstate__()
+        problems = Problems(type(self).__name__)
+        if fields is not None:
+            given = read_fields(fields, self._declared, problems) or []
+            other._declared = {**self._declared, **{field["name"]: field for field in given}}
+            other._pictures = self._still(fields, given)
+            other._given, other._known = given, None
+        problems.raise_any()
+        other._form = form
+        other._remote().info()
+        return other
+
+    def _still(self, fields: Sequence[str | Field], given: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        """Which fields have the dataset's own transform: those that had it, and were not given another one."""
+        own = {field.name for field in fields if isinstance(field, Field) and {"transform", "decode"} & field.spec.keys()}
+        kept = [name for name in self._pictures if name not in own]
+        for field in given:
+            if field["name"] not in own and field.get("from") in self._pictures:
+                kept.append(field["name"])
+        return tuple(dict.fromkeys(kept))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r})"
+
+
+def paths(path: Any, problems: Problems, name: str = "path") -> str | list[str]:
+    """One path or several, absolute; globs and braces stay what they are."""
+    if isinstance(path, (str, bytes, os.PathLike)):
+        return absolute(_path(path, name, problems))
+    if isinstance(path, Sequence) and path:
+        return [absolute(_path(one, f"{name}[{i}]", problems)) for i, one in enumerate(path)]
+    problems.add(f"{name} is {path!r}", "give a path, a pattern such as 'data-*.h5', or a list of them")
+    return []
+
+
+def picture(transform: Any, where: str) -> Field:
+    """The field of the pictures of files, with these transforms."""
+    field = Field("image", decode="rgb")
+    if transform is not None:
+        field.spec["transform"] = to_ops(transform, where)
+    return field
+
+
+class Pictures(Stored):
+    """Datasets of picture files, which have one transform for all: the pictures of fields without one of their own.
+
+    ``dataset.transform`` is that transform. It can be assigned to, and may change in place, as torchvision's: passes
+    that begin later have it.
+    """
+
+    @property
+    def transform(self) -> Any:
+        """The transform of the pictures, as it was given."""
+        return self._transform
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "transform":
+            super().__setattr__(name, value)
+            return
+        where = f"{type(self).__name__}.transform"
+        if "_given" not in self.__dict__:
+            raise ConfigError(f"{where}: there are no fields yet", hint="call super().__init__(...) first")
+        ops = to_ops(value, where)
+        if not self._pictures:
+            raise ConfigError(
+                f"{where}: no field is a picture without a transform of its own",
+                hint="give transforms to fields: dataset.select(stoker.Field('image', transform=...))",
+            )
+        before = self._transform
+        self.__dict__["_transform"] = value
+        try:
+            self._transformed(ops)
+            self._remote().info()
+        except BaseException:
+            self.__dict__["_transform"] = before
+            self._transformed(to_ops(before, where))
+            raise
