@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -76,6 +77,10 @@ func sniff(name string, paths []string) (opener, []string, error) {
 }
 
 func unknown(path string) error {
+	if isArrow(path) {
+		return errs.New(errs.Unsupported, "%s is a file of Arrow tables, which stoker does not read", path).At(errs.Where{File: path, Offset: -1, Sample: -1}).
+			Try("write it as Parquet once (pyarrow.parquet.write_table), and load that: stoker.ParquetDataset(\"data.parquet\")")
+	}
 	return errs.New(errs.Config, "the format of %s is not known", path).
 		Try("datasets are folders of images (one folder per class), .tar shards, and files of the formats %s; pass format= where the name does not say", strings.Join(formatNames()[4:len(formatNames())-1], ", "))
 }
@@ -223,6 +228,8 @@ func sniffFolder(dir string, all []opener) (opener, []string, error) {
 	shards := slices.DeleteFunc(slices.Clone(all), func(o opener) bool { return o.name == "files" || o.name == "table" })
 	files, err := filesIn(dir, shards)
 	switch {
+	case err == nil && len(files) == 0 && isSaved(dir):
+		return opener{}, nil, savedArrow(dir)
 	case err != nil || len(files) == 0:
 		return all[0], []string{dir}, nil // whose errors say what a folder should hold
 	case len(files) > 1:
@@ -237,4 +244,34 @@ func sniffFolder(dir string, all []opener) (opener, []string, error) {
 		return files[0].kind, []string{dir}, nil
 	}
 	return files[0].kind, files[0].paths, nil
+}
+
+// isArrow says whether a file is one of Arrow tables by its name.
+func isArrow(path string) bool {
+	return slices.Contains([]string{".arrow", ".feather"}, strings.ToLower(filepath.Ext(path)))
+}
+
+// dictFile is what datasets saves beside the folders of splits.
+const dictFile = "dataset_dict.json"
+
+// isSaved says whether a folder is what the save_to_disk of Hugging Face's datasets
+// makes: Arrow files, or a folder of them for each split. Of folders of pictures no
+// more is looked at than their names.
+func isSaved(dir string) bool {
+	entries, _ := os.ReadDir(dir)
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return isArrow(e.Name()) || e.Name() == dictFile })
+}
+
+// savedArrow refuses such a folder, and says how to write it as what stoker reads.
+func savedArrow(dir string) error {
+	split := ""
+	if _, err := os.Stat(filepath.Join(dir, dictFile)); err == nil {
+		entries, _ := os.ReadDir(dir)
+		if at := slices.IndexFunc(entries, os.DirEntry.IsDir); at >= 0 {
+			split = fmt.Sprintf("[%q]", entries[at].Name())
+		}
+	}
+	return errs.New(errs.Unsupported, "%s is a dataset of Hugging Face's datasets, saved as Arrow files, which stoker does not read", dir).
+		At(errs.Where{File: dir, Offset: -1, Sample: -1}).
+		Try("write it as Parquet once: datasets.load_from_disk(%q)%s.to_parquet(\"data.parquet\"); then stoker.ParquetDataset(\"data.parquet\")", dir, split)
 }

@@ -177,3 +177,31 @@ func TestEnding(t *testing.T) {
 		}
 	}
 }
+
+// Arrow is told from damage, with the way to what is read.
+func TestArrowIsNamed(t *testing.T) {
+	s := ground(t)
+	dir := t.TempDir()
+	for _, name := range []string{"one/data-00000-of-00001.arrow", "one/state.json", "split/dataset_dict.json", "split/train/data.arrow", "table.feather"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("\xff\xff\xff\xff\x60\x01\x00\x00"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"one":                           `one").to_parquet("data.parquet")`,
+		"split":                         `split")["train"].to_parquet("data.parquet")`,
+		"table.feather":                 "pyarrow.parquet.write_table",
+		"one/data-00000-of-00001.arrow": "write it as Parquet",
+		"split/train":                   `train").to_parquet`,
+	} {
+		_, err := Open(context.Background(), s, Spec{Dataset: Dataset{Path: Paths{filepath.Join(dir, name)}}}, Options{})
+		e := errs.From(err)
+		if err == nil || e.Code != errs.Unsupported || !strings.Contains(e.What, "Arrow") || !strings.Contains(e.Hint, want) {
+			t.Errorf("%s: %v (%s); want a hint with %s", name, err, e.Hint, want)
+		}
+	}
+}

@@ -378,3 +378,25 @@ func FuzzWebP(f *testing.F) {
 		return b
 	})
 }
+
+// What is no picture at all is told from a damaged picture.
+func TestForeignBytesAreNamed(t *testing.T) {
+	for head, want := range map[string]string{
+		"RIFF\x24\x00\x00\x00WAVEfmt ": "a WAV sound",
+		"RIFF\x24\x00\x00\x00AVI LIST": "an AVI video",
+		"\x00\x00\x00\x20ftypisom":     "an MP4 video",
+		"\x93NUMPY\x01\x00":            "a NumPy array",
+		"RIFF\x24\x00\x00\x00WEBPVP8 ": "",
+		"\xff\xd8\xff\xe0":             "",
+		"RIFF":                         "",
+		"":                             "",
+	} {
+		if got := Foreign([]byte(head)); got != want {
+			t.Errorf("%q is %q, want %q", head, got, want)
+		}
+		var unsupported kernel.UnsupportedError
+		if _, err := ReadHeader([]byte(head)); want != "" && (!errors.As(err, &unsupported) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("the header of %q: %v", head, err)
+		}
+	}
+}

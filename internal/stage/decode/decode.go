@@ -214,10 +214,47 @@ var otherKinds = [...]struct {
 	{0, "P7\n", "PAM"},
 }
 
+// foreignKinds are what is no picture at all.
+var foreignKinds = [...]struct {
+	at   int
+	sign string
+	name string
+}{
+	{8, "WAVE", "a WAV sound"},
+	{8, "AVI ", "an AVI video"},
+	{0, "fLaC", "a FLAC sound"},
+	{0, "OggS", "an Ogg sound or video"},
+	{0, "ID3", "an MP3 sound"},
+	{0, "\xff\xfb", "an MP3 sound"},
+	{0, "\xff\xf3", "an MP3 sound"},
+	{0, "\x1aE\xdf\xa3", "a Matroska or WebM video"},
+	{4, "ftypisom", "an MP4 video"},
+	{4, "ftypmp4", "an MP4 video"},
+	{4, "ftypqt", "a QuickTime video"},
+	{4, "ftypM4A", "an MPEG-4 sound"},
+	{0, "\x93NUMPY", "a NumPy array"},
+	{0, "PK\x03\x04", "a zip archive"},
+	{0, "\x1f\x8b\x08", "gzip data"},
+}
+
+// Foreign says what bytes are that are no picture at all, such as "a WAV sound";
+// "": they are a picture, or may be a damaged one.
+func Foreign(b []byte) string {
+	for _, other := range foreignKinds {
+		if len(b) >= other.at && bytes.HasPrefix(b[other.at:], []byte(other.sign)) && (other.at != 8 || bytes.HasPrefix(b, []byte("RIFF"))) {
+			return other.name
+		}
+	}
+	return ""
+}
+
 // notAnImage says what bytes of no known kind are, as far as it can be told.
 func notAnImage(b []byte) error {
 	if len(b) == 0 {
 		return kernel.FormatError("not an image: it is empty")
+	}
+	if other := Foreign(b); other != "" {
+		return kernel.UnsupportedError("not an image: it is " + other)
 	}
 	for _, other := range otherKinds {
 		if len(b) >= other.at && strings.HasPrefix(string(b[other.at:min(len(b), other.at+16)]), other.sign) {

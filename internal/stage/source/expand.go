@@ -24,10 +24,14 @@ const maxNames = 10_000_000
 // (s3://...) have only their braces expanded.
 //
 // A pattern that stands for nothing, and a name that does not exist, is an error
-// that names the nearest one that does.
+// that names the nearest one that does. So is a command of WebDataset's (pipe:...):
+// none is run.
 func Expand(patterns []string) ([]string, error) {
 	var out []string
 	for _, p := range patterns {
+		if command, ok := strings.CutPrefix(p, "pipe:"); ok && !exists(p) {
+			return nil, piped(command)
+		}
 		if exists(p) {
 			out = append(out, p)
 			continue
@@ -88,6 +92,14 @@ func notFound(pattern, name string, missing, of int) error {
 	}
 	_ = e.At(place(name, -1))
 	return e.Try("%s", Suggest(name))
+}
+
+func piped(command string) error {
+	e := errs.New(errs.Config, "%s is a command, and stoker runs none: it reads local files by their paths", quote("pipe:"+command))
+	if path, ok := strings.CutPrefix(strings.TrimSpace(command), "cat "); ok && !strings.ContainsAny(path, "|;&<>") {
+		return e.Try("give the path: %s", quote(strings.TrimSpace(path)))
+	}
+	return e.Try("copy or mount the data, and give its path")
 }
 
 func quote(s string) string { return strconv.Quote(s) }

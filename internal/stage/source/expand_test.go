@@ -161,3 +161,18 @@ func TestExpandTeaches(t *testing.T) {
 		}
 	}
 }
+
+// A command of WebDataset's is named as one, whatever braces and spaces are in it.
+func TestCommandsAreNotPaths(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"pipe:cat /data/x-{0..3}.tar":    `give the path: "/data/x-{0..3}.tar"`,
+		"pipe:aws s3 cp s3://b/{0..3} -": "copy or mount",
+		"pipe:cat a.tar | gzip -d":       "copy or mount",
+	} {
+		_, err := source.Expand([]string{pattern})
+		e := errs.From(err)
+		if err == nil || e.Code != errs.Config || !strings.Contains(e.What, "is a command") || !strings.Contains(e.Hint, want) {
+			t.Errorf("%s: %v (%s), want %s", pattern, err, e.Hint, want)
+		}
+	}
+}

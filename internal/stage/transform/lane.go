@@ -107,7 +107,7 @@ func (p *Program) beginImage(l *Lane, encoded []byte, key rng.Key) (int, *errs.E
 	} else {
 		h, err := decode.ReadHeader(encoded)
 		if err != nil {
-			return 0, failed("the picture can not be read", err)
+			return 0, notPicture(encoded, err)
 		}
 		l.picture = size{h.W, h.H}
 	}
@@ -120,6 +120,15 @@ func (p *Program) beginImage(l *Lane, encoded []byte, key rng.Key) (int, *errs.E
 	}
 	l.dims = p.dims(l.run.w, l.run.h, l.run.c)
 	return 3, nil
+}
+
+// notPicture is the error of bytes in which no picture's size can be found.
+func notPicture(encoded []byte, cause error) *errs.Error {
+	if other := decode.Foreign(encoded); other != "" {
+		return errs.New(errs.Unsupported, "a picture is asked for, and this is %s", other).
+			Try("deliver the bytes of this field, by decode \"bytes\" (stoker.Field(name, decode=\"bytes\")), or go past such samples with on_bad=\"skip\"")
+	}
+	return failed("the picture cannot be read", cause)
 }
 
 // channels is how many a decoded picture has.

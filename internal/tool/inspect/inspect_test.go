@@ -76,12 +76,12 @@ func TestPythonLines(t *testing.T) {
 		{
 			loader.Dataset{Path: loader.Paths{"x-0.npy", "x-1.npy"}},
 			Report{Format: "npy", delivered: []wire.Field{{Name: "x"}}},
-			[]string{`stoker.NpyDataset(x=["x-0.npy", "x-1.npy"])`, "for rest0, in loader:"},
+			[]string{`stoker.NpyDataset(x=["x-0.npy", "x-1.npy"])`, "for rest0 in loader:"},
 		},
 		{
 			loader.Dataset{Path: loader.Paths{"a.npz"}, Columns: []loader.Column{{Name: "x"}, {Name: "y", From: "labels"}}},
 			Report{Format: "npy", delivered: []wire.Field{{Name: "x"}, {Name: "y"}}},
-			[]string{`stoker.NpyDataset("a.npz", fields=["x", stoker.Field("y", source="labels")])`},
+			[]string{`stoker.NpyDataset("a.npz", fields=["x", stoker.Field("y", source="labels")])`, "for batch in loader:"},
 		},
 		{
 			loader.Dataset{Path: loader.Paths{"a.h5"}, Group: "train", Columns: []loader.Column{{Name: "images"}}},

@@ -69,7 +69,14 @@ func (r *Report) constructor(d loader.Dataset) (lines, loop string, shuffle bool
 		return "train = stoker.Table" + args.String() + "\n", r.variables(), true
 	case "npy":
 		r.arrays(d, &args)
-		return "train = stoker.NpyDataset" + args.String() + "\n", r.variables(), true
+		loop = r.variables()
+		switch {
+		case len(d.Path) > 0 && strings.HasSuffix(strings.ToLower(d.Path[0]), ".npz"):
+			loop = "batch"
+		case len(r.delivered) == 1:
+			loop = strings.TrimSuffix(loop, ",")
+		}
+		return "train = stoker.NpyDataset" + args.String() + "\n", loop, true
 	case "tokens":
 		r.windows(d, &args)
 		loop = "x, y"
@@ -98,9 +105,6 @@ func (r *Report) constructor(d loader.Dataset) (lines, loop string, shuffle bool
 	}
 	if fields := r.wanted(); fields != "" {
 		args.add("fields=" + fields)
-	}
-	if class == "BetonDataset" {
-		return "train = stoker." + class + args.String() + "\n", r.variables(), true
 	}
 	return "train = stoker." + class + args.String() + "\n", "batch", true
 }
