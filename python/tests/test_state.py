@@ -62,8 +62,12 @@ def test_what_a_state_is(dataset: stoker.ImageFolder) -> None:
         assert loader.state_dict()["position"] == 8
         loader.set_epoch(5)
         assert loader.state_dict()["position"] == 8
-        iter(loader)
+        following = iter(loader)
+        assert loader.state_dict()["position"] == 8, "the loop still stands in the first pass"
+        del iterator
         assert (loader.state_dict()["epoch"], loader.state_dict()["position"]) == (5, 0)
+        del following
+        assert loader.state_dict()["position"] == 8, "an iterator that is not used counts for nothing"
     with stoker.DataLoader(dataset, 8, True, seed=11) as loader:
         loader.set_epoch(4)
         assert loader.state_dict()["epoch"] == 4

@@ -388,6 +388,11 @@ def _release(number: int, at: _Place) -> None:
         client().release(number, engine, at.id)
 
 
+def closed() -> ConfigError:
+    """What an iterator raises after its loader was closed."""
+    return ConfigError("the loader of this iterator was closed", hint="begin a new pass with iter(loader)")
+
+
 class Walk:
     """A pass over ``remote`` from ``position`` of ``epoch`` on; begins in the engine at once.
 
@@ -431,7 +436,7 @@ class Walk:
         with self._lock:
             if self._closings != self._remote.closings:
                 self._bundle = None
-                raise ConfigError("the loader of this iterator was closed", hint="begin a new pass with iter(loader)")
+                raise closed()
             try:
                 bundle = self._bundle
                 self.waited = 0

@@ -1,11 +1,13 @@
 """Passes as the training loop sees them.
 
 Progress   how far the loop has come in a pass: what state_dict and receipts speak of
+Early      the beginning of a pass that is read before its first batch is asked for
 Passage    the iterator of a pass
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from time import monotonic_ns
 from typing import Any
@@ -24,10 +26,15 @@ class Progress:
     """How far the training loop has come in a pass. The loader keeps this, not the iterator, so that an iterator that
     is given up is collected, and its prefetching ends."""
 
-    def __init__(self, epoch: int, position: int, restored: bool = False, seen: str | None = None) -> None:
+    def __init__(
+        self, epoch: int, position: int, restored: bool = False, seen: str | None = None, nominal: int = 0
+    ) -> None:
         self.epoch = epoch
         self.position = position
+        self.nominal = nominal  # the number of the pass: with_epoch() makes several of an epoch
         self.start = position  # where it began
+        self.iterator: weakref.ref[Passage] | None = None
+        self.ended = False  # and its iterator has said so
         self.restored = restored  # and no pass was begun since
         self.jumped: int | None = None  # where it stood when loader.skip() moved it: other batches come next
         self.part: Part | None = None  # of the receipt
@@ -40,6 +47,11 @@ class Progress:
         """The digest of what a sampler gave so far."""
         return self.feed.seen if self.feed is not None else self._seen
 
+    @property
+    def over(self) -> bool:
+        """Whether it has ended or was given up."""
+        return self.ended or self.iterator is None or self.iterator() is None
+
     def move(self, epoch: int, position: int) -> None:
         self.epoch, self.position = epoch, position
         if self.follower is not None:
@@ -49,25 +61,73 @@ class Progress:
         return Progress(self.epoch, self.position, self.restored, self.seen)
 
 
-class Passage(Iterator[Any]):
-    """One pass; holds its loader, so that it stays open."""
+class Early:
+    """The beginning of a pass, read while no batch of it was asked for. All iterators that were made meanwhile hold the
+    same one, and the first that is asked for a batch of this pass takes it; without iterators it is collected, and its
+    reading ends."""
 
-    def __init__(
-        self, loader: Any, remote: _client.Remote, progress: Progress, left: int | None, begun: int, imported: int
-    ) -> None:
+    def __init__(self, remote: _client.Remote, epoch: int, position: int, stride: int) -> None:
+        self._remote = remote
+        self._closings = remote.closings
+        self._place = epoch, position
+        self._walk: _client.Walk | None = _client.Walk(remote, epoch, position, -(-position // stride), bundle=True)
+
+    def fits(self, remote: _client.Remote, epoch: int, position: int) -> bool:
+        """Whether it is the beginning of this pass, and nobody has taken it."""
+        here = remote is self._remote and remote.closings == self._closings
+        return here and self._walk is not None and self._place == (epoch, position)
+
+    def take(self) -> _client.Walk | None:
+        walk, self._walk = self._walk, None
+        return walk
+
+
+class Passage(Iterator[Any]):
+    """One pass; holds its loader, so that it stays open.
+
+    It takes its epoch and its position when its first batch is asked for. Trainers make iterators that they never use,
+    and call ``set_epoch`` or ``load_state_dict`` after ``iter``: such iterators count for nothing, and what was decided
+    last holds.
+    """
+
+    def __init__(self, loader: Any, remote: _client.Remote, early: Early | None, entered: int, imported: int) -> None:
         self._loader = loader
         self._remote = remote
-        self._progress = progress
-        self._left = left
+        self._closings = remote.closings
+        self._early = early
+        self._entered = entered  # ns in iter(loader)
+        self._imported = imported  # ns of these: importing torch or JAX
+        self._left: int | None = None
         self._ended = False
         self._piece: Piece | None = None
         self._next: tuple[Piece, _client.Walk] | None = None
         self._make = loader._maker.make  # of this pass; the loader's next one may be of another transform
         self._meter: Meter = loader._meter
-        self._tally = Tally(remote, begun, imported)
-        self._meter.begins(self._tally)
-        self._walk = self._begin()
-        self._tally.entered = monotonic_ns() - begun
+        self._progress: Progress
+        self._walk: _client.Walk
+        self._tally: Tally | None = None  # None: no batch was asked for yet
+
+    def _enter(self, asked: int) -> Tally:
+        """Takes the next pass of the loader. What is interrupted here can be asked for again."""
+        if self._remote.closings != self._closings:
+            raise _client.closed()
+        loader = self._loader
+        with loader._turns:
+            self._remote = loader._opened()
+            self._progress, self._left = loader._coming()
+            at, early = self._progress, self._early
+            at.iterator = weakref.ref(self)
+            walk = None
+            if at.feed is None and early is not None and early.fits(self._remote, at.epoch, at.position):
+                walk = early.take()
+            self._walk = walk or self._begin()
+            loader._took(at)
+        self._early = None
+        tally = Tally(self._remote, asked - self._entered, self._imported)
+        tally.entered = self._entered + monotonic_ns() - asked
+        self._meter.begins(tally)
+        self._tally = tally
+        return tally
 
     def _begin(self) -> _client.Walk:
         """A walk from where the loop stands."""
@@ -108,7 +168,8 @@ class Passage(Iterator[Any]):
         return len(self._loader)
 
     def __next__(self) -> Any:
-        asked, tally = monotonic_ns(), self._tally
+        asked = monotonic_ns()
+        tally = self._tally or self._enter(asked)
         if self._progress.jumped is not None:
             self._jump()
         while not self._ended:
@@ -132,7 +193,7 @@ class Passage(Iterator[Any]):
                 self._walk = _client.Walk(self._remote, self._walk.epoch + 1, 0, bundle=True)
                 self._loader._part(self._progress, self._walk.epoch, 0)
         if not tally.ended:
-            tally.ended = True
+            self._progress.ended = tally.ended = True
             self._meter.ended(tally, self._progress.epoch)
         raise StopIteration
 

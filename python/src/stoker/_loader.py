@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -18,7 +19,7 @@ from ._batch import Batch, DictBatch, Kind, Maker
 from ._datasets import Dataset, check_subclass, make_kind
 from ._errors import ConfigError, Problems, whole
 from ._feed import Feed
-from ._iterate import Passage, Progress
+from ._iterate import Early, Passage, Progress
 from ._receipt import VERSION, Part
 from ._spec import ALL_CORES, cores, read, spec
 from ._state import STATE_VERSION, compare, skipped
@@ -31,7 +32,7 @@ class DataLoader:
     Iterating gives ``Batch``es (tuples such as ``images, labels``) or, for datasets of dicts, dicts with the same
     attributes ``ids epoch step valid bad``. Arrays are torch tensors; images of uint8 are shown as (batch, channels,
     height, width) and lie in memory as channels_last, floats lie as they are shown. Every ``iter()`` is a new pass over
-    the next epoch; passes side by side are independent.
+    the next epoch, which it takes when its first batch is asked for; passes side by side are independent.
 
     Keywords of torch's, where they mean something else or more here:
 
@@ -155,6 +156,9 @@ class DataLoader:
         if tune is not None:
             self._settings = _tune.of_playbook(tune, self._settings, dataset)
         self._lock = threading.Lock()
+        self._turns = threading.RLock()  # one thread at a time begins a pass; taken before _lock
+        self._early: weakref.ref[Early] | None = None  # of the next pass; iterators hold it
+        self._unused: weakref.ref[Passage] | None = None  # the iterator made last, if no pass has begun since
         self._remote: _client.Remote | None = None
         self._maker: Maker | None = None
         self._meter = Meter(self._asked_stats)
@@ -177,36 +181,67 @@ class DataLoader:
 
     def __iter__(self) -> Passage:
         begun = monotonic_ns()  # the loop waits from here on
-        self._renew()
-        remote = self._opened()
-        follower = None
-        if self._native_sampler:
-            if self._restored is not None:
-                self._sampler.set_epoch(self._restored[0])
-            follower = self._sampler._begin()
-            if self._restored is not None:
-                follower.position = self._restored[1]
-            epoch, position = follower.epoch, follower.position
-            nominal = epoch
-        elif self._restored is not None:
+        with self._turns:
+            self._renew()
+            remote = self._opened()
+            early = self._read_ahead(remote)
+        now = monotonic_ns()
+        imported = max(0, self._imported[1] - max(self._imported[0], begun))
+        iterator = Passage(self, remote, early, now - begun, imported)
+        self._unused = weakref.ref(iterator)
+        return iterator
+
+    def _read_ahead(self, remote: _client.Remote) -> Early | None:
+        """Begins to read the next pass; a sampler of the user's is not walked before a batch is asked for."""
+        if self._settings.ordering.walked:
+            return None
+        epoch, position, _ = self._next_pass()
+        early = self._early() if self._early is not None else None
+        if early is None or not early.fits(remote, epoch, position):
+            early = Early(remote, epoch, position, self._stride)
+            self._early = weakref.ref(early)
+        return early
+
+    def _next_pass(self) -> tuple[int, int, int]:
+        """Epoch and position of the next pass, and its number; it begins when its first batch is asked for."""
+        if self._restored is not None:
             epoch, position = self._restored
-            nominal = self._nominal(epoch, position)
-        else:
-            nominal = self._next_epoch
-            epoch, position = self._start(nominal)
-        progress = Progress(epoch, position)
-        progress.follower = follower
+            return epoch, position, epoch if self._native_sampler else self._nominal(epoch, position)
+        if self._native_sampler:
+            epoch, position = self._sampler._coming()
+            return epoch, position, epoch
+        return (*self._start(self._next_epoch), self._next_epoch)
+
+    def _coming(self) -> tuple[Progress, int | None]:
+        """The next pass, and the steps that are left of it, None: to the end of the epoch."""
+        epoch, position, nominal = self._next_pass()
+        progress = Progress(epoch, position, nominal=nominal)
         if self._settings.ordering.walked:
             progress.feed = self._fed(epoch, position)
-        imported = max(0, self._imported[1] - max(self._imported[0], begun))
-        iterator = Passage(self, remote, progress, self._left(epoch, position), begun, imported)
-        self._part(progress, epoch, position)
-        # Only a pass that has begun counts: what is interrupted above can be asked for again.
+        return progress, self._left(epoch, position)
+
+    def _took(self, progress: Progress) -> None:
+        """A pass has begun: the one after it is the next."""
+        if self._native_sampler:
+            if self._restored is not None:
+                self._sampler.set_epoch(progress.epoch)
+            progress.follower = self._sampler._begin()
+            progress.follower.position = progress.position
+        self._part(progress, progress.epoch, progress.position)
         self._restored = None
         self._seen = None
-        self._next_epoch = nominal + 1
+        self._next_epoch = progress.nominal + 1
         self._progress = progress
-        return iterator
+        self._unused = None
+
+    def _standing(self) -> Progress | None:
+        """How far the loop has come; None where the next pass counts: before any, and where the last one has ended or
+        was given up and an iterator waits for its first batch."""
+        at, unused = self._progress, self._unused
+        if at is None or at.restored or unused is None or unused() is None:
+            return at
+        items = None if at.over else self._items(at.epoch)
+        return None if at.over or (items is not None and at.position >= items) else at
 
     def _fed(self, epoch: int, position: int) -> Feed:
         """A pass over the user's sampler, from a position on."""
@@ -226,6 +261,7 @@ class DataLoader:
     def set_epoch(self, epoch: int) -> None:
         """Decides the epoch of the next pass; the passes after it count on from there.
 
+        The next pass is the one whose first batch is asked for next: an iterator that was made and not used counts.
         Right after ``load_state_dict``, the epoch of the state keeps the state's position.
         """
         if not whole(epoch) or epoch < 0:
@@ -256,7 +292,8 @@ class DataLoader:
                 return items
             return items // self._size if self._settings.tail == "drop" else -(-items // self._size)
         if not ordering.plain or self._dataset._recipe().mix is not None:
-            epoch = self._next_epoch if self._progress is None else self._progress.epoch
+            at = self._standing()
+            epoch = self._next_epoch if at is None else at.epoch
             return int(self._asked().ask("steps", epoch=epoch))
         if self._remote is not None and self._remote.opened is not None:
             samples = self._remote.opened.samples
@@ -359,18 +396,17 @@ class DataLoader:
     def state_dict(self) -> dict[str, Any]:
         """Where the training loop stands in the pass begun last: plain JSON types, equal on every rank.
 
-        It counts the batches that the loop was given, not those made ahead. It may be loaded in a world of another
-        size, with another batch size, on another machine.
+        It counts the batches that the loop was given, not those made ahead. A pass begins with its first batch; with
+        ``iter()`` if the pass before it has ended or was given up. The state may be loaded in a world of another size,
+        with another batch size, on another machine.
         """
         info = self._info()
         seen = None
-        if self._progress is not None:
-            epoch, position, seen = self._progress.epoch, self._progress.position, self._progress.seen
-        elif self._native_sampler:
-            at = self._sampler.state_dict()
-            epoch, position = at["epoch"], at["position"]
+        at = self._standing()
+        if at is not None:
+            epoch, position, seen = at.epoch, at.position, at.seen
         else:
-            epoch, position = self._start(self._next_epoch)
+            epoch, position, _ = self._next_pass()
         state: dict[str, Any] = {
             "version": STATE_VERSION,
             "dataset": info.digest,
@@ -430,11 +466,11 @@ class DataLoader:
             raise ConfigError(f"DataLoader.skip: steps is {steps!r}", hint="give a number of steps, 0 or more")
         if self._epoch_steps is not None:
             raise ConfigError("DataLoader.skip does not go with .with_epoch()", hint="leave .with_epoch() out")
-        at = self._progress
+        at = self._standing()
         items = None if at is None else self._items(at.epoch)
         if at is None or at.restored or (items is not None and at.position >= items):
             if self._restored is None:
-                self._restored = (self._next_epoch, 0)
+                self._restored = self._next_pass()[:2]
             at = Progress(*self._restored, restored=True, seen=self._seen)
             items = self._items(at.epoch)
         end = at.position + steps * self._stride
@@ -482,7 +518,7 @@ class DataLoader:
             raise ConfigError(
                 "DataLoader.explain: only the sampler knows what stands there", hint="use one of stoker's samplers"
             )
-        at = self._progress or Progress(*self._start(self._next_epoch))
+        at = self._standing() or Progress(*self._next_pass()[:2])
         first = -(-at.start // self._stride)  # the number of the pass's first step
         position = step * self._stride if step < first else at.start + (step - first) * self._stride
         found: dict[str, Any] = self._asked().ask("explain", epoch=at.epoch, **{"from": position})
@@ -609,9 +645,12 @@ class DataLoader:
                 "DataLoader: a loader that is open can not be pickled", hint="call close() first, or pickle the dataset"
             )
         dropped: dict[str, Any] = {
+            "_early": None,
             "_imported": (0, 0),
             "_last": None,
             "_lock": None,
+            "_turns": None,
+            "_unused": None,
             "_meter": None,
             "_remote": None,
             "_maker": None,
@@ -624,6 +663,7 @@ class DataLoader:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.Lock()
+        self._turns = threading.RLock()
         self._meter = Meter(self._asked_stats)
 
     def __repr__(self) -> str:

@@ -86,6 +86,11 @@ class Sampler:
                 now.position += step
                 yield sample
 
+    def _coming(self) -> tuple[int, int]:
+        """Epoch and position of the pass that ``_begin`` would begin."""
+        now = self._restored
+        return (self._next_epoch, 0) if now is None else (now.epoch, now.position)
+
     def _begin(self) -> Pass:
         now = self._restored or Pass(self._next_epoch, 0, self)
         self._restored = None
