@@ -7,18 +7,27 @@ no import hook is needed for it and none that the script does not use is loaded.
 
 Self time: a span's time less that of the spans within it, on the thread that fetches. Threads that a dataset starts
 are not followed.
+
+With a span goes the script's line that called, and for what opens a file which one: a file that is opened again for
+every sample could stay open. The path comes by an audit event of Python's, since nothing of ours may see arguments;
+that hook stays in the process, and does nothing between timed batches.
 """
 
+import os
 import sys
 from _thread import get_ident
+from collections import deque
 from time import monotonic, thread_time
 
 from stoker_watch_door import Door, Ending, Method, StandIn
-from stoker_watch_process import is_user
+from stoker_watch_process import is_user, line_of
 
 active: dict = {}  # thread -> Spans: where a timed batch is being fetched
 
 OBJECTS = 400  # of a dataset's that are searched for transforms
+DEPTH = 40  # frames that are searched for the script's own line
+PATHS = 256  # targets of one name that are told apart
+AGAIN = 16  # openings back to which a target counts as opened again
 INSTALLS = 400  # CPython 3.12 and 3.13 give up caching a type's attributes after a thousand changes of it
 
 # Functions: module, names, and what they count as ("": each under its own name).
@@ -33,13 +42,23 @@ FUNCTIONS = (
     ("numpy", "load", "numpy.load"),
     ("numpy", "fromfile loadtxt genfromtxt", ""),
     ("json", "load loads", ""),
+    ("orjson", "loads", ""),
+    ("yaml", "load safe_load", ""),
+    ("xml.etree.ElementTree", "parse fromstring", "xml"),
     ("pickle", "load loads", ""),
+    ("gzip", "open", ""),
+    ("sqlite3", "connect", ""),
+    ("lmdb", "open", ""),
+    ("fcntl", "flock lockf", "lock"),
+    ("urllib.request", "urlopen", "urlopen"),
     ("torch", "load", "torch.load"),
     ("torchaudio", "load", "torchaudio.load"),
     ("soundfile", "read", "soundfile.read"),
     ("librosa", "load", "librosa.load"),
     ("torchvision.io", "read_image decode_image decode_jpeg decode_png read_video", ""),
-    ("pandas", "read_csv read_parquet", ""),
+    ("pandas", "read_csv read_parquet read_json read_pickle read_feather read_hdf read_excel", ""),
+    ("pyarrow.parquet", "read_table read_pandas", "pyarrow.read_table"),
+    ("pyarrow.feather", "read_table", "pyarrow.read_table"),
 )
 
 # Methods: module, class, names, and what they count as. PIL's pixels are decoded in load(), whoever calls it first.
@@ -48,6 +67,18 @@ METHODS = (
     ("PIL.Image", "Image", "convert resize crop rotate transpose transform filter point thumbnail reduce", ""),
     ("pathlib", "Path", "read_bytes read_text", "read"),
     ("h5py._hl.dataset", "Dataset", "__getitem__ read_direct", "h5py"),
+    ("h5py._hl.files", "File", "__init__", "h5py.File"),
+    ("zipfile", "ZipFile", "__init__", "zipfile.ZipFile"),
+    ("zipfile", "ZipFile", "read", "zipfile"),
+    ("tarfile", "TarFile", "__init__", "tarfile.TarFile"),
+    ("numpy.lib._npyio_impl", "NpzFile", "__getitem__", "numpy.npz"),
+    ("numpy.lib.npyio", "NpzFile", "__getitem__", "numpy.npz"),
+    ("datasets.arrow_dataset", "Dataset", "__getitem__ __getitems__", "datasets"),
+    ("pandas.core.indexing", "_LocationIndexer", "__getitem__", "pandas.iloc"),
+    ("pandas.core.indexing", "_ScalarAccessIndexer", "__getitem__", "pandas.iloc"),
+    ("pandas.core.frame", "DataFrame", "__getitem__", "pandas.frame"),
+    ("multiprocessing.synchronize", "SemLock", "__enter__", "lock"),
+    ("requests.sessions", "Session", "request", "urlopen"),
     (
         "transformers.tokenization_utils_base",
         "PreTrainedTokenizerBase",
@@ -64,21 +95,23 @@ class Spans:
     """The spans of a fetching thread: those that are open, and what the closed ones sum to."""
 
     def __init__(self) -> None:
-        self.open: list = []  # [start, start of CPU, s of inner spans, CPU s of inner spans, is a transform]
-        self.sums: dict = {}  # name -> [calls, s, CPU s]
+        self.open: list = []  # [start, start of CPU, s of inner spans, CPU s of inner spans, is a transform, target]
+        self.sums: dict = {}  # name -> [calls, s, CPU s, line -> s]
+        self.targets: list = []  # (name, path), as they were opened
         self.count = 0
 
     def begin(self, name: str, original, transform: bool = False):
-        frame = [0.0, 0.0, 0.0, 0.0, transform]
+        frame = [0.0, 0.0, 0.0, 0.0, transform, None]
+        at = _line()
         call = Ending(*original)
-        call.end = lambda: self.close(name, frame)
+        call.end = lambda: self.close(name, frame, at, original)
         self.open.append(frame)
         self.count += 1
         frame[1] = thread_time()
         frame[0] = monotonic()
         return call
 
-    def close(self, name: str, frame: list) -> None:
+    def close(self, name: str, frame: list, at: str, original: tuple) -> None:
         now, cpu = monotonic(), thread_time()
         # A traceback may keep a call alive beyond its end: what was opened within it goes with it, and what was
         # closed with another is not counted.
@@ -90,10 +123,74 @@ class Spans:
         if self.open:
             self.open[-1][2] += wall
             self.open[-1][3] += used
-        total = self.sums.setdefault(name, [0, 0.0, 0.0])
+        total = self.sums.setdefault(name, [0, 0.0, 0.0, {}])
         total[0] += 1
         total[1] += wall - frame[2]
         total[2] += used - frame[3]
+        total[3][at] = total[3].get(at, 0.0) + wall - frame[2]
+        if name in OPENERS:
+            path = frame[5]
+            if path is None and len(original) > 1:
+                path = getattr(original[1], "filename", None)
+            self.targets.append((name, path if isinstance(path, str) else None))
+
+
+def _line() -> str:
+    """The line of the script's own code that calls, as FILE:FUNCTION:LINE."""
+    frame = sys._getframe(2)
+    for _ in range(DEPTH):
+        if frame is None:
+            return ""
+        if is_user(frame.f_code.co_filename):
+            return line_of(frame.f_code, frame.f_lineno)
+        frame = frame.f_back
+    return ""
+
+
+# What opens: of these the targets are told apart.
+OPENERS = frozenset(
+    "open h5py.File zipfile.ZipFile tarfile.TarFile numpy.load torch.load sqlite3.connect lmdb.open read xml urlopen "
+    "pandas.read_csv pandas.read_parquet pandas.read_json pandas.read_pickle pandas.read_feather pandas.read_hdf "
+    "pyarrow.read_table".split()
+)
+
+
+class Targets:
+    """What calls of one name opened: how many there were, how often one again that was opened just before."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.again = 0
+        self.known: dict = {}  # path -> calls
+        self.last: deque = deque(maxlen=AGAIN)
+
+    def add(self, path: "str | None") -> None:
+        self.calls += 1
+        if path is None or path in self.last:
+            self.again += 1
+        if path is None:  # what has no name is one target
+            return
+        self.last.append(path)
+        if path in self.known or len(self.known) < PATHS:
+            self.known[path] = self.known.get(path, 0) + 1
+
+    def report(self) -> dict:
+        paths = list(self.known)
+        last = [os.path.abspath(path) for path in paths[-4:]]
+        return {"again": self.again / max(self.calls, 1), "targets": max(1, len(paths)), "paths": last}
+
+
+_audited = False
+
+
+def _audit(event: str, args: tuple) -> None:
+    if not active or event not in ("open", "sqlite3.connect"):
+        return
+    spans = active.get(get_ident())
+    if spans is not None and args and isinstance(args[0], str):
+        for frame in spans.open:
+            if frame[5] is None:
+                frame[5] = args[0]
 
 
 def _function(name: str):
@@ -202,6 +299,10 @@ class Doors:
     def up(self, spans: Spans) -> bool:
         if self.hung or self.installs >= INSTALLS:
             return False
+        global _audited
+        if not _audited:
+            _audited = True
+            sys.addaudithook(_audit)
         self.installs += 1
         active[get_ident()] = spans
         for owner, name, original, ours in self.plan:

@@ -27,6 +27,10 @@ SOON = 0.2  # s between two batches whose calls are timed, at least
 LATER = 1.0  # s until a worker that is not its loader's first times a batch
 FINE = 50e-6  # s a sample from which on each is timed in every batch
 STACKS = 8
+TAIL = 4.0  # times the middle duration: what takes longer belongs to the tail
+TAIL_OF = 32  # durations from which on there is one
+PLACES = 16  # lines that are remembered for each name
+SLOWEST = 8  # samples whose numbers are remembered
 
 # Numbers of system calls that a thread waits in, as /proc/self/task/TID/syscall names them.
 _X86_64 = {"read": (0, 17, 19, 295), "open": (2, 257, 437), "stat": (4, 5, 6, 262, 332), "list": (78, 217)}
@@ -63,8 +67,25 @@ class Histogram:
                 return min(1e-6 * math.exp((bucket + 0.5) * self.STEP), self.max)
         return None
 
+    def tail(self) -> dict:
+        """What took four times as long as the middle one: its share of all, and of their time."""
+        middle = self.quantile(0.5) or 0.0
+        n = seconds = all_n = all_seconds = 0.0
+        for bucket, count in self.buckets.copy().items():
+            each = min(1e-6 * math.exp((bucket + 0.5) * self.STEP), self.max)
+            all_n, all_seconds = all_n + count, all_seconds + count * each
+            if each > TAIL * middle:
+                n, seconds = n + count, seconds + count * each
+        return {"n": n / max(all_n, 1), "s": seconds / max(all_seconds, 1e-9), "count": n}
+
     def report(self) -> dict:
-        return {"p50": self.quantile(0.5), "p99": self.quantile(0.99), "max": self.max if self.count else None}
+        tail = self.tail() if self.count >= TAIL_OF else None
+        return {
+            "p50": self.quantile(0.5),
+            "p99": self.quantile(0.99),
+            "max": self.max if self.count else None,
+            "tail": tail,
+        }
 
 
 def _no_dataset() -> None:
@@ -84,7 +105,10 @@ class Stage:
         # batches, samples, fetch s, sample s, CPU s of it, collate s, CPU s of it, idle s
         self.totals = (0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         self.samples = Histogram()
+        self.slowest: list = []  # [s, number of the sample], shortest first
+        self.numbers: object = None  # of the batch's samples, as the sampler gave them
         self.sums: dict = {}
+        self.targets: dict = {}  # name -> calls.Targets
         self.timed_samples = 0
         self.timed_batches = 0
         self.eager = True  # time the first batches, before there is a share of the time to spend
@@ -198,18 +222,35 @@ class Stage:
         if self.batched:
             self.samples.add((end - self.at) / self.count)
         elif len(stamps) == self.count:
-            for a, b in zip(stamps, [*stamps[1:], end], strict=True):
+            numbers = self.numbers if isinstance(self.numbers, list) and len(self.numbers) == self.count else None
+            for k, (a, b) in enumerate(zip(stamps, [*stamps[1:], end], strict=True)):
                 self.samples.add(b - a)
+                if numbers is not None and self.totals[0] > 1:  # the first batch imported, opened and warmed
+                    self._slow(b - a, numbers[k])
         self.fine = (end - self.at) / self.count >= FINE
+        self.numbers = None
+
+    def _slow(self, seconds: float, number: object) -> None:
+        slowest = self.slowest
+        if type(number) is not int or len(slowest) == SLOWEST and seconds <= slowest[0][0]:
+            return
+        rest = [x for x in slowest if x[1] != number]
+        before = max((x[0] for x in slowest if x[1] == number), default=0.0)
+        self.slowest = sorted([*rest, [max(seconds, before), number]])[-SLOWEST:]
 
     def _calls(self, spans, now: float) -> None:
         if self.timed_batches == 1 and self.eager:
-            self.sums, self.timed_samples = {}, 0  # the first batch imported, opened and warmed
-        for name, (n, s, c) in spans.sums.items():
-            total = self.sums.setdefault(name, [0, 0.0, 0.0])
+            self.sums, self.timed_samples, self.targets = {}, 0, {}  # the first batch imported, opened and warmed
+        for name, (n, s, c, places) in spans.sums.items():
+            total = self.sums.setdefault(name, [0, 0.0, 0.0, {}])
             total[0] += n
             total[1] += s
             total[2] += c
+            for place, seconds in places.items():
+                if place in total[3] or len(total[3]) < PLACES:
+                    total[3][place] = total[3].get(place, 0.0) + seconds
+        for name, path in spans.targets:
+            self.targets.setdefault(name, calls.Targets()).add(path)
         self.timed_batches += 1
         self.timed_samples += self.count
         down = monotonic() - now
@@ -273,9 +314,11 @@ class Stage:
             "blocked": None if self.index is None else 0.0,
             "timed_samples": self.timed_samples,
             "calls": {
-                name: {"n": round(n * scale), "s": s * scale, "cpu": c * scale}
-                for name, (n, s, c) in sorted(self.sums.copy().items(), key=lambda x: -x[1][1])
+                name: {"n": round(n * scale), "s": s * scale, "cpu": c * scale, "at": _most(places)}
+                for name, (n, s, c, places) in sorted(self.sums.copy().items(), key=lambda x: -x[1][1])
             },
+            "targets": {name: target.report() for name, target in list(self.targets.items())},
+            "slowest": [[s, n, look.name_of(self.dataset(), n)] for s, n in reversed(self.slowest)],
             "stacks": sorted(stacks.items(), key=lambda x: -x[1])[:STACKS],
             "waits": {name: n / looks for name, n in self.waits.copy().items()} if self.looks else {},
             "looks": self.looks,
@@ -305,12 +348,16 @@ class Stage:
         return shares
 
 
+def _most(places: dict) -> str:
+    return max(places.copy().items(), key=lambda x: x[1], default=("", 0.0))[0]
+
+
 def _made_in(dataset: type) -> str:
     """FILE:FUNCTION:LINE of what gives a dataset's samples; empty where that is not the script's own."""
     for name in ("__getitems__", "__getitem__", "__iter__"):
         code = getattr(getattr(dataset, name, None), "__code__", None)
         if code is not None and core.is_user(code.co_filename):
-            return _line(code, code.co_firstlineno)
+            return core.line_of(code, code.co_firstlineno)
     return ""
 
 
@@ -343,11 +390,7 @@ def _where(frame) -> str:
 
 
 def _name(frame) -> str:
-    return _line(frame.f_code, frame.f_lineno)
-
-
-def _line(code, number: int) -> str:
-    return f"{os.path.basename(code.co_filename)}:{code.co_name}:{number}"
+    return core.line_of(frame.f_code, frame.f_lineno)
 
 
 # The fetcher's classes: as torch made it, and one or two in which its attributes are seen being read.
@@ -368,10 +411,13 @@ def _seen(name: str, enter):
 
 
 def _collate(self):
-    """Between samples and batch: how many samples there are is seen in torch's own frame, which calls `data` so."""
+    """Between samples and batch: how many samples there are is seen in torch's own frame, which calls `data` so, and
+    `possibly_batched_index` their numbers."""
     try:
-        data = sys._getframe(1).f_locals.get("data") if self.auto_collation else None
-        self.__dict__[STAGE].collating(len(data) if isinstance(data, (list, tuple)) else 1)
+        inside = sys._getframe(1).f_locals if self.auto_collation else {}
+        data, stage = inside.get("data"), self.__dict__[STAGE]
+        stage.numbers = inside.get("possibly_batched_index")
+        stage.collating(len(data) if isinstance(data, (list, tuple)) else 1)
     except Exception as error:
         trouble(error)
     return self.__dict__["collate_fn"]

@@ -33,7 +33,7 @@ def begin(folder: str, loader: object, where: str) -> None:
     _active = True
     _forget()
     place = weakref.ref(loader)
-    loaders._places[id(loader)] = (place, where, {})
+    loaders._places[id(loader)] = (place, where, {}, [])
     core.process.write()
     loaders.dress(sys.modules["torch.utils.data.dataloader"])
 

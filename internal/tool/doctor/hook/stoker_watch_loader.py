@@ -17,6 +17,7 @@ import stoker_watch_fetch as fetch
 import stoker_watch_look as look
 import stoker_watch_moves as moves
 import stoker_watch_process as core
+import stoker_watch_steps as steps
 from stoker_watch_door import Method, around, hang, keep, trouble
 
 PASS = "_stoker_watch_pass"  # in the __dict__ of an iterator
@@ -51,6 +52,8 @@ class Loader:
         # Replaced as a whole: batches, wait s, of it for the first batches, step s, sum of ready, how many of them
         self.totals = (0, 0.0, 0.0, 0.0, 0, 0)
         self.waits = fetch.Histogram()
+        self.between = steps.Between()
+        self.lines: list = []  # the script's calls that built it: path, line, function
         self.long: list = []  # the longest steps, shortest first: s, and when they were over
         self.recent: deque = deque(maxlen=RECENT)
         self.doing = ("", 0.0)  # "wait", "step" or "start", since when
@@ -68,6 +71,7 @@ class Loader:
         self.stage = None
         self.dataset_bytes: int | None = None
         self.handles: list = []
+        self.stores: list = []  # what the dataset reads from, by the types of its attributes
         self.facts = facts
         workers = self.facts["workers"]
         if workers:
@@ -90,6 +94,10 @@ class Loader:
                 self.set_epoch = number != self.epoch_number
             self.epoch_number = number
         self.passes += 1
+        try:
+            self.stores = look.stores(loader.dataset)
+        except Exception as error:
+            trouble(error)
         if self.facts["workers"]:
             fetch.prepare(loader.dataset, self.passes == 1)
         epoch = {"begin": now, "first": None, "end": None, "batches": 0}
@@ -139,11 +147,14 @@ class Loader:
             "id": self.number,
             **self.facts,
             "where": self.where,
+            "lines": self.lines,
+            "steps": self.between.report(),
             "context": self.context,
             "pids": self.pids,
             "dataset_bytes": self.dataset_bytes,
             "stateful": list(self.stage.stateful) if self.stage is not None else [],
             "handles": self.handles,
+            "stores": self.stores,
             "set_epoch": self.set_epoch,
             "order_repeated": self.repeated,
             "passes": self.passes,
@@ -201,6 +212,7 @@ class Pass:
         batches, wait, wait_first, step, sum_ready, n_ready = loader.totals
         if self.got_at:
             step += now - self.got_at
+            loader.between.step(now - self.got_at)
             if now - self.got_at >= LONG:
                 loader.long = sorted([*loader.long, (now - self.got_at, now)])[-LONGEST:]
         if ready is not None:
@@ -222,6 +234,7 @@ class Pass:
         loader.recent.append((asked, now, ready))
         loader.steps += 1
         core.process.pulse.start()
+        loader.between.here()
         loader.look(data)
         if loader.moves.watched < moves.MOVES and look.cuda():
             moves.watch(loader.moves, data)
@@ -357,15 +370,16 @@ def _reset(iterator, original):
 
 
 def _init(loader, original):
-    where, itself = core.built(3)
+    where, itself = core.built(3, loader)
     number = id(loader)
-    _places[number] = (weakref.ref(loader, lambda _: _places.pop(number, None)), where, {} if itself else _lines())
+    reference = weakref.ref(loader, lambda _: _places.pop(number, None))
+    _places[number] = (reference, where, {} if itself else _lines(), core.callers(3))
     return Method(original, loader)
 
 
 def _lines() -> dict:
     found = {}
-    for reference, where, before in list(_places.values()):
+    for reference, where, before, _ in list(_places.values()):
         dataset = getattr(reference(), "__dict__", {}).get("dataset")
         if dataset is not None:
             found[id(dataset)] = before.get(id(dataset), where)
@@ -389,6 +403,7 @@ def of(loader) -> "Loader | None":
     if known is not None and known.reference() is loader:
         return known
     where = _place(loader)
+    place = _places.get(number)
     facts = _facts(loader)
     for known in core.process.loaders:
         if known.where == where and known.reference() is None and known.facts == facts:
@@ -399,6 +414,7 @@ def of(loader) -> "Loader | None":
             return None
         _count += 1
         known = Loader(loader, _count, where, facts)
+        known.lines = place[3] if place is not None and place[0]() is loader else []
         core.process.loaders.append(known)
     _loaders[number] = known
     return known

@@ -271,3 +271,60 @@ def _mean(items: list, visits: _Visits, depth: int) -> float:
         total += 3 if id(item) in known and not isinstance(item, (int, float)) else _size(item, visits, depth - 1)
         known.add(id(item))
     return total / len(items)
+
+
+def name_of(dataset: object, number: int, depth: int = 3) -> "str | None":
+    """What a dataset calls a sample: the path or name in a list of its own that is as long as the dataset, where it
+    has one; through a Subset."""
+    inside = attributes(dataset)
+    if depth and type(dataset).__name__ == "Subset" and isinstance(inside.get("indices"), (list, range)):
+        numbers = inside["indices"]
+        return name_of(inside.get("dataset"), numbers[number], depth - 1) if 0 <= number < len(numbers) else None
+    longest = max((len(x) for x in inside.values() if type(x) in (list, tuple)), default=0)
+    for value in inside.values():
+        if type(value) in (list, tuple) and 0 <= number < len(value) == longest:
+            item = value[number]
+            if type(item) in (list, tuple) and item:
+                item = item[0]
+            if type(item).__name__ in ("PosixPath", "WindowsPath"):
+                item = str(item)
+            if type(item) is str:
+                return item[-120:]
+    return None
+
+
+# Types, by module and name, and what a dataset that holds one reads from.
+STORES = {
+    "h5py._hl.files.File": "h5py",
+    "h5py._hl.dataset.Dataset": "h5py",
+    "numpy.memmap": "memmap",
+    "numpy.ndarray": "array",
+    "numpy.lib._npyio_impl.NpzFile": "npz",
+    "numpy.lib.npyio.NpzFile": "npz",
+    "sqlite3.Connection": "sqlite",
+    "Environment": "lmdb",
+    "builtins.Environment": "lmdb",
+    "lmdb.Environment": "lmdb",
+    "lmdb.cpython.Environment": "lmdb",
+    "pandas.core.frame.DataFrame": "pandas",
+    "pandas.DataFrame": "pandas",
+    "datasets.arrow_dataset.Dataset": "datasets",
+    "pyarrow.lib.Table": "arrow",
+    "zipfile.ZipFile": "zip",
+    "tarfile.TarFile": "tar",
+    "mmap.mmap": "memmap",
+    "torch.Tensor": "array",
+}
+
+
+def stores(dataset: object, depth: int = 3) -> list:
+    """What kinds of storage the dataset holds, itself or in the datasets inside it, and what it has of libraries."""
+    found: list = []
+    for value in [dataset, *attributes(dataset).values()]:
+        kind = type(value)
+        name = STORES.get(f"{kind.__module__}.{kind.__qualname__}") or STORES.get(kind.__qualname__)
+        if name is not None and name not in found:
+            found.append(name)
+        if value is not dataset and depth and _is_dataset(value):
+            found.extend(n for n in stores(value, depth - 1) if n not in found)
+    return found

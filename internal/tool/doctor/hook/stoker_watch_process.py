@@ -85,18 +85,67 @@ def caller(depth: int = 2) -> str:
     return built(depth + 1)[0]
 
 
-def built(depth: int = 2) -> tuple:
-    """The same, and whether it called itself, and not through a library."""
+def built(depth: int = 2, thing: object = None) -> tuple:
+    """The same, and whether it called itself, and not through a library. The constructor of a class that the script
+    derives, which hands on what it is given, is passed over while there is a call of it: `thing` is its self."""
     frame = first = sys._getframe(depth)
     while frame.f_back is not None and not _of_script(frame):
         frame = frame.f_back
+    while thing is not None and frame.f_back is not None and _hands_on(frame, thing) and _of_script(frame.f_back):
+        frame = frame.f_back
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}", frame is first
+
+
+def _hands_on(frame, thing: object) -> bool:
+    """Whether it is a constructor of `thing` itself that takes **options; else the values are written in it."""
+    code = frame.f_code
+    if code.co_name != "__init__" or not code.co_argcount or not code.co_flags & 0x08:
+        return False
+    return frame.f_locals.get(code.co_varnames[0]) is thing
 
 
 def _of_script(frame) -> bool:
     name = frame.f_globals.get("__name__")
     package = name.partition(".")[0] if isinstance(name, str) else ""
     return is_user(frame.f_code.co_filename) and package not in BUILDERS
+
+
+def line_of(code, number: int) -> str:
+    """FILE:FUNCTION:LINE."""
+    return f"{os.path.basename(code.co_filename)}:{code.co_name}:{number}"
+
+
+def callers(depth: int = 2) -> list:
+    """The script's own calls that led here, innermost first, with whole paths: [path, line, function]."""
+    frame, found = sys._getframe(depth), []
+    while frame is not None and len(found) < CALLERS:
+        if _of_script(frame):
+            code = frame.f_code
+            found.append([os.path.abspath(code.co_filename), frame.f_lineno, code.co_name])
+        frame = frame.f_back
+    return found
+
+
+SOURCES = 64  # files of the script that are named
+CALLERS = 8
+_sources: list = [0, []]  # modules when they were looked for, and their paths
+
+
+def sources() -> list:
+    """The files of the script's own code that are loaded, the main one first."""
+    if _sources[0] != len(sys.modules):
+        paths = []
+        for name, module in [("__main__", sys.modules.get("__main__")), *list(sys.modules.items())]:
+            path = getattr(module, "__dict__", {}).get("__file__")
+            package = name.partition(".")[0]
+            if isinstance(path, str) and path.endswith(".py") and is_user(path) and package not in BUILDERS:
+                path = os.path.abspath(path)
+                if path not in paths and not os.path.basename(path).startswith("stoker_watch_"):
+                    paths.append(path)
+            if len(paths) == SOURCES:
+                break
+        _sources[:] = [len(sys.modules), paths]
+    return _sources[1]
 
 
 def of_stoker(number: int, where: str) -> None:
@@ -191,6 +240,8 @@ class Process:
     def beat(self) -> float:
         for stage in self.stages:
             stage.sample()
+        for loader in self.loaders:
+            loader.between.sample(loader.doing)
         now = monotonic()
         interval = min(max(INTERVAL, (now - self.started) / 50), INTERVAL_MAX)
         steps, before = self.steps(), self.seen
@@ -224,6 +275,7 @@ class Process:
             "cuda_before_fork": self.cuda_before_fork,
             "exit": self.exit,
             "trouble": list(troubles),
+            "sources": sources() if self.loaders else [],
             "loaders": [loader.report() for loader in self.loaders],
         }
         if self.own:

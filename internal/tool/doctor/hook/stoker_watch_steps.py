@@ -1,0 +1,69 @@
+"""What the loop does between two batches: how long steps take, and where the script stands in them.
+
+Steps are the trainer's own business; a report that says that loading is fine should say where the time goes instead,
+and a step that now and then takes many times as long (a checkpoint, a validation, a log) should be told from one that
+always does. Durations come from the loop's own looks at the clock; lines by looking at the loop's thread now and then.
+"""
+
+import sys
+from _thread import get_ident
+from time import monotonic
+
+import stoker_watch_fetch as fetch
+import stoker_watch_process as core
+
+SHORT = 0.002  # s a step below which nobody asks where it goes
+KEPT = 32  # lines that are remembered
+SHOWN = 4
+
+
+class Between:
+    """The steps of one loader's loop."""
+
+    def __init__(self) -> None:
+        self.steps = fetch.Histogram()
+        self.thread = 0
+        self.usual: dict = {}  # line -> looks
+        self.long: dict = {}  # the same, of steps that took many times the usual
+        self.numbers: list = []  # of the last long steps
+        self.count = 0
+
+    def step(self, seconds: float) -> None:
+        self.count += 1
+        self.steps.add(seconds)
+        middle = self.steps.quantile(0.5) if self.count > 16 and seconds > 4 * SHORT else None
+        if middle is not None and seconds > fetch.TAIL * middle:
+            self.numbers = [*self.numbers, self.count][-16:]
+
+    def here(self) -> None:
+        self.thread = get_ident()
+
+    def sample(self, doing: tuple) -> None:
+        what, since = doing
+        if what != "step" or not self.thread:
+            return
+        middle = self.steps.quantile(0.5) or 0.0
+        if middle < SHORT and monotonic() - since < SHORT:
+            return
+        frame = sys._current_frames().get(self.thread)
+        inner = frame
+        while frame is not None and not core.is_user(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is None or frame.f_code.co_filename.startswith(core.OWN):
+            return
+        name = core.line_of(frame.f_code, frame.f_lineno)
+        if inner is not frame:
+            name += f" ({core.line_of(inner.f_code, inner.f_lineno)})"
+        long = self.count > 16 and monotonic() - since > max(fetch.TAIL * middle, 4 * SHORT)
+        places = self.long if long else self.usual
+        if name in places or len(places) < KEPT:
+            places[name] = places.get(name, 0) + 1
+
+    def report(self) -> dict:
+        return {**self.steps.report(), "numbers": self.numbers, "usual": _most(self.usual), "long": _most(self.long)}
+
+
+def _most(places: dict) -> list:
+    """The lines that were seen most, with their shares of the looks."""
+    looks = sum(places.values())
+    return [[at, n / looks] for at, n in sorted(places.copy().items(), key=lambda x: -x[1])[:SHOWN]]
