@@ -236,6 +236,9 @@ func (d doctorCmd) watch(con *console, command []string) error {
 	case d.JSON:
 		err = con.writeJSON(out.Report)
 	case early == nil || d.Stop || early.Verdict.Title() != out.Report.Verdict.Title():
+		if early != nil && !d.Stop && early.Verdict.Title() != out.Report.Verdict.Title() {
+			fmt.Fprintf(said, "\nstoker doctor: after a longer look the verdict is no longer %q; this one counts.\n", early.Verdict.Title())
+		}
 		err = d.text(said, out.Report)
 	default:
 		err = out.Report.WriteSince(said, *early)

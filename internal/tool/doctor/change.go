@@ -165,16 +165,64 @@ func changeOfRanks(v *view) []Change {
 	return []Change{{fmt.Sprintf("taskset -pc %d", v.l.PID), "shows the cores that this rank may use; all ranks should have as many"}}
 }
 
-var oneThread = Change{"worker_init_fn=lambda _: torch.set_num_threads(1)", "workers are the parallelism; set OMP_NUM_THREADS=1 and cv2.setNumThreads(0) too"}
+// oneThread keeps the function that the script's workers begin with already.
+func (v *view) oneThread() Change {
+	lines := []string{"def one_thread(worker):"}
+	if init := v.l.Settings.Init; init != "" {
+		lines = append(lines, "    "+short(init)+"(worker)  # what they begin with now")
+	}
+	lines = append(lines, "    torch.set_num_threads(1)", v.loader("worker_init_fn=one_thread"))
+	return Change{strings.Join(lines, "\n"), "workers are the parallelism; set OMP_NUM_THREADS=1 and cv2.setNumThreads(0) too"}
+}
 
 func changeOfFiles(v *view) []Change {
-	return []Change{
-		{v.pack(""), "the same samples in few large files"},
-		{`stoker.WebDataset("packed/shard-*.tar")`, "read many at a time, ahead of the need"},
+	out := []Change{}
+	if v.waitsAside() {
+		out = append(out, v.raised(v.waiting(), "waiting needs no core: more workers wait side by side"))
 	}
+	if d := v.data(); d != ofPictures && d != ofAny {
+		return append(out, v.stored()...)
+	}
+	return append(out,
+		Change{v.pack(""), "the same samples in few large files"},
+		Change{`stoker.WebDataset("packed/shard-*.tar")`, "read many at a time, ahead of the need"},
+	)
+}
+
+// waitsAside says whether more workers would wait side by side for the same reads.
+func (v *view) waitsAside() bool {
+	n := v.l.Settings.Workers
+	return v.l.Settings.Class != own && v.waiting() > n && !v.full() && (v.job.CPU+v.job.Threads)/max(v.job.Step+v.job.Hand, 1e-9) <= v.free()+0.25
+}
+
+// stokers is a loader of stoker over the data, where there is a dataset of stoker's for it.
+func (v *view) stokers(why string) []Change {
+	of := ""
+	switch v.data() {
+	case ofPictures:
+		of = `stoker.ImageFolder("data/train", transform=...)`
+	case ofHDF5:
+		of = fmt.Sprintf("stoker.HDF5Dataset(%q)", v.file("data.h5", ".h5", ".hdf5"))
+	case ofLMDB:
+		of = `stoker.LMDBDataset("data.lmdb")`
+	case ofTokens:
+		of = `stoker.TokenDataset("tokens.npy", length=1024)`
+	case ofNpy:
+		of = fmt.Sprintf("stoker.NpyDataset(%q)", v.file("data.npy", ".npy"))
+	case ofAny:
+		of = "..."
+	default:
+		return nil
+	}
+	return []Change{{"stoker.DataLoader(" + of + ", ...)", why}}
 }
 
 func changeOfBytes(v *view) []Change {
+	if out := v.stored(); out != nil && v.l.Settings.Class != own && v.data() != ofHDF5 && v.data() != ofNpz { // what is compressed is smaller
+		return append(out, Change{"cp -r data /local/nvme", "or nearer storage"})
+	} else if out != nil && v.l.Settings.Class != own {
+		return []Change{{"cp -r data /local/nvme", "nearer storage; or fewer bytes a sample: a smaller type, smaller arrays"}}
+	}
 	return []Change{
 		{v.pack("--resize 256"), "fewer bytes a sample"},
 		{"cp -r data /local/nvme", "or nearer storage; cache=\"8GiB\" keeps what is read twice"},
@@ -188,11 +236,11 @@ func changeOfReads(v *view) []Change {
 	if v.l.Settings.Class == own {
 		return []Change{{"order: {shuffle: block}", "reads neighbours together; stoker order --quality says how well that mixes"}, {"stoker.DataLoader(..., cache=\"8GiB\")", "keeps what is read twice"}}
 	}
-	out := []Change{{"stoker.DataLoader(...)", "reads ahead of the plan, 16 reads at a time: latency is not waited for one by one"}}
-	if n := v.needed(); n <= waiters {
-		out = append(out, v.raised(n, "waiting needs no core: more workers wait side by side"))
+	var out []Change
+	if v.waitsAside() {
+		out = append(out, v.raised(v.waiting(), "waiting needs no core: more workers wait side by side"))
 	}
-	return out
+	return append(out, v.stokers("reads ahead of the plan, 16 reads at a time: latency is not waited for one by one")...)
 }
 
 func changeOfCollate(v *view) []Change {
@@ -200,9 +248,15 @@ func changeOfCollate(v *view) []Change {
 		return []Change{{"uint8 fields, and floats made on the device", "fewer bytes a batch"}}
 	}
 	if c := v.l.Settings.Collate; c != "" && c != "default" {
-		return []Change{{"def collate(batch): return torch.stack(...)", c + " works sample by sample; make tensors of one shape in __getitem__ and stack them once"}}
+		if v.data() == ofTokens || v.l.Padding.Known() {
+			return []Change{{"torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True)", short(c) + " works sample by sample; pad all of a batch in one call"}}
+		}
+		return []Change{{"def collate(batch): return torch.stack(...)", short(c) + " works sample by sample; make tensors of one shape in __getitem__ and stack them once"}}
 	}
-	return []Change{{"def __getitem__(self, i): return torch.from_numpy(a)", "fewer and larger fields a sample; uint8 until the device"}}
+	if v.integers() {
+		return []Change{{"def __getitem__(self, i): return torch.from_numpy(self.tokens[i:i + n])", "one array of a sample, and no Python list of numbers: lists become tensors one number at a time"}}
+	}
+	return []Change{{"def __getitem__(self, i): return torch.from_numpy(a)", "fewer and larger fields a sample: arrays, and no lists of numbers"}}
 }
 
 func changeOfDecode(v *view) []Change {
@@ -211,6 +265,12 @@ func changeOfDecode(v *view) []Change {
 	}
 	if v.l.Settings.Class == own {
 		return []Change{{v.pack("--resize 256"), "store pictures at the size that training looks at"}, {v.pack("--jpeg index"), "the same pixels, and crops that are cheaper to decode"}}
+	}
+	if out := v.stored(); out != nil {
+		return out
+	}
+	if v.data() != ofPictures {
+		return []Change{{"np.save(\"decoded.npy\", samples)  # once; then self.data = np.load(\"decoded.npy\", mmap_mode=\"r\")", "decode once, and not in every epoch"}}
 	}
 	return []Change{
 		{"stoker.ImageFolder(...)", "decodes only what the crop shows, several times as fast as PIL"},
@@ -226,10 +286,20 @@ func changeOfTransform(v *view) []Change {
 	if v.costliest().kind == Tokenize {
 		return []Change{{"stoker pack corpus tokens --tokenize gpt2", "tokenise once, not in every epoch"}}
 	}
-	return []Change{
-		{name + " on the GPU, after batch.to(device)", "a batch at a time, as torchvision.transforms.v2 can"},
-		{"stoker.DataLoader(stoker.ImageFolder(..., transform=...))", "the same transforms, compiled"},
+	var out []Change
+	switch s := v.stageNamed(v.costliest()); {
+	case slices.Contains(shrinks, name) || strings.HasSuffix(strings.ToLower(name), "resize"):
+		// Pictures of unequal size are no batch before it: it cannot move to the device.
+		out = append(out, Change{v.pack("--resize 256"), "pictures stored at about the size that training looks at: there is less to shrink"})
+	case strings.HasPrefix(s.Name, "torchvision."):
+		out = append(out, Change{name + " on the GPU, after batch.to(device)", "all pictures of a batch in one call, where one draw for all of them is good enough"})
+	default:
+		return []Change{{"# " + orElse(v.ofTransform(), name), "write it as whole-array NumPy or torch calls, run it on the batch on the GPU, or do what is the same in every epoch beforehand"}}
 	}
+	if v.data() == ofPictures && strings.HasPrefix(v.stageNamed(v.costliest()).Name, "torchvision.") {
+		out = append(out, Change{"stoker.DataLoader(stoker.ImageFolder(..., transform=...))", "the same transforms, compiled"})
+	}
+	return out
 }
 
 func changeOfPython(v *view) []Change {
@@ -239,7 +309,21 @@ func changeOfPython(v *view) []Change {
 	}
 	p := v.part(Python)
 	if p.blocked > p.cpu {
-		return []Change{{"# " + at, "it waits, and does not compute: take the wait out, or do it once and not for every sample"}}
+		out := []Change{}
+		if v.waitsAside() {
+			out = append(out, v.raised(v.waiting(), "waiting needs no core: more workers wait side by side"))
+		}
+		return append(out, Change{"# " + at, "it waits, and does not compute: take the wait out, or do it once and not for every sample"})
 	}
-	return []Change{{"# " + at, "replace loops over Python objects by one NumPy or torch call, or do the work once beforehand"}}
+	if strings.HasPrefix(p.name, "pandas.") {
+		return v.stored()
+	}
+	if strings.HasPrefix(p.name, "json.") || strings.HasPrefix(p.name, "orjson.") || strings.HasPrefix(p.name, "yaml.") || strings.HasPrefix(p.name, "xml") {
+		return []Change{{"# " + orElse(v.hot(true), at), "parse each file once, before training, and keep what comes of it as arrays (np.save): text is parsed again in every epoch"}}
+	}
+	why := "this is done for every sample: do it for all of them once, beforehand, and store what comes of it, or for a whole batch in one NumPy or torch call"
+	if f := v.l.Cost.Frames; len(f) > 0 && (f[0].Loop || f[0].Text == "") {
+		why = "replace loops over Python objects by one NumPy or torch call, or do the work once beforehand"
+	}
+	return []Change{{"# " + at, why}}
 }

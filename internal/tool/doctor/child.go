@@ -106,6 +106,11 @@ func startChild(command []string, env []string, in io.Reader, out, errOut io.Wri
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, e.Try("stoker doctor -- python %s", strings.Join(command, " "))
 		}
+		if filepath.Ext(command[0]) == ".py" { // a script in this folder, without the word that runs it
+			if _, found := os.Stat(command[0]); found == nil {
+				return nil, e.Try("stoker doctor -- python %s", strings.Join(command, " "))
+			}
+		}
 		return nil, e.Try("is it installed, and in PATH? The command stands after --, as in stoker doctor -- python train.py")
 	}
 	go func() {

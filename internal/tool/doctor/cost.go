@@ -10,20 +10,21 @@ import (
 // making is what the makers of a loader's batches did over a stretch: its workers,
 // or the trainer where there are none.
 type making struct {
-	w      *watched
-	from   float64 // CLOCK_MONOTONIC
-	sum    workerLine
-	early  workerLine // of workers that had ended when the stretch began
-	proc   procSum
-	frames map[string]Frame
-	weight float64 // seconds that the frames are shares of
-	cost   Cost
+	w       *watched
+	from    float64 // CLOCK_MONOTONIC
+	sum     workerLine
+	early   workerLine // of workers that had ended when the stretch began
+	proc    procSum
+	frames  map[string]Frame
+	weight  float64 // seconds that the frames are shares of
+	targets map[string]targetLine
+	cost    Cost
 }
 
 // costOf adds up what was counted over the stretch, and lists what attributes the
 // dataset changed.
 func costOf(f *folder, w *watched, pid int, last *loaderLine, base loaderLine, from float64) (Cost, []string) {
-	m := &making{w: w, from: from, sum: workerLine{Calls: map[string]call{}}, early: workerLine{Calls: map[string]call{}}, frames: map[string]Frame{}}
+	m := &making{w: w, from: from, sum: workerLine{Calls: map[string]call{}}, early: workerLine{Calls: map[string]call{}}, frames: map[string]Frame{}, targets: map[string]targetLine{}}
 	if last.Workers == 0 && last.Inline != nil {
 		m.add(pid, last.Inline, base.Inline)
 	}
@@ -51,6 +52,8 @@ func costOf(f *folder, w *watched, pid int, last *loaderLine, base loaderLine, f
 	m.sum.spread(m.early)
 	m.sum.fit(last.Collate == "default" || last.Collate == "")
 	m.cost.divide(m.sum, m.proc)
+	m.cost.opened(m.targets)
+	m.cost.slowest()
 	m.cost.Frames = mostSeen(m.frames, m.weight)
 	return m.cost, m.sum.Stateful
 }
@@ -70,6 +73,18 @@ func (m *making) add(pid int, end, before *workerLine) {
 	}
 	m.weight += end.Fetch
 	m.cost.hist(end.Hist, end.Samples)
+	for name, t := range end.Targets { // a worker is as good as another
+		if m.targets[name].Paths == nil {
+			m.targets[name] = t
+		}
+	}
+	for _, s := range end.Slowest {
+		slow := Slow{Seconds: s.Seconds, Sample: s.Number}
+		if s.Name != nil {
+			slow.Name = *s.Name
+		}
+		m.cost.Slowest = append(m.cost.Slowest, slow)
+	}
 }
 
 // plus adds what happened between two lines of a worker.
@@ -121,7 +136,7 @@ func (s *workerLine) plus(b, a workerLine) {
 	}
 	for name, c := range b.Calls {
 		before, now := a.Calls[name], s.Calls[name]
-		s.Calls[name] = call{now.N + c.N - before.N, now.S + c.S - before.S, now.CPU + c.CPU - before.CPU}
+		s.Calls[name] = call{now.N + c.N - before.N, now.S + c.S - before.S, now.CPU + c.CPU - before.CPU, cmp.Or(c.At, now.At)}
 	}
 }
 
@@ -156,7 +171,7 @@ func (s *workerLine) spread(early workerLine) {
 		n, wall, cpu = s.Samples/early.Samples, s.Sample/early.Sample, s.SampleCPU/early.SampleCPU
 	}
 	for name, c := range s.Calls {
-		s.Calls[name] = call{c.N * n, c.S * wall, c.CPU * cpu}
+		s.Calls[name] = call{c.N * n, c.S * wall, c.CPU * cpu, c.At}
 	}
 }
 
@@ -174,7 +189,7 @@ func (s *workerLine) fit(plain bool) {
 	}
 	byWall, byCPU := min(1, wall/max(all.S, 1e-12)), min(1, cpu/max(all.CPU, 1e-12))
 	for name, c := range s.Calls {
-		s.Calls[name] = call{c.N, c.S * byWall, c.CPU * byCPU}
+		s.Calls[name] = call{c.N, c.S * byWall, c.CPU * byCPU, c.At}
 	}
 }
 
@@ -250,7 +265,7 @@ func (c *Cost) stages(s workerLine) {
 }
 
 func stage(name, kind string, c call, samples float64) Stage {
-	s := Stage{Name: name, Kind: kind, Wall: ratio(c.S, samples, fromHook), CPU: ratio(c.CPU, samples, fromHook)}
+	s := Stage{Name: name, Kind: kind, Wall: ratio(c.S, samples, fromHook), CPU: ratio(c.CPU, samples, fromHook), At: c.At}
 	if c.N > 0 {
 		s.Calls = ratio(c.N, samples, fromHook)
 	}
@@ -262,6 +277,22 @@ func stage(name, kind string, c call, samples float64) Stage {
 var kinds = [...]struct{ prefix, kind string }{
 	{"sleep", Python},
 	{"json.", Python},
+	{"orjson.", Python},
+	{"yaml.", Python},
+	{"xml", Python},
+	{"pandas.iloc", Python},
+	{"pandas.frame", Python},
+	{"lock", Lock},
+	{"sqlite3.", Read},
+	{"lmdb.", Read},
+	{"urlopen", Read},
+	{"gzip.", Read},
+	{"h5py.File", Read},
+	{"zipfile.ZipFile", Read},
+	{"zipfile", Decode},
+	{"tarfile.", Read},
+	{"datasets", Decode},
+	{"pyarrow.", Decode},
 	{"open", Read},
 	{"read", Read},
 	{"PIL.", Transform},
@@ -309,6 +340,27 @@ func (c *Cost) hist(q *quantiles, samples float64) {
 	c.P50 = figure(max(c.P50.Value, q.P50), fromHook)
 	c.P99 = figure(max(c.P99.Value, q.P99), fromHook)
 	c.Most = figure(max(c.Most.Value, q.Max), fromHook)
+	if t := q.Tail; t != nil && t.S >= c.Tail.Time.Value {
+		c.Tail = Tail{figure(t.N, fromHook), figure(t.S, fromHook)}
+	}
+}
+
+// opened notes with the stages that open something whether that is the same again.
+func (c *Cost) opened(targets map[string]targetLine) {
+	for i, s := range c.Stages {
+		if t, ok := targets[s.Name]; ok {
+			c.Stages[i].Again, c.Stages[i].Targets = figure(t.Again, fromHook), figure(t.Targets, fromHook)
+		}
+	}
+}
+
+// slowest keeps the slowest samples of all workers, slowest first.
+func (c *Cost) slowest() {
+	slices.SortFunc(c.Slowest, func(a, b Slow) int {
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Sample, b.Sample))
+	})
+	c.Slowest = slices.CompactFunc(c.Slowest, func(a, b Slow) bool { return a.Sample == b.Sample })
+	c.Slowest = c.Slowest[:min(len(c.Slowest), 8)]
 }
 
 // threadsOf is how many threads torch computes with in a process, if it says so.

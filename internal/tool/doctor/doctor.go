@@ -149,6 +149,12 @@ type Loop struct {
 	WaitP99 Figure `json:"wait_p99_s,omitzero"`
 	Ready   Figure `json:"ready,omitzero"` // batches waiting when __next__ is called
 
+	// Elapsed is the script's time since the first batch of any of its loops, and Spent
+	// what of it went into this loop, its steps and starts included.
+	Elapsed Figure `json:"elapsed_s,omitzero"`
+	Spent   Figure `json:"spent_s,omitzero"`
+	Steps   Steps  `json:"steps,omitzero"`
+
 	Epochs   int    `json:"epochs"` // begun
 	First    Figure `json:"first_s,omitzero"`
 	PerEpoch Figure `json:"batches_per_epoch,omitzero"`
@@ -188,8 +194,14 @@ type Settings struct {
 	Shuffled   *bool    `json:"shuffled,omitempty"`
 	Collate    string   `json:"collate,omitempty"` // default, or whose
 	Context    string   `json:"context,omitempty"` // fork, spawn, forkserver
+	Init       string   `json:"init,omitempty"`    // the script's own worker_init_fn
 	Shape      string   `json:"shape,omitempty"`
 	Transforms []string `json:"transforms,omitempty"` // in order
+
+	// Lines are where the script says what a setting is, by the setting's name.
+	Lines  map[string]string `json:"lines,omitempty"`
+	Stores []string          `json:"stores,omitempty"` // what the dataset reads from: h5py, npz, sqlite, lmdb, datasets, ...
+	Files  []string          `json:"files,omitempty"`  // some of those that samples opened
 
 	Pickled       Figure   `json:"pickled_bytes,omitzero"` // the dataset, as it goes to a worker
 	Stateful      []string `json:"stateful,omitempty"`
@@ -216,6 +228,8 @@ type Cost struct {
 	P50       Figure  `json:"p50_s,omitzero"`
 	P99       Figure  `json:"p99_s,omitzero"`
 	Most      Figure  `json:"max_s,omitzero"`
+	Tail      Tail    `json:"tail,omitzero"`
+	Slowest   []Slow  `json:"slowest,omitempty"`
 	Collate   Figure  `json:"collate_s,omitzero"` // a batch
 	Idle      Figure  `json:"idle_share,omitzero"`
 	Queue     Figure  `json:"queue_share,omitzero"`         // of what it could have run, waiting for a core
@@ -243,12 +257,50 @@ type Stage struct {
 	Wall  Figure `json:"wall_s"`
 	CPU   Figure `json:"cpu_s,omitzero"`
 	Calls Figure `json:"calls,omitzero"` // a sample
+
+	At   string `json:"at,omitempty"`   // the script's line: FILE:FUNCTION:LINE, or FILE:LINE where a transform is made
+	Text string `json:"text,omitempty"` // as it is written
+
+	// Of what opens something: the share of calls that opened what was opened a moment
+	// before, and how many different things were opened.
+	Again   Figure `json:"again_share,omitzero"`
+	Targets Figure `json:"targets,omitzero"`
 }
+
+// Tail is what takes four times as long as the middle one, and longer.
+type Tail struct {
+	Count Figure `json:"count_share,omitzero"` // of all
+	Time  Figure `json:"time_share,omitzero"`  // of their time
+}
+
+// IsZero says that nothing is known.
+func (t Tail) IsZero() bool { return !t.Count.Known() }
+
+// Slow is one sample that took long, by the number that the sampler gives it.
+type Slow struct {
+	Seconds float64 `json:"seconds"`
+	Sample  int64   `json:"sample"`
+	Name    string  `json:"name,omitempty"` // in a list of the dataset
+}
+
+// Steps are what a loop does between batches.
+type Steps struct {
+	P50   Figure  `json:"p50_s,omitzero"`
+	Most  Figure  `json:"max_s,omitzero"`
+	Tail  Tail    `json:"tail,omitzero"`
+	Every Figure  `json:"every,omitzero"` // steps from one long one to the next, where that is regular
+	Usual []Frame `json:"usual,omitempty"`
+	Long  []Frame `json:"long,omitempty"` // where the script was in the long ones
+}
+
+// IsZero says that nothing is known.
+func (s Steps) IsZero() bool { return !s.P50.Known() }
 
 // The kinds of a Stage.
 const (
 	Read      = "read"
 	Decode    = "decode"
+	Lock      = "lock"
 	Transform = "transform"
 	Tokenize  = "tokenize"
 	Python    = "python"
@@ -259,6 +311,8 @@ const (
 type Frame struct {
 	At    string  `json:"at"`
 	Share float64 `json:"share"`
+	Text  string  `json:"text,omitempty"` // the line as it is written
+	Loop  bool    `json:"loop,omitempty"` // it is in a loop of its function
 }
 
 // Storage is what reading costs where the dataset lies, measured by reading,

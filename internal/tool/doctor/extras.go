@@ -12,6 +12,11 @@ import (
 // WriteSince writes what was found after an earlier report of the same verdict.
 func (r Report) WriteSince(w io.Writer, early Report) error {
 	p := &page{w: w}
+	if a, b := early.Verdict.Speedup, r.Verdict.Speedup; a > 0 && b > 0 && (a > 1.25*b || b > 1.25*a) {
+		p.line("")
+		p.line("stoker doctor, at the end of the script:")
+		p.wrap("verdict   ", fmt.Sprintf("%s, as before; over all of the run the change is worth about %.2f x, and not %.1f x [model].", r.Verdict.Title(), b, a))
+	}
 	for _, f := range r.Findings {
 		if slices.ContainsFunc(early.Findings, func(o Finding) bool { return o.Name == f.Name && o.Loader == f.Loader }) {
 			continue

@@ -36,6 +36,7 @@ const (
 	SmallShm         = "/dev/shm too small"
 	TokenisePer      = "tokenising per sample"
 	TornDown         = "workers torn down every epoch"
+	UnevenSteps      = "uneven steps"
 )
 
 const (
@@ -74,6 +75,9 @@ func checks() []check {
 		{StatefulDataset, stateful},
 		{LargeIndex, largeIndex},
 		{SmallShm, smallShm},
+		{FewSlow, slowFew},
+		{Repeated, repeatedWork},
+		{UnevenSteps, unevenSteps},
 		{TinyFiles, tinyFiles},
 		{WrongOrder, wrongOrder},
 		{TokenisePer, tokenising},
@@ -160,7 +164,7 @@ func shallowHolds(v *view) bool { return len(shallow.lacks(v)) == 0 && shallow.h
 
 func threadsInWorkers(v *view) (string, string, Change, bool) {
 	return fmt.Sprintf("Each of %s computes with %.0f threads on %s.", count(v.l.Settings.Workers, "worker"), v.l.Cost.Threads.Value, cores(v.ev.Machine.Cores.Value)), fromHook,
-		oneThread, v.ev.Machine.Cores.Known() && v.manyThreads()
+		v.oneThread(), v.ev.Machine.Cores.Known() && v.manyThreads()
 }
 
 func cudaFirst(v *view) (string, string, Change, bool) {

@@ -2,9 +2,11 @@ package doctor
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"os"
 	"slices"
+	"strings"
 )
 
 // Where figures come from. A report prints these words behind each figure.
@@ -60,8 +62,12 @@ func loopOf(f *folder, w *watched, pid, id int) Loop {
 	if end.World != nil {
 		l.World = max(1, *end.World)
 	}
+	src := newSources(end.Sources)
+	l.Settings.Lines = src.settingsOf(last.Lines)
 	base, from := stretch(p, id)
 	l.epochs(last)
+	l.shares(p, last)
+	l.between(last.Steps, src)
 	l.recent(last)
 	l.steps(last, base, from)
 	l.Ready, l.BatchBytes, l.SampleBytes, l.Padding = maybe(last.Ready), maybe(last.Bytes), maybe(last.SampleBytes), maybe(last.Padding)
@@ -82,7 +88,113 @@ func loopOf(f *folder, w *watched, pid, id int) Loop {
 			l.Settings.Stateful = append(l.Settings.Stateful, name)
 		}
 	}
+	src.annotate(l.Cost.Frames)
+	l.Cost.places(src)
+	l.Settings.Files, l.Settings.Stores = filesOpened(f, pid, last)
 	return l
+}
+
+// places gives transforms the line where the script makes them, instead of the one that
+// calls them all, and other calls the file and line without their function.
+func (c *Cost) places(src *sources) {
+	for i, s := range c.Stages {
+		if s.Kind != Transform || strings.HasPrefix(s.Name, "PIL.") || strings.HasPrefix(s.Name, "cv2.") {
+			continue
+		}
+		if at := src.made(short(s.Name)); at != "" {
+			c.Stages[i].At = at
+		}
+	}
+	for i, s := range c.Stages {
+		c.Stages[i].Text = oneLine(src.text(s.At))
+	}
+}
+
+// filesOpened are some files that samples of a loader were read from, and what kinds of
+// storage its dataset holds, here and in workers.
+func filesOpened(f *folder, pid int, l *loaderLine) (paths, stores []string) {
+	stores = slices.Clone(l.Stores)
+	add := func(w *workerLine) {
+		for _, path := range w.Files {
+			if len(paths) < fewFiles && !slices.Contains(paths, path) {
+				paths = append(paths, path)
+			}
+		}
+		for _, name := range w.Stores {
+			if !slices.Contains(stores, name) {
+				stores = append(stores, name)
+			}
+		}
+	}
+	if l.Inline != nil {
+		add(l.Inline)
+	}
+	for _, child := range slices.Sorted(maps.Keys(f.processes)) {
+		if end := f.processes[child].last(); end.Worker != nil && end.PPID == pid && end.Worker.Loader == l.ID {
+			add(end.Worker)
+		}
+	}
+	return paths, stores
+}
+
+// shares are how much of the script's time went into this loop, and how much there was.
+// It begins with the first batch of any loop: what comes before comes once.
+func (l *Loop) shares(p *process, last *loaderLine) {
+	if last.Batches < 1 {
+		return
+	}
+	end := p.last()
+	from := math.Inf(1)
+	for i := range end.Loaders {
+		if end.Loaders[i].Batches >= 1 {
+			from = min(from, p.firstWith(end.Loaders[i].ID))
+		}
+	}
+	spent := last.Wait + last.Step
+	for _, e := range last.Epochs {
+		if e.First != nil {
+			spent += *e.First
+		}
+	}
+	spent -= last.WaitFirst
+	if first := p.firstWith(last.ID); first == from && len(last.Epochs) > 0 && last.Epochs[0].First != nil {
+		spent -= *last.Epochs[0].First
+	}
+	over := 0.0 // when the last of its loops was
+	for _, x := range end.Loaders {
+		if n := len(x.Epochs); n > 0 && x.Epochs[n-1].End != nil {
+			over = max(over, *x.Epochs[n-1].End)
+		} else if n > 0 {
+			over = end.T
+		}
+	}
+	if elapsed := min(over, end.T) - from; elapsed > 0 && spent >= 0 {
+		l.Elapsed, l.Spent = figure(elapsed, fromHook), figure(min(spent, elapsed), fromHook)
+	}
+}
+
+// between is what is known of the loop's steps.
+func (l *Loop) between(s *stepsLine, src *sources) {
+	if s == nil {
+		return
+	}
+	l.Steps.P50, l.Steps.Most = figure(s.P50, fromHook), figure(s.Max, fromHook)
+	if t := s.Tail; t != nil {
+		l.Steps.Tail = Tail{figure(t.N, fromHook), figure(t.S, fromHook)}
+	}
+	for to, from := range map[*[]Frame][]stackLine{&l.Steps.Usual: s.Usual, &l.Steps.Long: s.Long} {
+		for _, f := range from {
+			*to = append(*to, Frame{At: f.At, Share: math.Round(1000*f.Share) / 1000})
+		}
+		src.annotate(*to)
+	}
+	var apart []int
+	for i := 1; i < len(s.Numbers); i++ {
+		apart = append(apart, s.Numbers[i]-s.Numbers[i-1])
+	}
+	if slices.Sort(apart); len(apart) > 0 && apart[0] == apart[len(apart)-1] && (len(apart) > 1 || apart[0] > 4) {
+		l.Steps.Every = figure(float64(apart[0]), fromHook)
+	}
 }
 
 func maybe(v *float64) Figure {
@@ -96,8 +208,8 @@ func settingsOf(l *loaderLine, end line) Settings {
 	s := Settings{
 		ID: l.ID, Class: l.Class, Where: l.Where, Dataset: l.Dataset, Kind: l.Kind, Length: l.Length, Workers: l.Workers,
 		Pin: l.Pin, Persistent: l.Persistent, DropLast: l.DropLast, Sampler: l.Sampler, Shuffled: l.Shuffled, Collate: l.Collate,
-		Context: l.Context, Shape: l.Shape, Transforms: l.Transforms, Pickled: maybe(l.DatasetBytes), Stateful: l.Stateful, Handles: l.Handles,
-		SetEpoch: l.SetEpoch, OrderRepeated: l.OrderRepeated, Pinned: l.Pinned,
+		Context: l.Context, Init: l.Init, Shape: l.Shape, Transforms: l.Transforms, Pickled: maybe(l.DatasetBytes), Stateful: l.Stateful, Handles: l.Handles,
+		Stores: l.Stores, SetEpoch: l.SetEpoch, OrderRepeated: l.OrderRepeated, Pinned: l.Pinned,
 		NonBlocking: l.NonBlocking["true"], Blocking: l.NonBlocking["false"], CUDAFirst: end.CUDABefore,
 	}
 	if l.BatchSize != nil {

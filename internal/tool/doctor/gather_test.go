@@ -203,7 +203,7 @@ func TestPartsAreNoMoreThanTheWhole(t *testing.T) {
 		s.SampleCPU, s.CollateCPU = s.Sample*rapid.Float64Range(0, 1).Draw(t, "cpu"), s.Collate
 		for _, name := range []string{"PIL", "open", "sleep", "torchvision.transforms.Resize"} {
 			wall := seconds.Draw(t, name)
-			s.Calls[name] = call{100, wall, wall * rapid.Float64Range(0, 1).Draw(t, name+" cpu")}
+			s.Calls[name] = call{N: 100, S: wall, CPU: wall * rapid.Float64Range(0, 1).Draw(t, name+" cpu")}
 		}
 		plain := rapid.Bool().Draw(t, "plain")
 		whole, wholeCPU := s.Sample+s.Collate, s.SampleCPU+s.CollateCPU

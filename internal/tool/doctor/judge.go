@@ -21,6 +21,9 @@ const (
 	PythonCode   = "Python code"
 	TooFew       = "too few workers"
 	TooMany      = "too many workers"
+	Repeated     = "repeated for every sample" // with WHAT in Verdict.Of
+	Contention   = "lock contention"
+	FewSlow      = "few slow samples"
 	Assembly     = "batch assembly"
 	Shallow      = "prefetch too small"
 	Pressure     = "memory pressure"
@@ -37,6 +40,7 @@ type Verdict struct {
 	DataBound bool     `json:"data_bound"`
 	Sentence  string   `json:"sentence"`
 	Loader    string   `json:"loader,omitempty"` // where it was made
+	Line      string   `json:"line,omitempty"`   // of the script, that is to change; empty: the loader's
 	Rank      int      `json:"rank"`
 	Lines     []Line   `json:"evidence"`
 	Changes   []Change `json:"changes,omitempty"`
@@ -44,11 +48,17 @@ type Verdict struct {
 	// Speedup is how many times faster the loop goes after the change, or without
 	// what the verdict names; 0: not predicted. Now and Then are seconds a batch.
 	Speedup float64 `json:"speedup,omitempty"`
-	Now     float64 `json:"seconds_per_batch,omitempty"`
-	Then    float64 `json:"seconds_per_batch_then,omitempty"`
+	// Where the script has other loops or does other things, Speedup is that of all of it,
+	// and LoopSpeedup that of this loop.
+	LoopSpeedup float64 `json:"loop_speedup,omitempty"`
+
+	Now  float64 `json:"seconds_per_batch,omitempty"`
+	Then float64 `json:"seconds_per_batch_then,omitempty"`
 
 	// Thin says on how little it rests, where that is little.
 	Thin string `json:"thin,omitempty"`
+	// Preliminary says why a longer look may say otherwise; of a verdict while a script runs.
+	Preliminary string `json:"preliminary,omitempty"`
 
 	Missing []string `json:"missing,omitempty"` // figures without which rules were passed over
 }
@@ -85,6 +95,7 @@ type view struct {
 	wait  float64 // share of the time in __next__, in the middle of epochs
 	start float64 // share of the time that epochs' starts take beyond that
 	batch float64 // samples a batch
+	extra float64 // seconds that rare long steps add to the mean of a step
 	parts []part  // of a sample, costliest group first
 }
 
@@ -176,10 +187,12 @@ func (v *view) verdict() Verdict {
 		}
 		if r.after != nil && v.now > 0 && v.paced() {
 			then := v.settled(r.after(v))
-			if gain := model.Speedup(v.now, then); gain < boundless && then.Mean() < most {
-				out.Now, out.Then, out.Speedup = v.now, then.Mean(), gain
+			if gain := model.Speedup(v.now, v.rare(then)); gain < boundless && then.Mean() < most {
+				out.Now, out.Then, out.Speedup = v.now, v.rare(then).Mean(), gain
+				out.wholeScript(v.share())
 			}
 		}
+		out.Line = v.line(r.verdict)
 		return out
 	}
 	slices.Sort(missing)
@@ -195,6 +208,7 @@ func newView(ev Evidence, l Loop) *view {
 	}
 	v.split()
 	v.job = v.asJob(cycle)
+	v.evenSteps()
 	again := l.Epochs >= 2 || l.Settings.Workers > 0 && !l.Settings.Persistent // else it is not known to come again
 	if extra := l.First.Value - l.Wait.Value; l.First.Known() && l.PerEpoch.Known() && again && extra > 0 && cycle > 0 {
 		v.job.First, v.job.Batches = extra, l.PerEpoch.Value

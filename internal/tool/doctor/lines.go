@@ -32,6 +32,7 @@ type line struct {
 	CUDABefore bool              `json:"cuda_before_fork"`
 	Trouble    []string          `json:"trouble"`
 	Exit       *string           `json:"exit"`
+	Sources    []string          `json:"sources"` // files of the script's own code, the main one first
 	Loaders    []loaderLine      `json:"loaders"`
 	Stoker     []ownLine         `json:"stoker"`
 	Worker     *workerLine       `json:"worker"`
@@ -41,6 +42,9 @@ type loaderLine struct {
 	ID            int            `json:"id"`
 	Class         string         `json:"class"`
 	Where         string         `json:"where"`
+	Lines         []callLine     `json:"lines"`  // the script's calls that made it, innermost first
+	Stores        []string       `json:"stores"` // what its dataset reads from
+	Steps         *stepsLine     `json:"steps"`
 	Dataset       string         `json:"dataset"`
 	Kind          string         `json:"kind"`
 	Length        *int64         `json:"length"`
@@ -54,6 +58,7 @@ type loaderLine struct {
 	Shuffled      *bool          `json:"shuffled"`
 	Collate       string         `json:"collate"`
 	Context       string         `json:"context"`
+	Init          string         `json:"init"`
 	DatasetBytes  *float64       `json:"dataset_bytes"`
 	Stateful      []string       `json:"stateful"`
 	Handles       []string       `json:"handles"`
@@ -99,34 +104,84 @@ type quantiles struct {
 	P99 float64 `json:"p99"`
 	Max float64 `json:"max"`
 	Of  string  `json:"of"` // sample, or batch where samples are made a batch at a time
+
+	Tail *tailLine `json:"tail"`
+}
+
+// callLine is [path, line, function].
+type callLine struct {
+	Path string
+	Line int
+	Func string
+}
+
+func (c *callLine) UnmarshalJSON(b []byte) error {
+	return json.Unmarshal(b, &[]any{&c.Path, &c.Line, &c.Func})
+}
+
+// stepsLine is what a loop did between batches.
+type stepsLine struct {
+	quantiles
+	Numbers []int       `json:"numbers"` // of the last long ones
+	Usual   []stackLine `json:"usual"`
+	Long    []stackLine `json:"long"`
+}
+
+// tailLine is what took several times as long as the middle one.
+type tailLine struct {
+	N     float64 `json:"n"` // share of all
+	S     float64 `json:"s"` // of their time
+	Count float64 `json:"count"`
+}
+
+// targetLine is what calls of one name opened.
+type targetLine struct {
+	Again   float64  `json:"again"` // share that was opened a moment before
+	Targets float64  `json:"targets"`
+	Paths   []string `json:"paths"`
+}
+
+// slowLine is [seconds, number, name or null] of a sample.
+type slowLine struct {
+	Seconds float64
+	Number  int64
+	Name    *string
+}
+
+func (s *slowLine) UnmarshalJSON(b []byte) error {
+	return json.Unmarshal(b, &[]any{&s.Seconds, &s.Number, &s.Name})
 }
 
 type workerLine struct {
-	Loader     int                `json:"loader"`
-	Index      int                `json:"index"`
-	Started    float64            `json:"started"`
-	Batches    float64            `json:"batches"`
-	Samples    float64            `json:"samples"`
-	Timed      *float64           `json:"timed_samples"`
-	Fetch      float64            `json:"fetch"`
-	Sample     float64            `json:"sample"`
-	SampleCPU  float64            `json:"sample_cpu"`
-	Hist       *quantiles         `json:"sample_hist"`
-	Collate    float64            `json:"collate"`
-	CollateCPU float64            `json:"collate_cpu"`
-	Idle       float64            `json:"idle"`
-	Blocked    float64            `json:"blocked"`
-	Calls      map[string]call    `json:"calls"`
-	Stacks     []stackLine        `json:"stacks"`
-	IO         ioLine             `json:"io"`
-	Waits      map[string]float64 `json:"waits"` // shares of the looks at its thread in which the kernel held it, by why
-	Looks      float64            `json:"looks"`
-	Delay      *float64           `json:"delay"`    // ready to run, without a core
-	CPU        float64            `json:"cpu"`      // of the whole process
-	Fetching   *float64           `json:"fetching"` // the sample in work since
-	Stateful   []string           `json:"stateful"`
-	Faults     float64            `json:"faults"`
-	Threads    map[string]any     `json:"threads"`
+	Loader     int                   `json:"loader"`
+	Index      int                   `json:"index"`
+	Started    float64               `json:"started"`
+	Batches    float64               `json:"batches"`
+	Samples    float64               `json:"samples"`
+	Timed      *float64              `json:"timed_samples"`
+	Fetch      float64               `json:"fetch"`
+	Sample     float64               `json:"sample"`
+	SampleCPU  float64               `json:"sample_cpu"`
+	Hist       *quantiles            `json:"sample_hist"`
+	Collate    float64               `json:"collate"`
+	CollateCPU float64               `json:"collate_cpu"`
+	Idle       float64               `json:"idle"`
+	Blocked    float64               `json:"blocked"`
+	Calls      map[string]call       `json:"calls"`
+	Targets    map[string]targetLine `json:"targets"`
+	Files      []string              `json:"files"`
+	Stores     []string              `json:"stores"`
+	Slowest    []slowLine            `json:"slowest"`
+	Stacks     []stackLine           `json:"stacks"`
+	IO         ioLine                `json:"io"`
+	Waits      map[string]float64    `json:"waits"` // shares of the looks at its thread in which the kernel held it, by why
+	Looks      float64               `json:"looks"`
+	Delay      *float64              `json:"delay"`    // ready to run, without a core
+	CPU        float64               `json:"cpu"`      // of the whole process
+	Fetching   *float64              `json:"fetching"` // the sample in work since
+	Stateful   []string              `json:"stateful"`
+	Faults     float64               `json:"faults"`
+	Threads    map[string]any        `json:"threads"`
 
 	covered float64 // of a sum: samples of the workers that timed calls
 }
@@ -135,6 +190,7 @@ type call struct {
 	N   float64 `json:"n"`
 	S   float64 `json:"s"`
 	CPU float64 `json:"cpu"`
+	At  string  `json:"at"` // the script's line that calls
 }
 
 type ioLine struct {
@@ -144,7 +200,10 @@ type ioLine struct {
 }
 
 // stackLine is [frame, share].
-type stackLine Frame
+type stackLine struct {
+	At    string
+	Share float64
+}
 
 func (s *stackLine) UnmarshalJSON(b []byte) error {
 	var parts []json.RawMessage

@@ -55,6 +55,7 @@ func (p *prober) watch(f *folder, root string) {
 		if l := process.last(); l.Worker == nil && !inline(l) {
 			continue
 		}
+		p.opened(process.last())
 		dir := filepath.Join(root, "proc", strconv.Itoa(pid), "fd")
 		entries, err := os.ReadDir(dir)
 		if err != nil {
@@ -64,6 +65,26 @@ func (p *prober) watch(f *folder, root string) {
 			if path, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && len(p.files) < fewFiles && ofData(path) {
 				p.files[path] = true
 			}
+		}
+	}
+}
+
+// opened notes the files that timed samples opened: those that are open only for a moment
+// are hardly met in /proc.
+func (p *prober) opened(l line) {
+	add := func(w *workerLine) {
+		for _, path := range w.Files {
+			if path = filepath.Join(p.root, path); len(p.files) < fewFiles && ofData(path) {
+				p.files[path] = true
+			}
+		}
+	}
+	if l.Worker != nil {
+		add(l.Worker)
+	}
+	for _, x := range l.Loaders {
+		if x.Inline != nil {
+			add(x.Inline)
 		}
 	}
 }

@@ -225,6 +225,39 @@ func (w *watched) span(t float64) (a, b counters, ok bool) {
 	return a, b, b.t > a.t
 }
 
+// waitsFor says what processes wait for in functions of the kernel, by a part of their
+// names. Whoever is not named sleeps.
+var waitsFor = [...]struct{ in, means string }{
+	{"futex", "waits for another thread (a lock)"},
+	{"nanosleep", "sleeps for a time"},
+	{"pipe", "waits for another process (a pipe)"},
+	{"poll", "waits for an event (a socket, a pipe or a time)"},
+	{"select", "waits for an event (a socket, a pipe or a time)"},
+	{"do_wait", "waits for a child process to end"},
+	{"unix_stream", "waits for another process (a socket)"},
+	{"tcp", "waits for the network"},
+	{"inet", "waits for the network"},
+	{"sk_wait", "waits for the network"},
+	{"nfs", "waits for a network file system"},
+	{"rpc", "waits for a network file system"},
+	{"fuse", "waits for a file system of a program (FUSE)"},
+	{"folio", "waits for a read from a disk"},
+	{"page", "waits for a read from a disk"},
+	{"io_schedule", "waits for a disk"},
+	{"sigsuspend", "waits for a signal"},
+	{"sem", "waits for another process (a semaphore)"},
+}
+
+// meaning is what a function of the kernel that a process is in means to people.
+func meaning(wchan string) string {
+	for _, w := range waitsFor {
+		if strings.Contains(wchan, w.in) {
+			return w.means
+		}
+	}
+	return ""
+}
+
 // standing is where the first thread of a process stands, in words for people.
 func standing(root string, pid int) string {
 	dir := filepath.Join(root, "proc", strconv.Itoa(pid))
@@ -233,8 +266,10 @@ func standing(root string, pid int) string {
 		return ""
 	}
 	what := map[byte]string{'R': "runs", 'S': "sleeps", 'D': "waits for a disk", 'T': "is stopped", 'Z': "has ended"}[s.state]
-	if wchan := text(dir, "wchan"); wchan != "" && wchan != "0" {
-		what += " in " + wchan
+	if s.state == 'S' || s.state == 'D' {
+		if means := meaning(text(dir, "wchan")); means != "" {
+			what = means
+		}
 	}
 	return s.name + " " + strconv.Itoa(pid) + " " + strings.TrimSpace(what)
 }

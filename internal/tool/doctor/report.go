@@ -86,7 +86,10 @@ func (v Verdict) Title() string {
 // stands in the report, a part of the cost can at best be taken away.
 func (v Verdict) gain() string {
 	switch v.Name {
-	case TooFew, TooMany, Shallow, EpochStart, CPULimit, Misset, Paged:
+	case TooFew, TooMany, Shallow, EpochStart, CPULimit, Misset, Paged, Repeated:
+		return "With the change below"
+	}
+	if len(v.Changes) > 0 && strings.Contains(v.Changes[0].Code, "num_workers=") {
 		return "With the change below"
 	}
 	return "Without that"
@@ -95,13 +98,19 @@ func (v Verdict) gain() string {
 func (r Report) verdict(p *page) {
 	v := r.Verdict
 	title := v.Title()
-	if v.Name == Misset && v.Of != "" {
+	if (v.Name == Misset || v.Name == Repeated) && v.Of != "" {
 		title = v.Name + ": " + v.Of
 	}
-	p.wrap("verdict   ", title+place(v.Loader))
+	p.wrap("verdict   ", title+place(cmp.Or(v.Line, v.Loader)))
 	p.wrap(indent, v.Sentence)
-	if v.Speedup >= 1.05 {
+	switch {
+	case v.LoopSpeedup >= 1.05:
+		p.wrap(indent, fmt.Sprintf("%s, the script is about %.2f x as fast, and this loop %.1f x: %s a batch and not %s [model].", v.gain(), v.Speedup, v.LoopSpeedup, ms(v.Then), ms(v.Now)))
+	case v.Speedup >= 1.05:
 		p.wrap(indent, fmt.Sprintf("%s, about %.1f x as fast: %s a batch and not %s [model].", v.gain(), v.Speedup, ms(v.Then), ms(v.Now)))
+	}
+	if v.Preliminary != "" {
+		p.wrap(indent, "Preliminary: "+v.Preliminary)
 	}
 	if v.Thin != "" {
 		p.wrap(indent, v.Thin)

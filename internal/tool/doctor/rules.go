@@ -58,14 +58,16 @@ var (
 //
 // What makes every other figure mean something else comes first: a rank that
 // others wait for, no waiting at all, a start that is repeated, memory that is
-// taken away, a quota, workers that take each other's cores. Only then a batch
-// costs what it seems to. Its cost by the time of a step is the workers it needs:
+// taken away, a quota, workers that take each other's cores. Then what is done for
+// nothing, and goes with a line or two: a lock, what is opened or parsed again for every
+// sample, a few samples that are not like the others. Only then a batch costs what it
+// seems to. Its cost by the time of a step is the workers it needs:
 // if the cores are there, workers are what lacks, and if they are not, the
 // costliest part of a sample has to become cheaper.
 func rules() []rule {
 	return []rule{
 		ranksDiffer, starves, copiedTwice, notBound, tooManyStart, startOfEpochs, noMemory, oversubscribed, limited,
-		tooFew, shallow, tooMany, handed, smallFiles, bandwidth, latency, assembly, decoding, transforming, inPython,
+		contended, repeated, longTail, tooFew, shallow, tooMany, handed, smallFiles, bandwidth, latency, unprobed, assembly, decoding, transforming, inPython,
 	}
 }
 
@@ -230,7 +232,7 @@ var oversubscribed = rule{
 		return fmt.Sprintf("Each of %s computes with %.0f threads, on %s.", count(v.l.Settings.Workers, "worker"), v.l.Cost.Threads.Value, cores(v.ev.Machine.Cores.Value))
 	},
 	why:    func(v *view) []Line { return append(v.queueLines(), v.loopLines()...) },
-	change: func(*view) []Change { return []Change{oneThread} },
+	change: func(v *view) []Change { return []Change{v.oneThread()} },
 	after:  func(v *view) model.Job { j := v.job; j.Threads = 0; return j },
 }
 
@@ -280,7 +282,7 @@ var tooFew = rule{
 		}
 		return fmt.Sprintf("A batch costs as much as %.1f steps%s, and %s %s on it.", v.job.Needed(), taking, count(v.l.Settings.Workers, "worker"), work)
 	},
-	why:    func(v *view) []Line { return append(v.loopLines(), v.neededLines()...) },
+	why:    func(v *view) []Line { return append(append(v.loopLines(), v.neededLines()...), v.costliestLines()...) },
 	change: moreWorkers,
 	after:  func(v *view) model.Job { return v.with(v.enlist()) },
 }

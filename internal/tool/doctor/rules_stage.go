@@ -27,7 +27,7 @@ var smallFiles = rule{
 	},
 	why:    func(v *view) []Line { return append(v.storageLines(), v.partLines()...) },
 	change: changeOfFiles,
-	after:  func(v *view) model.Job { return v.without(Read) },
+	after:  (*view).readAside,
 }
 
 var bandwidth = rule{
@@ -53,7 +53,7 @@ var latency = rule{
 	},
 	why:    func(v *view) []Line { return append(v.storageLines(), v.partLines()...) },
 	change: changeOfReads,
-	after:  func(v *view) model.Job { return v.without(Read) },
+	after:  (*view).readAside,
 }
 
 // handed: workers keep up, and the trainer itself takes long to take what is ready:
@@ -76,13 +76,50 @@ var handed = rule{
 		out.add("a batch is", v.l.BatchBytes, "%s", size(v.l.BatchBytes.Value))
 		return append(out, v.loopLines()...)
 	},
-	change: func(*view) []Change {
+	change: func(v *view) []Change {
+		if v.integers() {
+			return []Change{{"return torch.from_numpy(tokens.astype(np.int32))", "half of the bytes; .long() on the device. And one tensor a sample, not many"}}
+		}
+		if !v.pictures() && v.data() != ofPictures {
+			return []Change{{"return torch.from_numpy(a.astype(np.float16))", "fewer bytes a batch, and one tensor a sample: each goes through shared memory by itself; widen it on the device"}}
+		}
 		return []Change{
 			{"return torch.from_numpy(image)  # uint8", "send bytes, and make them floats on the device: a quarter of the copying"},
 			{"stoker.DataLoader(...)", "hands out memory that is mapped, and copies nothing"},
 		}
 	},
 	after: func(v *view) model.Job { j := v.job; j.Hand = 0; return j },
+}
+
+// readAside is the loop whose workers are as many as its reads ask for, where that is the
+// first change, or else without its reads.
+func (v *view) readAside() model.Job {
+	if v.waitsAside() {
+		return v.with(v.waiting())
+	}
+	return v.without(Read)
+}
+
+// unprobed: reads are what costs, and what the storage gives to many at once is not
+// known. More workers cost little to try where cores are idle.
+var unprobed = rule{
+	verdict: TooFew,
+	needs:   []need{aWait, aSample, aBatch, aCores},
+	holds: func(v *view) bool {
+		return v.beyond() && v.costliest().kind == Read && !v.ev.Storage.Rate.Known() && v.l.Settings.Class != own && v.waiting() > v.l.Settings.Workers && v.demand() <= v.left()+0.25
+	},
+	says: func(v *view) string {
+		return fmt.Sprintf("Reads take %s of a sample's time, and the cores are idle meanwhile: %s would read side by side. What the storage gives to many at once was not measured.", percent(v.part(Read).seconds()/v.sum()), count(v.waiting(), "worker"))
+	},
+	why:    func(v *view) []Line { return append(v.storageLines(), v.partLines()...) },
+	change: func(v *view) []Change { return []Change{v.raised(v.waiting(), "waiting needs no core")} },
+	after:  func(v *view) model.Job { return v.with(v.waiting()) },
+}
+
+// waiting is the workers to ask for where samples mostly wait: as many as are needed, and
+// no more than a few for each core.
+func (v *view) waiting() int {
+	return min(v.needed(), waiters, 8*max(1, int(v.ev.Machine.Cores.Value)))
 }
 
 var assembly = rule{
@@ -146,5 +183,10 @@ var inPython = rule{
 	},
 	why:    func(v *view) []Line { return append(v.partLines(), append(v.frameLines(), v.neededLines()...)...) },
 	change: changeOfPython,
-	after:  func(v *view) model.Job { return v.without(Python) },
+	after: func(v *view) model.Job {
+		if p := v.part(Python); p.blocked > p.cpu && v.waitsAside() {
+			return v.with(v.waiting())
+		}
+		return v.without(Python)
+	},
 }

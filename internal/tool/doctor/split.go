@@ -44,7 +44,7 @@ func (v *view) split() {
 		case s.Kind == Python && s.Name != sleeping && c.Reading.Value > 0.5: // f.read(), a mapped file
 			add(Read, "read", 0, held, maybeRead)
 			add(Python, s.Name, own, 0, surely)
-		case s.Kind == Read || s.Name == sleeping:
+		case s.Kind == Read || s.Kind == Lock || s.Name == sleeping:
 			add(s.Kind, s.Name, own, held, surely)
 		case s.Kind == Python:
 			add(s.Kind, s.Name, own, held, maybeRead)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -163,7 +164,7 @@ func (w *watching) look() bool {
 	w.storage.watch(w.folder, w.watched.root)
 	r := Judge(w.evidence())
 	w.names = append(w.names, r.Verdict.Title())
-	steady := len(w.names) >= 4 && len(slices.Compact(slices.Clone(w.names[len(w.names)-4:]))) == 1 && r.Verdict.Name != Insufficient && t-first >= w.after(soon)
+	steady := len(w.names) >= recentLooks && len(slices.Compact(slices.Clone(w.names[len(w.names)-recentLooks:]))) == 1 && r.Verdict.Name != Insufficient && t-first >= w.after(soon)
 	if t-first < w.after(plenty) && !believed(r.Evidence.worst(), w.after(plenty)) {
 		steady = false
 	}
@@ -174,10 +175,62 @@ func (w *watching) look() bool {
 	if !w.storage.settled(r.Evidence) {
 		steady = false
 	}
+	r.Verdict.Preliminary = r.preliminary(w.names)
+	steady = steady && !r.draining()
 	if steady || late {
 		w.tell(r)
 	}
 	return w.told
+}
+
+// recentLooks are those whose verdicts have to agree.
+const recentLooks = 4
+
+// preliminary says why a longer look may come to another verdict; empty if nothing speaks
+// for that. The script runs on, and the report at its end counts.
+func (r Report) preliminary(names []string) string {
+	ev, v := r.Evidence, newView(r.Evidence, r.Evidence.worst())
+	last := slices.Compact(slices.Clone(names[max(0, len(names)-recentLooks):]))
+	several := 0
+	for _, l := range ev.Loops {
+		if l.PID == v.l.PID && l.Settings.ID != v.l.Settings.ID {
+			several++
+		}
+	}
+	switch {
+	case r.Verdict.Name == Insufficient:
+		return ""
+	case len(last) > 1:
+		return "the last looks did not agree (" + strings.Join(last, ", ") + ")."
+	case r.draining():
+		return "fewer and fewer batches are ready: the loop may begin to wait."
+	case v.lost() > threshold/2 && v.lost() < 2*threshold:
+		return fmt.Sprintf("%s of the time is close to where waiting begins to matter (%s).", percent(v.lost()), percent(threshold))
+	case several > 0 && v.l.Epochs < 2:
+		return "of the script's loops only a part was seen yet."
+	case v.l.Epochs < 2 && v.bound() && v.costliest().kind == Read:
+		return "the first epoch reads files that later ones may find in memory."
+	case !v.alone():
+		return "other processes use the cores, and costs change with them."
+	}
+	return ""
+}
+
+// draining says whether a loop that does not wait uses up what was made before it began:
+// less and less of it is ready.
+func (r Report) draining() bool {
+	steps := r.Evidence.worst().Recent
+	if r.Verdict.Name != NotDataBound || len(steps) < 16 {
+		return false
+	}
+	mean := func(part [][3]float64) (sum float64) {
+		for _, s := range part {
+			sum += s[2] / float64(len(part))
+		}
+		return sum
+	}
+	third := len(steps) / 3
+	return mean(steps[:third])-mean(steps[len(steps)-third:]) >= 1
 }
 
 // believed says whether the means of a loop are worth ending on: over many batches,

@@ -76,7 +76,7 @@ func (v *view) neededLines() []Line {
 		if v.handing() {
 			by = fmt.Sprintf("a step and the %s of taking one", ms(v.job.Hand))
 		}
-		out.add("workers needed", v.l.Cost.Batch, "%.1f (a batch by %s), %d there", n, by, v.l.Settings.Workers)
+		out.add("workers needed", v.l.Cost.Batch, "%.1f (a batch by %s), %d there%s", n, by, v.l.Settings.Workers, v.another())
 	}
 	others := ""
 	if !v.alone() {
@@ -279,4 +279,36 @@ func count(n int, one string) string {
 		many = one + "es"
 	}
 	return show.Count(int64(n), one, many)
+}
+
+// costliestLines say what most of a sample's time goes to, and where.
+func (v *view) costliestLines() []Line {
+	var out lines
+	c, sum := v.l.Cost, 0.0
+	for _, s := range c.Stages {
+		sum += s.Wall.Value
+	}
+	for i, s := range c.Stages {
+		if i == 2 || s.Wall.Value < 0.2*sum {
+			break
+		}
+		at := s.At
+		if s.Name == "Python code" && len(c.Frames) > 0 {
+			at = c.Frames[0].At
+		}
+		if at != "" {
+			at = ", at " + lineOnly(at)
+		}
+		out.add("of a sample", s.Wall, "%s %s%s", percent(s.Wall.Value/sum), partName(s), at)
+	}
+	return out
+}
+
+// another says what one worker more would bring, where there are no cores left for it.
+func (v *view) another() string {
+	n := v.l.Settings.Workers
+	if n == 0 || v.needed() <= n || v.needed() <= v.usable() {
+		return ""
+	}
+	return fmt.Sprintf("; one more than there are: %.2f x as fast", max(1, v.now/max(v.rare(v.settled(v.with(n+1))).Mean(), 1e-9)))
 }

@@ -67,7 +67,8 @@ METHODS = (
     ("PIL.Image", "Image", "convert resize crop rotate transpose transform filter point thumbnail reduce", ""),
     ("pathlib", "Path", "read_bytes read_text", "read"),
     ("h5py._hl.dataset", "Dataset", "__getitem__ read_direct", "h5py"),
-    ("h5py._hl.files", "File", "__init__", "h5py.File"),
+    ("h5py._hl.files", "File", "__init__ close", "h5py.File"),
+    ("h5py._hl.group", "Group", "__getitem__", "h5py.File"),
     ("zipfile", "ZipFile", "__init__", "zipfile.ZipFile"),
     ("zipfile", "ZipFile", "read", "zipfile"),
     ("tarfile", "TarFile", "__init__", "tarfile.TarFile"),
@@ -132,7 +133,8 @@ class Spans:
             path = frame[5]
             if path is None and len(original) > 1:
                 path = getattr(original[1], "filename", None)
-            self.targets.append((name, path if isinstance(path, str) else None))
+            if path is not None or len(original) == 1:  # closing a file, or looking something up in it, opens none
+                self.targets.append((name, path if isinstance(path, str) else None))
 
 
 def _line() -> str:

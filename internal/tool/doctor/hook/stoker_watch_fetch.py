@@ -30,6 +30,7 @@ STACKS = 8
 TAIL = 4.0  # times the middle duration: what takes longer belongs to the tail
 TAIL_OF = 32  # durations from which on there is one
 PLACES = 16  # lines that are remembered for each name
+ASKING = 0.002  # s a batch from which on it is asked how long it waited for a core
 SLOWEST = 8  # samples whose numbers are remembered
 
 # Numbers of system calls that a thread waits in, as /proc/self/task/TID/syscall names them.
@@ -109,6 +110,11 @@ class Stage:
         self.numbers: object = None  # of the batch's samples, as the sampler gave them
         self.sums: dict = {}
         self.targets: dict = {}  # name -> calls.Targets
+        self.files: list = []  # some that were opened, the first batch's too
+        self.stores: list = []
+        self.queued: float | None = (
+            None  # s that the thread had waited for a core when the fetch began, if that is asked
+        )
         self.timed_samples = 0
         self.timed_batches = 0
         self.eager = True  # time the first batches, before there is a share of the time to spend
@@ -159,6 +165,8 @@ class Stage:
         call = ending(original, fetcher, self.end)
         self.up = monotonic() - now
         self.collating_at = self.collating_cpu = 0.0
+        asks = self.totals[0] and self.totals[2] > ASKING * self.totals[0]
+        self.queued = delay(self.native) if asks else None
         self.at_cpu = thread_time()
         self.since = self.at = monotonic()
         return call
@@ -168,7 +176,7 @@ class Stage:
         if self.ident != get_ident():
             self.ident, self.native = get_ident(), get_native_id()
             self.clock = pthread_getcpuclockid(self.ident)
-            self.delay = _delay(self.native)
+            self.delay = delay(self.native)
         dataset = fetcher.__dict__.get("dataset")
         if self.before is None or dataset is not self.dataset():
             try:
@@ -223,10 +231,13 @@ class Stage:
             self.samples.add((end - self.at) / self.count)
         elif len(stamps) == self.count:
             numbers = self.numbers if isinstance(self.numbers, list) and len(self.numbers) == self.count else None
-            for k, (a, b) in enumerate(zip(stamps, [*stamps[1:], end], strict=True)):
-                self.samples.add(b - a)
+            took = [b - a for a, b in zip(stamps, [*stamps[1:], end], strict=True)]
+            if self.queued is not None:
+                _relieve(took, delay(self.native) - self.queued)
+            for k, seconds in enumerate(took):
+                self.samples.add(seconds)
                 if numbers is not None and self.totals[0] > 1:  # the first batch imported, opened and warmed
-                    self._slow(b - a, numbers[k])
+                    self._slow(seconds, numbers[k])
         self.fine = (end - self.at) / self.count >= FINE
         self.numbers = None
 
@@ -250,6 +261,8 @@ class Stage:
                 if place in total[3] or len(total[3]) < PLACES:
                     total[3][place] = total[3].get(place, 0.0) + seconds
         for name, path in spans.targets:
+            if isinstance(path, str) and path not in self.files and len(self.files) < PLACES:
+                self.files.append(path)
             self.targets.setdefault(name, calls.Targets()).add(path)
         self.timed_batches += 1
         self.timed_samples += self.count
@@ -259,6 +272,7 @@ class Stage:
     def compare(self) -> None:
         """Which attributes the dataset changed since its first sample here."""
         try:
+            self.stores = look.stores(self.dataset())
             for name in look.changed(self.before or {}, look.fingerprint(self.dataset())):
                 if name not in self.stateful:
                     self.stateful.append(name)
@@ -317,13 +331,15 @@ class Stage:
                 name: {"n": round(n * scale), "s": s * scale, "cpu": c * scale, "at": _most(places)}
                 for name, (n, s, c, places) in sorted(self.sums.copy().items(), key=lambda x: -x[1][1])
             },
+            "files": [os.path.abspath(path) for path in list(self.files)],
+            "stores": list(self.stores),
             "targets": {name: target.report() for name, target in list(self.targets.items())},
             "slowest": [[s, n, look.name_of(self.dataset(), n)] for s, n in reversed(self.slowest)],
             "stacks": sorted(stacks.items(), key=lambda x: -x[1])[:STACKS],
             "waits": {name: n / looks for name, n in self.waits.copy().items()} if self.looks else {},
             "looks": self.looks,
             "on_cpu": min(1.0, (sample_cpu + collate_cpu) / fetch) if fetch else None,
-            "delay": None if self.index is None or not self.native else _delay(self.native) - self.delay,
+            "delay": None if self.index is None or not self.native else delay(self.native) - self.delay,
             "cpu": now["cpu"] - self.base["cpu"],
             "io": {k: now[k] - self.base.get(k, 0) for k in ("rchar", "read_bytes", "syscr") if k in now},
             "faults": now["faults"] - self.base["faults"],
@@ -348,6 +364,19 @@ class Stage:
         return shares
 
 
+def _relieve(took: list, queued: float) -> None:
+    """Takes what the thread waited for a core from the longest, down to the others: a core that comes late falls on any
+    sample, and says nothing of it."""
+    for k in sorted(range(len(took)), key=took.__getitem__, reverse=True):
+        if queued <= 0 or len(took) < 2:
+            return
+        less = min(queued, took[k] - sum(took) / len(took))
+        if less <= 0:
+            return
+        took[k] -= less
+        queued -= less
+
+
 def _most(places: dict) -> str:
     return max(places.copy().items(), key=lambda x: x[1], default=("", 0.0))[0]
 
@@ -361,7 +390,7 @@ def _made_in(dataset: type) -> str:
     return ""
 
 
-def _delay(thread: int) -> float:
+def delay(thread: int) -> float:
     """s that a thread was ready to run and had no core."""
     fields = core._read(f"/proc/self/task/{thread}/schedstat").split()
     return int(fields[1]) / 1e9 if len(fields) == 3 else 0.0

@@ -451,6 +451,7 @@ def _facts(loader) -> dict:
         "sampler": type(sampler).__name__,
         "shuffled": _shuffled(sampler),
         "collate": _collate(getattr(loader, "collate_fn", None)),
+        "init": _function(getattr(loader, "worker_init_fn", None)),
         "transforms": calls.transforms(dataset),
     }
 
@@ -486,6 +487,12 @@ def _collate(collate: object) -> str:
     if module == "torch.utils.data._utils.collate" and name in ("default_collate", "default_convert"):
         return "default"
     return f"{module}.{name}" if name else _named(type(collate))
+
+
+def _function(function: object) -> str:
+    """The name of a function of the script's own; what has none that can be called by it is left out."""
+    name = getattr(function, "__qualname__", "")
+    return name if isinstance(name, str) and "<" not in name else ""
 
 
 def _epoch_sampler(loader) -> object:

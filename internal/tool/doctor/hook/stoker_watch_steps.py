@@ -6,13 +6,14 @@ always does. Durations come from the loop's own looks at the clock; lines by loo
 """
 
 import sys
-from _thread import get_ident
+from _thread import get_ident, get_native_id
 from time import monotonic
 
 import stoker_watch_fetch as fetch
 import stoker_watch_process as core
 
 SHORT = 0.002  # s a step below which nobody asks where it goes
+ASKING = 0.005  # s a step from which on it is asked how long it waited for a core
 KEPT = 32  # lines that are remembered
 SHOWN = 4
 
@@ -27,16 +28,27 @@ class Between:
         self.long: dict = {}  # the same, of steps that took many times the usual
         self.numbers: list = []  # of the last long steps
         self.count = 0
+        self.spent = 0.0  # s, of all steps
+        self.native = 0
+        self.queued: float | None = (
+            None  # s that the thread had waited for a core when the step began, if that is asked
+        )
 
     def step(self, seconds: float) -> None:
+        if self.queued is not None:  # a core that comes late is no part of the step
+            seconds = max(0.0, seconds - fetch.delay(self.native) + self.queued)
+            self.queued = None
         self.count += 1
+        self.spent += seconds
         self.steps.add(seconds)
         middle = self.steps.quantile(0.5) if self.count > 16 and seconds > 4 * SHORT else None
         if middle is not None and seconds > fetch.TAIL * middle:
             self.numbers = [*self.numbers, self.count][-16:]
 
     def here(self) -> None:
-        self.thread = get_ident()
+        if self.thread != get_ident():
+            self.thread, self.native = get_ident(), get_native_id()
+        self.queued = fetch.delay(self.native) if self.count and self.spent > ASKING * self.count else None
 
     def sample(self, doing: tuple) -> None:
         what, since = doing
