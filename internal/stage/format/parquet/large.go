@@ -93,12 +93,12 @@ func (d *Dataset) NotesFor(fields []string) (notes []string) {
 		if cost <= wholeBytes {
 			continue
 		}
-		try := "write_batch_size=16, data_page_size=65536, use_dictionary=False make smaller pages"
+		try := "smaller pages cost less (pyarrow: write_batch_size=16, data_page_size=65536, use_dictionary=False)"
 		if packed {
-			try = `with compression="none" a row is read by itself`
+			try = `written with compression="none", a row is read by itself`
 		}
-		notes = append(notes, fmt.Sprintf("a row of %q has %s, and lies in a page of %s, all of which is read for it; pages are kept up to unpacked=, "+
-			"so that shuffle=\"block\" is cheap and a full shuffle of a larger file is not: when you write the file with pyarrow, %s; or make shards of it with `stoker pack`",
+		notes = append(notes, fmt.Sprintf("a row of %q has %s, and its whole page of %s is read and unpacked for it: "+
+			"%s; `stoker pack` makes shards of the file as it is; shuffle=\"block\" unpacks a page for many rows",
 			d.columns[c].name, megabytes(row), megabytes(cost), try))
 	}
 	return notes
