@@ -71,6 +71,7 @@ type Dataset struct {
 	columns []column
 	label   int // column whose values are the classes; -1: none
 	blocks  *format.Blocks
+	keep    int64 // bytes of blocks
 	src     source.Source
 	turn    chan struct{} // who reads a large page
 
@@ -131,7 +132,7 @@ func Open(ctx context.Context, src source.Source, files []string, opt Options) (
 	if limit == 0 {
 		limit = 256 << 20
 	}
-	d.blocks, d.src, d.turn = format.NewBlocks(limit), src, make(chan struct{}, atOnce)
+	d.blocks, d.keep, d.src, d.turn = format.NewBlocks(limit), limit, src, make(chan struct{}, atOnce)
 	return d, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
 // An index whose numbers lead out of its columns, or out of its files, is not
@@ -50,6 +51,38 @@ func TestForgedIndex(t *testing.T) {
 		"type":           func(d *Dataset) { d.columns[0].dtype = 1 },
 		"level":          func(d *Dataset) { d.columns[3].listDef = 0 },
 		"lists in lists": func(d *Dataset) { d.columns[3].rep = 2 },
+	} {
+		forged := open(d.x)
+		forge(forged)
+		if forged.valid() {
+			t.Errorf("forged %s are used", name)
+		}
+	}
+}
+
+// So it is with the places of values: they lead nowhere but into the file.
+func TestForgedPlaces(t *testing.T) {
+	src := stagetest.Bytes(stagetest.Unzipped(t, "../../../../testdata/parquet/pictures-dict.parquet.gz"))
+	d, err := Open(context.Background(), src, []string{"mem://x.parquet"}, Options{Store: &index.Store{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if !open(d.x).valid() || len(d.valueOff) != 2*24 {
+		t.Fatalf("the index as it was built has %d places", len(d.valueOff))
+	}
+	set := func(v *[]int64, i int, to int64) { *v = slices.Clone(*v); (*v)[i] = to }
+	for name, forge := range map[string]func(d *Dataset){
+		"first place":      func(d *Dataset) { set(&d.pageValue, 0, 47) },
+		"no first place":   func(d *Dataset) { set(&d.pageValue, 0, -2) },
+		"absurd place":     func(d *Dataset) { set(&d.pageValue, 0, 1<<62) },
+		"places of labels": func(d *Dataset) { set(&d.pageValue, 1, 0) },
+		"fewer pages":      func(d *Dataset) { d.pageValue = d.pageValue[1:] },
+		"fewer lengths":    func(d *Dataset) { d.valueLen = d.valueLen[1:] },
+		"offset":           func(d *Dataset) { set(&d.valueOff, 3, 1<<62) },
+		"offset of none":   func(d *Dataset) { set(&d.valueOff, 3, 3) },
+		"length":           func(d *Dataset) { d.valueLen = slices.Clone(d.valueLen); d.valueLen[3] = 1 << 30 },
+		"negative length":  func(d *Dataset) { d.valueLen = slices.Clone(d.valueLen); d.valueLen[3] = -2 },
 	} {
 		forged := open(d.x)
 		forge(forged)
