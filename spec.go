@@ -7,10 +7,12 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/transform"
@@ -147,7 +149,13 @@ func parseTree(text []byte) (any, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, errs.New(errs.Config, "the Spec is empty").Try("it needs at least dataset: {path: FOLDER}")
 	}
+	if !utf8.Valid(text) {
+		return nil, errs.New(errs.Config, "the Spec is not UTF-8").Try("write it as UTF-8; give a path that is not UTF-8 by a link")
+	}
 	if json.Valid(text) {
+		if err := jsontext.Check(text); err != nil {
+			return nil, errs.New(errs.Config, "the Spec has a text that is not Unicode").Because(err).Try("write the character itself, or both halves of its pair")
+		}
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.UseNumber() // a seed may have 64 bits
 		err := d.Decode(&tree)

@@ -5,9 +5,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,6 +116,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 	var c cli
 	exit := -1
 	parser, err := kong.New(&c, kong.Name("stoker"), kong.Description(help), kong.Writers(out, errOut),
+		kong.KindMapper(reflect.String, kong.MapperFunc(asGiven)),
 		kong.Exit(func(code int) { exit = code }), kong.Bind(con), kong.Bind(behind), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}))
 	if err != nil {
 		return con.report(errs.New(errs.Bug, "the command line's own description is wrong").Because(err))
@@ -181,6 +184,21 @@ func signed(args []string) (out []string) {
 		out = append(out, word)
 	}
 	return out
+}
+
+// asGiven takes a word of the command line byte for byte: paths need not be UTF-8, and
+// kong's own way through JSON would replace what is not.
+func asGiven(ctx *kong.DecodeContext, target reflect.Value) error {
+	word, err := ctx.Scan.PopValue("string")
+	if err != nil {
+		return err
+	}
+	text, ok := word.Value.(string)
+	if !ok {
+		text = fmt.Sprint(word.Value)
+	}
+	target.SetString(text)
+	return nil
 }
 
 // inOrder is a command line with the flags of its verb before the paths, where the

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
@@ -153,7 +154,7 @@ func (p packCmd) config() (c pack.Config, err error) {
 	c.Dst, c.Jobs, c.Overwrite = p.Path[last], p.Jobs, p.Overwrite
 	if p.Dataset != "" {
 		c.Dataset = loader.Dataset{}
-		if err := json.Unmarshal([]byte(p.Dataset), &c.Dataset); err != nil {
+		if err := jsontext.UnmarshalNames([]byte(p.Dataset), &c.Dataset); err != nil {
 			return c, errs.New(errs.Config, "--dataset is no dataset of a Spec").Because(err)
 		}
 	}

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"encoding/json"
-
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/tool/survey"
 )
 
@@ -76,7 +75,7 @@ func (s statsCmd) config() (c survey.Config, err error) {
 		return c, err
 	}
 	if s.Dataset != "" {
-		if err := json.Unmarshal([]byte(s.Dataset), &c.Dataset); err != nil {
+		if err := jsontext.UnmarshalNames([]byte(s.Dataset), &c.Dataset); err != nil {
 			return c, errs.New(errs.Config, "--dataset is no dataset of a Spec").Because(err)
 		}
 		return c, nil

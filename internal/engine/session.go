@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
@@ -148,7 +149,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 	s.mu.Unlock()
 	return one(&wire.Message{
 		Type: wire.TypeOpened, Loader: l.ID(), Samples: l.Len(), Digest: l.Digest(), Pipeline: l.Pipeline(),
-		Classes: l.Classes(), Format: l.Format(), Fields: l.Fields(), Lanes: l.Stats().Lanes, Notes: l.Notes(),
+		Classes: jsontext.Names(l.Classes()), Format: l.Format(), Fields: l.Fields(), Lanes: l.Stats().Lanes, Notes: l.Notes(),
 		Order: l.State(0, 0).Order, Stride: l.Stride(),
 	}), nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/folder"
@@ -100,6 +100,10 @@ func (l *Loader) defaultFields(d *part) []Field {
 	var left []string
 	for _, name := range d.ds.Index().Meta().Fields {
 		if strings.HasPrefix(name, "__") {
+			continue
+		}
+		if !utf8.ValidString(name) {
+			d.notes = append(d.notes, fmt.Sprintf("field %q has a name that is not UTF-8; it is left out, and a field with source= that name and another of its own has it", name))
 			continue
 		}
 		f := Field{Name: name}
@@ -260,32 +264,6 @@ func (l *Loader) Notes() (notes []string) {
 	return append(notes, l.cacheNotes()...)
 }
 
-// fileName is a path as JSON: a byte that is no UTF-8 becomes the lone surrogate
-// that Python's file functions take for it (PEP 383).
-type fileName string
-
-// MarshalJSON writes the name as one JSON string.
-func (n fileName) MarshalJSON() ([]byte, error) {
-	if utf8.ValidString(string(n)) {
-		return json.Marshal(string(n))
-	}
-	out := []byte{'"'}
-	for rest := string(n); rest != ""; {
-		r, size := utf8.DecodeRuneInString(rest)
-		if r == utf8.RuneError && size == 1 {
-			out = fmt.Appendf(out, `\udc%02x`, rest[0])
-		} else {
-			part, err := json.Marshal(rest[:size])
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, part[1:len(part)-1]...)
-		}
-		rest = rest[size:]
-	}
-	return append(out, '"'), nil
-}
-
 // Table is columns of the dataset, a row a sample: "label" (the number of its
 // class) and "path" (of the file or shard it lies in).
 func (l *Loader) Table(names []string) (map[string]any, error) {
@@ -311,8 +289,8 @@ func (l *Loader) Table(names []string) (map[string]any, error) {
 }
 
 // paths is the file or shard that each sample lies in.
-func (l *Loader) paths() []fileName {
-	out := make([]fileName, l.data.n)
+func (l *Loader) paths() []jsontext.Name {
+	out := make([]jsontext.Name, l.data.n)
 	var extents []format.Extent
 	var text []byte
 	for _, p := range l.data.parts {
@@ -323,7 +301,7 @@ func (l *Loader) paths() []fileName {
 			extents = p.ds.Extents(id, nil, extents[:0])
 			if len(extents) > 0 {
 				text = p.ds.Index().AppendPath(extents[0].File, text[:0])
-				out[p.first+id] = fileName(text)
+				out[p.first+id] = jsontext.Name(text)
 			}
 		}
 	}

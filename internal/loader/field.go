@@ -3,6 +3,7 @@ package loader
 import (
 	"encoding/json"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/transform"
@@ -96,6 +97,9 @@ func checkFields(p *problems, fields []Field, oneOf choice) {
 	for _, f := range fields {
 		if f.Name == "" || names[f.Name] {
 			p.addf("fields need names of their own: %q", f.Name)
+		}
+		if !utf8.ValidString(f.Name) {
+			p.addf("the name %q of a field is not UTF-8: give it another, and from: the name that is stored", f.Name)
 		}
 		names[f.Name] = true
 		oneOf("batch of field "+f.Name, f.Batch, batches...)

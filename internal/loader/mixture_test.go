@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
@@ -125,7 +126,7 @@ func TestMixtureTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths, labels := table["path"].([]fileName), table["label"].([]int32)
+	paths, labels := table["path"].([]jsontext.Name), table["label"].([]int32)
 	if len(paths) != gridFolder+9 || len(labels) != len(paths) {
 		t.Fatalf("%d paths, %d labels", len(paths), len(labels))
 	}
@@ -151,7 +152,7 @@ func TestMixtureTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	paths = table["path"].([]fileName)
+	paths = table["path"].([]jsontext.Name)
 	if p := string(paths[gridFolder]); p != filepath.Join(g.tars, "m-000.tar") {
 		t.Errorf("the first sample of the shards lies in %s", p)
 	}

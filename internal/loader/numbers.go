@@ -14,6 +14,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
@@ -61,7 +62,7 @@ func (n *Numbers) UnmarshalJSON(b []byte) error {
 // MarshalJSON writes what UnmarshalJSON reads.
 func (n Numbers) MarshalJSON() ([]byte, error) {
 	if n.File != "" {
-		return json.Marshal(n.File)
+		return json.Marshal(jsontext.Name(n.File))
 	}
 	return json.Marshal(n.List)
 }

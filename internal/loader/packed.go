@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
@@ -242,7 +243,11 @@ func readPacking(path string) (*packing, error) {
 	}
 	defer f.Close()
 	m := &packing{}
-	if err := json.NewDecoder(f).Decode(m); err != nil {
+	var first json.RawMessage
+	if err := json.NewDecoder(f).Decode(&first); err != nil {
+		return nil, err
+	}
+	if err := jsontext.Unmarshal(first, m); err != nil {
 		return nil, err
 	}
 	if m.Version == 0 {

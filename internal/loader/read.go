@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 )
 
 // ReadSpec reads a Spec from JSON. Keys that it does not know are passed over; the
@@ -17,7 +18,7 @@ import (
 // what is expected.
 func ReadSpec(raw []byte) (Spec, error) {
 	var spec Spec
-	err := json.Unmarshal(raw, &spec)
+	err := jsontext.UnmarshalNames(raw, &spec)
 	if err == nil {
 		return spec, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
@@ -112,7 +113,11 @@ func (d Dataset) MarshalJSON() ([]byte, error) {
 	if d.Mixed != nil {
 		return json.Marshal(d.Mixed)
 	}
-	return json.Marshal(dataset(d))
+	return json.Marshal(struct {
+		dataset
+		Manifest jsontext.Name `json:"manifest,omitempty"`
+		Root     jsontext.Name `json:"root,omitempty"`
+	}{dataset(d), jsontext.Name(d.Manifest), jsontext.Name(d.Root)})
 }
 
 // Mix is how the datasets of a list become one stream. Shares are exact within
@@ -148,6 +153,10 @@ func (p *Paths) UnmarshalJSON(b []byte) error {
 	}
 	return json.Unmarshal(b, (*[]string)(p))
 }
+
+// MarshalJSON writes a list, in which every byte of a path is kept: whoever reads it
+// uses jsontext.UnmarshalNames.
+func (p Paths) MarshalJSON() ([]byte, error) { return json.Marshal(jsontext.Names(p)) }
 
 // Order decides which sample comes when.
 type Order struct {

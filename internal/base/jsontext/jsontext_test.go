@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/base/jsontext"
@@ -116,4 +117,35 @@ func FuzzMembers(f *testing.F) {
 			t.Fatalf("%d members, not %d", len(got), len(want))
 		}
 	})
+}
+
+type nested struct {
+	Text  string
+	List  []string
+	Map   map[string]any
+	Deep  *nested
+	Raw   json.RawMessage
+	Count int
+}
+
+// Every text of a document may be a name, and others stay what they are.
+func TestUnmarshalNames(t *testing.T) {
+	text := `{"Text": "d\udcff/\u00fc\\udcff", "List": ["a", "\udc80\udcfe\n"], "Map": {"k\udcff": "\udc81", "n": [1, "\udc82"]},
+		"Deep": {"Text": "\ud83d\ude00\udcff", "Count": 3}, "Raw": {"x": "\udcff"}}`
+	var got nested
+	if err := jsontext.UnmarshalNames([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := nested{
+		Text: "d\xff/ü\\udcff", List: []string{"a", "\x80\xfe\n"}, Map: map[string]any{"k\xff": "\x81", "n": []any{1.0, "\x82"}},
+		Deep: &nested{Text: "😀\xff", Count: 3}, Raw: json.RawMessage(`{"x": "\udcff"}`),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []string{`{"Text": "\ud800"}`, "{\"Text\": \"\xff\"}", `{"Text": "\ufdd0\udcff"}`, "{\"Text\": \"\ufdd0\", \"List\": [\"\\udcff\"]}"} {
+		if err := jsontext.UnmarshalNames([]byte(bad), &got); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
 }

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -78,4 +81,113 @@ func Texts(names []Name) []string {
 		out[i] = string(n)
 	}
 	return out
+}
+
+// mark stands for the byte whose number is the next character, between the two
+// steps of UnmarshalNames. It is no character, and in no text.
+const mark = '\ufdd0'
+
+// UnmarshalNames is json.Unmarshal for what may hold names of files: every text is
+// read as a Name. Texts of json.RawMessage stay as they are.
+func UnmarshalNames(b []byte, v any) error {
+	if Check(b) == nil {
+		return json.Unmarshal(b, v)
+	}
+	marked, err := markBytes(b)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(marked, v); err != nil {
+		return err
+	}
+	restore(reflect.ValueOf(v))
+	return nil
+}
+
+// markBytes is b with every byte of a name as mark and that byte.
+func markBytes(b []byte) ([]byte, error) {
+	if !utf8.Valid(b) || bytes.ContainsRune(b, mark) || bytes.Contains(bytes.ToLower(b), []byte(`\ufdd0`)) {
+		return nil, Check(b) // which was asked before, and is not nil
+	}
+	out := make([]byte, 0, 2*len(b))
+	for i := 0; i < len(b); {
+		if b[i] != '\\' || i+1 == len(b) {
+			out = append(out, b[i])
+			i++
+			continue
+		}
+		r, n := escape(b[i:])
+		switch {
+		case n == 6 && r >= 0xDC80 && r <= 0xDCFF:
+			out = fmt.Appendf(out, `\ufdd0\u%04x`, r&0xFF)
+		case n > 0 && utf16.IsSurrogate(r):
+			return nil, &Error{i, fmt.Sprintf("%s is half a surrogate pair", b[i:i+6])}
+		default:
+			n = max(n, 2)
+			out = append(out, b[i:i+n]...)
+		}
+		i += n
+	}
+	return out, nil
+}
+
+// restore puts bytes back where markBytes has marked them.
+func restore(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			restore(v.Elem())
+		}
+	case reflect.Interface:
+		if text, ok := v.Interface().(string); ok && v.CanSet() {
+			v.Set(reflect.ValueOf(unmark(text)))
+		} else if !v.IsNil() {
+			restore(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			restore(v.Field(i))
+		}
+	case reflect.Slice:
+		if raw, ok := v.Interface().(json.RawMessage); ok {
+			v.SetBytes(bytes.ReplaceAll(raw, []byte(`\ufdd0\u00`), []byte(`\udc`)))
+			return
+		}
+		for i := range v.Len() {
+			restore(v.Index(i))
+		}
+	case reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			key.Set(it.Key())
+			value.Set(it.Value())
+			v.SetMapIndex(it.Key(), reflect.Value{})
+			restore(key)
+			restore(value)
+			v.SetMapIndex(key, value)
+		}
+	case reflect.String:
+		if v.CanSet() {
+			v.SetString(unmark(v.String()))
+		}
+	}
+}
+
+func unmark(s string) string {
+	if !strings.ContainsRune(s, mark) {
+		return s
+	}
+	var out []byte
+	byteNext := false
+	for _, r := range s {
+		switch {
+		case r == mark:
+			byteNext = true
+		case byteNext:
+			out, byteNext = append(out, byte(r)), false
+		default:
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return string(out)
 }

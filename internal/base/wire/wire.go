@@ -40,8 +40,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 )
 
 // Protocol is the version of everything in this package. Engine and client
@@ -94,7 +96,7 @@ type Message struct {
 	Samples  int64           `json:"samples,omitempty"`
 	Digest   string          `json:"digest,omitempty"`   // of the dataset
 	Pipeline string          `json:"pipeline,omitempty"` // of fields and transforms
-	Classes  []string        `json:"classes,omitempty"`
+	Classes  []jsontext.Name `json:"classes,omitempty"`
 	Format   string          `json:"format,omitempty"`
 	Fields   []Field         `json:"fields,omitempty"`
 	Notes    []string        `json:"notes,omitempty"`  // lines that the user should see once
@@ -236,6 +238,60 @@ func FromError(err error) *Error {
 		out.Cause = e.Cause.Error()
 	}
 	return out
+}
+
+// place is errs.Where with names that may have any bytes.
+type place struct {
+	File   jsontext.Name `json:"file,omitempty"`
+	Shard  jsontext.Name `json:"shard,omitempty"`
+	Member jsontext.Name `json:"member,omitempty"`
+	Field  jsontext.Name `json:"field,omitempty"`
+	Offset int64         `json:"offset"`
+	Sample int64         `json:"sample"`
+	*errs.Moment
+}
+
+// told is an Error as it travels.
+type told struct {
+	Code      errs.Code `json:"code"`
+	Exception string    `json:"exception"`
+	What      string    `json:"what"`
+	Where     place     `json:"where"`
+	Cause     string    `json:"cause,omitempty"`
+	Hint      string    `json:"hint,omitempty"`
+}
+
+// MarshalJSON writes places as names, and sentences with every byte to be seen.
+func (e Error) MarshalJSON() ([]byte, error) {
+	w := e.Where
+	return json.Marshal(told{
+		e.Code, e.Exception, visible(e.What),
+		place{jsontext.Name(w.File), jsontext.Name(w.Shard), jsontext.Name(w.Member), jsontext.Name(w.Field), w.Offset, w.Sample, w.Moment},
+		visible(e.Cause), visible(e.Hint),
+	})
+}
+
+// visible is a text whose bytes that are not UTF-8 are escaped.
+func visible(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return errs.Plain(s)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (e *Error) UnmarshalJSON(b []byte) error {
+	var t told
+	if err := json.Unmarshal(b, &t); err != nil {
+		return err
+	}
+	w := t.Where
+	*e = Error{
+		t.Code, t.Exception, t.What,
+		errs.Where{File: string(w.File), Shard: string(w.Shard), Member: string(w.Member), Field: string(w.Field), Offset: w.Offset, Sample: w.Sample, Moment: w.Moment},
+		t.Cause, t.Hint,
+	}
+	return nil
 }
 
 // Append appends m to b as one frame.

@@ -172,7 +172,7 @@ func (b *Builder) place() ([]byte, error) {
 	for i := range b.cols {
 		b.cols[i].Off = longest
 	}
-	room, err := json.Marshal(metaFile{Meta: b.Meta, Columns: b.cols})
+	room, err := json.Marshal(newMetaFile(b.Meta, b.cols))
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (b *Builder) place() ([]byte, error) {
 		b.cols[i].Off = off
 		off = align8(off + b.cols[i].size())
 	}
-	meta, err := json.Marshal(metaFile{Meta: b.Meta, Columns: b.cols})
+	meta, err := json.Marshal(newMetaFile(b.Meta, b.cols))
 	if err != nil {
 		return nil, err
 	}

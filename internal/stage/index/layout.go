@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 )
 
 const (
@@ -49,9 +51,16 @@ type Meta struct {
 	Note string `json:"note,omitempty"`
 }
 
+// metaFile is Meta as it is written. The names in it may have any bytes.
 type metaFile struct {
 	Meta
-	Columns []column `json:"columns"`
+	Root    jsontext.Name   `json:"root"`
+	Fields  []jsontext.Name `json:"fields,omitempty"`
+	Columns []column        `json:"columns"`
+}
+
+func newMetaFile(m Meta, columns []column) metaFile {
+	return metaFile{Meta: m, Root: jsontext.Name(m.Root), Fields: jsontext.Names(m.Fields), Columns: columns}
 }
 
 // size is the length of all parts of the column in bytes, or -1 where the
@@ -113,6 +122,7 @@ func parse(data []byte) (metaFile, map[string]part, error) {
 	if err := json.Unmarshal(data[headerLen:headerLen+metaLen], &m); err != nil {
 		return m, nil, fmt.Errorf("meta: %w", err)
 	}
+	m.Meta.Root, m.Meta.Fields = string(m.Root), jsontext.Texts(m.Fields)
 	parts := make(map[string]part, len(m.Columns))
 	for _, c := range m.Columns {
 		p, err := c.view(data)

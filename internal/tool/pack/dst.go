@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
@@ -81,7 +82,7 @@ func readJSON(path string, v any) (bool, error) {
 	if err != nil {
 		return false, errs.New(errs.Unreadable, "the destination can not be read").At(file(path)).Because(err)
 	}
-	if err := json.Unmarshal(b, v); err != nil {
+	if err := jsontext.Unmarshal(b, v); err != nil {
 		return false, errs.New(errs.Damaged, "a file of the destination is damaged").At(file(path)).Because(err).
 			Try("pack anew with --overwrite")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
@@ -48,7 +49,7 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer) error {
 	line, err := input.ReadBytes('\n')
 	var job Job
 	if err == nil {
-		err = json.Unmarshal(line, &job)
+		err = jsontext.UnmarshalNames(line, &job)
 	}
 	if err != nil {
 		return errs.New(errs.Config, "the job can not be read").Because(err).Try("this verb is started by `stoker verify-resume`")

@@ -16,6 +16,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -50,7 +51,7 @@ func openPacked(d loader.Dataset) (*packed, error) {
 	if err := json.Unmarshal(b, &kind); err != nil || kind.Version == 0 {
 		return nil, loader.CheckManifest(path) // of somebody else, or broken
 	}
-	if err := json.Unmarshal(b, &p.manifest); err != nil {
+	if err := jsontext.Unmarshal(b, &p.manifest); err != nil {
 		return nil, damagedFile(path, "the manifest can not be read", err)
 	}
 	m := p.manifest

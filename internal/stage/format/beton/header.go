@@ -3,12 +3,12 @@ package beton
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
@@ -200,7 +200,7 @@ func (c *column) parseArray(args []byte) string {
 		return fmt.Sprintf("has a type whose text has %d bytes", n)
 	}
 	var descr [][]any
-	if err := json.Unmarshal(args[typeText:typeText+n], &descr); err != nil || len(descr) == 0 {
+	if err := jsontext.Unmarshal(args[typeText:typeText+n], &descr); err != nil || len(descr) == 0 {
 		return fmt.Sprintf("has the type %.60q, which is not one", args[typeText:typeText+n])
 	}
 	last := arrayDims

@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/parquet"
@@ -57,7 +58,7 @@ type Options struct {
 }
 
 func (o Options) text(kind string) string {
-	b, _ := json.Marshal(map[string]any{"kind": kind, "path": o.Path, "label": o.Label, "root": o.Root})
+	b, _ := json.Marshal(map[string]any{"kind": kind, "path": jsontext.Name(o.Path), "label": jsontext.Name(o.Label), "root": jsontext.Name(o.Root)})
 	return string(b)
 }
 

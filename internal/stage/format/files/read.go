@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/format/parquet"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -232,24 +233,21 @@ func (t *table) readJSONL(f *feed) error {
 	return nil
 }
 
-// object adds the cells of one row.
+// object adds the cells of one row, which is UTF-8. Half a surrogate pair is refused
+// in a key; in a text it stays, as bytes that are not UTF-8: who asks for text is
+// told.
 func (t *table) object(text []byte) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+	if !json.Valid(text) {
+		var all json.RawMessage
+		return json.Unmarshal(text, &all) // which says where
+	}
+	if text[0] != '{' {
 		return errors.New("it does not begin with {")
 	}
-	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		name, ok := key.(string)
-		if !ok {
-			return fmt.Errorf("the key %v", key)
-		}
-		var raw json.RawMessage
-		if err := dec.Decode(&raw); err != nil {
-			return err
+	for key, raw := range jsontext.Members(text) {
+		var name string
+		if err := jsontext.Unmarshal(key, &name); err != nil {
+			return fmt.Errorf("the key %s: %w", key, err)
 		}
 		i, err := t.column(name)
 		if err != nil {
@@ -262,12 +260,6 @@ func (t *table) object(text []byte) error {
 			return err
 		}
 	}
-	if _, err := dec.Token(); err != nil {
-		return err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the object")
-	}
 	return nil
 }
 
@@ -279,11 +271,7 @@ func (c *cells) addJSON(raw []byte) error {
 	case string(raw) == "true" || string(raw) == "false":
 		c.add(string(raw), cellBool)
 	case raw[0] == '"':
-		var s string
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return err
-		}
-		c.add(s, cellText)
+		c.add(string(jsontext.Unquote(nil, raw)), cellText)
 	case raw[0] == '{' || raw[0] == '[':
 		c.add(string(raw), cellText)
 	default:

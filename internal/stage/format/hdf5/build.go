@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
@@ -72,6 +73,11 @@ func (bd *builder) write(b *index.Builder) error {
 		return err
 	}
 	format.Describe(b, bd.objs)
+	for i := range bd.left {
+		if l := &bd.left[i]; !utf8.ValidString(l.Name) {
+			l.Name = errs.Plain(l.Name)
+		}
+	}
 	left, err := json.Marshal(leftOut{bd.left[:min(len(bd.left), shownLeft)], len(bd.left)})
 	if err != nil {
 		return err
@@ -279,6 +285,8 @@ func (bd *builder) unread(d *tree.Dataset, l *layout) (why, hint string, err err
 	switch {
 	case d.Err != nil:
 		return "", "", d.Err
+	case !utf8.ValidString(d.Path):
+		return "its name is not UTF-8", "write it under another name: f.move(old, new)", nil
 	case d.Why != "":
 		return d.Why, d.Hint, nil
 	case d.Type.Class == tree.Refused:

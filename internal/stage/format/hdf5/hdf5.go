@@ -25,6 +25,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/hdf5/tree"
@@ -48,7 +49,7 @@ type Options struct {
 }
 
 func (o Options) text() string {
-	b, _ := json.Marshal(map[string]any{"columns": o.Columns, "group": o.Group, "version": 3})
+	b, _ := json.Marshal(map[string]any{"columns": jsontext.Names(o.Columns), "group": jsontext.Name(o.Group), "version": 3})
 	return string(b)
 }
 

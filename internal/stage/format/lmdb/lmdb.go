@@ -24,6 +24,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
@@ -59,7 +60,7 @@ type Options struct {
 }
 
 func (o Options) text() string {
-	b, _ := json.Marshal(map[string]any{"database": o.Database, "values": o.Values})
+	b, _ := json.Marshal(map[string]any{"database": jsontext.Name(o.Database), "values": o.Values})
 	return string(b)
 }
 

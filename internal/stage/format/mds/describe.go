@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -162,8 +163,12 @@ func (d *description) readShards(dec *json.Decoder) error {
 	}
 	names := make(map[string]int)
 	for dec.More() {
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil {
+			return err
+		}
 		var s shardInfo
-		if err := dec.Decode(&s); err != nil {
+		if err := jsontext.Unmarshal(raw, &s); err != nil {
 			return err
 		}
 		n := len(d.shards)

@@ -3,10 +3,10 @@ package mds
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -64,7 +64,7 @@ func readConfig(r io.Reader, s *shardInfo, n int64) error {
 		return early(err, nil)
 	}
 	var cols columnInfo
-	if err := json.Unmarshal(text, &cols); err != nil {
+	if err := jsontext.Unmarshal(text, &cols); err != nil {
 		return fmt.Errorf("the description of its columns is damaged: %w", err)
 	}
 	if !cols.equal(s.columnInfo) {

@@ -27,6 +27,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
@@ -51,7 +52,7 @@ type Options struct {
 }
 
 func (o Options) text() string {
-	b, _ := json.Marshal(map[string]any{"label": o.Label, "layout": 3})
+	b, _ := json.Marshal(map[string]any{"label": jsontext.Name(o.Label), "layout": 3})
 	return string(b)
 }
 

@@ -18,7 +18,13 @@ func scan(ctx context.Context, src source.Source, obj source.Info) (*part, error
 	if err != nil {
 		return nil, err
 	}
-	p := &part{obj: obj, columns: f.columns, hf: f.features()}
+	hf, err := f.features()
+	if err != nil {
+		e := errs.From(err)
+		e.Where.Shard = obj.Name
+		return nil, e
+	}
+	p := &part{obj: obj, columns: f.columns, hf: hf}
 	for i := range p.columns {
 		c := &p.columns[i]
 		if n := p.hf[c.name].Length; c.list() && n > 0 && n < 1<<24 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
@@ -271,15 +272,20 @@ type feature struct {
 	Feature json.RawMessage `json:"feature"`
 }
 
-// features are those of a file, by name; nil where it says nothing.
-func (f *footer) features() map[string]feature {
+// features are those of a file, by name; nil if it says nothing. Names of classes that
+// are not Unicode are an error: two of them could become one.
+func (f *footer) features() (map[string]feature, error) {
 	var doc struct {
 		Info struct {
 			Features map[string]json.RawMessage `json:"features"`
 		} `json:"info"`
 	}
 	if len(f.hf) == 0 || json.Unmarshal(f.hf, &doc) != nil {
-		return nil
+		return nil, nil
+	}
+	if err := jsontext.Check(f.hf); err != nil {
+		return nil, errs.New(errs.Damaged, "the description of the features (huggingface) has a text that is not Unicode").Because(err).
+			Try("write the file again")
 	}
 	out := make(map[string]feature)
 	for name, raw := range doc.Info.Features {
@@ -288,5 +294,5 @@ func (f *footer) features() map[string]feature {
 			out[name] = one
 		}
 	}
-	return out
+	return out, nil
 }
