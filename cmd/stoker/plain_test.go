@@ -167,3 +167,18 @@ func pseudoTerminal(t *testing.T) (terminal *os.File, shown func() string) {
 		return <-all
 	}
 }
+
+// A path is taken as it is given, byte for byte.
+func TestPathThatIsNotUTF8(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d\xff")
+	if err := os.MkdirAll(dir+"/class", 0o755); err != nil {
+		t.Skip("this file system takes UTF-8 only")
+	}
+	if err := os.WriteFile(dir+"/class/1.ppm", []byte("P6 1 1 255\nabc"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut bytes.Buffer
+	if status := run(t.Context(), []string{"inspect", dir}, &out, &errOut); status != 0 || !strings.Contains(out.String(), `d\xff`) {
+		t.Errorf("status %d: %s%s", status, out.String(), errOut.String())
+	}
+}

@@ -38,6 +38,9 @@ func TestPackedFolderIsWhole(t *testing.T) {
 		"empty":        {func(dir string) error { return os.Truncate(part(dir, 0), 0) }, "size that was written: shard-000000.tfrecord"},
 		"more":         {func(dir string) error { return os.WriteFile(part(dir, 9), body, 0o644) }, "not of this packing: shard-000009.tfrecord"},
 		"cut manifest": {func(dir string) error { return write(dir+"/manifest.json", manifest(3)[:80]) }, "manifest of a packing can not be read"},
+		"not UTF-8": {func(dir string) error {
+			return write(dir+"/manifest.json", strings.Replace(manifest(3), "shard-000001", "shard\xff000001", 1))
+		}, "manifest of a packing can not be read"},
 		"somebody else's manifest": {func(dir string) error {
 			return write(dir+"/manifest.json", `{"shards": [{"files": [{"name": "gone", "bytes": 1}]}]}`)
 		}, ""},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -689,6 +690,28 @@ def test_texts_that_are_not_unicode_are_not_replaced(line: bytes, stored: bytes,
     with pytest.raises(stoker.DataError, match="not UTF-8") as error:
         list(stoker.DataLoader(stoker.LinesDataset(path, ["text"]), batch_size=2))
     assert (error.value.where["shard"], error.value.where["sample"]) == (str(path), 1)
+
+
+def test_names_of_files_may_have_any_bytes(tmp_path: Path) -> None:
+    for root, classes in ((b"d\xff", [b"x\xfe", b"x\xff"]), (b"d\xfe", [b"y"])):
+        folder = os.path.join(os.fsencode(tmp_path), root)
+        for name in classes:
+            try:
+                os.makedirs(os.path.join(folder, name))
+            except OSError:
+                pytest.skip("this file system takes UTF-8 only")
+            with open(os.path.join(folder, name, b"1\xfd.jpg"), "wb") as file:
+                file.write(jpeg(0))
+        dataset = stoker.ImageFolder(os.fsdecode(folder))
+        assert dataset.classes == [os.fsdecode(name) for name in classes]
+        assert all(os.path.exists(path) for path, _ in dataset.samples)
+        assert len(list(stoker.DataLoader(dataset, batch_size=1))) == len(classes)
+        path = os.path.join(folder, classes[0], b"1\xfd.jpg")
+        with open(path, "wb") as file:
+            file.write(b"\xff" * len(jpeg(0)))
+        with pytest.raises(stoker.DataError) as caught:
+            list(stoker.DataLoader(dataset, batch_size=1))
+        assert os.fsencode(caught.value.where["file"]) == path
 
 
 def test_lines_that_are_damaged_have_a_place(tmp_path: Path) -> None:

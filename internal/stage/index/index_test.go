@@ -7,6 +7,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cespare/xxhash/v2"
@@ -91,6 +93,24 @@ func TestIndex(t *testing.T) {
 		if err := x.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Names of files and fields may have any bytes, and stay what they are.
+func TestNamesOfAnyBytes(t *testing.T) {
+	b := small()
+	b.Meta.Root, b.Meta.Fields = "/d\xff/\ufffd", []string{"jp\xfe", "\ufffd"}
+	path := filepath.Join(t.TempDir(), "x.idx")
+	if err := os.WriteFile(path, written(t, b), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if m := x.Meta(); m.Root != b.Meta.Root || !slices.Equal(m.Fields, b.Meta.Fields) || !strings.HasPrefix(string(x.AppendPath(0, nil)), "/d\xff/") {
+		t.Errorf("%q, %q, %q", m.Root, m.Fields, x.AppendPath(0, nil))
 	}
 }
 

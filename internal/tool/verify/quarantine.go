@@ -124,7 +124,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(w, "  files compared with %s\n", errs.Name(r.Manifest))
 	}
 	if r.Hashed > 0 {
-		fmt.Fprintf(w, "  %s compared with the hashes beside the data\n", show.Count(r.Hashed, "file", "files"))
+		fmt.Fprintf(w, "  %s compared with the hashes that came with the data\n", show.Count(r.Hashed, "file", "files"))
 	}
 	if r.Unread != nil && r.Manifest != "" {
 		fmt.Fprintf(w, "  the dataset does not open as it is: %s\n", r.Unread.What)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/tool/verify"
 )
 
@@ -49,7 +50,7 @@ func TestHashesOfShards(t *testing.T) {
 	dir := copied(t)
 	c := verify.Config{Dataset: loader.Dataset{Path: loader.Paths{dir}}}
 	r := run(t, c)
-	if r.Hashed == 0 || r.Hashed != r.Files-1 || r.Err() != nil || !strings.Contains(text(t, r), "compared with the hashes beside the data") {
+	if r.Hashed == 0 || r.Hashed != r.Files-1 || r.Err() != nil || !strings.Contains(text(t, r), "compared with the hashes that came with the data") {
 		t.Fatalf("%d of %d files, %v: %s", r.Hashed, r.Files, r.Err(), text(t, r))
 	}
 
@@ -105,5 +106,24 @@ func TestHashesOfShards(t *testing.T) {
 	}
 	if out := text(t, r); !strings.Contains(out, "no sample was read\n2 files are damaged as a whole:") || !strings.Contains(out, cut[1]) {
 		t.Errorf("%s", out)
+	}
+}
+
+// A damaged dataset of an HDF5 file is left out where nobody asks for it, and the
+// file is damaged all the same.
+func TestDatasetsOfHDF5(t *testing.T) {
+	t.Setenv("STOKER_CACHE", t.TempDir())
+	raw := stagetest.Unzipped(t, "../../../testdata/hdf5/filters.h5.gz")
+	path := filepath.Join(t.TempDir(), "x.h5")
+	c := verify.Config{Dataset: loader.Dataset{Path: loader.Paths{path}}}
+	stagetest.Must(t, os.WriteFile(path, raw, 0o600))
+	if r := run(t, c); r.Err() != nil || len(r.Lost) != 0 {
+		t.Fatalf("%v, %v", r.Err(), r.Lost)
+	}
+	raw[bytes.Index(raw, []byte("TREE\x01\x00"))] ^= 1 // the index of chunks of one of them
+	stagetest.Must(t, os.WriteFile(path, raw, 0o600))
+	r := run(t, c)
+	if len(r.Lost) != 1 || r.Lost[0].Where.Member == "" || errs.CodeOf(r.Err()) != errs.Damaged || !strings.Contains(text(t, r), "1 dataset of the file is damaged") {
+		t.Fatalf("%v, %v: %s", r.Err(), r.Lost, text(t, r))
 	}
 }

@@ -70,6 +70,12 @@ var damages = []struct {
 	{"index.json cut", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = m[root+"/index.json"][:100] }, errs.Damaged, "can not be read", "", -2, -1},
 	{"index.json empty", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = nil }, errs.Damaged, "can not be read", "", 0, -1},
 	{"index.json a list", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = []byte("[]") }, errs.Damaged, "can not be read", "", -2, -1},
+	{"index.json not UTF-8", "plain", func(t testing.TB, m stagetest.Memory) {
+		replace(t, m, `"column_names": ["`, "\"column_names\": [\"\xff")
+	}, errs.Damaged, "can not be read", "", -2, -1},
+	{"index.json with half a pair", "plain", func(t testing.TB, m stagetest.Memory) {
+		replace(t, m, `"column_names": ["`, `"column_names": ["\ud800`)
+	}, errs.Damaged, "can not be read", "", -2, -1},
 	{"another index.json", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = []byte(`{"shard": 1}`) }, errs.Damaged, "no list of shards", "", -1, -1},
 	{"no shards", "plain", func(_ testing.TB, m stagetest.Memory) { m[root+"/index.json"] = []byte(`{"shards": [], "version": 2}`) }, errs.Empty, "lists no shard", "", -1, -1},
 	{"version 3", "plain", func(t testing.TB, m stagetest.Memory) { replace(t, m, `}], "version": 2}`, `}], "version": 3}`) }, errs.Unsupported, "version 3", "", -1, -1},

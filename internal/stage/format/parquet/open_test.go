@@ -1,6 +1,8 @@
 package parquet_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/parquet"
 	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
@@ -162,6 +165,19 @@ func TestStale(t *testing.T) {
 	}
 	if digest(put(t.TempDir(), "huggingface.parquet")) != first {
 		t.Error("the digest depends on the place")
+	}
+	// A class whose name is not UTF-8 would be another class, or two of them one.
+	raw, err := os.ReadFile(path)
+	stagetest.Must(t, err)
+	if bytes.Count(raw, []byte(`"eel"`)) == 0 {
+		t.Fatal("the names of classes are not there")
+	}
+	broken := put(t.TempDir(), "huggingface.parquet")
+	stagetest.Must(t, os.WriteFile(broken, bytes.ReplaceAll(raw, []byte(`"eel"`), []byte("\"e\xffl\"")), 0o600))
+	src := source.NewFile()
+	defer src.Close()
+	if _, err := parquet.Open(context.Background(), src, []string{broken}, parquet.Options{Store: &index.Store{}}); errs.CodeOf(err) != errs.Damaged || errs.From(err).Where.Shard != broken {
+		t.Errorf("%v", err)
 	}
 	builds = 0
 	if digest(put(dir, "huggingface-plain.parquet")) == first || builds != 1 {
