@@ -166,7 +166,31 @@ func parseTree(text []byte) (any, error) {
 		return nil, errs.New(errs.Config, "the Spec is neither YAML nor JSON: %s", line).
 			Try("the brackets say line and column")
 	}
+	if replaced(text, tree) {
+		return nil, errs.New(errs.Config, "the Spec has a text that is not Unicode: half a surrogate pair").Try("write the character itself, or both halves of its pair")
+	}
 	return tree, nil
+}
+
+// replaced says whether the YAML reader has put U+FFFD in the place of what is not
+// Unicode: it is in the tree, and not in the text.
+func replaced(text []byte, tree any) bool {
+	if lower := bytes.ToLower(text); bytes.ContainsRune(text, utf8.RuneError) || bytes.Contains(lower, []byte(`\ufffd`)) || bytes.Contains(lower, []byte(`\u0000fffd`)) {
+		return false
+	}
+	switch v := tree.(type) {
+	case string:
+		return strings.ContainsRune(v, utf8.RuneError)
+	case []any:
+		return slices.ContainsFunc(v, func(e any) bool { return replaced(nil, e) })
+	case map[string]any:
+		for key, e := range v {
+			if replaced(nil, key) || replaced(nil, e) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // keyCheck collects keys that do not exist.

@@ -76,6 +76,7 @@ func TestParseSpecTeaches(t *testing.T) {
 		{"deliver: {qqqqqq: 1}", `the Spec has keys that do not exist: there is no key "deliver.qqqqqq"`, `the keys of deliver are memory, prefetch, prefetch_factor`},
 		{"deliver: {qqqqqq: 1, zzzzzz: 2}", `the Spec has keys that do not exist: there is no key "deliver.qqqqqq"; there is no key "deliver.zzzzzz"`, `the keys of deliver are memory, prefetch, prefetch_factor`},
 		{"dataset: {path: \"d\xff\"}", "the Spec is not UTF-8", "write it as UTF-8; give a path that is not UTF-8 by a link"},
+		{`dataset: {path: ["d\udcff"]}`, "the Spec has a text that is not Unicode: half a surrogate pair", "write the character itself, or both halves of its pair"},
 		{`{"dataset": {"path": "d\ud800"}}`, `the Spec has a text that is not Unicode: \ud800 is half a surrogate pair, at byte 23`, "write the character itself, or both halves of its pair"},
 		{"batch: 64", "the Spec has keys that do not exist: batch must hold keys, not 64", ""},
 		{"batch: {size: many}", `batch.size is "many": it must be a whole number`, ""},

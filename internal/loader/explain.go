@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/transform"
@@ -25,8 +26,8 @@ type ExplainedRow struct {
 	Valid   bool                          `json:"valid"`             // false: padding
 	From    int64                         `json:"from,omitempty"`    // packed: first token of the run
 	Tokens  int64                         `json:"tokens,omitempty"`  // packed: of the run
-	File    string                        `json:"file,omitempty"`    // where its first field lies
-	Member  string                        `json:"member,omitempty"`  // of a shard
+	File    jsontext.Name                 `json:"file,omitempty"`    // where its first field lies
+	Member  jsontext.Name                 `json:"member,omitempty"`  // of a shard
 	Choices map[string][]transform.Choice `json:"choices,omitempty"` // by field: boxes, flips
 	Error   string                        `json:"error,omitempty"`   // why there are no choices
 }
@@ -80,7 +81,7 @@ func (l *Loader) explainRow(row *ExplainedRow, lane *transform.Lane, p *Pass) er
 	for i, prog := range part.programs {
 		f := &s.Fields[part.value[i]]
 		if f.File >= 0 && row.File == "" {
-			row.File, row.Member = string(part.ds.Index().AppendPath(f.File, nil)), string(f.Member)
+			row.File, row.Member = jsontext.Name(part.ds.Index().AppendPath(f.File, nil)), jsontext.Name(f.Member)
 		}
 		if f.IsInt {
 			continue

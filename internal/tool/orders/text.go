@@ -125,9 +125,9 @@ func WriteExplanation(w io.Writer, step int64, e *loader.Explanation) error {
 		if !r.Valid {
 			sample += " (padding)"
 		}
-		file := errs.Name(r.File)
+		file := errs.Name(string(r.File))
 		if r.Member != "" {
-			file += " " + errs.Name(r.Member)
+			file += " " + errs.Name(string(r.Member))
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", r.Place, sample, file, choices(r))
 	}

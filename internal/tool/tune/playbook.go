@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 
@@ -68,6 +69,9 @@ func Read(path string) (p *Playbook, found bool, err error) {
 // parse reads the shape that Write writes, and nothing else: a key that is unknown
 // or twice there is an error.
 func parse(written []byte) (*Playbook, error) {
+	if !utf8.Valid(written) {
+		return nil, errors.New("it is not UTF-8")
+	}
 	body, err := tree(written)
 	if err != nil {
 		return nil, err

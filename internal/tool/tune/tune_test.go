@@ -586,6 +586,7 @@ func TestPlaybooksThatAreNone(t *testing.T) {
 		want string
 	}{
 		{strings.ReplaceAll(good, "version: 1", "version: 2"), 0, "its version is 2, and this stoker reads 1"},
+		{strings.ReplaceAll(good, "torch", "t\xff"), 0, "it is not UTF-8"},
 		{strings.ReplaceAll(good, "version: 1\n", ""), 1, "the file has no version"},
 		{strings.ReplaceAll(good, "prefetch: 2", "prefetchh: 2"), 12, "there is no key prefetchh; there is prefetch"},
 		{strings.ReplaceAll(good, "prefetch: 2", "ahead: 2"), 12, "there is no key ahead; there are num_workers, prefetch, pin_memory, batch_size"},
