@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/format/files"
 )
@@ -287,7 +289,14 @@ func chainFields(r *Report, chain string) (tuple, []string) {
 }
 
 // quoted is a path as Python writes it.
-func quoted(s string) string { return strconv.Quote(s) }
+// quoted is a text of Python; a byte that is not UTF-8 as os.fsdecode has it.
+func quoted(s string) string {
+	if utf8.ValidString(s) {
+		return strconv.Quote(s)
+	}
+	text, _ := jsontext.Name(s).MarshalJSON() // whose escapes are Python's too
+	return string(text)
+}
 
 func quotedAll(paths []string) string {
 	if len(paths) == 1 {
