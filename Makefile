@@ -27,7 +27,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test test-all setup engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short jpeg-all wheel clean
+.PHONY: always demo figures test test-all setup engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short jpeg-all wheel clean
 
 demo: setup engine
 	@build/stoker demo
@@ -68,7 +68,7 @@ test-all: engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz
 
 check: engine venv build/tools/staticcheck
 	go vet ./...
-	go vet $(call TAGS_AND,bench) ./bench/kernel ./bench/jpeg/native
+	go vet $(call TAGS_AND,bench) ./bench/kernel ./bench/jpeg/native ./bench/images/native
 	@out=$$(build/tools/gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$out" || { echo "not gofumpt-ed: $$out"; exit 1; }
 	build/tools/staticcheck ./...
 	$(VENV)/ruff check python bench internal/tool/doctor/hook
@@ -162,6 +162,7 @@ bench-venvs:
 bench: engine venv bench-venvs
 	@test -n "$(DATA)" || { echo "usage: make bench DATA=folder-of-jpegs"; exit 2; }
 	$(VENV)/python -m bench.compare --data "$(DATA)" --out build/bench.json
+	$(VENV)/python -m bench.images --data "$(DATA)" --out build/bench-pictures.json
 
 bench-transport: engine venv
 	$(VENV)/python -m bench.transport --out build/bench-transport.json
@@ -202,6 +203,12 @@ bench-jpeg: venv
 	@test -n "$(DATA)" || { echo "usage: make bench-jpeg DATA=folder-of-jpegs"; exit 2; }
 	$(PYTHON) bench/setup.py jpeg tf dali
 	$(VENV)/python -m bench.jpeg --data "$(DATA)" --out build/bench-jpeg.json
+
+# Decoding of PNG, WebP and TIFF, and inflating; six minutes on a machine that does nothing else.
+bench-pictures: venv
+	@test -n "$(DATA)" || { echo "usage: make bench-pictures DATA=folder-of-jpegs"; exit 2; }
+	$(PYTHON) bench/setup.py images
+	$(VENV)/python -m bench.images --data "$(DATA)" --out build/bench-pictures.json
 
 clean:
 	rm -rf build dist .venv .venv-bench python/src/stoker/_engine

@@ -23,6 +23,10 @@ PACKAGES = {
     # Debian's libavdevice59 and libavfilter8, or another FFmpeg from 4 to 9, must be there.
     "spdl": ("spdl==0.8.0", "numpy==2.4.6"),
     "jpeg": ("opencv-python-headless==5.0.0.93", "simplejpeg==1.9.0", "numpy==2.4.6"),
+    "images": (
+        *("opencv-python-headless==5.0.0.93", "imagecodecs==2026.3.6", "pywuffs==2.0.1", "fpng-py==0.0.3"),
+        *("isal==1.9.1", "zlib-ng==1.1.0", "deflate==0.9.0", "h5py==3.16.0", "pillow==13.0.0", "numpy==2.4.6"),
+    ),
     # It is compiled here: Debian's libopencv-dev, libturbojpeg0-dev, pkg-config and g++ must be there.
     "ffcv": ("ffcv==1.0.2", "torch==2.15.0", "torchvision==0.29.2", "numpy==2.4.6", "pillow"),
 }
@@ -41,6 +45,7 @@ print(dali.__version__)
 """,
     "shards": "import webdataset, streaming, litdata, h5py, lmdb, torchvision; print(webdataset.__version__)",
     "jpeg": "import cv2, simplejpeg; cv2.IMREAD_COLOR_RGB; print(cv2.__version__)",
+    "images": "import cv2, imagecodecs, pywuffs, fpng_py, isal, zlib_ng, deflate, h5py; print(imagecodecs.__version__)",
     "spdl": "import spdl.io; spdl.io.demux_image; import importlib.metadata as m; print(m.version('spdl'))",
     "ffcv": "import ffcv.writer, ffcv.loader, importlib.metadata as m; print(m.version('ffcv'))",
 }

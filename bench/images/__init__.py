@@ -1,0 +1,1 @@
+"""PNG, WebP and TIFF decoders, and inflaters, side by side."""

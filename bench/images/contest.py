@@ -1,0 +1,203 @@
+"""The decoders side by side: their processes, their turns, and what came of them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench import meter, rig
+
+STREAMS = ("idat", "tiff strips", "hdf5 chunks")
+PNG = ("png rgb", "png grey", "png by fpng")
+WEBP = ("webp", "webp lossless")
+TIFF = ("tiff deflate", "tiff lzw", "tiff raw")
+GROUPS = (*PNG, *WEBP, *TIFF, *STREAMS)
+STOKER = "stoker"
+NATIVE = (STOKER, "compress/flate", "klauspost")
+VENV = ".venv-bench/images"
+
+# What each decodes. A peer that is named here and cannot be run is a doubt about the result.
+PEERS: dict[str, tuple[str, ...]] = {
+    STOKER: GROUPS,
+    "opencv": (*PNG, *WEBP, *TIFF),
+    "torchvision": (*PNG, *WEBP),
+    "pillow": (*PNG, *WEBP, *TIFF),
+    "imagecodecs": (*PNG, *WEBP, *TIFF),
+    "spng": PNG,
+    "wuffs": PNG,
+    "fpng": ("png by fpng",),
+    "compress/flate": STREAMS,
+    "klauspost": STREAMS,
+    "zlib": STREAMS,
+    "zlib-ng": STREAMS,
+    "libdeflate": STREAMS,
+    "isal": STREAMS,
+}
+REFERENCE = {**dict.fromkeys((*PNG, *WEBP, *TIFF), "pillow"), **dict.fromkeys(STREAMS, "zlib")}
+
+
+class Peer:
+    """One decoder: its process, and what it said."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.problem = ""
+        self.versions: dict[str, str] = {}
+        self._process: Any = None
+        self._errors: Any = None
+
+    def open(self, stack: contextlib.ExitStack, native: Path, plan: Path, cpu: int) -> None:
+        venv = ".venv" if self.name in ("torchvision", "pillow") else VENV
+        command: list[str | Path] = [rig.python_of(venv), "-m", "bench.images.serve", self.name, plan]
+        if self.name in NATIVE:
+            command = [native, self.name, plan]
+        elif not rig.python_of(venv).exists():
+            self.problem = f"no {venv}; bench/setup.py makes it"
+            return
+        self._errors = stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
+        scope = stack.enter_context(meter.Scope(f"images-{self.name.replace('/', '-')}"))
+        self._process = rig.start(command, [cpu], scope, self._errors)
+        stack.callback(self._end)
+        self.versions = self._hear().get("versions", {})
+
+    def ask(self, group: str, *, check: bool) -> dict[str, Any]:
+        """One turn. What goes wrong is the end of this peer."""
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps({"Group": group, "Check": check}) + "\n")
+            self._process.stdin.flush()
+        return self._hear()
+
+    def _hear(self) -> dict[str, Any]:
+        line = self._process.stdout.readline()
+        while line and not line.startswith("{"):
+            line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            self._errors.seek(0)
+            said = "".join(self._errors.readlines()[-5:]).strip()
+            line = json.dumps({"error": f"ended with status {self._process.returncode}: {said}"})
+        answer: dict[str, Any] = json.loads(line)
+        self.problem = self.problem or answer.get("error", "")
+        return answer
+
+    def _end(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
+
+
+@dataclass
+class Cell:
+    """One decoder on one group. cost: microseconds of CPU an item, a value a round. same: the share of its results that
+    are the reference's bytes."""
+
+    cost: list[float] = field(default_factory=list)
+    same: float = float("nan")
+
+
+class Contest:
+    def __init__(self, args: argparse.Namespace, stack: contextlib.ExitStack) -> None:
+        self.args = args
+        self.cpu = int(args.cpu) if args.cpu else rig.first_cpus(1)[0]
+        native = build_native()
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stoker-bench-images-")))
+        self.groups = [group for group in GROUPS if not args.groups or group in args.groups.split(",")]
+        self.plan = make(args, folder)
+        self.cells: dict[tuple[str, str], Cell] = {}
+        self.disturbed: list[float] = []
+        wanted = [
+            name for name in PEERS if not args.peers or name in (STOKER, *REFERENCE.values(), *args.peers.split(","))
+        ]
+        self.peers = [Peer(name) for name in wanted]
+        for peer in self.peers:
+            peer.open(stack, native, folder / "plan.json", self.cpu)
+            rig.say(f"{peer.name:15} {peer.problem or ' '.join(f'{k} {v}' for k, v in peer.versions.items())}")
+
+    def of(self, group: str) -> list[Peer]:
+        return [peer for peer in self.peers if not peer.problem and group in PEERS[peer.name]]
+
+    def warm(self) -> None:
+        """Everybody decodes everything once, and the bytes are compared."""
+        for group in self.groups:
+            sums = {peer.name: peer.ask(group, check=True).get("sums", []) for peer in self.of(group)}
+            right = sums.get(REFERENCE[group], [])
+            for name, own in sums.items():
+                cell = self.cells[group, name] = Cell()
+                if own and right:
+                    cell.same = sum(a == b for a, b in zip(own, right, strict=True)) / len(right)
+
+    def rounds(self) -> None:
+        """As many rounds as were asked for; one that is disturbed is repeated, and the quietest count."""
+        tried: list[tuple[float, dict[tuple[str, str], float]]] = []
+        for number in range(self.args.repeats + self.args.retries):
+            tried.append(self._round(number))
+            quiet = [one for one in tried if one[0] <= rig.QUIET]
+            if len(quiet) >= self.args.repeats:
+                break
+        tried.sort(key=lambda one: one[0])
+        for foreign, costs in tried[: self.args.repeats]:
+            self.disturbed.append(foreign)
+            for key, cost in costs.items():
+                self.cells[key].cost.append(cost)
+
+    def _round(self, number: int) -> tuple[float, dict[tuple[str, str], float]]:
+        foreign = wall = 0.0
+        costs = {}
+        for group in self.groups:
+            ready = self.of(group)
+            turn = number % len(ready)
+            for peer in ready[turn:] + ready[:turn]:
+                before = meter.machine_cpu([self.cpu])
+                answer = peer.ask(group, check=False)
+                after = meter.machine_cpu([self.cpu])
+                if peer.problem:
+                    rig.say(f"{peer.name}: {group}: {peer.problem}")
+                    continue
+                costs[group, peer.name] = 1e6 * answer["cpu"] / len(self.plan[group]["Items"])
+                foreign += after[0] - before[0] - answer["cpu"] + after[1] - before[1]
+                wall += answer["wall"]
+        share = max(0.0, foreign / wall)
+        rig.say(f"round {number + 1}: others had {100 * share:.1f} % of the processor")
+        return share, costs
+
+    def ratio(self, group: str, other: str) -> float:
+        """How many times as fast stoker is as another."""
+        theirs, own = self.cells[group, other].cost, self.cells[group, STOKER].cost
+        return rig.middle(a / b for a, b in zip(theirs, own, strict=True))
+
+    def megabytes(self, group: str, peer: str) -> float:
+        """Unpacked bytes a second of streams, in units of 1e6."""
+        sizes = [item["Size"] for item in self.plan[group]["Items"]]
+        return sum(sizes) / len(sizes) / rig.middle(self.cells[group, peer].cost)
+
+
+def build_native() -> Path:
+    program = rig.ROOT / "build" / "bench-images"
+    go = shutil.which("go")
+    if go is None:
+        raise SystemExit("no Go compiler: stoker cannot be measured")
+    command = [go, "build", "-tags", rig.go_tags(), "-o", str(program), "./bench/images/native"]
+    subprocess.run(command, cwd=rig.ROOT, check=True)
+    return program
+
+
+def make(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    if not rig.python_of(VENV).exists():
+        raise SystemExit(f"no {VENV}; python3 bench/setup.py images makes it")
+    found = sorted(str(path) for path in args.data.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    random.Random(args.seed).shuffle(found)
+    rig.say(f"writing {min(args.pictures, len(found))} photographs as PNG, WebP and TIFF")
+    names = [str(Path(path).resolve()) for path in found[: 2 * args.pictures]]
+    command = [rig.python_of(VENV), "-m", "bench.images.make", folder, str(args.pictures), *names]
+    subprocess.run(command, cwd=rig.ROOT, check=True)
+    plan: dict[str, Any] = json.loads((folder / "plan.json").read_text())
+    return plan
