@@ -54,7 +54,7 @@ def doubts(contest: Contest) -> list[str]:
     found += [
         f"{group}: only {100 * contest.cells[group, STOKER].same:.1f} % of stoker's results are the reference's bytes"
         for group in contest.groups
-        if not contest.cells[group, STOKER].same == 1
+        if contest.cells[group, STOKER].same != 1
     ]
     if max(contest.disturbed) > rig.QUIET:
         found.append(f"others had up to {100 * max(contest.disturbed):.1f} % of the processor in a round")
