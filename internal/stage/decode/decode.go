@@ -143,7 +143,7 @@ type Decoder struct {
 	pngr     pngReader
 	pnmScale pnmScale
 	inflate  kernel.Inflater
-	lzw      lzwTable
+	lzw      kernel.LZW
 }
 
 // NewDecoder returns a Decoder without scratch memory; it grows with use.

@@ -125,7 +125,7 @@ func (d *Decoder) gif(b []byte, gray bool) (canvas, error) {
 		return canvas{}, err
 	}
 	d.idx = sized(d.idx, n)
-	switch got, err := d.lzw.decode(d.idx, d.joined, p.codeBits, false); {
+	switch got, err := d.lzw.Decode(d.idx, d.joined, p.codeBits, false); {
 	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		return canvas{}, packedError(KindGIF, err)
 	case got < n:

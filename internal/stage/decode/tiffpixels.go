@@ -144,7 +144,7 @@ func (d *Decoder) tiffPlane(b []byte, p *tiffInfo, i, rows int, dst []byte) erro
 		if len(src) > 1 && src[0] == 0 && src[1]&1 != 0 {
 			return unsupported(KindTIFF, "LZW with its bits in the old order")
 		}
-		got, err = d.lzw.decode(dst, src, 8, true)
+		got, err = d.lzw.Decode(dst, src, 8, true)
 	case tiffZip, tiffOldZip:
 		got, _, err = d.inflate.Zlib(dst, len(dst), src)
 		if errors.Is(err, kernel.InflateFull) { // libtiff leaves the rest alone, and so does Pillow
@@ -189,14 +189,12 @@ func reverseBits(p []byte) {
 func (p *tiffInfo) unpredict(block []byte) {
 	n := p.samples / p.planes
 	row := p.rowBytes(n)
+	if p.bits == 8 {
+		kernel.Unpredict(block, row, n)
+		return
+	}
 	for ; len(block) >= row; block = block[row:] {
 		line := block[:row]
-		if p.bits == 8 {
-			for i := n; i < row; i++ {
-				line[i] += line[i-n]
-			}
-			continue
-		}
 		for i := 2 * n; i < row; i += 2 {
 			p.order.PutUint16(line[i:], p.order.Uint16(line[i:])+p.order.Uint16(line[i-2*n:]))
 		}
