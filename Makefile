@@ -27,7 +27,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test test-all setup engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short jpeg-all wheel clean
+.PHONY: always demo figures test test-all setup engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short unpack-fuzz jpeg-all wheel clean
 
 demo: setup engine
 	@build/stoker demo
@@ -125,6 +125,15 @@ jpeg-fuzz-short: build/jpeg-fuzz-asan build/jpeg-fuzz
 
 jpeg-fuzz: build/jpeg-fuzz-asan
 	build/jpeg-fuzz-asan -seed $${SEED:-3} -n $${CASES:-10000000} -jobs $$(nproc) -out build
+
+# The inflater, LZW and PNG's filters on damaged bytes, against zlib (Debian's zlib1g-dev).
+UNPACK_FUZZ := $(addprefix internal/base/kernel/,inflate.c inflate_avx2.c lzw.c unfilter.c fuzz/unpack/main.c)
+build/unpack-fuzz: $(UNPACK_FUZZ) internal/base/kernel/inflate.h internal/base/kernel/inflate_loop.h internal/base/kernel/lzw.h
+	@mkdir -p build
+	$${CC:-gcc} $(JPEG_FUZZ_FLAGS) -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer $(UNPACK_FUZZ) -l:libz.a -o $@
+
+unpack-fuzz: build/unpack-fuzz
+	build/unpack-fuzz -seed $${SEED:-1} -seconds $${SECONDS_EACH:-60}
 
 # Every size with every kind of JPEG, 200 boxes each, and of every photograph of a folder.
 jpeg-all:

@@ -2,16 +2,16 @@ package kernel
 
 import (
 	"bytes"
+	"compress/flate"
 	"errors"
 	"hash/adler32"
 	"io"
-
-	"github.com/klauspost/compress/flate"
 )
 
-// inflateTwin is the inflater where there is no C, and what the C is held against.
+// inflateTwin is the inflater where there is no C, and what the C is held against. It is Go's
+// own: klauspost/compress is faster, but takes some codes that zlib refuses.
 type inflateTwin struct {
-	src  bytes.Reader // a io.ByteReader: no byte is taken before it is needed
+	src  bytes.Reader // an io.ByteReader: no byte is taken before it is needed
 	size int
 	r    io.ReadCloser
 }

@@ -69,8 +69,10 @@ static inline void v_store(void *p, V v) { memcpy(p, &v, 16); }
 static inline V v_min(V a, V b) { return (V)_mm_min_epu8(I(a), I(b)); }
 static inline V v_less(V a, V b) { return (V)_mm_subs_epu8(I(a), I(b)); } // a - b, at least 0
 static inline V v_average(V a, V b) { return (V)_mm_avg_epu8(I(a), I(b)); }
-// v_up moves bytes to higher places, and zeros follow.
-static inline V v_up(V v, const int bytes) { return (V)_mm_slli_si128(I(v), bytes); }
+// v_up moves bytes 1, 4 or 8 places up, and zeros follow.
+static inline V v_up(V v, const int bytes) {
+  return (V)(bytes == 1 ? _mm_slli_si128(I(v), 1) : bytes == 4 ? _mm_slli_si128(I(v), 4) : _mm_slli_si128(I(v), 8));
+}
 static inline V v_low(V a, V b) { return (V)_mm_unpacklo_epi8(I(a), I(b)); }
 static inline V v_high(V a, V b) { return (V)_mm_unpackhi_epi8(I(a), I(b)); }
 #else
