@@ -19,6 +19,9 @@
 // writes them (write.c), as index.c tells it to. axis.c and axis_avx2.c make
 // resampling weights; base.c, avx2.c and avx512.c hold the loops of each target.
 //
+// Beside jobs there is what other pictures and formats are packed by: Inflater (inflate.c,
+// inflate_loop.h; deflate, zlib, gzip), LZW (lzw.c), PNG's filters (unfilter.c), WebP.
+//
 // twin.go, resample.go, upsample.go, decode_go.go and the plain JPEG decoder
 // (plain.go, plain_scan.go, plain_dct.go, plain_draft.go) are the twin. Results do
 // not depend on the target, to the bit, except where a JPEG is left to the
