@@ -3,11 +3,21 @@ package loader
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
@@ -45,6 +55,66 @@ func TestAnyBudgetForReadingAhead(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Three hundred pictures in one page of 39 MB, as pyarrow writes them, with their
+// labels in another: the page is larger than what is read ahead.
+func TestAPageOfManyPictures(t *testing.T) {
+	type row struct {
+		Image []byte `parquet:"image,plain"`
+		Label int64  `parquet:"label"`
+	}
+	random := rand.NewChaCha8([32]byte{3})
+	rows := make([]row, 300)
+	for i := range rows {
+		rows[i] = row{make([]byte, 130_000), int64(i)}
+		_, _ = random.Read(rows[i].Image)
+	}
+	path := filepath.Join(t.TempDir(), "pictures.parquet")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := parquet.NewGenericWriter[row](f, parquet.Compression(&parquet.Snappy), parquet.PageBufferSize(64<<20))
+	_, err = w.Write(rows)
+	if err = errors.Join(err, w.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s := ground(t)
+	for _, shuffle := range []order.Shuffle{order.None, order.Full} {
+		l := open(t, s, Spec{
+			Dataset: Dataset{Path: Paths{path}}, Batch: BatchSpec{Size: 16}, Workers: 2, Order: Order{Shuffle: shuffle},
+			Fields: []Field{{Name: "image", Decode: "bytes"}, {Name: "label"}},
+		})
+		p, err := l.Pass(0, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for {
+			b, err := p.Next(context.Background(), time.Minute)
+			if errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			labels := rowsOf(b, b.Columns[1], mem.Int64)
+			for i, image := range looseRows(b, b.Columns[0]) {
+				if !bytes.Equal(image, rows[binary.LittleEndian.Uint64(labels[i])].Image) {
+					t.Errorf("the picture of label %v is another", labels[i])
+				}
+				n++
+			}
+			b.Release()
+		}
+		if n < len(rows) {
+			t.Errorf("%d rows", n)
+		}
+		if notes := strings.Join(l.Notes(), "\n"); !strings.Contains(notes, `its whole page of 40 MB is read`) {
+			t.Errorf("%q", notes)
+		}
+		l.Close()
 	}
 }
 

@@ -731,3 +731,30 @@ def test_lines_that_are_damaged_have_a_place(tmp_path: Path) -> None:
     (pictures / "x.jpg").write_bytes(jpeg(0))
     with pytest.raises(stoker.StokerError, match="text"):
         stoker.LinesDataset(pictures)
+
+
+@pytest.mark.parametrize("kind", ["dict", "dict-snappy", "plain", "plain-snappy", "plain-crc", "mixed"])
+def test_pictures_in_one_page_of_parquet(unzip: Any, kind: str) -> None:
+    """pyarrow puts up to 1,024 large values into one page, or one dictionary."""
+    path = unzip("parquet", f"pictures-{kind}.parquet")
+    found = in_order(stoker.ParquetDataset(path, [Field("image", decode="bytes"), "label"]), shuffle=True)
+    assert found["image"] == [bytes((i + j // 500) % 251 for j in range(17000 + 300 * i)) for i in range(24)]
+    assert found["label"] == [np.int64(i % 5).tobytes() for i in range(24)]
+
+
+def test_a_pipe_in_the_place_of_an_index(tmp_path: Path) -> None:
+    """Nobody waits for what may be written into it: the index is built again."""
+    folder = make_folder(tmp_path / "data", 6)
+    kept = Path(os.environ["STOKER_CACHE"]) / "index"
+    before = set(kept.glob("*.idx"))
+
+    def read() -> list[list[bytes]]:
+        with stoker.DataLoader(stoker.ImageFolder(folder, SMALL), 3, output="numpy", timeout=20) as loader:
+            return [rows(images) for images, _ in loader]
+
+    expected = read()
+    (index,) = set(kept.glob("*.idx")) - before
+    index.unlink()
+    os.mkfifo(index)
+    assert read() == expected
+    assert index.is_file()

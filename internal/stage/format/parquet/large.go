@@ -98,8 +98,8 @@ func (d *Dataset) NotesFor(fields []string) (notes []string) {
 			try = `written with compression="none", a row is read by itself`
 		}
 		notes = append(notes, fmt.Sprintf("a row of %q has %s, and its whole page of %s is read and unpacked for it: "+
-			"%s; `stoker pack` makes shards of the file as it is; unpacked= keeps more than %s of pages",
-			d.columns[c].name, megabytes(row), megabytes(cost), try, megabytes(d.keep)))
+			"%s; `stoker pack` makes shards of the file as it is; unpacked= keeps more than %d MiB of pages",
+			d.columns[c].name, megabytes(row), megabytes(cost), try, d.keep>>20))
 	}
 	return notes
 }
