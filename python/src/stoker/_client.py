@@ -5,7 +5,9 @@
     Walk     a pass in the engine: goes on where it was, on every new engine
 
 A death is noticed by whoever talks to the engine; that thread buries it, and every other request in flight is carried
-out again on the next engine. A forked child begins with a Client of its own.
+out again on the next engine. A loader whose requests end two engines is refused, and the others go on: those that were
+in flight when one crashed go to the next one by turns, until each has had an answer, so that it shows whose request it
+is. A forked child begins with a Client of its own.
 """
 
 from __future__ import annotations
@@ -19,16 +21,19 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from time import monotonic_ns
 from typing import Any, NamedTuple, TypeVar, cast
 
 from . import _notice
-from ._errors import ConfigError, DataError, EngineError
-from ._process import GRACE_SECONDS, Engine, Gone, status_words
+from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError
+from ._process import GRACE_SECONDS, Engine, Gone, Unborn, status_words
 from ._wire import Message
 
 MAX_RESTARTS = 3
+MAX_CRASHES = 2  # at requests of one loader
 WINDOW_SECONDS = 3600.0
 BUNDLE = 16  # small batches that one message may hold
 QUIET_SECONDS = 60.0  # that the engine may work on a request without a word
@@ -49,6 +54,8 @@ class Client:
         self._needed: set[int] = set()  # Remotes that keep the engine alive, by their number
         self._released: deque[tuple[int, Engine | None, int]] = deque()
         self._deaths: list[tuple[float, str]] = []
+        self._crashes: dict[int, list[tuple[float, str]]] = {}  # by Remote: of _deaths, those at requests of it
+        self._turns = threading.RLock()  # held by the one of _crashes that has a request in flight
         self._suspects: dict[tuple[str, int], dict[str, Any]] = {}  # as they travel, by digest and sample
 
     def engine(self, need: int | None = None) -> Engine:
@@ -59,33 +66,97 @@ class Client:
                     self._needed.add(need)
                 if self._engine is None:
                     self._refuse_too_many_deaths()
-                    self._engine = Engine(list(self._suspects.values()))
+                    self._engine = self._started()
                 return self._engine
         finally:
             self._settle()
 
-    def bury(self, engine: Engine) -> None:
-        """Deals with a dead engine, once; EngineError if engines have died too often."""
+    def _started(self) -> Engine:
+        """A new engine. One that is killed before its hello is a death like any other."""
+        while True:
+            try:
+                return Engine(list(self._suspects.values()))
+            except Unborn as unborn:
+                if unborn.status is not None and unborn.status >= 0:  # it says itself why, and would again
+                    raise unborn.error() from None
+                self._died(unborn.status)
+                self._goes_on()
+
+    def _died(self, status: int | None) -> tuple[float, str]:
+        """Counts a death."""
+        now = time.monotonic()
+        self._deaths = [d for d in self._deaths if now - d[0] < WINDOW_SECONDS]
+        self._deaths.append((now, status_words(status)))
+        return self._deaths[-1]
+
+    def _goes_on(self) -> None:
+        """Says that the next engine is started; EngineError if engines have died too often."""
+        self._refuse_too_many_deaths()
+        if self._deaths:
+            _notice.warn(
+                f"the engine died ({self._deaths[-1][1]}); starting it again, "
+                f"restart {len(self._deaths)} of {MAX_RESTARTS} an hour"
+            )
+
+    def bury(self, gone: Gone, number: int, digest: str) -> EngineError | None:
+        """Deals with a dead engine, once; EngineError if engines have died too often.
+
+        Returns one where they did so at requests of this Remote, whose dataset has the digest.
+        """
+        engine = gone.engine
         try:
             with self._lock:
-                if self._engine is not engine:
-                    return
-                self._engine = None
-                status = engine.end(1.0)
-                if engine.abandoned:
-                    return
-                now = time.monotonic()
-                self._deaths = [d for d in self._deaths if now - d[0] < WINDOW_SECONDS]
-                self._deaths.append((now, status_words(status)))
-                if status not in _FOREIGN:
-                    self._suspect(engine)
-                self._refuse_too_many_deaths()
-                _notice.warn(
-                    f"the engine died ({status_words(status)}); starting it again, "
-                    f"restart {len(self._deaths)} of {MAX_RESTARTS} an hour"
-                )
+                first = self._engine is engine
+                if first:
+                    self._engine = None
+                    status = engine.end(1.0)
+                    first = not engine.abandoned
+                if first:
+                    death = self._died(status)
+                    if status not in _FOREIGN:
+                        self._suspect(engine)
+                        engine.crash = death
+                if engine.crash is not None and gone.asked is not None:
+                    refusal = self._blamed(number, digest, engine.crash, gone.asked)
+                    if refusal is not None:
+                        return refusal
+                if first:
+                    self._goes_on()
+                return None
         finally:
             self._settle()
+
+    def _blamed(
+        self, number: int, digest: str, crash: tuple[float, str], asked: Mapping[str, Any]
+    ) -> EngineError | None:
+        """Counts a crash at a request of a Remote, and says whether that was one too many."""
+        crashes = self._crashes.setdefault(number, [])
+        crashes.append(crash)
+        # Two crashes with one sample in work are the sample's doing, which the next engine takes as bad.
+        known = any(s["digest"] == digest and s["deaths"] >= MAX_CRASHES for s in self._suspects.values())
+        if len(crashes) < MAX_CRASHES or (known and len(crashes) == MAX_CRASHES):
+            return None
+        # They are this loader's: the others have as many restarts as before.
+        self._deaths = [death for death in self._deaths if death not in crashes]
+        del self._crashes[number]
+        epoch = f" of epoch {asked['epoch']}" if "epoch" in asked else ""
+        return EngineError(
+            f"the engine died {len(crashes)} times at requests of this loader, the last time by {crash[1]} at "
+            f"{asked['type']!r}{epoch}: it is refused",
+            code="died",
+            hint="what the engine wrote on stderr says why; please report it. Other loaders go on, and a new loader may "
+            "ask for something else",
+        )
+
+    @contextmanager
+    def turn(self, number: int) -> Iterator[None]:
+        """Around a request of a Remote. Where one of several crashed an engine, these go by turns."""
+        if number not in self._crashes:
+            yield
+            return
+        with self._turns:
+            yield
+        self._crashes.pop(number, None)  # it was not this one
 
     def _refuse_too_many_deaths(self) -> None:
         now = time.monotonic()
@@ -233,6 +304,7 @@ class Remote:
         self._lock = threading.Lock()
         self._at = _Place()
         self.opened: Opened | None = None
+        self._refused: EngineError | None = None
         self.closings = 0  # passes that began before the last close are over
         _locked.add(self)
         weakref.finalize(self, _release, self._number, self._at).atexit = False
@@ -267,11 +339,17 @@ class Remote:
     def call(self, work: Callable[[Engine, int], T]) -> T:
         """work(engine, number of this loader there), and again on the next engine if that one dies."""
         while True:
-            engine = client().engine(self._number if self._keeps else None)
+            if self._refused is not None:
+                raise copy(self._refused)
             try:
-                return work(engine, self._open(engine))
+                with client().turn(self._number):
+                    engine = client().engine(self._number if self._keeps else None)
+                    return work(engine, self._open(engine))
             except Gone as gone:
-                client().bury(gone.engine)
+                digest = "" if self.opened is None else self.opened.digest
+                self._refused = client().bury(gone, self._number, digest)
+                if self._refused is not None:
+                    self._leave(gone.engine, 0)
 
     def _open(self, engine: Engine) -> int:
         with self._lock:
@@ -425,6 +503,10 @@ class Walk:
         self._bundle: Any = None  # batches that arrived together and were not given yet
         _locked.add(self)
         weakref.finalize(self, _cancel, self._at).atexit = False
+        if not 0 <= epoch <= MAX_EPOCH:
+            raise ConfigError(
+                f"there is no epoch {epoch}", hint="epochs go from 0 to 2**63 - 1: decide one with set_epoch()"
+            )
         self._remote.call(self._begin)
 
     def next(self, build: Callable[[Message, Any], T]) -> T | None:

@@ -227,6 +227,9 @@ class Problems:
         raise ConfigError("\n".join(lines))
 
 
+MAX_EPOCH = (1 << 63) - 1  # and the last place of one: the engine counts in 64 bits
+
+
 def whole(value: Any) -> bool:
     """Whether value is an integer and no bool."""
     return isinstance(value, int) and not isinstance(value, bool)

@@ -17,7 +17,7 @@ from typing import Any
 from . import _client, _notice, _ranks, _tune, _watch
 from ._batch import Batch, DictBatch, Kind, Maker
 from ._datasets import Dataset, check_subclass, make_kind
-from ._errors import ConfigError, Problems, whole
+from ._errors import MAX_EPOCH, ConfigError, Problems, whole
 from ._feed import Feed
 from ._iterate import Early, Passage, Progress
 from ._receipt import VERSION, Part
@@ -264,8 +264,10 @@ class DataLoader:
         The next pass is the one whose first batch is asked for next: an iterator that was made and not used counts.
         Right after ``load_state_dict``, the epoch of the state keeps the state's position.
         """
-        if not whole(epoch) or epoch < 0:
-            raise ConfigError(f"DataLoader.set_epoch: the epoch is {epoch!r}", hint="epochs are integers from 0 on")
+        if not whole(epoch) or not 0 <= epoch <= MAX_EPOCH:
+            raise ConfigError(
+                f"DataLoader.set_epoch: the epoch is {epoch!r:.80}", hint="epochs are integers from 0 to 2**63 - 1"
+            )
         if callable(decide := getattr(self._settings.ordering.sampler, "set_epoch", None)):
             decide(epoch)
         if self._restored is not None:
@@ -462,8 +464,8 @@ class DataLoader:
         In a loop the pass goes on behind them; at the end of a pass, or before any, the next one begins behind them.
         The state says what was skipped.
         """
-        if not whole(steps) or steps < 0:
-            raise ConfigError(f"DataLoader.skip: steps is {steps!r}", hint="give a number of steps, 0 or more")
+        if not whole(steps) or not 0 <= steps <= 1 << 32:
+            raise ConfigError(f"DataLoader.skip: steps is {steps!r:.80}", hint="give a number of steps, 0 or more")
         if self._epoch_steps is not None:
             raise ConfigError("DataLoader.skip does not go with .with_epoch()", hint="leave .with_epoch() out")
         at = self._standing()
@@ -474,7 +476,7 @@ class DataLoader:
             at = Progress(*self._restored, restored=True, seen=self._seen)
             items = self._items(at.epoch)
         end = at.position + steps * self._stride
-        end = end if items is None else min(end, items)
+        end = min(end, MAX_EPOCH if items is None else items)
         if end == at.position:
             return
         if at.restored and self._settings.ordering.walked:
@@ -512,8 +514,8 @@ class DataLoader:
         "member" in a shard), and "choices": for every image field what each transform chose, such as the crop box.
         Steps are counted as ``batch.step`` is. Nothing is delivered.
         """
-        if not whole(step) or step < 0:
-            raise ConfigError(f"DataLoader.explain: step is {step!r}", hint="give the number of a step, from 0 on")
+        if not whole(step) or not 0 <= step <= 1 << 32:
+            raise ConfigError(f"DataLoader.explain: step is {step!r:.80}", hint="give the number of a step, from 0 on")
         if self._settings.ordering.walked:
             raise ConfigError(
                 "DataLoader.explain: only the sampler knows what stands there", hint="use one of stoker's samplers"

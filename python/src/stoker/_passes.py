@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import _order
-from ._errors import ConfigError, StateError, whole
+from ._errors import MAX_EPOCH, ConfigError, StateError, whole
 
 STATE_VERSION = 1
 
@@ -113,9 +113,10 @@ class Sampler:
 
         Right after ``load_state_dict``, the epoch of the state keeps the state's position.
         """
-        if not whole(epoch) or epoch < 0:
+        if not whole(epoch) or not 0 <= epoch <= MAX_EPOCH:
             raise ConfigError(
-                f"{type(self).__name__}.set_epoch: the epoch is {epoch!r}", hint="epochs are integers from 0 on"
+                f"{type(self).__name__}.set_epoch: the epoch is {epoch!r:.80}",
+                hint="epochs are integers from 0 to 2**63 - 1",
             )
         if self._restored is not None:
             if self._restored.epoch == epoch:
@@ -182,8 +183,12 @@ def check_state(kind: str, state: Any, mine: Pass) -> None:
             if theirs[key] != value:
                 wrong.append(f"{key} is {theirs[key]!r} in the state, {value!r} here")
     epoch, position = state["epoch"], state["position"]
-    if not wrong and not (whole(epoch) and whole(position) and epoch >= 0 and 0 <= position <= mine.places):
-        wrong.append(f"there is no position {position!r} in epoch {epoch!r} of {mine.places} places: it is damaged")
+    if not wrong and not (
+        whole(epoch) and whole(position) and 0 <= epoch <= MAX_EPOCH and 0 <= position <= mine.places
+    ):
+        wrong.append(
+            f"there is no position {position!r:.80} in epoch {epoch!r:.80} of {mine.places} places: it is damaged"
+        )
     if wrong:
         raise StateError(
             f"{kind}: the state does not fit: " + "; ".join(wrong),

@@ -37,11 +37,30 @@ Progress = Callable[[Message], None]
 
 
 class Gone(Exception):
-    """The engine of ``engine`` can not be talked to any more. Never leaves this package."""
+    """The engine of ``engine`` can not be talked to any more. Never leaves this package.
+
+    ``asked`` is the request that it had been sent, None if it was gone before.
+    """
 
     def __init__(self, engine: Engine) -> None:
         super().__init__()
         self.engine = engine
+        self.asked: Mapping[str, Any] | None = None
+
+
+class Unborn(Exception):
+    """The engine ended before it said hello, with this exit status. Never leaves this package."""
+
+    def __init__(self, status: int | None) -> None:
+        super().__init__()
+        self.status = status
+
+    def error(self) -> EngineError:
+        return EngineError(
+            f"the engine ended before it said hello ({status_words(self.status)})",
+            code="died",
+            hint="what it wrote on stderr, just above, says why",
+        )
 
 
 def find() -> str:
@@ -128,15 +147,11 @@ class Engine:
         self._gone = False
         self.digests: dict[int, str] = {}  # of the datasets of its loaders
         self.abandoned = False  # given up by this side: not a death
+        self.crash: tuple[float, str] | None = None  # its death, when and how, unless somebody else ended it
         try:
             self._greet(suspects)
         except Gone:
-            status = self.end(0.5)
-            raise EngineError(
-                f"the engine ended before it said hello ({status_words(status)})",
-                code="died",
-                hint="what it wrote on stderr, just above, says why",
-            ) from None
+            raise Unborn(self.end(5.0)) from None
         except BaseException:
             self.end(0.0)
             raise
@@ -177,14 +192,18 @@ class Engine:
         """
         number = next(self._numbers)
         waiter = _Waiter(patience, progress)
+        sent = False
         with self._turn:
             self._waiters[number] = waiter
         try:
             with self._sending:
                 self._send({**message, "req": number}, waiter.deadline)
+            sent = True
             self.flush()
             self._wait(waiter)
-        except BaseException:
+        except BaseException as error:
+            if sent and isinstance(error, Gone):
+                error.asked = message
             with self._turn:
                 self._waiters.pop(number, None)
             if waiter.answer is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._errors import StateError, whole
+from ._errors import MAX_EPOCH, StateError, whole
 
 STATE_VERSION = 1
 MAX_SKIPPED = 12  # runs that a state remembers, so that it stays below 1 KiB
@@ -57,8 +57,8 @@ def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]
         if _known(state[key]) != mine[key]
     ]
     epoch, position = state["epoch"], state["position"]
-    if not (whole(epoch) and whole(position) and epoch >= 0 and position >= 0):
-        wrong.append((f"there is no position {position!r} in epoch {epoch!r}", "it is damaged"))
+    if not (whole(epoch) and whole(position) and 0 <= epoch <= MAX_EPOCH and 0 <= position <= MAX_EPOCH):
+        wrong.append((f"there is no position {position!r:.80} in epoch {epoch!r:.80}", "it is damaged"))
     elif not wrong and (items := count(epoch)) is not None and position > items:
         wrong.append((f"there is no position {position} in epoch {epoch} of {items} samples", "it is damaged"))
     if wrong:

@@ -8,8 +8,12 @@ frame that names them; the socket's reader keeps them in a queue, in order.
 from __future__ import annotations
 
 import json
+import math
+import numbers
+import operator
+import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ._errors import ConfigError
@@ -27,16 +31,64 @@ class FrameError(Exception):
 
 
 def pack(message: Mapping[str, Any]) -> bytes:
-    """One frame."""
+    """One frame. ConfigError where a value cannot travel: it names the key, and what was given."""
     try:
-        body = json.dumps(message, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
-    except ValueError as error:
-        raise ConfigError(
-            "a number among the settings is NaN or infinite", hint="look at weights, schedules and transforms"
-        ) from error
+        body = json.dumps(message, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain).encode()
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        for key, value in _values(message, ""):
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ConfigError(f"{key} is {value}", hint="give a finite number") from error
+            if not isinstance(value, (str, int, float, type(None))) and _plain_or_none(value) is None:
+                raise ConfigError(
+                    f"{key} is {value!r:.80}, of type {type(value).__name__}",
+                    hint="settings are numbers, strings, True, False, None, and lists and dicts of these",
+                ) from error
+        raise ConfigError("a setting cannot be sent to the engine", cause=str(error)) from error
     if len(body) > MAX_FRAME:
-        raise FrameError(f"a frame of {len(body)} bytes is longer than {MAX_FRAME}")
+        raise ConfigError(
+            f"the settings take {len(body) / 2**20:.0f} MiB, and {MAX_FRAME >> 20} MiB is the most",
+            hint="give patterns in place of long lists of paths, and long lists of numbers as arrays",
+        )
     return _LENGTH.pack(len(body)) + body
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no type for: NumPy's and torch's numbers, paths."""
+    plain = _plain_or_none(value)
+    if plain is None:
+        raise TypeError(f"a {type(value).__name__}")
+    return plain
+
+
+def _plain_or_none(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    for of in (operator.index, _float):
+        try:
+            return of(value)
+        except Exception:
+            continue
+    return None
+
+
+def _float(value: Any) -> float:
+    if not isinstance(value, numbers.Real):
+        raise TypeError
+    return float(value)
+
+
+def _values(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """The values of a message that hold no others, each with its key as errors name it."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if not isinstance(name, str):
+                yield f"a key of {key or 'the settings'}", name
+            yield from _values(inner, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, (list, tuple)):
+        for i, inner in enumerate(value):
+            yield from _values(inner, f"{key}[{i}]")
+    else:
+        yield key.removeprefix("spec.").removeprefix("dataset."), value
 
 
 class Reader:
