@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import engine, engines, kill
+from conftest import engine, engines, kill, stop
 
 import stoker
 from stoker import _client, _process
@@ -118,7 +118,7 @@ class Deadly:
             remote = deadly.loader._remote if deadly.loader is not None else None
             if remote is not None and message["type"] == deadly.kind and deadly.is_its(self, remote, message):
                 deadly.crashes += 1
-                os.kill(self.pid, signal.SIGSTOP)  # it must not answer first
+                stop(self.pid)  # it must not answer first
                 threading.Thread(target=deadly.abort, args=(self.pid,)).start()
             return plain(self, message, *more)
 

@@ -144,7 +144,7 @@ class Client:
             f"the engine died {len(crashes)} times at requests of this loader, the last time by {crash[1]} at "
             f"{asked['type']!r}{epoch}: it is refused",
             code="died",
-            hint="what the engine wrote on stderr says why; please report it. Other loaders go on, and a new loader may "
+            hint="what the engine wrote on stderr says why; please report it. Other loaders go on, and another one may "
             "ask for something else",
         )
 
