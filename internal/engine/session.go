@@ -147,10 +147,11 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 	s.mu.Lock()
 	s.loaders[l.ID()] = l
 	s.mu.Unlock()
+	at := l.State(0, 0)
 	return one(&wire.Message{
 		Type: wire.TypeOpened, Loader: l.ID(), Samples: l.Len(), Digest: l.Digest(), Pipeline: l.Pipeline(),
 		Classes: jsontext.Names(l.Classes()), Format: l.Format(), Fields: l.Fields(), Lanes: l.Stats().Lanes, Notes: l.Notes(),
-		Order: l.State(0, 0).Order, Stride: l.Stride(),
+		Order: at.Order, Processing: at.Processing, Blocks: at.Blocks, Sources: l.Sources(), Altered: l.Altered(), Stride: l.Stride(),
 	}), nil
 }
 

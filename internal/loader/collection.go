@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
@@ -35,6 +33,7 @@ type part struct {
 	first     int64 // id of its first sample
 	files     int   // number of its first stored file
 	digest    string
+	from      packedFrom
 	format    string
 	notes     []string // for Loader.Notes: of fields that are left out
 	left      string   // those of them that a format leaves out, and why; "": none
@@ -80,14 +79,11 @@ func openCollection(ctx context.Context, d Dataset, opt Options) (*collection, e
 		}
 		c.parts = append(c.parts, p)
 	}
-	c.digest = c.parts[0].digest
-	if len(c.parts) > 1 {
-		h := xxhash.New()
-		for _, p := range c.parts {
-			fmt.Fprintln(h, p.digest)
-		}
-		c.digest = fmt.Sprintf("%016x", h.Sum64())
+	digests := make([]string, len(c.parts))
+	for i, p := range c.parts {
+		digests[i] = p.digest
 	}
+	c.digest = mixtureDigest(digests)
 	return c, nil
 }
 

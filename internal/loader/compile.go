@@ -40,7 +40,7 @@ func (l *Loader) compile(p problems, stored bool) error {
 	}
 	l.layout = batch.NewLayout(l.fields, max(l.spec.Batch.Size, 1))
 	l.slotBytes = l.layout.Bytes()
-	l.pipeline = l.pipelineDigest()
+	l.pipeline, l.processing = l.pipelineDigest(true), l.pipelineDigest(false)
 	return nil
 }
 
@@ -190,16 +190,25 @@ func withHint(err error) string {
 	return e.Error() + " (" + e.Hint + ")"
 }
 
-// pipelineDigest names what is done to a sample: fields and transforms.
-func (l *Loader) pipelineDigest() string {
+// pipelineDigest names what is done to a sample: fields and transforms. With the
+// names of fields it is State.Pipeline, without them State.Processing.
+func (l *Loader) pipelineDigest(names bool) string {
 	h := xxhash.New()
 	for n, part := range l.data.parts {
 		if n > 0 {
 			fmt.Fprintf(h, "dataset %d\n", n)
 		}
 		for i, f := range part.fields {
-			fmt.Fprintf(h, "%q %q\n", f.Name, f.From)
-			if i < len(part.programs) {
+			if names {
+				fmt.Fprintf(h, "%q %q\n", f.Name, f.From)
+			} else {
+				fmt.Fprintf(h, "field %d\n", i)
+			}
+			switch {
+			case i >= len(part.programs): // synthetic
+			case !names && part.programs[i].Kind() == "number": // whether it is stored as one, or as its text
+				fmt.Fprintf(h, "number %s\n", part.programs[i].DType())
+			default:
 				fmt.Fprintln(h, part.programs[i].Digest())
 			}
 			f.Name, f.From, f.Decode, f.Transform, f.Layout, f.DType = "", "", "", nil, "", ""

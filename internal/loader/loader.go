@@ -47,8 +47,10 @@ type Loader struct {
 	data       *collection
 	fields     []batch.Field // as users see them
 	pipeline   string
+	processing string
 	plan       order.Plan
 	orderState json.RawMessage
+	blocks     string        // digest of the sizes of blocks, for states; "": the order has none
 	lens       []int32       // of every sample, where batches are made by length
 	layout     *batch.Layout // of the largest batch so far; guarded by Shared.mu
 	slotBytes  int64

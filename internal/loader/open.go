@@ -234,7 +234,7 @@ func openPart(ctx context.Context, src source.Source, d Dataset, opt Options) (*
 		return nil, err
 	}
 	x := ds.Index()
-	return &part{spec: d, ds: ds, n: x.Len(), digest: x.Digest(), format: x.Meta().Format}, nil
+	return &part{spec: d, ds: ds, n: x.Len(), digest: x.Digest(), from: sourceOf(x), format: x.Meta().Format}, nil
 }
 
 // paths are those of the dataset, or of its columns where they have their own.

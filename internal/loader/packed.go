@@ -21,8 +21,19 @@ import (
 // read here by itself: a loader knows nothing of how things are packed.
 type packing struct {
 	Version int `json:"stoker_pack"`
+	Source  struct {
+		Digest  string `json:"digest"`
+		Samples int64  `json:"samples"`
+	} `json:"source"`
+	Samples int64 `json:"samples"`
 	Options struct {
-		Output string `json:"output"`
+		Output   string `json:"output"`
+		Shuffle  bool   `json:"shuffle"`
+		Augment  int64  `json:"augment"`
+		Tokenize string `json:"tokenize"`
+		Resize   int    `json:"resize"`
+		Crop     int    `json:"crop"`
+		Quality  int    `json:"quality"`
 	} `json:"options"`
 	Shards []struct {
 		Files []struct {

@@ -90,6 +90,13 @@ func (l *Loader) newPlan() error {
 		return errs.New(errs.Config, "%s", strings.TrimPrefix(err.Error(), "order: "))
 	}
 	l.orderState, _ = json.Marshal(state)
+	if sizes := policy.Block.Sizes; sizes != nil {
+		wide := make([]float64, len(sizes))
+		for i, n := range sizes {
+			wide[i] = float64(n)
+		}
+		l.blocks = numbersDigest(wide)
+	}
 	return nil
 }
 

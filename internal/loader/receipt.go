@@ -68,12 +68,13 @@ func (l *Loader) Verify(receipts []Receipt) Verdict {
 	for i, r := range receipts {
 		theirs := State{
 			Version: mine.Version, Dataset: r.Dataset, Pipeline: mine.Pipeline, Seed: r.Seed, Order: r.Order,
+			Processing: mine.Processing,
 		}
 		if r.Version != ReceiptVersion {
 			v.problemf("receipt %d is of version %d, and this release reads %d", i, r.Version, ReceiptVersion)
 			continue
 		}
-		for _, why := range mine.differences(theirs) {
+		for _, why := range mine.differences(theirs, l.Sources()) {
 			v.problemf("receipt %d is of another stream: %s", i, why)
 		}
 		for _, p := range r.Parts {

@@ -19,6 +19,11 @@ type State struct {
 	Epoch    int64           `json:"epoch"`
 	Position int64           `json:"position"`
 	Order    json.RawMessage `json:"order"`
+	// Processing is Pipeline without the names of fields, and Blocks the sizes of a
+	// block shuffle's: with them the state goes on over a packing of its dataset,
+	// whose names and shards are others. States of earlier releases have neither.
+	Processing string `json:"processing,omitempty"`
+	Blocks     string `json:"blocks,omitempty"`
 	// Skipped are the runs of an epoch that were passed over by Skip, the newest
 	// last; those before the last maxSkipped are forgotten.
 	Skipped []Skipped `json:"skipped,omitempty"`
@@ -44,16 +49,28 @@ func (s State) Skip(position int64) State {
 	return s
 }
 
-// differences says in what a state is not of this stream, wherever in it.
-func (s State) differences(other State) (why []string) {
+// differences says in what a state is not of this stream, wherever in it. sources
+// are the digests of what the dataset was packed from.
+func (s State) differences(other State, sources []string) (why []string) {
 	differ := func(what string, theirs, mine any) {
 		if fmt.Sprint(theirs) != fmt.Sprint(mine) {
 			why = append(why, fmt.Sprintf("%s is %v in the state and %v here", what, theirs, mine))
 		}
 	}
 	differ("version", other.Version, s.Version)
-	differ("dataset", other.Dataset, s.Dataset)
-	differ("pipeline", other.Pipeline, s.Pipeline)
+	switch {
+	case other.Dataset == s.Dataset || !slices.Contains(sources, other.Dataset):
+		differ("dataset", other.Dataset, s.Dataset)
+		differ("pipeline", other.Pipeline, s.Pipeline)
+		if other.Blocks != "" {
+			differ("the digest of the block sizes", other.Blocks, s.Blocks)
+		}
+	case other.Processing == "":
+		why = append(why, "the state is of the dataset that this one was packed from, and an earlier release saved it without what going on there needs")
+	default:
+		differ("what is done to the fields, whatever their names,", other.Processing, s.Processing)
+		differ("the digest of the block sizes", other.Blocks, s.Blocks)
+	}
 	differ("seed", other.Seed, s.Seed)
 	var theirs, ours map[string]any
 	if json.Unmarshal(other.Order, &theirs) != nil || json.Unmarshal(s.Order, &ours) != nil || !maps.Equal(theirs, ours) {
@@ -69,13 +86,21 @@ const StateVersion = 1
 func (l *Loader) State(epoch, position int64) State {
 	return State{
 		Version: StateVersion, Dataset: l.data.digest, Pipeline: l.pipeline, Seed: l.spec.Order.Seed,
-		Epoch: epoch, Position: position, Order: l.orderState,
+		Epoch: epoch, Position: position, Order: l.orderState, Processing: l.processing, Blocks: l.blocks,
 	}
 }
 
+// Sources are the digests of the datasets that this one was packed from; states of
+// those go on here, sample by sample.
+func (l *Loader) Sources() []string { return l.data.sources() }
+
+// Altered says how packing changed what is delivered, such as "resize 256"; "":
+// not at all, or nothing was packed.
+func (l *Loader) Altered() string { return l.data.altered() }
+
 // Check says why a state is not one of this loader's stream.
 func (l *Loader) Check(st State) error {
-	why := l.State(0, 0).differences(st)
+	why := l.State(0, 0).differences(st, l.Sources())
 	if st.Epoch < 0 || st.Position < 0 {
 		why = append(why, fmt.Sprintf("it stands at place %d of epoch %d", st.Position, st.Epoch))
 	} else if len(why) == 0 {

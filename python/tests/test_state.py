@@ -53,7 +53,7 @@ def test_the_state_of_every_step(dataset: stoker.ImageFolder) -> None:
 def test_what_a_state_is(dataset: stoker.ImageFolder) -> None:
     with stoker.DataLoader(dataset, 8, True, seed=11) as loader:
         fresh = loader.state_dict()
-        assert set(fresh) == {"version", "dataset", "pipeline", "seed", "epoch", "position", "order"}
+        assert set(fresh) == {"version", "dataset", "pipeline", "seed", "epoch", "position", "order", "processing"}
         assert (fresh["version"], fresh["seed"], fresh["epoch"], fresh["position"]) == (1, 11, 0, 0)
         assert len(json.dumps(fresh)) < 1024
         iterator = iter(loader)

@@ -102,6 +102,11 @@ type Message struct {
 	Notes    []string        `json:"notes,omitempty"`  // lines that the user should see once
 	Order    json.RawMessage `json:"order,omitempty"`  // opened: what states say of the order
 	Stride   int64           `json:"stride,omitempty"` // opened: items that a step takes over all ranks
+	// opened: what else states say, and of which other datasets they fit
+	Processing string   `json:"processing,omitempty"` // pipeline, without the names of fields
+	Blocks     string   `json:"blocks,omitempty"`     // digest of the sizes of a block shuffle's blocks
+	Sources    []string `json:"sources,omitempty"`    // digests of what the dataset was packed from
+	Altered    string   `json:"altered,omitempty"`    // how packing changed what is delivered
 
 	// progress (engine)
 	Done  int64  `json:"done,omitempty"`

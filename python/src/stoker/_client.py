@@ -256,6 +256,9 @@ class Opened(NamedTuple):
     lanes: int
     order: dict[str, Any]  # what states say of the order
     stride: int  # items that a step takes over all ranks
+    beside: dict[str, str]  # what states say besides: the keys processing and blocks, where they have a value
+    sources: list[str]  # digests of what the dataset was packed from, whose states fit too
+    altered: str  # how packing changed what is delivered
 
 
 def _opened(answer: Message, engine: Engine) -> Opened:
@@ -272,6 +275,9 @@ def _opened(answer: Message, engine: Engine) -> Opened:
         lanes=int(answer.get("lanes") or engine.lanes),
         order=dict(answer.get("order") or {}),
         stride=int(answer.get("stride", 1)),
+        beside={key: answer[key] for key in ("processing", "blocks") if answer.get(key)},
+        sources=list(answer.get("sources") or []),
+        altered=str(answer.get("altered", "")),
     )
 
 

@@ -417,6 +417,7 @@ class DataLoader:
             "epoch": epoch,
             "position": position,
             "order": self._order(seen),
+            **info.beside,
         }
         if self._skipped:
             state["skipped"] = [list(run) for run in self._skipped]
@@ -432,12 +433,13 @@ class DataLoader:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """The next pass goes on where the state was taken; if that was the end of an epoch it yields nothing, once.
 
-        StateError if the state is of another dataset, of other fields or transforms, another seed or order. A sampler
-        of the user's is walked up to there when the pass begins; StateError then if it gives other ids.
+        StateError if the state is of another dataset, of other fields or transforms, another seed or order; a state of
+        the dataset that this one was packed from fits too, with a notice. A sampler of the user's is walked up to there
+        when the pass begins; StateError then if it gives other ids.
         """
         mine = {**self.state_dict(), "epoch": None, "position": None, "order": self._order()}
         mine.pop("skipped", None)
-        compare(state_dict, mine, self._items)
+        compare(state_dict, mine, self._items, self._info())
         self._restored = (state_dict["epoch"], state_dict["position"])
         if self._settings.ordering.walked:
             self._seen = state_dict["order"].get("seen")

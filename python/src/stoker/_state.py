@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from . import _notice
+from ._client import Opened
 from ._errors import MAX_EPOCH, StateError, whole
 
 STATE_VERSION = 1
@@ -29,11 +31,15 @@ def _run(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 3 and all(map(whole, value))
 
 
-def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]) -> None:
+# What states of earlier releases do not have.
+_LATER = ("processing", "blocks")
+
+
+def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None], info: Opened) -> None:
     """StateError with every reason why a state does not fit. ``count`` is the items of an epoch, None: not known."""
     if not isinstance(state, Mapping):
         raise StateError(f"a state is a dict, and this is a {type(state).__name__}")
-    if missing := [key for key in mine if key not in state]:
+    if missing := [key for key in mine if key not in state and key not in _LATER]:
         raise StateError(
             f"the state lacks {', '.join(missing)}", hint="pass what state_dict() of a stoker.DataLoader returned"
         )
@@ -51,10 +57,25 @@ def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]
     runs = state.get("skipped", [])
     if not isinstance(runs, list) or not all(map(_run, runs)):
         raise StateError(f"what the state says of skipped steps is damaged: {runs!r:.80}")
+    theirs, packed = dict(state), state["dataset"] != mine["dataset"] and state["dataset"] in info.sources
+    if packed:
+        if "processing" not in state:
+            raise StateError(
+                "the state is of the dataset that this one was packed from, and an earlier release saved it without "
+                "what going on there needs",
+                hint="load it over what was packed, and save it again with this release",
+            )
+        theirs["dataset"] = mine["dataset"]
+        words["processing"] = words.pop("pipeline")
+    if packed or "blocks" in state:
+        words["blocks"] = (
+            "the sizes of the blocks",
+            "block= of the same size cuts both alike; left out, it is a shard here and another there",
+        )
     wrong = [
-        (f"{name} differs: {state[key]!r} in the state, {mine[key]!r} here", hint)
+        (f"{name} differs: {theirs.get(key)!r} in the state, {mine.get(key)!r} here", hint)
         for key, (name, hint) in words.items()
-        if _known(state[key]) != mine[key]
+        if _known(theirs.get(key)) != mine.get(key)
     ]
     epoch, position = state["epoch"], state["position"]
     if not (whole(epoch) and whole(position) and 0 <= epoch <= MAX_EPOCH and 0 <= position <= MAX_EPOCH):
@@ -66,3 +87,6 @@ def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]
             "the state does not fit this loader: " + "; ".join(what for what, _ in wrong),
             hint="; ".join(hint for _, hint in wrong),
         )
+    if packed:
+        altered = f"; its pictures were written anew ({info.altered}), and have other pixels" if info.altered else ""
+        _notice.say(f"the state is of the dataset that this one was packed from, and goes on here{altered}")

@@ -1,0 +1,141 @@
+package loader
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/stoker-data/stoker/internal/stage/index"
+)
+
+// packedFrom is the dataset that a part was packed from.
+type packedFrom struct {
+	digest  string // "": it is not a packing of all samples of another, in their order
+	altered string // how packing changed what is delivered; "": the bytes are the source's
+}
+
+// sourceOf is what the manifest beside the files of an index says of the dataset
+// that was packed. Only a packing that is there as a whole, in its order, counts:
+// id by id, its samples are the source's.
+func sourceOf(x *index.Index) (from packedFrom) {
+	if x.Files() == 0 {
+		return from
+	}
+	dir := filepath.Dir(string(x.AppendPath(0, nil)))
+	m, err := readPacking(filepath.Join(dir, "manifest.json"))
+	if err != nil || m == nil || !m.keepsOrder() || x.Len() != m.Samples || !m.holds(x, dir) {
+		return from
+	}
+	from.digest = m.Source.Digest
+	var how []string
+	for _, o := range []struct {
+		name  string
+		value int
+	}{{"resize", m.Options.Resize}, {"crop", m.Options.Crop}, {"quality", m.Options.Quality}} {
+		if o.value > 0 {
+			how = append(how, fmt.Sprintf("%s %d", o.name, o.value))
+		}
+	}
+	from.altered = strings.Join(how, ", ")
+	return from
+}
+
+// keepsOrder says that sample i of the packing is sample i of its source.
+func (m *packing) keepsOrder() bool {
+	o := m.Options
+	return m.Source.Digest != "" && m.Samples == m.Source.Samples &&
+		!o.Shuffle && o.Augment <= 1 && o.Output != "tokens" && o.Tokenize == ""
+}
+
+// holds says that the files of an index are those of the packing: every shard once,
+// in order, as long as it was written. A shard may be several files, one a field,
+// and fields may be left out.
+func (m *packing) holds(x *index.Index, dir string) bool {
+	type place struct {
+		shard, file int
+		bytes       int64
+	}
+	places := map[string]place{}
+	for s, sh := range m.Shards {
+		for f, file := range sh.Files {
+			places[filepath.Base(file.Name)] = place{s, f, file.Bytes}
+		}
+	}
+	next := map[int]int{} // shard, by the number of its file
+	for f := range x.Files() {
+		path := string(x.AppendPath(f, nil))
+		at, known := places[filepath.Base(path)]
+		size, _ := x.Stamp(f)
+		if !known || filepath.Dir(path) != dir || at.shard != next[at.file] || size != at.bytes {
+			return false
+		}
+		next[at.file]++
+	}
+	for _, shards := range next {
+		if shards != len(m.Shards) {
+			return false
+		}
+	}
+	return true
+}
+
+// sources are the digests of the datasets that this one was packed from: those of
+// mixtures with some or all of their members packed.
+func (c *collection) sources() (all []string) {
+	const most = 8 // members: beyond, a mixture of sources alone
+	packed := 0
+	for _, p := range c.parts {
+		if p.from.digest != "" {
+			packed++
+		}
+	}
+	if packed == 0 {
+		return nil
+	}
+	mixtures := [][]string{nil}
+	for _, p := range c.parts {
+		var longer [][]string
+		for _, m := range mixtures {
+			if p.from.digest != "" {
+				longer = append(longer, append(slices.Clone(m), p.from.digest))
+			}
+			if p.from.digest == "" || packed <= most {
+				longer = append(longer, append(slices.Clone(m), p.digest))
+			}
+		}
+		mixtures = longer
+	}
+	for _, m := range mixtures {
+		if d := mixtureDigest(m); d != c.digest {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// altered says how packing changed what is delivered.
+func (c *collection) altered() string {
+	var all []string
+	for _, p := range c.parts {
+		if p.from.altered != "" && !slices.Contains(all, p.from.altered) {
+			all = append(all, p.from.altered)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// mixtureDigest names the contents of datasets one after the other. It is part of
+// saved states.
+func mixtureDigest(digests []string) string {
+	if len(digests) == 1 {
+		return digests[0]
+	}
+	h := xxhash.New()
+	for _, d := range digests {
+		fmt.Fprintln(h, d)
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
