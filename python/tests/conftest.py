@@ -41,13 +41,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["STOKER_CACHE"] = str(tmp_path_factory.mktemp("cache"))
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "PL_GLOBAL_SEED"):
         os.environ.pop(name, None)
 
 
 @pytest.fixture(autouse=True)
 def _fresh_client() -> Iterator[None]:
-    """Every test begins without an engine, without deaths and without notices."""
+    """Every test begins without an engine, without deaths, without notices, and without a seed of torch's."""
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.seed()
     _client.client().stop()
     _client._client = _client.Client()
     _notice._said.clear()

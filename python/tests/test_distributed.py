@@ -74,6 +74,47 @@ dist.destroy_process_group()
 """
 
 
+DIFFERENT = """
+import sys
+import torch
+import torch.distributed as dist
+import stoker
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+data = stoker.ImageFolder(sys.argv[1])
+
+def tried(name, make):
+    try:
+        next(iter(make()))
+        print(f"{name} of {rank}: fine", flush=True)
+    except stoker.ConfigError as error:
+        print(f"{name} of {rank}: {str(error)!r}", flush=True)
+    dist.barrier()
+
+torch.manual_seed(7 + rank)  # as many scripts do: it is not for the order
+tried("torchs", lambda: stoker.DataLoader(data, 4, shuffle=True))
+tried("seed", lambda: stoker.DataLoader(data, 4, shuffle=True, seed=7 + rank))
+tried("placed", lambda: stoker.DataLoader(data, 4, shuffle=True, seed=7 + rank, rank=rank, world_size=world))
+tried("sampler", lambda: stoker.DataLoader(data, 4, sampler=stoker.DistributedSampler(data, seed=7 + rank)))
+tried("order", lambda: stoker.DataLoader(data, 4, shuffle=rank == 0))
+tried("weights", lambda: stoker.DataLoader(data, 4, weights=[1 + rank] + [1] * 49))
+tried("batch", lambda: stoker.DataLoader(data, 4 + rank, shuffle=True))
+tried("stored", lambda: stoker.DataLoader(data, 4, seed=7 + rank))
+tried("alone", lambda: stoker.DataLoader(data, 4, shuffle=True, seed=7 + rank, rank=0, world_size=1))
+for shuffle in (True, False):
+    loader = stoker.DataLoader(data, 4, shuffle=shuffle)
+    if shuffle or rank == 1:
+        next(iter(loader))
+state = stoker.DataLoader(data, 4, shuffle=True, seed=41, rank=0, world_size=1).state_dict()
+resumed = stoker.DataLoader(data, 4, shuffle=True)
+iter(resumed)
+resumed.load_state_dict(state)
+print("resumed", rank, resumed.state_dict()["seed"], next(iter(resumed)).ids.tolist(), flush=True)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
 def torchrun(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
     source = str(Path(stoker.__file__).parents[1])
@@ -96,6 +137,43 @@ def test_ranks_that_read_other_data_are_told(folder: Path, own_folder: Path, tmp
     assert done.stdout.count("no error") == 1
     assert done.stdout.count("error differs") == 1
     assert "by hand" in done.stdout
+
+
+def test_ranks_with_other_seeds_and_orders_are_told(folder: Path, tmp_path: Path) -> None:
+    script = tmp_path / "different.py"
+    script.write_text(DIFFERENT)
+    done = torchrun(script, str(folder))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+
+    def told(name: str) -> list[str]:
+        found = [line.partition(": ")[2] for line in lines if line.startswith(f"{name} of ")]
+        assert len(found) == 2, done.stdout
+        return sorted(found, key=len)
+
+    for name in ("torchs", "stored", "alone"):
+        assert told(name) == ["fine", "fine"], name
+    for name, first, second in (
+        ("seed", "seed 7", "seed 8"),
+        ("placed", "seed 7", "seed 8"),
+        ("sampler", "seed 7", "seed 8"),
+        ("order", "full", "none"),
+        ("weights", "weights", "weights"),
+        ("batch", "4 on rank 0", "5 on rank 1"),
+    ):
+        fine, error = told(name)
+        assert fine == "fine"
+        assert first in error
+        assert second in error
+        assert "some samples come twice" in error
+        assert "rank 0" in error
+        assert "rank 1" in error
+    resumed = sorted(line for line in lines if line.startswith("resumed"))
+    assert [line.split()[1:3] for line in resumed] == [["0", "41"], ["1", "41"]]
+    with stoker.DataLoader(stoker.ImageFolder(folder), 8, shuffle=True, seed=41) as loader:
+        assert next(iter(loader)).ids.tolist() == [
+            i for pair in zip(*(json.loads(line.split(maxsplit=3)[3]) for line in resumed), strict=True) for i in pair
+        ]
 
 
 def test_two_processes_under_torchrun(folder: Path, tmp_path: Path) -> None:

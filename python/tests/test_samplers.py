@@ -347,21 +347,22 @@ def test_what_an_order_of_the_spec_says() -> None:
     said: list[tuple[Any, Any]] = [
         (stoker.SequentialSampler(data), {}),
         (stoker.RandomSampler(data), {"shuffle": "full"}),
-        (stoker.RandomSampler(data, num_samples=4, seed=5), {"shuffle": "full", "num_samples": 4, "seed": 5}),
+        (stoker.RandomSampler(data, num_samples=4, seed=5), {"shuffle": "full", "num_samples": 4}),
         (stoker.RandomSampler(data, True, 40), {"replacement": True, "num_samples": 40}),
         (stoker.RandomSampler(data, num_samples=11), None),
-        (stoker.SubsetRandomSampler([4, 2], seed=1), {"shuffle": "full", "subset": [4, 2], "seed": 1}),
+        (stoker.SubsetRandomSampler([4, 2], seed=1), {"shuffle": "full", "subset": [4, 2]}),
         (stoker.SubsetRandomSampler([4, -2]), None),
         (stoker.SubsetRandomSampler([]), None),
         (stoker.WeightedRandomSampler([1, 2], 2), {"weights": [1.0, 2.0], "replacement": True}),
         (stoker.WeightedRandomSampler([1, 2], 1, False), {"weights": [1.0, 2.0], "num_samples": 1}),
-        (stoker.DistributedSampler(data, 4, 1, seed=3), {"shuffle": "full", "seed": 3}),
+        (stoker.DistributedSampler(data, 4, 1, seed=3), {"shuffle": "full"}),
         (stoker.DistributedSampler(data, 4, 1, False, seed=3), {}),
     ]
     for sampler, order in said:
         assert sampler._order() == order
     assert stoker.DistributedSampler(data, 4, 1, drop_last=True)._world() == (1, 4, True)
     assert stoker.RandomSampler(data)._world() is None
+    assert stoker.RandomSampler(data, seed=5).seed == 5
     assert [s._samples() for s, _ in said] == [10, 10, 10, 10, 10, 5, 5, 0, 2, 2, 10, 10]
     inner = stoker.RandomSampler(data)
     assert stoker.BatchSampler(inner, 3, True)._batch() == (inner, 3, True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _order, _ranks
 from ._errors import ConfigError, Problems, whole
+from ._numbers import scalar
 
 
 def length(name: str, data: Any, problems: Problems) -> int:
@@ -21,34 +22,21 @@ def length(name: str, data: Any, problems: Problems) -> int:
         return 1
 
 
-def truth(name: str, value: Any, problems: Problems) -> None:
-    """Adds a problem unless value is True or False."""
+def truth(name: str, value: Any, problems: Problems) -> bool:
+    """True or False; anything else is a problem."""
+    value = scalar(value)
     if not isinstance(value, bool):
         problems.add(f"{name} is {value!r}", "give True or False")
+    return bool(value)
 
 
-def count(name: str, value: Any, problems: Problems) -> None:
-    """Adds a problem unless value is an integer above 0."""
+def count(name: str, value: Any, problems: Problems) -> int:
+    """An integer above 0; anything else is a problem."""
+    value = scalar(value)
     if not whole(value) or value < 1:
         problems.add(f"{name} is {value!r}", "give an integer, at least 1")
-
-
-def read_seed(seed: Any, generator: Any, problems: Problems) -> int:
-    """The seed that the arguments come to."""
-    if seed is not None and generator is not None:
-        problems.add("seed and generator both give the seed", "give one of them")
-    if generator is not None:
-        initial = getattr(generator, "initial_seed", None)
-        if callable(initial):
-            return int(initial()) & _order.MASK
-        problems.add(f"generator is a {type(generator).__name__}", "give a torch.Generator, or seed=")
-        return 0
-    if seed is None:
-        return 0
-    if not whole(seed) or not 0 <= seed <= _order.MASK:
-        problems.add(f"seed is {seed!r}", "give an integer from 0 to 2**64 - 1")
-        return 0
-    return int(seed)
+        return 1
+    return int(value)
 
 
 def rank_and_world(rank: Any, world: Any, problems: Problems) -> tuple[int, int]:
@@ -60,6 +48,7 @@ def rank_and_world(rank: Any, world: Any, problems: Problems) -> tuple[int, int]
             "give both, or neither; or start the program with torchrun",
         )
         return 0, 1
+    rank, world = scalar(rank), scalar(world)
     try:
         found = _ranks.of_process(rank, world)
     except ConfigError as error:

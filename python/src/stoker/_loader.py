@@ -20,6 +20,7 @@ from ._datasets import Dataset, check_subclass, make_kind
 from ._errors import MAX_EPOCH, ConfigError, Problems, whole
 from ._feed import Feed
 from ._iterate import Early, Passage, Progress
+from ._numbers import scalar
 from ._receipt import VERSION, Part
 from ._spec import ALL_CORES, cores, read, spec
 from ._state import STATE_VERSION, compare, skipped
@@ -53,7 +54,9 @@ class DataLoader:
 
     Keywords of stoker's:
 
-    seed              of shuffle and augmentation, 0 to 2**64 - 1; left out: 0
+    seed              of shuffle and augmentation, 0 to 2**64 - 1; left out: what torch.manual_seed has set when the
+                      loader is made (below 2**32); in a world of several ranks PL_GLOBAL_SEED, which Lightning's
+                      seed_everything sets; else 0. The line at start says which, and a loaded state brings its own
     rank, world_size  left out: torch.distributed's where it runs, else RANK and WORLD_SIZE, else 0 of 1
     global_batch_size samples a batch over all ranks, instead of batch_size; the world has to divide it
     block, window, streams   of shuffle "block": samples of a block (left out: a shard each), samples that are shuffled
@@ -142,7 +145,7 @@ class DataLoader:
         cache: Any = None,
         tune: str | None = None,
     ) -> None:
-        keywords = {key: value for key, value in locals().items() if key not in ("self", "dataset")}
+        keywords = {key: scalar(value) for key, value in locals().items() if key not in ("self", "dataset")}
         problems = Problems("DataLoader")
         recipe = None
         if isinstance(dataset, Dataset):
@@ -163,10 +166,11 @@ class DataLoader:
         self._maker: Maker | None = None
         self._meter = Meter(self._asked_stats)
         self._made = _watch.place()
+        self._name = _ranks.name()
         self._imported = (0, 0)  # when torch or JAX was imported by opening it: from, to
         self._last: dict[str, Any] | None = None  # what was counted until it was closed
         self._closing = False
-        self._compared = False
+        self._compared: list[int] = []  # the seeds with which it was opened and the ranks compared
         self._next_epoch = 0
         self._restored: tuple[int, int] | None = None
         self._seen: str | None = None  # of a restored state: the digest of what the sampler had given
@@ -181,6 +185,8 @@ class DataLoader:
 
     def __iter__(self) -> Passage:
         begun = monotonic_ns()  # the loop waits from here on
+        if not self._settings.placed:
+            _ranks.refuse_worker()
         with self._turns:
             self._renew()
             remote = self._opened()
@@ -264,6 +270,7 @@ class DataLoader:
         The next pass is the one whose first batch is asked for next: an iterator that was made and not used counts.
         Right after ``load_state_dict``, the epoch of the state keeps the state's position.
         """
+        epoch = scalar(epoch)
         if not whole(epoch) or not 0 <= epoch <= MAX_EPOCH:
             raise ConfigError(
                 f"DataLoader.set_epoch: the epoch is {epoch!r:.80}", hint="epochs are integers from 0 to 2**63 - 1"
@@ -413,7 +420,7 @@ class DataLoader:
             "version": STATE_VERSION,
             "dataset": info.digest,
             "pipeline": info.pipeline,
-            "seed": self._settings.seed,
+            "seed": self._settings.seed.value,
             "epoch": epoch,
             "position": position,
             "order": self._order(seen),
@@ -433,13 +440,16 @@ class DataLoader:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """The next pass goes on where the state was taken; if that was the end of an epoch it yields nothing, once.
 
-        StateError if the state is of another dataset, of other fields or transforms, another seed or order; a state of
-        the dataset that this one was packed from fits too, with a notice. A sampler of the user's is walked up to there
-        when the pass begins; StateError then if it gives other ids.
+        StateError if the state is of another dataset, of other fields or transforms, another order, or another seed
+        than ``seed=`` or ``generator=`` gave; a seed that was not given gives way to the state's. A state of the dataset
+        that this one was packed from fits too, with a notice. A sampler of the user's is walked up to there when the
+        pass begins; StateError then if it gives other ids.
         """
-        mine = {**self.state_dict(), "epoch": None, "position": None, "order": self._order()}
-        mine.pop("skipped", None)
-        compare(state_dict, mine, self._items, self._info())
+        seed = state_dict.get("seed") if isinstance(state_dict, Mapping) else None
+        with self._settings.seed.gives_way(seed):
+            mine = {**self.state_dict(), "epoch": None, "position": None, "order": self._order()}
+            mine.pop("skipped", None)
+            compare(state_dict, mine, self._items, self._info())
         self._restored = (state_dict["epoch"], state_dict["position"])
         if self._settings.ordering.walked:
             self._seen = state_dict["order"].get("seen")
@@ -466,6 +476,7 @@ class DataLoader:
         In a loop the pass goes on behind them; at the end of a pass, or before any, the next one begins behind them.
         The state says what was skipped.
         """
+        steps = scalar(steps)
         if not whole(steps) or not 0 <= steps <= 1 << 32:
             raise ConfigError(f"DataLoader.skip: steps is {steps!r:.80}", hint="give a number of steps, 0 or more")
         if self._epoch_steps is not None:
@@ -504,7 +515,7 @@ class DataLoader:
         return {
             "version": VERSION,
             "dataset": self._info().digest,
-            "seed": self._settings.seed,
+            "seed": self._settings.seed.value,
             "order": self._order(),
             "parts": [part.told() for part in self._parts if not part.empty],
         }
@@ -516,6 +527,7 @@ class DataLoader:
         "member" in a shard), and "choices": for every image field what each transform chose, such as the crop box.
         Steps are counted as ``batch.step`` is. Nothing is delivered.
         """
+        step = scalar(step)
         if not whole(step) or not 0 <= step <= 1 << 32:
             raise ConfigError(f"DataLoader.explain: step is {step!r:.80}", hint="give the number of a step, from 0 on")
         if self._settings.ordering.walked:
@@ -540,6 +552,9 @@ class DataLoader:
 
     def _opened(self) -> _client.Remote:
         with self._lock:
+            self._settings.seed.settle()
+            if self._remote is not None and self._seed_of(self._remote) != self._settings.seed.value:
+                self._remote = None  # iterators that were begun hold it, and go on
             if self._remote is None:
                 fields = self._dataset._fields()
                 recipe = self._dataset._recipe()
@@ -578,16 +593,25 @@ class DataLoader:
             self._imported = begin, monotonic_ns()
         return kind
 
+    @staticmethod
+    def _seed_of(remote: _client.Remote) -> int:
+        return int(remote.spec.get("order", {}).get("seed", 0))
+
     def _compare_ranks(self, info: _client.Opened) -> None:
         rank, world = self._rank
-        if world > 1 and self._settings.rank is None and not self._compared:
-            self._compared = True
-            try:
-                _ranks.compare(f"{info.pipeline}/{self._size}/{info.order}", info.digest, rank)
-            except BaseException:
-                self.close()
-                self._compared = False
-                raise
+        seed = self._settings.seed.value
+        if world == 1 or seed in self._compared:
+            return
+        facts = {"dataset": info.digest, "order": info.order, "batch_size": self._size, "tail": self._settings.tail}
+        if not self._settings.ordering.stored or self._dataset._recipe().mix is not None:
+            facts["seed"] = seed
+        self._compared.append(seed)
+        try:
+            _ranks.compare(f"{self._name}/{len(self._compared)}", facts, rank, world)
+        except BaseException:
+            self.close()
+            self._compared.remove(seed)
+            raise
 
     def _info(self) -> _client.Opened:
         """What the engine says about this loader; opens it only if that is not known."""
@@ -599,7 +623,7 @@ class DataLoader:
         line = f"native, {info.lanes} lane{'s' if info.lanes != 1 else ''}"
         if world > 1:
             line += f", rank {rank} of {world}"
-        _notice.say(line)
+        _notice.say(f"{line}, {self._settings.seed}{_bytes(info.fields, self._settings.output)}")
 
     def close(self) -> None:
         """Ends this loader in the engine, and the engine with the last loader. Batches that are held stay valid.
@@ -720,6 +744,19 @@ class _Sampler:
 
     def set_epoch(self, epoch: int) -> None:
         self._loader.set_epoch(epoch)
+
+
+def _bytes(fields: Sequence[_client.Field], output: str) -> str:
+    """What the line at start says where batches hold bytes, which no layer of a model takes."""
+    found = [field for field in fields if field.dtype == "uint8" and field.kind in ("image", "array")]
+    if not found:
+        return ""
+    name = found[0].name
+    floats = f"{name}.float()" if output == "torch" else f"{name}.astype('float32')"
+    words = f"; {' and '.join(field.name for field in found)} {'is' if len(found) == 1 else 'are'} uint8: "
+    if found[0].kind == "image":
+        return words + f"for floats end the transforms with ToTensor(), or write {floats} / 255 in the loop"
+    return words + f"for floats write {floats} in the loop"
 
 
 def _stranger(dataset: Any) -> tuple[str, str]:

@@ -18,6 +18,14 @@ from ._errors import Problems
 INLINE = 4096  # numbers
 
 
+def scalar(value: Any) -> Any:
+    """A number of NumPy's, torch's or JAX's as Python's; anything else as it is."""
+    if isinstance(value, (int, float, str)) and type(value).__module__ != "numpy":
+        return value
+    one = getattr(value, "shape", None) == () and callable(getattr(value, "item", None))
+    return value.item() if one else value
+
+
 class NumberFile(str):
     """The path of a column in memory; the memory lives as long as this."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from . import _numbers
 from ._errors import Problems, whole
+from ._seeds import Seed
 
 SHUFFLES = ("none", "full", "block", "window")
 LONG = ("split", "truncate", "refuse")
@@ -30,14 +31,21 @@ class Ordering:
     batched: bool = False  # and it gives lists
     walked: bool = False  # its ids are taken from it, one by one; else the engine computes them
     ranks: tuple[int, int] | None = None  # rank and world size that the sampler decides
-    seed: int | None = None  # of the sampler
+    seed: Seed | None = None  # of the sampler
     size: int | None = None  # of the batches that a batch_sampler makes
     drop: bool = False  # and whether it leaves out what fills none
 
     @property
+    def stored(self) -> bool:
+        """Whether the order is that of the storage, whatever the seed."""
+        return self.plain and not self.order and self.sampler is None
+
+    @property
     def plain(self) -> bool:
         """Whether an epoch is every sample once, dealt place by place."""
-        return not (self.sampler or self.batch or set(self.order) - {"shuffle", "block", "window", "streams"})
+        return not (
+            self.sampler is not None or self.batch or set(self.order) - {"shuffle", "block", "window", "streams"}
+        )
 
     def spec(self, part: str) -> dict[str, Any]:
         """The keys of a part of the Spec."""
@@ -166,7 +174,6 @@ def _native(sampler: Any) -> Ordering | None:
     numbers = {
         f"order.{key}": array("d", order.pop(key)) for key in ("weights", "subset") if order.get(key) is not None
     }
-    seed = order.pop("seed", 0)
     if "order.weights" in numbers:
         order.setdefault("replacement", False)
-    return Ordering(order, {}, numbers, sampler=sampler, ranks=(rank, world), seed=seed)
+    return Ordering(order, {}, numbers, sampler=sampler, ranks=(rank, world), seed=getattr(sampler, "_seed", None))

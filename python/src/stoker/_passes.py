@@ -2,6 +2,7 @@
 
 Pass       how far one pass has come
 Sampler    the base: subclasses say which sample stands at which place of which epoch
+Seeded     the base of those that have a seed
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import _order
+from . import _notice, _order
 from ._errors import MAX_EPOCH, ConfigError, StateError, whole
+from ._numbers import scalar
+from ._seeds import Seed
 
 STATE_VERSION = 1
 
@@ -79,6 +82,7 @@ class Sampler:
 
     def _run(self) -> Iterator[Any]:
         now = self._begin()
+        self._announce()
         places = self._share(now.position)
         step = places.step
         for piece in _order.walk(self._sequence(now.epoch), places):
@@ -99,6 +103,9 @@ class Sampler:
         self._next_epoch = now.epoch + 1
         return now
 
+    def _announce(self) -> None:
+        """Says what decides the order, where the sampler is walked."""
+
     def __len__(self) -> int:
         """Ids of a whole pass, on this rank."""
         return len(self._share(0))
@@ -113,6 +120,7 @@ class Sampler:
 
         Right after ``load_state_dict``, the epoch of the state keeps the state's position.
         """
+        epoch = scalar(epoch)
         if not whole(epoch) or not 0 <= epoch <= MAX_EPOCH:
             raise ConfigError(
                 f"{type(self).__name__}.set_epoch: the epoch is {epoch!r:.80}",
@@ -144,14 +152,46 @@ class Sampler:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """The next pass goes on where the state was taken; if that was the end of an epoch it yields nothing, once.
 
-        The state of a DistributedSampler may come from a world of another size: the ranks go on together at the first
-        place that none of them had. StateError if the state is of another sampler, or of other samples, seed, weights.
+        StateError if the state is of another sampler, or of other samples.
         """
         now = Pass(0, 0, self)
         check_state(type(self).__name__, state_dict, now)
         now.epoch, now.position = state_dict["epoch"], state_dict["position"]
         self._restored = now
         self._epoch = self._next_epoch = now.epoch
+
+
+class Seeded(Sampler):
+    """A sampler whose order a seed decides."""
+
+    _seed: Seed
+
+    @property
+    def seed(self) -> int:
+        """The seed of the order."""
+        return self._seed.value
+
+    @seed.setter
+    def seed(self, seed: int) -> None:
+        self._seed.give(seed, "seed of the sampler")
+
+    def _begin(self) -> Pass:
+        self._seed.settle()
+        return super()._begin()
+
+    def _announce(self) -> None:
+        _notice.say(f"{type(self).__name__}: {self._seed}")
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """The next pass goes on where the state was taken; if that was the end of an epoch it yields nothing, once.
+
+        The state of a DistributedSampler may come from a world of another size: the ranks go on together at the first
+        place that none of them had. StateError if the state is of another sampler, or of other samples or weights, or
+        of another seed than was given here; a seed that was not given gives way to the state's.
+        """
+        order = state_dict.get("order") if isinstance(state_dict, Mapping) else None
+        with self._seed.gives_way(order.get("seed") if isinstance(order, Mapping) else None):
+            super().load_state_dict(state_dict)
 
 
 def check_kind(kind: str, state: Any, keys: list[str]) -> None:

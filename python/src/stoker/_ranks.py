@@ -1,13 +1,16 @@
-"""Which rank this process is, and whether all ranks read the same dataset."""
+"""Which rank this process is, and whether all ranks read the same dataset in the same order."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from ._errors import DataError, Problems, whole
+from ._errors import ConfigError, DataError, Problems, StokerError, whole
 
 
 def of_process(rank: int | None, world: int | None) -> tuple[int, int]:
@@ -43,30 +46,96 @@ def _running() -> Any:
     return None
 
 
-_published: dict[str, int] = {}
+# Workers of torch's DataLoader.
 
 
-def compare(name: str, digest: str, rank: int) -> None:
-    """DataError if another rank has opened its loader of this name over another dataset.
+def worker() -> Any:
+    """What torch says of the worker process of its DataLoader that this is; None: it is none."""
+    known = getattr(sys.modules.get("torch.utils.data"), "get_worker_info", None)
+    return known() if callable(known) else None
 
-    The first rank to come writes its digest into the process group's store, the others compare: one request each, and
-    nobody waits for anybody, so that a loader which only some ranks open hangs nothing. Loaders of one name are told
-    apart by counting.
+
+def refuse_worker() -> None:
+    """ConfigError in a worker of torch's DataLoader: each of them would give the whole share of the rank."""
+    info = worker()
+    if info is None:
+        return
+    rank, world = of_process(None, None)
+    raise ConfigError(
+        f"DataLoader: it is iterated in worker {info.id} of the {info.num_workers} of a torch DataLoader, and each of "
+        "them would give all of its samples",
+        hint="iterate it in the training loop itself, where it needs no workers. To share it among them: "
+        "info = torch.utils.data.get_worker_info(), rank=rank * info.num_workers + info.id, "
+        f"world_size=world_size * info.num_workers; that is rank={rank * info.num_workers + info.id}, "
+        f"world_size={world * info.num_workers} here",
+    )
+
+
+# What all ranks have to have in common.
+
+_made: dict[str, int] = {}  # loaders, by the lines that made them
+
+
+def name() -> str:
+    """A name that a loader has on every rank: the lines of the script that make it, and how many they made before."""
+    lines = []
+    frame = sys._getframe(1)
+    while True:
+        module = str(frame.f_globals.get("__name__"))
+        if module.partition(".")[0] != __package__:
+            lines.append(f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}")
+        if frame.f_back is None or frame.f_code.co_name == "<module>":
+            break
+        frame = frame.f_back
+    place = hashlib.blake2b(" ".join(lines).encode(), digest_size=8).hexdigest()
+    number = _made[place] = _made.get(place, 0) + 1
+    return f"{place}/{number}"
+
+
+def compare(name: str, facts: Mapping[str, Any], rank: int, world: int) -> None:
+    """An error if another rank has opened its loader of this name with other facts.
+
+    The first rank to come writes its facts into the process group's store, the others compare: one request each, and
+    nobody waits for anybody, so that a loader which only some ranks open hangs nothing.
     """
     distributed = _running()
-    if distributed is None:
+    if distributed is None or distributed.get_world_size() != world:
         return
-    number = _published[name] = _published.get(name, 0) + 1
+    mine = json.dumps({"rank": rank, **facts}, sort_keys=True)
     first = ""
-    with suppress(AttributeError, RuntimeError, NotImplementedError):  # a store of a kind that can not compare
+    with suppress(AttributeError, RuntimeError, NotImplementedError):  # a store of a kind that cannot compare
         store = distributed.distributed_c10d._get_default_store()
-        first = bytes(store.compare_set(f"stoker/{name}/{number}", "", f"{digest} {rank}")).decode()
-    theirs, _, other = first.partition(" ")
-    if theirs and theirs != digest:
-        raise DataError(
+        first = bytes(store.compare_set(f"stoker/{name}", "", mine)).decode()
+    theirs = json.loads(first or mine)
+    for fact, value in facts.items():
+        if theirs.get(fact) != value:
+            raise _differs(fact, (rank, value), (theirs["rank"], theirs.get(fact)))
+
+
+def _differs(fact: str, mine: tuple[int, Any], theirs: tuple[int, Any]) -> StokerError:
+    rank, other = mine[0], theirs[0]
+    if fact == "dataset":
+        return DataError(
             f"rank {rank} reads another dataset than rank {other}",
             code="differs",
-            cause=f"the digests of their files, sizes and labels are {digest} and {theirs}",
+            cause=f"the digests of their files, sizes and labels are {mine[1]} and {theirs[1]}",
             hint="give every rank the whole dataset: stoker splits it over the ranks, and slicing it by hand as well "
             "loses samples (rank=0, world_size=1 leaves the splitting to you)",
         )
+    cause = "each rank takes its share of an order of its own: some samples come twice, and others never"
+    if fact == "seed":
+        return ConfigError(
+            f"rank {rank} shuffles with seed {mine[1]}, rank {other} with seed {theirs[1]}",
+            cause=cause,
+            hint="pass the same seed= on every rank; crops and flips differ between ranks in any case, for every "
+            "sample draws its own",
+        )
+    return ConfigError(
+        f"{fact} is {_shown(mine[1])} on rank {rank}, and {_shown(theirs[1])} on rank {other}",
+        cause=cause,
+        hint=f"make the loader with the same {fact} on every rank",
+    )
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, dict) else str(value)

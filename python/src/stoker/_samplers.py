@@ -24,10 +24,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
 from typing import Any
 
-from . import _order
-from ._arguments import check_race, count, length, plain, rank_and_world, read_seed, read_weights, truth
+from . import _order, _seeds
+from ._arguments import check_race, count, length, plain, rank_and_world, read_weights, truth
 from ._errors import Problems, StateError, whole
-from ._passes import STATE_VERSION, Sampler, check_kind
+from ._passes import STATE_VERSION, Sampler, Seeded, check_kind
 
 
 class SequentialSampler(Sampler):
@@ -56,14 +56,14 @@ class SequentialSampler(Sampler):
         return {}
 
 
-class RandomSampler(Sampler):
+class RandomSampler(Seeded):
     """The ids of ``data_source`` in another order every epoch.
 
     replacement   draw every id by itself, so that one may come again
     num_samples   ids of a pass, left out: one a sample. More than there are, without replacement, are whole
                   permutations one after the other and a part of one
     generator     gives the seed, by its initial_seed()
-    seed          0 to 2**64 - 1; left out, without a generator: 0
+    seed          0 to 2**64 - 1; left out, without a generator: as DataLoader's
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class RandomSampler(Sampler):
         super().__init__()
         problems = Problems("RandomSampler")
         samples = length("data_source", data_source, problems)
-        truth("replacement", replacement, problems)
+        replacement = truth("replacement", replacement, problems)
         if num_samples is not None:
-            count("num_samples", num_samples, problems)
+            num_samples = count("num_samples", num_samples, problems)
         if samples == 0:
             problems.add("data_source is empty: there is nothing to draw", "look where its samples were lost")
-        self.seed = read_seed(seed, generator, problems)
+        self._seed = _seeds.read(seed, generator, problems)
         problems.raise_any()
         self.data_source = data_source
         self.replacement = replacement
@@ -122,14 +122,14 @@ class RandomSampler(Sampler):
         said: dict[str, Any] = {"replacement": True} if self.replacement else {"shuffle": "full"}
         if self._num_samples is not None and self._num_samples != self._samples():
             said["num_samples"] = self._num_samples
-        return _seeded(said, self.seed)
+        return said
 
 
-class SubsetRandomSampler(Sampler):
+class SubsetRandomSampler(Seeded):
     """The items of ``indices`` in another order every epoch.
 
     generator   gives the seed, by its initial_seed()
-    seed        0 to 2**64 - 1; left out, without a generator: 0
+    seed        0 to 2**64 - 1; left out, without a generator: as DataLoader's
     """
 
     def __init__(self, indices: Sequence[int], generator: Any = None, *, seed: int | None = None) -> None:
@@ -138,7 +138,7 @@ class SubsetRandomSampler(Sampler):
         length("indices", indices, problems)
         if not hasattr(indices, "__getitem__"):
             problems.add(f"indices is a {type(indices).__name__}, which has no order", "give a list of ids")
-        self.seed = read_seed(seed, generator, problems)
+        self._seed = _seeds.read(seed, generator, problems)
         problems.raise_any()
         self.indices = indices
         self.generator = generator
@@ -163,7 +163,7 @@ class SubsetRandomSampler(Sampler):
         ids = self._ids()
         if not ids or min(ids) < 0:
             return None
-        return _seeded({"shuffle": "full", "subset": ids.tolist()}, self.seed)
+        return {"shuffle": "full", "subset": ids.tolist()}
 
     def _ids(self) -> array[int] | None:
         """The indices as integers; None if they are something else."""
@@ -176,14 +176,14 @@ class SubsetRandomSampler(Sampler):
             return None
 
 
-class WeightedRandomSampler(Sampler):
+class WeightedRandomSampler(Seeded):
     """Ids below ``len(weights)``, each as often as its weight says.
 
     weights       numbers, 0 or above, that need not add up to anything
     num_samples   ids of a pass; without replacement at most as many as there are weights above 0
     replacement   draw every id by itself (the default); else none comes twice in a pass
     generator     gives the seed, by its initial_seed()
-    seed          0 to 2**64 - 1; left out, without a generator: 0
+    seed          0 to 2**64 - 1; left out, without a generator: as DataLoader's
     """
 
     def __init__(
@@ -197,9 +197,9 @@ class WeightedRandomSampler(Sampler):
     ) -> None:
         super().__init__()
         problems = Problems("WeightedRandomSampler")
-        truth("replacement", replacement, problems)
-        count("num_samples", num_samples, problems)
-        self.seed = read_seed(seed, generator, problems)
+        replacement = truth("replacement", replacement, problems)
+        num_samples = count("num_samples", num_samples, problems)
+        self._seed = _seeds.read(seed, generator, problems)
         self._weights = read_weights(weights, problems)
         if replacement is False:
             check_race(self._weights, num_samples, problems)
@@ -241,10 +241,10 @@ class WeightedRandomSampler(Sampler):
             said["replacement"] = True
         if self.num_samples != len(self._weights):
             said["num_samples"] = self.num_samples
-        return _seeded(said, self.seed)
+        return said
 
 
-class DistributedSampler(Sampler):
+class DistributedSampler(Seeded):
     """One rank's share of the ids of ``dataset``: the ranks take turns along one order, and all get equally many.
 
     num_replicas, rank   left out: torch.distributed's where it runs, else WORLD_SIZE and RANK, else 1 and 0
@@ -268,10 +268,11 @@ class DistributedSampler(Sampler):
         super().__init__()
         problems = Problems("DistributedSampler")
         self._n = length("dataset", dataset, problems)
+        self._placed = rank is not None and num_replicas is not None
         rank, num_replicas = rank_and_world(rank, num_replicas, problems)
-        truth("shuffle", shuffle, problems)
-        truth("drop_last", drop_last, problems)
-        self.seed = read_seed(seed, None, problems)
+        shuffle = truth("shuffle", shuffle, problems)
+        drop_last = truth("drop_last", drop_last, problems)
+        self._seed = _seeds.read(seed, None, problems)
         problems.raise_any()
         self.dataset = dataset
         self.num_replicas = num_replicas
@@ -311,7 +312,7 @@ class DistributedSampler(Sampler):
         return {"samples": self._n, "shuffle": self.shuffle, **({"seed": self.seed} if self.shuffle else {})}
 
     def _order(self) -> dict[str, Any] | None:
-        return _seeded({"shuffle": "full"}, self.seed) if self.shuffle else {}
+        return {"shuffle": "full"} if self.shuffle else {}
 
     def _world(self) -> tuple[int, int, bool]:
         return self.rank, self.num_replicas, self.drop_last
@@ -328,8 +329,8 @@ class BatchSampler:
         problems = Problems("BatchSampler")
         if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
             problems.add(f"sampler is a {type(sampler).__name__}", "give a sampler, or any iterable of ids")
-        count("batch_size", batch_size, problems)
-        truth("drop_last", drop_last, problems)
+        batch_size = count("batch_size", batch_size, problems)
+        drop_last = truth("drop_last", drop_last, problems)
         problems.raise_any()
         self.sampler = sampler
         self.batch_size = batch_size
@@ -397,10 +398,6 @@ class _Taken:
     def __init__(self, ids: int = 0, ended: bool = False) -> None:
         self.ids = ids
         self.ended = ended
-
-
-def _seeded(said: dict[str, Any], seed: int) -> dict[str, Any]:
-    return {**said, "seed": seed} if seed else said
 
 
 def _digest(data: bytes) -> str:

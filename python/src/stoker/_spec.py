@@ -18,9 +18,11 @@ from typing import Any, Literal
 from . import _notice
 from . import _orders as orders
 from . import _ranks as ranks
+from . import _seeds as seeds
 from ._cache import amount, read_cache
 from ._errors import Problems, whole
 from ._orders import Ordering
+from ._seeds import Seed
 
 OUTPUTS = ("torch", "numpy", "jax")
 TAILS = ("pad", "fill", "drop")
@@ -71,7 +73,8 @@ class Settings:
     batch_size: int | None  # on this rank; None: not said, or decided by the order
     single: bool  # samples are not batched
     ordering: Ordering
-    seed: int
+    seed: Seed  # that of the sampler, if it has one
+    own_seed: Seed  # of the loader's keywords
     workers: int | None  # lanes; None: all
     tail: str | None
     prefetch: int | None
@@ -83,6 +86,7 @@ class Settings:
     max_bad_rate: float | None
     rank: int | None
     world_size: int | None
+    placed: bool  # whether the user said rank and world size
     output: str
     layout: str | None
     pin: bool
@@ -106,7 +110,7 @@ class Settings:
     def walking(self) -> Settings:
         """The same, with the sampler's ids taken from it instead of computed."""
         walked = Ordering(sampler=self.ordering.sampler, walked=True, size=self.ordering.size, drop=self.ordering.drop)
-        return replace(self, ordering=walked, seed=0, rank=None, world_size=None)
+        return replace(self, ordering=walked, seed=self.own_seed, rank=None, world_size=None)
 
     @property
     def deadline(self) -> float:
@@ -128,7 +132,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
     single = batch_size is None and recipe.batch is None and ordering.global_size is None and not ordering.batched
     if ordering.global_size is not None or (ordering.batched or "tokens" in ordering.batch) and k["batch_size"] == 1:
         batch_size = None
-    seed = _seed(k, recipe, problems)
+    own_seed = seeds.read(k["seed"], k["generator"], problems, recipe.seed, k["world_size"])
     tail = "drop" if ordering.drop else _tail(k, recipe, single, problems)
     _sampler_only(ordering, recipe, problems)
     prefetch = _prefetch(k, problems)
@@ -154,7 +158,8 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
         batch_size=batch_size,
         single=single,
         ordering=ordering,
-        seed=seed if ordering.seed is None else ordering.seed,
+        seed=_decides(own_seed, ordering.seed),
+        own_seed=own_seed,
         workers=workers,
         tail=tail,
         prefetch=prefetch,
@@ -166,6 +171,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
         max_bad_rate=k["max_bad_rate"],
         rank=ordering.ranks[0] if ordering.ranks else k["rank"],
         world_size=ordering.ranks[1] if ordering.ranks else k["world_size"],
+        placed=k["rank"] is not None or getattr(ordering.sampler, "_placed", False),
         output=output,
         layout=k["layout"],
         pin=pin,
@@ -199,7 +205,7 @@ def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]]
     if fields is not None:
         built["fields"] = _laid_out(fields, settings.layout)
     ordering = settings.ordering
-    built["order"] = {**ordering.spec("order"), **_said(seed=settings.seed or None, tail=settings.tail)}
+    built["order"] = {**ordering.spec("order"), **_said(seed=settings.seed.value or None, tail=settings.tail)}
     if recipe.mix is not None and built["order"].get("shuffle") == "block":  # blocks are of one dataset each
         del built["order"]["shuffle"]
         built["dataset"] = [{"shuffle": "block", **d} for d in built["dataset"]]
@@ -302,21 +308,15 @@ def _batch_size(size: Any, recipe: Recipe, problems: Problems) -> int | None:
     return int(size)
 
 
-def _seed(k: Mapping[str, Any], recipe: Recipe, problems: Problems) -> int:
-    seed, generator = k["seed"], k["generator"]
-    if seed is not None and generator is not None:
-        problems.add("seed and generator both give the seed", "give one of them")
-    if seed is not None:
-        if not whole(seed) or not 0 <= seed < 1 << 64:
-            problems.add(f"seed is {seed!r}", "give an integer from 0 to 2**64 - 1")
-            return 0
-        return int(seed)
-    if generator is not None:
-        if not callable(getattr(generator, "initial_seed", None)):
-            problems.add(f"generator is a {type(generator).__name__}", "give a torch.Generator, or seed=")
-            return 0
-        return int(generator.initial_seed()) % (1 << 64)
-    return recipe.seed or 0
+def _decides(own: Seed, samplers: Seed | None) -> Seed:
+    """The seed of order and augmentation: the engine has one for both."""
+    if samplers is None:
+        return own
+    if own.given and not samplers.given:
+        samplers.give(own.value, "seed= of the loader")
+    elif own.given and own.value != samplers.value:
+        _notice.say(f"{own} is ignored: the sampler has {samplers}")
+    return samplers
 
 
 def _tail(k: Mapping[str, Any], recipe: Recipe, single: bool, problems: Problems) -> str | None:
