@@ -69,10 +69,7 @@ func (l *Loader) reserve(rows int) error {
 		}
 		l.slotBytes = layout.Bytes()
 		l.setPrefetch(l.slots.limit)
-		for _, slot := range l.slots.free {
-			l.slots.discard(slot)
-		}
-		l.slots.free = nil
+		l.slots.drain()
 	}
 	l.layout = layout
 	return nil

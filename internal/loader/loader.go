@@ -149,7 +149,11 @@ func (l *Loader) size() error {
 	limit := int64(l.spec.Deliver.Memory)
 	asked := limit > 0
 	if !asked {
-		limit = available / 4
+		l.shared.mu.Lock()
+		available += l.shared.taken
+		l.shared.auto = available / 4
+		limit = l.shared.auto
+		l.shared.mu.Unlock()
 	}
 	if l.loose() {
 		limit /= 2 // rows of unequal length are collected before they are packed
@@ -161,7 +165,7 @@ func (l *Loader) size() error {
 		}
 		return e
 	}
-	l.slots = slots{l: l, limit: limit}
+	l.slots = slots{l: l, limit: limit, auto: !asked}
 	l.setPrefetch(limit)
 	if l.loose() {
 		l.prefetch = 1 // until the first batch tells how large they are
@@ -355,10 +359,7 @@ func (l *Loader) Close() {
 	for _, p := range slices.Clone(l.passes) {
 		p.cancel()
 	}
-	for _, slot := range l.slots.free {
-		l.slots.discard(slot)
-	}
-	l.slots.free = nil
+	l.slots.drain()
 	s.mu.Unlock()
 	l.fetch.Close()
 	s.mu.Lock()

@@ -30,6 +30,8 @@ type Shared struct {
 	lastID  int64
 	closed  bool
 	done    sync.WaitGroup
+	auto    int64 // bytes that the batches of all loaders without a limit of their own may take together
+	taken   int64 // of them
 
 	asleep []*worker // lanes with nothing to do
 	cause  cause     // why

@@ -17,6 +17,7 @@ const heldGrace = time.Second
 type slots struct {
 	l      *Loader
 	limit  int64 // bytes
+	auto   bool  // the limit is that of all loaders together that have none of their own
 	bytes  int64 // of all slots, free and not
 	count  int
 	leased int
@@ -27,7 +28,8 @@ type slots struct {
 // let go while new memory is made.
 func (s *slots) take(p *Pass) (*batch.Slot, error) {
 	l := s.l
-	if len(s.free) == 0 && s.bytes+l.slotBytes > s.limit && s.count > 0 && p.starves() {
+	s.makeRoom(p)
+	if len(s.free) == 0 && !s.room(l.slotBytes) && s.count > 0 && p.starves() {
 		l.shared.reclaim(l, p, false)
 	}
 	if n := len(s.free); n > 0 {
@@ -36,7 +38,7 @@ func (s *slots) take(p *Pass) (*batch.Slot, error) {
 		p.heldSince = time.Time{}
 		return slot, nil
 	}
-	if s.count == 0 || s.bytes+l.slotBytes <= s.limit {
+	if s.count == 0 || s.room(l.slotBytes) {
 		p.planning.rests() // to make memory is no planning: it takes as long as a thousand batches, a few times
 		slot, err := s.alloc(l.slotBytes)
 		p.planning.works()
@@ -55,6 +57,69 @@ func (s *slots) take(p *Pass) (*batch.Slot, error) {
 	return nil, nil
 }
 
+// room says whether so many bytes more are within the limits. Of a limit that it
+// shares every loader has two slots in any case: one that the user has, and one
+// that is being filled, so that no loader waits for another.
+func (s *slots) room(bytes int64) bool {
+	if s.bytes+bytes > s.limit {
+		return false
+	}
+	return !s.auto || s.count < 2 || s.l.shared.taken+s.l.shared.kept(s)+s.weight(bytes) <= s.l.shared.auto
+}
+
+// kept is what the loaders that share the limit with s still need for two slots each.
+func (s *Shared) kept(but *slots) (bytes int64) {
+	for _, l := range s.loaders {
+		if l.slots.auto && &l.slots != but {
+			bytes += int64(max(0, 2-l.slots.count)) * l.slots.weight(l.slotBytes)
+		}
+	}
+	return bytes
+}
+
+// makeRoom takes what the loaders that share the limit do not use: the free slots
+// of those that walk no pass, and, where the consumer of p starves, all that was
+// made ahead for consumers that do not wait. Shared.mu is held.
+func (s *slots) makeRoom(p *Pass) {
+	l := s.l
+	if !s.auto || len(s.free) > 0 || s.room(l.slotBytes) || s.bytes+l.slotBytes > s.limit {
+		return
+	}
+	for _, other := range l.shared.loaders {
+		if other != l && other.slots.auto && len(other.passes) == 0 {
+			other.slots.drain()
+		}
+	}
+	if p.starves() && !s.room(l.slotBytes) {
+		l.shared.reclaim(l, p, true)
+	}
+}
+
+// drain gives the free slots back to the machine.
+func (s *slots) drain() {
+	for _, slot := range s.free {
+		s.discard(slot)
+	}
+	s.free = nil
+}
+
+// add keeps the books of bytes more, or fewer.
+func (s *slots) add(bytes int64) {
+	s.bytes += bytes
+	if s.auto {
+		s.l.shared.taken += s.weight(bytes)
+	}
+}
+
+// weight is what bytes of slots take of a limit: rows of unequal length are there
+// twice, while they are collected and when they are packed.
+func (s *slots) weight(bytes int64) int64 {
+	if s.l.loose() {
+		return 2 * bytes
+	}
+	return bytes
+}
+
 // starves says that the consumer waits and nothing is on its way.
 func (p *Pass) starves() bool { return p.waiting > 0 && len(p.open) == 0 }
 
@@ -71,6 +136,11 @@ func (s *slots) held(p *Pass) error {
 	if time.Since(p.heldSince) < heldGrace {
 		return nil
 	}
+	if s.bytes+s.l.slotBytes <= s.limit {
+		return errs.New(errs.Held, "the training loop holds %d batches of %.1f MiB, and all loaders together the %.0f MiB that memory=auto allows them",
+			s.leased, mib(s.l.slotBytes), mib(s.l.shared.auto)).
+			Try("let batches go (del images, or copy what you keep: images.clone()), or give the loaders memory= of their own")
+	}
 	return errs.New(errs.Held, "the training loop holds %d batches of %.1f MiB, all that memory=%.0f MiB allows",
 		s.leased, float64(s.l.slotBytes)/(1<<20), float64(s.limit)/(1<<20)).
 		Try("let batches go (del images, or copy what you keep: images.clone()), or raise memory=")
@@ -78,13 +148,13 @@ func (s *slots) held(p *Pass) error {
 
 // alloc makes a slot. Shared.mu is held, and let go meanwhile.
 func (s *slots) alloc(bytes int64) (*batch.Slot, error) {
-	s.bytes += bytes
+	s.add(bytes)
 	s.count++
 	s.l.shared.mu.Unlock()
 	slot, err := s.l.shared.Arena.Alloc(bytes)
 	s.l.shared.mu.Lock()
 	if err != nil {
-		s.bytes -= bytes
+		s.add(-bytes)
 		s.count--
 		return nil, err
 	}
@@ -108,11 +178,8 @@ func (s *slots) replace(old *batch.Slot, fixed, bytes int64) (*batch.Slot, error
 	}
 	l.slotBytes = max(l.slotBytes, bytes)
 	l.setPrefetch(s.limit)
-	for _, slot := range s.free {
-		s.discard(slot)
-	}
-	s.free = nil
-	if s.bytes-int64(len(old.Mem))+bytes > s.limit {
+	s.drain()
+	if !s.room(bytes - int64(len(old.Mem))) {
 		return nil, errLater
 	}
 	slot, err := s.alloc(bytes)
@@ -126,7 +193,7 @@ func (s *slots) replace(old *batch.Slot, fixed, bytes int64) (*batch.Slot, error
 
 func (s *slots) discard(slot *batch.Slot) {
 	s.count--
-	s.bytes -= int64(len(slot.Mem))
+	s.add(-int64(len(slot.Mem)))
 	s.l.shared.Arena.Free(slot)
 }
 
@@ -166,10 +233,7 @@ func (s *Shared) reclaim(l *Loader, p *Pass, everybody bool) {
 				continue
 			}
 			if everybody {
-				for _, slot := range other.slots.free {
-					other.slots.discard(slot)
-				}
-				other.slots.free = nil
+				other.slots.drain()
 			}
 			for _, q := range other.passes {
 				if q != p && q.waiting == 0 && len(q.open) > 0 && (victim == nil || q.asked < victim.asked) {

@@ -197,7 +197,7 @@ type Deliver struct {
 	Prefetch int `json:"prefetch,omitempty"` // batches ready ahead; 0: 4
 	// PrefetchFactor is the same by the lane, as torch counts; 0: Prefetch holds.
 	PrefetchFactor int   `json:"prefetch_factor,omitempty"`
-	Memory         Bytes `json:"memory,omitempty"` // for batches; 0: a quarter of what is left
+	Memory         Bytes `json:"memory,omitempty"` // for batches; 0: a quarter of what is left, for all loaders together
 }
 
 // OnBad is what happens to a sample that can not be delivered.

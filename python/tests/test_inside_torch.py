@@ -29,7 +29,8 @@ class Wrapped(data.IterableDataset):
         if self.how == "ranks":
             loader = stoker.DataLoader(dataset, 5, shuffle=True, rank=info.id, world_size=info.num_workers)
         elif self.how == "sampler":
-            loader = stoker.DataLoader(dataset, 5, sampler=stoker.DistributedSampler(dataset, info.num_workers, info.id))
+            sampler = stoker.DistributedSampler(dataset, info.num_workers, info.id)
+            loader = stoker.DataLoader(dataset, 5, sampler=sampler)
         elif self.how == "own sampler":
             loader = stoker.DataLoader(dataset, 5, sampler=range(50))
         elif self.how == "random sampler":
@@ -85,7 +86,8 @@ def test_a_loader_in_workers_is_refused(folder: Path, tmp_path: Path, how: str, 
 
 def test_the_rank_that_a_worker_is_counts_those_of_the_world(folder: Path, tmp_path: Path) -> None:
     lines = run(folder, tmp_path, "", env={"RANK": "1", "WORLD_SIZE": "3"})
-    assert [f"rank={rank}, world_size=6 here" in line for rank, line in zip((2, 3), sorted(lines), strict=True)]
+    for rank, line in zip((2, 3), sorted(lines), strict=True):
+        assert f"rank={rank}, world_size=6 here" in line
 
 
 @pytest.mark.parametrize("how", ["ranks", "sampler"])

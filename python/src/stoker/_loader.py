@@ -79,7 +79,8 @@ class DataLoader:
     output            "torch" (default where torch is installed), "numpy", "jax"
     layout            of images, "nchw" (default) or "nhwc"
     prefetch          batches made ahead; left out: 4
-    memory            limit for batches: "2GiB", a number of bytes, or "auto", a quarter of what the machine has left
+    memory            limit for batches: "2GiB", a number of bytes, or "auto" (default), a quarter of what the machine
+                      has left, for all loaders of the process that have no limit of their own
     cache             memory for samples that are the same in every epoch, decoded and worked on up to the first random
                       transform: "8GiB", a number of bytes, or True, a quarter of what the machine has left; or
                       {"memory": "8GiB", "after": "decode"}, to keep them only decoded. What does not fit is made anew
