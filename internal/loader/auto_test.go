@@ -115,7 +115,7 @@ func TestAnIdleLoaderGivesItsMemory(t *testing.T) {
 	s.limitTo(6 * idle.slotBytes)
 	p, _ := idle.Pass(0, 0, 0)
 	var held []*Batch
-	for range 5 {
+	for range 4 {
 		b, err := p.Next(context.Background(), 20*time.Second)
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._errors import Problems, whole
+from ._numbers import scalar
 
 _UNITS = {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _UNITS.update({"tb": 10**12, "b": 1, "": 1})  # the longer ones first
@@ -25,7 +26,7 @@ def read_cache(given: Any, problems: Problems) -> dict[str, Any] | None:
     for key in given:
         if key not in ("memory", "after"):
             problems.add(f"cache has a key {key!r}", "it has memory and after")
-    memory, after = given.get("memory"), given.get("after")
+    memory, after = scalar(given.get("memory")), given.get("after")
     if after is not None and after not in AFTER:
         problems.add(f"cache is after {after!r}", "it can be 'random' or 'decode'")
     if memory is not None:

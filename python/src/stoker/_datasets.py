@@ -24,6 +24,7 @@ from . import _client
 from ._batch import Batch, JaxKind, Kind, Maker, NumpyKind, TorchKind
 from ._cache import read_cache
 from ._errors import ConfigError, Problems, whole
+from ._numbers import scalar
 from ._spec import Form, Recipe, default_output
 
 Data = TypeVar("Data", bound="Dataset")
@@ -164,10 +165,11 @@ class Synthetic(Dataset):
 
     def __init__(self, n: int, shape: Sequence[int] = (224, 224, 3)) -> None:
         problems = Problems("Synthetic")
+        n = scalar(n)
         if not whole(n) or n < 1:
             problems.add(f"n is {n!r}", "give a number of samples")
         self.n = n
-        self.shape = tuple(shape)
+        self.shape = tuple(map(scalar, shape))
         if not self.shape or not all(whole(size) and size > 0 for size in self.shape):
             problems.add(f"shape is {shape!r}", "give sizes such as (224, 224, 3)")
         problems.raise_any()

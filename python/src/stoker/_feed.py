@@ -46,12 +46,27 @@ class Piece:
         return left
 
 
+def _items(sampler: Any, name: str) -> Iterator[Any]:
+    """What a sampler gives; arrays and tensors of integers as Python's, a part at a time."""
+    kind = str(getattr(sampler, "dtype", "")).removeprefix("torch.")
+    if not kind or not hasattr(sampler, "tolist") or not getattr(sampler, "shape", ()):
+        yield from sampler
+        return
+    if kind == "bool":
+        raise ConfigError(
+            f"the sampler is a {name} of bools, and ids are wanted",
+            hint="give the numbers of the samples where it is true: mask.nonzero()[0], or torch.where(mask)[0]",
+        )
+    for begin in range(0, len(sampler), PIECE):
+        yield from sampler[begin : begin + PIECE].tolist()
+
+
 class Feed:
     """One pass over a sampler. ``size`` is the ids of a batch; ``batched``: the sampler gives lists."""
 
     def __init__(self, sampler: Any, size: int, batched: bool, drop: bool) -> None:
         self._name = type(sampler).__name__
-        self._items: Iterator[Any] = iter(sampler)
+        self._items: Iterator[Any] = _items(sampler, self._name)
         self._size = size
         self._batched = batched
         self._drop = drop
@@ -102,7 +117,7 @@ class Feed:
         """The ids of the next item."""
         for item in self._items:
             try:
-                return [operator.index(i) for i in item] if self._batched else [operator.index(item)]
+                ids = [operator.index(i) for i in item] if self._batched else [operator.index(item)]
             except TypeError as error:
                 what = "lists of ids" if self._batched else "ids"
                 raise ConfigError(
@@ -110,6 +125,13 @@ class Feed:
                     cause=str(error),
                     hint="ids are integers from 0 to len(dataset) - 1",
                 ) from error
+            for i in ids:
+                if not -(1 << 63) <= i < 1 << 63:
+                    raise ConfigError(
+                        f"the sampler {self._name} gave sample {i} as item {self._item}",
+                        hint="samplers give numbers from 0 to len(dataset) - 1",
+                    )
+            return ids
         return None
 
     def piece(self) -> Piece | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ._compile import to_ops
 from ._errors import Problems, whole
+from ._numbers import scalar
 
 _BATCHES = ("dense", "padded", "ragged")
 _DECODES = ("rgb", "gray", "text", "json", "int", "float", "bytes", "npy", "array")
@@ -56,13 +57,13 @@ class Field:
             hint = f"did you mean {near[0]!r}?" if near else "it can be " + ", ".join(map(repr, _DECODES))
             problems.add(f"decode is {decode!r}", hint)
         pad: dict[str, Any] = {}
-        for key, given in (("to", to), ("multiple", multiple)):
+        for key, given in (("to", scalar(to)), ("multiple", scalar(multiple))):
             if given is not None and (not whole(given) or given < 1):
                 problems.add(f"{key} is {given!r}", "give a number of elements")
             elif given is not None:
                 pad[key] = int(given)
         if value is not None:
-            pad["value"] = value
+            pad["value"] = scalar(value)
         if truncate:
             pad["truncate"] = True
         if pad and batch is None:
@@ -78,7 +79,7 @@ class Field:
             self.spec["decode"] = decode or "rgb"
             self.spec["transform"] = to_ops(transform, f"Field({name!r}, transform=...)")
         if view is not None:
-            self.spec["view"] = list(view)
+            self.spec["view"] = [scalar(end) for end in view]
 
     def __repr__(self) -> str:
         return f"Field({self.spec!r})"

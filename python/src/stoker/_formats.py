@@ -21,6 +21,7 @@ from ._compile import to_ops
 from ._datasets import _path, absolute, check_keywords
 from ._errors import Problems, StokerError, whole
 from ._fields import SAID, Field, dtype_name
+from ._numbers import scalar
 from ._stored import Pictures, Stored, paths, picture
 
 class NpyDataset(Stored):
@@ -285,6 +286,8 @@ class TokenDataset(Stored):
         fields: Sequence[str | Field] | None = None,
     ) -> None:
         problems = Problems("TokenDataset")
+        length, stride, random, seed = scalar(length), scalar(stride), scalar(random), scalar(seed)
+        eos, bos = scalar(eos), scalar(bos)
         if documents == (length is not None):
             problems.add(
                 f"length={length!r} and documents={documents!r}", "give a length of windows, or documents=True"

@@ -11,6 +11,7 @@ from typing import Any
 
 from ._datasets import Dataset, check_subclass
 from ._errors import ConfigError, Problems, whole
+from ._numbers import scalar
 from ._spec import Form, Recipe
 
 STOPS = ("first_exhausted", "all_exhausted", "repeat")
@@ -67,8 +68,9 @@ class Mixture(Dataset):
             problems.add("there is no dataset in it", "give at least one")
         if weights is not None and schedule is not None:
             problems.add("weights and schedule say the same", "give one of them")
-        self.weights = None if weights is None else [*weights]
-        self.schedule = None if schedule is None else [(place, [*shares]) for place, shares in schedule]
+        self.weights = None if weights is None else [*map(scalar, weights)]
+        points = None if schedule is None else [(scalar(place), [*map(scalar, shares)]) for place, shares in schedule]
+        self.schedule = points
         for shares in [self.weights] if self.weights is not None else [s for _, s in self.schedule or []]:
             if len(shares) != len(self.datasets):
                 problems.add(f"{len(shares)} weights for {len(self.datasets)} datasets", "give one for each")

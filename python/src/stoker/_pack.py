@@ -11,6 +11,7 @@ from . import _command, _notice
 from ._compile import to_ops
 from ._datasets import Dataset, _path, absolute
 from ._errors import Problems, whole
+from ._numbers import scalar
 from ._process import find
 
 _RUN = _command.Verb("pack", "packing", "the same call goes on behind the shards that are finished")
@@ -143,6 +144,7 @@ def _flags(said: Mapping[str, Any], problems: Problems) -> list[str]:
     found = []
     for key, value in said.items():
         flag = "--" + key.replace("_", "-")
+        value = scalar(value)
         if isinstance(value, bool):
             if key not in ("shuffle", "decode", "dry_run", "finish", "overwrite"):
                 problems.add(f"{key} is {value!r}", "give what the docstring says")

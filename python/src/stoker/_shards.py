@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 
 from . import _notice
 from ._errors import ConfigError, Problems, ResourceError, SourceError, StokerError, whole
+from ._numbers import scalar
 
 Encoder = Callable[[Any], Any]
 
@@ -89,6 +90,7 @@ class ShardWriter:
         format: Any = None,
     ) -> None:
         problems = Problems("ShardWriter")
+        maxcount, maxsize, start_shard = scalar(maxcount), scalar(maxsize), scalar(start_shard)
         self.pattern = os.fspath(pattern)
         self.maxcount = maxcount
         self.maxsize = maxsize

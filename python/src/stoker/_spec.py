@@ -28,6 +28,7 @@ OUTPUTS = ("torch", "numpy", "jax")
 TAILS = ("pad", "fill", "drop")
 POLICIES = ("fail", "skip", "replace")
 LAYOUTS = ("nchw", "nhwc")
+LONGEST = 1e6  # seconds: poll(2) counts milliseconds to 2^31
 
 
 class _AllCores(int):
@@ -115,7 +116,7 @@ class Settings:
     @property
     def deadline(self) -> float:
         """Seconds without a batch that are a stall."""
-        return self.timeout or 60.0
+        return min(self.timeout, LONGEST) or 60.0
 
 
 def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems) -> Settings:

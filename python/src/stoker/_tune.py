@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from . import _command, _notice
 from ._benchmark import benchmark
 from ._datasets import Dataset, absolute
 from ._errors import ConfigError, Problems, from_wire, whole
+from ._numbers import scalar
 from ._process import find
 from ._spec import Settings
 
@@ -86,6 +87,10 @@ def tune(
     more than their noise. A setting that fails is shown with its error; the first that fails is raised.
     """
     problems = Problems("tune")
+    workers, prefetch, batch_size = (
+        [*map(scalar, values)] if isinstance(values, Iterable) and not isinstance(values, (str, bytes)) else values
+        for values in (workers, prefetch, batch_size)
+    )
     if not callable(make_loader):
         problems.add(
             f"make_loader is a {type(make_loader).__name__}",

@@ -12,6 +12,7 @@ from . import _client, _notice
 from ._compile import to_ops
 from ._datasets import Dataset, _path, absolute, check_keywords
 from ._errors import ConfigError, Problems, whole
+from ._numbers import scalar
 from ._spec import Recipe
 
 Ops = list[dict[str, Any]]
@@ -105,6 +106,7 @@ class WebDataset(Dataset):
         seed: int | None = None,
     ) -> None:
         problems = Problems("WebDataset")
+        seed = scalar(seed)
         self.urls = _shards(urls, problems)
         self._shuffle = bool(shardshuffle)
         self._on_bad = _policy(handler, problems)
@@ -157,12 +159,13 @@ class WebDataset(Dataset):
         """
         self._unbatched("shuffle")
         check_keywords("WebDataset.shuffle", keywords, ["size", "seed", "initial", "bufsize", "rng", "handler"])
+        size = scalar(size)
         if not whole(size) or size < 0:
             raise ConfigError(f"WebDataset.shuffle: size is {size!r}", hint="give the size that WebDataset would take")
         if size == 0:
             return self
         _notice.say(".shuffle(n) is a full shuffle here, whatever n is")
-        return self._with(_shuffle=True, _seed=keywords.get("seed", self._seed))
+        return self._with(_shuffle=True, _seed=scalar(keywords.get("seed", self._seed)))
 
     def decode(self, *args: Any, pre: Any = None, post: Any = None, only: Any = None, **keywords: Any) -> WebDataset:
         """What becomes of the bytes of fields; see the class. ``only`` names the fields to decode."""
@@ -247,6 +250,7 @@ class WebDataset(Dataset):
     def batched(self, batchsize: int, collation_fn: Any = None, partial: bool = True) -> WebDataset:
         """Batches of ``batchsize`` samples; ``partial=False`` drops the last if it is not full."""
         problems = Problems("WebDataset.batched")
+        batchsize = scalar(batchsize)
         if not whole(batchsize) or batchsize < 1:
             problems.add(f"batchsize is {batchsize!r}", "give at least 1")
         if self._batch is not None:
@@ -281,13 +285,14 @@ class WebDataset(Dataset):
         """Epochs of ``nsamples`` items on every rank (batches, after ``batched``), cut from an endless stream of whole
         epochs: no sample comes again before all others came. Every batch is full, at the end of an epoch of the
         dataset too (tail "fill", or "drop")."""
-        items = nbatches if nbatches > 0 else nsamples
+        items = scalar(nbatches if nbatches > 0 else nsamples)
         if not whole(items) or items < 1:
             raise ConfigError(f"WebDataset.with_epoch: the length is {items!r}", hint="give at least 1")
         return self._with(_epoch=items, _epoch_in_batches=self._batch is not None)
 
     def with_length(self, n: int, silent: bool = False) -> WebDataset:
         """What len() says; without it, it is the number of items."""
+        n = scalar(n)
         if not whole(n) or n < 0:
             raise ConfigError(f"WebDataset.with_length: the length is {n!r}", hint="give a number of items")
         return self._with(_length=n)
