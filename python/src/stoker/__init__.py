@@ -9,6 +9,8 @@
 Importing it needs the standard library only; numpy, torch and jax are used where they are asked for.
 """
 
+from typing import TYPE_CHECKING
+
 from . import transforms
 from ._batch import Batch, Ragged
 from ._benchmark import Benchmark, benchmark
@@ -108,3 +110,11 @@ __all__ = [
     "tune",
     "verify_receipts",
 ]
+
+
+if not TYPE_CHECKING:  # checkers know every name that there is
+
+    def __getattr__(name: str) -> object:
+        from ._elsewhere import missing
+
+        raise missing(__name__, name, __all__)

@@ -162,7 +162,7 @@ class NumpyKind(Kind):
     def alone(self, value: Any, facts: Mapping[str, Any]) -> Any:
         if not isinstance(value, self._np.ndarray):
             return value  # a sample that is a number, or ragged
-        batch = value.view(_array_batch())
+        batch: Any = value.view(_array_batch())
         vars(batch).update(facts)
         return batch
 
@@ -274,8 +274,8 @@ _POSITIONS = Field(POSITION_IDS, "number", "int32", "", "")
 class Maker:
     """Makes batches of one loader: ``make(message, root of the slot)``.
 
-    ``form`` is what a batch is: a tuple of the fields, a dict, or the array of the one field. ``single`` gives one sample without the batch dimension, ``squeeze`` names grey images to be shown without their
-    channel axis.
+    ``form`` is what a batch is: a tuple of the fields, a dict, or the array of the one field. ``single`` gives one
+    sample without the batch dimension, ``squeeze`` names grey images to be shown without their channel axis.
     """
 
     def __init__(

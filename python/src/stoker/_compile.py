@@ -14,7 +14,15 @@ from typing import Any
 
 from ._errors import Problems
 
-_HINT = "write it with stoker.transforms, or apply it to the batch in the training loop"
+_HINT = "write it with stoker.transforms, or do it in the training loop"
+
+# For transforms that neither torchvision's names nor ours have in the engine. Of a random one a batch must not be given
+# whole to torchvision: it draws once for all of it.
+_UNBUILT = "do it in the training loop: {each}; or load the pictures by torch's DataLoader, with stoker's sampler"
+_EACH = "images = torch.stack([t(image) for image in images]) draws for every image"
+_WHOLE = "images = t(images)"
+_MIXES = ("MixUp", "CutMix")  # of batches, by their nature
+_FIXED = ("RGB", "LinearTransformation")  # draw nothing
 
 # How deep lists, Compose and RandomApply may hold each other; the engine has the same bound.
 _DEEPEST = 32
@@ -137,12 +145,21 @@ def _stranger(transform: Any) -> tuple[str, str]:
     if hasattr(transform, "__code__"):
         return f"{_function(transform)} is Python, which the engine does not run", _HINT
     if _is_torchvision(cls):
-        return f"{cls.__name__} of torchvision is not built in the engine", _HINT
+        return f"{cls.__name__} of torchvision is not built in the engine", unbuilt(cls.__name__)
     for base in cls.__mro__[1:]:
         if _name_of(base) or base.__name__ == "Compose" and (_is_ours(base) or _is_torchvision(base)):
             what = f"{cls.__qualname__} is a subclass of {base.__name__}: what it changes the engine can not know"
             return what, _HINT
     return f"{cls.__qualname__} ({cls.__module__}) is not a transform that the engine knows", _HINT
+
+
+def unbuilt(name: str) -> str:
+    """What to do about a transform of torchvision that the engine does not have."""
+    if name in _MIXES:
+        return "it is for batches: do it in the training loop: images, labels = t(images, labels)"
+    if name in ("ToPILImage", "ToPureTensor"):
+        return "leave it out: pictures are what the other transforms take already"
+    return _UNBUILT.format(each=_WHOLE if name in _FIXED else _EACH)
 
 
 def _function(function: Any) -> str:

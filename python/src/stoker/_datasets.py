@@ -160,7 +160,7 @@ class Synthetic(Dataset):
     Every sample holds the same bytes; none is read or decoded. The one field is called ``image``.
     """
 
-    _fixed = {**Dataset._fixed, "n": "", "shape": ""}
+    _fixed: ClassVar[Mapping[str, str]] = {**Dataset._fixed, "n": "", "shape": ""}
     _form: Form = "tuple"
 
     def __init__(self, n: int, shape: Sequence[int] = (224, 224, 3)) -> None:
@@ -200,7 +200,7 @@ class Synthetic(Dataset):
 def check_subclass(dataset: Dataset, problems: Problems) -> None:
     """Adds what the classes of a dataset override that only this package's own code would call: it would not run."""
     kind = type(dataset)
-    ours = next(base for base in kind.__mro__ if base.__module__.startswith("stoker."))
+    ours: Any = next(base for base in kind.__mro__ if base.__module__.startswith("stoker."))
     for base in kind.__mro__[: kind.__mro__.index(ours)]:
         for name in base.__dict__.keys() & ours._overrides.keys():
             problems.add(

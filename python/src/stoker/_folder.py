@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
-from ._datasets import _path
+from ._datasets import _path, absolute
 from ._errors import Problems
 from ._fields import Field
 from ._stored import Pictures, picture
@@ -34,7 +34,7 @@ class ImageFolder(Pictures):
 
     _form = "tuple"
     _format = "folder"
-    _fixed = {
+    _fixed: ClassVar[Mapping[str, str]] = {
         **Pictures._fixed,
         "root": "",
         "allow_empty": "",
@@ -42,16 +42,19 @@ class ImageFolder(Pictures):
         "is_valid_file": "leave it out; move the files that are not wanted out of the folder",
         "transforms": "assign to transform; targets are mapped in the training loop: labels = table[labels]",
         "extensions": "stoker.files(patterns) takes the files that it is given",
-        **dict.fromkeys(("samples", "imgs"), "choose samples by DataLoader(sampler=ids), or list files: stoker.files(paths)"),
+        **dict.fromkeys(
+            ("samples", "imgs"), "choose samples by DataLoader(sampler=ids), or list files: stoker.files(paths)"
+        ),
         **dict.fromkeys(
             ("targets", "class_to_idx"),
             "map the labels in the training loop: labels = table[labels]; or stoker.Table reads them from a table",
         ),
     }
-    _overrides = {
+    _overrides: ClassVar[Mapping[str, str]] = {
         **Pictures._overrides,
         **dict.fromkeys(
-            "find_classes make_dataset loader is_valid_file transforms extensions samples imgs targets class_to_idx".split(),
+            "find_classes make_dataset loader is_valid_file transforms extensions samples imgs targets "
+            "class_to_idx".split(),
             "the engine lists the files and numbers the classes",
         ),
     }
@@ -105,7 +108,7 @@ class ImageFolder(Pictures):
         if self._table is None:
             found = self._remote().table(["label", "path"])
             # As torchvision gives them: below the root as it was given.
-            below = os.path.join(os.path.normpath(self.path), "")
+            below = os.path.join(os.path.normpath(absolute(self.root)), "")
             found["path"] = [os.path.join(self.root, path.removeprefix(below)) for path in found["path"]]
             self._table = found
         return self._table

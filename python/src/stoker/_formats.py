@@ -24,6 +24,7 @@ from ._fields import SAID, Field, dtype_name
 from ._numbers import scalar
 from ._stored import Pictures, Stored, paths, picture
 
+
 class NpyDataset(Stored):
     """Arrays of ``.npy`` or ``.npz`` files; row i of each is a field of sample i.
 
@@ -63,7 +64,7 @@ class NpyDataset(Stored):
         super().__init__(first, fields, columns=columns, unpacked=unpacked)
         if columns is None and _zipped(self.path):
             self._form = "dict"
-        elif len(columns or [0]) == 1 and len(self._given or [0]) == 1:
+        elif (columns is None or len(columns) == 1) and (self._given is None or len(self._given) == 1):
             self._form = "one"
 
     def _where(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from time import monotonic_ns
 from typing import Any
 
 from . import _client, _notice, _ranks, _tune, _watch
-from ._batch import Batch, DictBatch, Kind, Maker
+from ._batch import Kind, Maker
 from ._datasets import Dataset, check_subclass, make_kind
 from ._errors import MAX_EPOCH, ConfigError, Problems, whole
 from ._feed import Feed
@@ -25,6 +25,7 @@ from ._receipt import VERSION, Part
 from ._spec import ALL_CORES, cores, read, spec
 from ._state import STATE_VERSION, compare, skipped
 from ._stats import Meter
+from ._strangers import advise
 
 
 class DataLoader:
@@ -154,7 +155,7 @@ class DataLoader:
             check_subclass(dataset, problems)
             recipe = replace(dataset._recipe(), cache=dataset._cached)
         else:
-            problems.add(*_stranger(dataset))
+            problems.add(*advise(dataset))
         self._settings = read(keywords, recipe, problems)
         self._dataset: Dataset = dataset
         if tune is not None:
@@ -758,18 +759,3 @@ def _bytes(fields: Sequence[_client.Field], output: str) -> str:
     if found[0].kind == "image":
         return words + f"for floats end the transforms with ToTensor(), or write {floats} / 255 in the loop"
     return words + f"for floats write {floats} in the loop"
-
-
-def _stranger(dataset: Any) -> tuple[str, str]:
-    """What to say about a dataset that is none of ours."""
-    kind = type(dataset)
-    what = f"dataset is a {kind.__module__}.{kind.__qualname__}, and its samples would be made by Python code"
-    if kind.__module__.startswith("torchvision.datasets.folder"):
-        return what, f"stoker.ImageFolder({getattr(dataset, 'root', 'root')!r}, transform=...) reads the same files"
-    if kind.__module__.startswith("webdataset"):
-        return what, "stoker.WebDataset(urls) has the same chain of calls"
-    if isinstance(dataset, str):
-        return "dataset is a path", f"stoker.ImageFolder({dataset!r}) or stoker.WebDataset({dataset!r})"
-    return what, (
-        "use stoker.ImageFolder or stoker.WebDataset; Python workers for other datasets come in a later release"
-    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import operator
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 from ._datasets import Dataset, check_subclass
 from ._errors import ConfigError, Problems, whole
@@ -38,7 +38,7 @@ class Mixture(Dataset):
     ``mixture[i]`` is sample i. ``loader.shares()`` tells what came of each dataset so far.
     """
 
-    _fixed = {
+    _fixed: ClassVar[Mapping[str, str]] = {
         **Dataset._fixed,
         "transform": "assign it to the datasets of the mixture",
         **dict.fromkeys(("datasets", "weights", "schedule", "linear", "stop", "batches"), ""),

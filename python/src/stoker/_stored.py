@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
 from . import _client
 from ._cache import amount
@@ -17,6 +17,7 @@ from ._datasets import Dataset, _path, absolute
 from ._errors import ConfigError, Problems, StokerError
 from ._fields import SAID, Field, read_fields
 from ._spec import Form, Recipe
+
 
 class Stored(Dataset):
     """What datasets of stored fields share. Storage that names its fields gives samples that are dicts by these names;
@@ -28,7 +29,7 @@ class Stored(Dataset):
     of a dataset with a transform has that transform.
     """
 
-    _fixed = {
+    _fixed: ClassVar[Mapping[str, str]] = {
         **Dataset._fixed,
         "path": "",
         "fields": "choose them with dataset.select(...) or dataset.to_tuple(...)",
@@ -164,7 +165,9 @@ class Stored(Dataset):
 
     def _still(self, fields: Sequence[str | Field], given: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         """Which fields have the dataset's own transform: those that had it, and were not given another one."""
-        own = {field.name for field in fields if isinstance(field, Field) and {"transform", "decode"} & field.spec.keys()}
+        own = {
+            field.name for field in fields if isinstance(field, Field) and {"transform", "decode"} & field.spec.keys()
+        }
         kept = [name for name in self._pictures if name not in own]
         for field in given:
             if field["name"] not in own and field.get("from") in self._pictures:
@@ -200,15 +203,15 @@ class Pictures(Stored):
     that begin later have it.
     """
 
+    _fixed: ClassVar[Mapping[str, str]] = {name: hint for name, hint in Stored._fixed.items() if name != "transform"}
+
     @property
     def transform(self) -> Any:
         """The transform of the pictures, as it was given."""
         return self._transform
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name != "transform":
-            super().__setattr__(name, value)
-            return
+    @transform.setter
+    def transform(self, value: Any) -> None:
         where = f"{type(self).__name__}.transform"
         if "_given" not in self.__dict__:
             raise ConfigError(f"{where}: there are no fields yet", hint="call super().__init__(...) first")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import difflib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 from . import _client, _notice
 from ._compile import to_ops
@@ -26,6 +26,7 @@ _ON_BYTES = {"RandomResizedCrop", "Resize", "Grayscale", "RandomGrayscale"}
 # decode's words for images: codec, operations, layout, without channel axis.
 _IMAGES: dict[str, tuple[str, Ops, str | None, bool]] = {
     "pil": ("rgb", [], None, False),
+    "pillow": ("rgb", [], None, False),
     "pilrgb": ("rgb", [], None, False),
     "pill": ("gray", [], None, False),
     "rgb8": ("rgb", _BYTES, "nhwc", False),
@@ -63,7 +64,7 @@ class WebDataset(Dataset):
     Without ``to_tuple`` samples are dicts of all fields, with ``__key__`` and ``__url__``. Without ``decode`` fields
     are bytes. ``decode(words)`` makes of images what WebDataset makes of them:
 
-        "pil"                 the picture as uint8 (3, height, width), ready for transforms
+        "pil", "pillow"       the picture as uint8 (3, height, width), ready for transforms
         "rgb8", "rgb"         uint8, or float32 from 0 to 1, (height, width, 3)
         "torchrgb8", "torchrgb"   the same as (3, height, width)
         "l8", "l", "torchl8", "torchl"   grey, (height, width)
@@ -79,7 +80,7 @@ class WebDataset(Dataset):
     ignored with a notice where the engine makes them moot, and a ConfigError otherwise.
     """
 
-    _fixed = {
+    _fixed: ClassVar[Mapping[str, str]] = {
         **Dataset._fixed,
         "urls": "",
         "transform": "give transforms to fields: dataset.map_tuple(transform, None), or map_dict(jpg=transform)",
@@ -184,9 +185,7 @@ class WebDataset(Dataset):
             elif arg.lower() in _IMAGES:
                 words[""] = arg.lower()
             else:
-                near = difflib.get_close_matches(arg.lower(), _IMAGES, 1)
-                hint = f"did you mean {near[0]!r}?" if near else "there are " + ", ".join(map(repr, _IMAGES))
-                problems.add(f"{arg!r} is no way to decode images", hint)
+                problems.add(f"{arg!r} is not a way to decode images", _decoders(arg.lower()))
         if only is not None:
             words["only"] = ";".join(only.split() if isinstance(only, str) else only)
         problems.raise_any()
@@ -483,20 +482,47 @@ _MOOT = {
 }
 
 
+# Words of WebDataset's for other data, which need no word here, or have none.
+_OTHERS = {
+    "torch_audio": "leave it out: sounds are delivered as bytes",
+    "torch_video": "leave it out: videos are delivered as bytes",
+}
+
+
+def _decoders(word: str) -> str:
+    """What to try in place of an unknown decoder: near words that make of a picture what it seems to ask for. "pill" is
+    near to "pil", and grey: none of another kind is named."""
+    if word in _OTHERS:
+        return _OTHERS[word]
+    grey = word.rstrip("8").endswith("l") and not word.startswith("pil") or "gr" in word
+    same = [name for name in _IMAGES if (_IMAGES[name][0] == "gray") == grey]
+    near = difflib.get_close_matches(word, same, 1)
+    return f"did you mean {near[0]!r}?" if near else "there are " + ", ".join(map(repr, _IMAGES))
+
+
 def _shards(urls: Any, problems: Problems) -> str | list[str]:
     if isinstance(urls, (str, bytes, os.PathLike)):
         text = _path(urls, "urls", problems)
         if text.endswith((".yaml", ".yml")):
             problems.add(f"urls is {text}: mixtures in YAML files are not built", "give the shards themselves")
-        parts = [_plain(part) for part in text.split("::")]
+        parts = [_plain(part, problems) for part in text.split("::")]
         return parts[0] if len(parts) == 1 else parts
     if isinstance(urls, Sequence) and urls:
-        return [_plain(_path(url, f"urls[{i}]", problems)) for i, url in enumerate(urls)]
+        return [_plain(_path(url, f"urls[{i}]", problems), problems) for i, url in enumerate(urls)]
     problems.add(f"urls is {urls!r}", "give a path like 'train-{000..099}.tar', or a list of paths")
     return []
 
 
-def _plain(url: str) -> str:
+def _plain(url: str, problems: Problems) -> str:
+    if url.startswith("pipe:"):
+        command = url.removeprefix("pipe:").strip()
+        path = command.removeprefix("cat ").strip()
+        known = path != command and not any(sign in path for sign in "|;&<>")
+        problems.add(
+            f"{url!r} is a command, and stoker runs none: it reads local files by their paths",
+            f"give the path: {path!r}" if known else "copy or mount the data, and give its path",
+        )
+        return url
     return absolute(url.removeprefix("file:"))
 
 

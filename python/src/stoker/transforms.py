@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._errors import ConfigError
 
@@ -292,3 +292,11 @@ class Normalize(Transform):
         self.mean = [float(v) for v in mean]
         self.std = [float(v) for v in std]
         self.inplace = inplace
+
+
+if not TYPE_CHECKING:  # checkers know every name that there is
+
+    def __getattr__(name: str) -> object:
+        from ._elsewhere import missing
+
+        raise missing(__name__, name, __all__)

@@ -1,0 +1,5 @@
+"""``python -m stoker`` is the command ``stoker``."""
+
+from ._process import main
+
+main()

@@ -1,0 +1,165 @@
+"""Datasets that are not this package's: which class of ours reads the same data.
+
+Nothing is imported, opened or called: a library is known by the names of its classes, and what a dataset holds by its
+attributes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ._datasets import ALWAYS, Dataset
+from ._folder import EXTENSIONS
+
+# The classes for files by their endings; TEXT stands for the path.
+_ENDINGS = {
+    (".h5", ".hdf5"): "stoker.HDF5Dataset({})",
+    (".npy", ".npz"): "stoker.NpyDataset({})",
+    (".parquet",): "stoker.ParquetDataset({})",
+    (".lmdb", ".mdb"): "stoker.LMDBDataset({})",
+    (".jsonl", ".ndjson"): "stoker.LinesDataset({})",
+    (".csv", ".tsv"): "stoker.Table({}, path='the column of files', label='that of labels')",
+    (".tfrecord", ".tfrecords"): "stoker.TFRecordDataset({})",
+    (".tar",): "stoker.WebDataset({})",
+    (".beton",): "stoker.BetonDataset({})",
+}
+
+# How many attributes are looked at, and how deep in them a dataset is looked for.
+_MOST, _DEEPEST = 64, 2
+
+
+def advise(dataset: Any) -> tuple[str, str]:
+    """What to say of a dataset that is not ours, and what to try."""
+    kind = type(dataset)
+    if isinstance(dataset, (str, os.PathLike)):
+        path = os.fspath(dataset)
+        return (
+            "dataset is a path",
+            f"{_of_path(str(path)) or f'stoker.ImageFolder({path!r})'}; `stoker inspect {path}` says what it is",
+        )
+    what = f"dataset is a {kind.__module__}.{kind.__qualname__}, and its samples would be made by Python code"
+    fits = _fitting(dataset, 0) or "the classes for stored data are in docs/guides/formats.md"
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        always = ALWAYS
+    else:
+        always = "torch.utils.data.DataLoader(dataset, ...)"
+    return what, f"{fits}; what works with every dataset, until Python code runs here, is torch's own loader: {always}"
+
+
+def _is(value: Any, module: str, *names: str) -> bool:
+    """Whether a value is of a class of a library, or of one below it."""
+    return any(
+        base.__module__.partition(".")[0] == module and (not names or base.__name__ in names)
+        for base in type(value).__mro__
+    )
+
+
+def _fitting(value: Any, depth: int) -> str | None:
+    """The class of ours for a dataset, or for what one holds."""
+    if _is(value, "torchvision", "ImageFolder"):
+        return f"stoker.ImageFolder({getattr(value, 'root', 'root')!r}, transform=...) reads the same files"
+    if _is(value, "webdataset"):
+        return "stoker.WebDataset(urls) has the same chain of calls"
+    if _is(value, "streaming", "StreamingDataset"):
+        return "stoker.MDSDataset(local) reads the same shards"
+    if _is(value, "torch", "Subset"):
+        if isinstance(value.dataset, Dataset):
+            return "stoker.DataLoader(dataset.dataset, sampler=dataset.indices) loads the same samples"
+        return _fitting(value.dataset, depth)
+    if _is(value, "torch", "ConcatDataset") and all(isinstance(one, Dataset) for one in value.datasets):
+        return "stoker.Mixture(dataset.datasets, stop='all_exhausted') loads several datasets as one"
+    if _is(value, "torch", "TensorDataset"):
+        return _saved(len(value.tensors))
+    return _held(value) or (_inside(value, depth) if depth < _DEEPEST else None)
+
+
+def _held(value: Any) -> str | None:
+    """The class for what a dataset keeps its data in."""
+    if _is(value, "h5py", "File", "Group", "Dataset"):
+        file = getattr(value, "file", None) or value  # a closed one has no file
+        name = getattr(file, "filename", None) or "data.h5"
+        return f"stoker.HDF5Dataset({name!r}) reads the same file, in any number of lanes"
+    if _is(value, "numpy", "memmap"):
+        name = str(getattr(value, "filename", None) or "data.npy")
+        if name.endswith(".npy"):
+            return f"stoker.NpyDataset({name!r}) reads the same rows"
+        if value.ndim == 1 and value.dtype.kind in "iu":
+            return f"stoker.TokenDataset({name!r}, length=..., dtype={value.dtype.name!r}) reads windows of the same tokens"
+        return "numpy.save('data.npy', array) writes the array once with its shape; load stoker.NpyDataset('data.npy')"
+    if _is(value, "datasets", "Dataset"):
+        return (
+            "dataset.to_parquet('data.parquet') writes it as Parquet once; load stoker.ParquetDataset('data.parquet')"
+        )
+    if _is(value, "datasets", "DatasetDict", "IterableDataset", "IterableDatasetDict"):
+        return "write a split as Parquet files once, and load stoker.ParquetDataset('data-*.parquet')"
+    if _is(value, "pyarrow", "Table", "ParquetFile", "ParquetDataset", "RecordBatch", "ChunkedArray"):
+        return "stoker.ParquetDataset('data.parquet') reads Parquet files; pyarrow.parquet.write_table writes one"
+    if _is(value, "pandas", "DataFrame") or _is(value, "polars", "DataFrame"):
+        return _of_frame(value)
+    if _is(value, "lmdb", "Environment"):
+        return "stoker.LMDBDataset(path) reads the same environment"
+    if _is(value, "numpy", "ndarray") and getattr(value, "ndim", None) or _is(value, "torch", "Tensor"):
+        return _saved(1)
+    return None
+
+
+def _saved(arrays: int) -> str:
+    names = ["x.npy", "y.npy", "z.npy"][:arrays]
+    calls = "; ".join(f"numpy.save({name!r}, {name[0]})" for name in names)
+    return f"save the arrays once, {calls}, and load stoker.NpyDataset({', '.join(map(repr, names))})"
+
+
+def _of_frame(frame: Any) -> str:
+    """A table with a column of files, or a table of values."""
+    path = ""
+    for column in list(frame.columns)[:_MOST]:
+        try:
+            first = next(iter(frame[column]), None)
+        except Exception:  # a frame of somebody's own
+            continue
+        if isinstance(first, str) and first.lower().endswith(EXTENSIONS):
+            path = f", path={column!r}, label=..."
+            break
+    write = "frame.to_csv('table.csv', index=False)" if _is(frame, "pandas") else "frame.write_csv('table.csv')"
+    return f"write the table once, {write}, and load stoker.Table('table.csv'{path})"
+
+
+def _of_path(path: str) -> str | None:
+    for endings, text in _ENDINGS.items():
+        if path.lower().endswith(endings):
+            return text.format(repr(path))
+    return None
+
+
+def _inside(dataset: Any, depth: int) -> str | None:
+    """The class for the first attribute that says what the data are; open files before their names."""
+    values = list(_attributes(dataset))
+    for value in values:
+        if (found := _held(value)) is not None and not (
+            _is(value, "torch", "Tensor") or type(value).__name__ == "ndarray"
+        ):
+            return found
+    for value in values:
+        if isinstance(value, (str, os.PathLike)) and (found := _of_path(str(value))) is not None:
+            return f"{found} reads the same data"
+        if isinstance(value, (list, tuple)) and value:
+            first = value[0][0] if isinstance(value[0], (list, tuple)) and value[0] else value[0]
+            if isinstance(first, (str, os.PathLike)) and str(first).lower().endswith(EXTENSIONS):
+                return (
+                    "stoker.files(paths, transform=...) loads the same files, stoker.Table a table of files and labels"
+                )
+    several = [value for value in values if _held(value) is not None]
+    if several:
+        return _saved(min(len(several), 3))
+    for value in values:
+        if hasattr(type(value), "__getitem__") and hasattr(value, "__dict__") and (found := _fitting(value, depth + 1)):
+            return found
+    return None
+
+
+def _attributes(dataset: Any) -> Iterator[Any]:
+    held: Any = getattr(dataset, "__dict__", None)
+    if isinstance(held, Mapping):
+        yield from list(held.values())[:_MOST]

@@ -1,0 +1,251 @@
+"""What is said of datasets, names, decoders and files that stoker does not have: what fits, and what always works."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import jpeg, run_python
+
+import stoker
+from stoker import Field
+from stoker import transforms as T
+
+torch = pytest.importorskip("torch")
+
+
+def foreign(module: str, name: str, **attributes: Any) -> Any:
+    """An object of a class of a library that need not be here."""
+    return type(name, (), {"__module__": module, **attributes})()
+
+
+class Mine(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+    """A dataset as people write it, that keeps one thing."""
+
+    def __init__(self, **kept: Any) -> None:
+        self.__dict__.update(kept)
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return index
+
+
+def memmap(tmp: Path) -> Any:
+    np.save(tmp / "images.npy", np.zeros((4, 3)))
+    return np.load(tmp / "images.npy", mmap_mode="r")
+
+
+def tokens(tmp: Path) -> Any:
+    np.arange(40, dtype=np.uint16).tofile(tmp / "train.bin")
+    return np.memmap(tmp / "train.bin", np.uint16, mode="r")
+
+
+FRAME = foreign(
+    "pandas.core.frame",
+    "DataFrame",
+    columns=["id", "file"],
+    __getitem__=lambda self, name: ["a.jpg" if name == "file" else 7],
+)
+FITS: dict[str, tuple[Any, str]] = {
+    "h5py file": (
+        lambda tmp: Mine(file=foreign("h5py._hl.files", "File", filename="a.h5")),
+        "stoker.HDF5Dataset('a.h5')",
+    ),
+    "h5py, opened later": (lambda tmp: Mine(hdf5_path="data.h5", file=None), "stoker.HDF5Dataset('data.h5')"),
+    "h5py dataset": (
+        lambda tmp: foreign("h5py._hl.dataset", "Dataset", file=foreign("h5py._hl.files", "File", filename="b.h5")),
+        "stoker.HDF5Dataset('b.h5')",
+    ),
+    "memmap": (lambda tmp: Mine(data=memmap(tmp), targets=memmap(tmp)), "images.npy')"),
+    "tokens": (lambda tmp: Mine(data=tokens(tmp), block_size=256), "train.bin', length=..., dtype='uint16')"),
+    "frame": (lambda tmp: Mine(frame=FRAME, root="images"), "stoker.Table('table.csv', path='file', label=...)"),
+    "tensors": (
+        lambda tmp: torch.utils.data.TensorDataset(torch.zeros(4), torch.zeros(4)),
+        "stoker.NpyDataset('x.npy', 'y.npy')",
+    ),
+    "arrays": (lambda tmp: Mine(data=np.zeros(4), targets=torch.zeros(4)), "stoker.NpyDataset('x.npy', 'y.npy')"),
+    "array": (lambda tmp: np.zeros((4, 3)), "stoker.NpyDataset('x.npy')"),
+    "arrow": (lambda tmp: foreign("datasets.arrow_dataset", "Dataset"), "dataset.to_parquet('data.parquet')"),
+    "arrow inside": (lambda tmp: Mine(ds=foreign("datasets.arrow_dataset", "Dataset")), "stoker.ParquetDataset("),
+    "arrow stream": (lambda tmp: foreign("datasets.iterable_dataset", "IterableDataset"), "stoker.ParquetDataset("),
+    "parquet": (lambda tmp: Mine(table=foreign("pyarrow.lib", "Table")), "stoker.ParquetDataset("),
+    "lmdb": (lambda tmp: Mine(env=foreign("lmdb", "Environment")), "stoker.LMDBDataset(path)"),
+    "lines": (lambda tmp: Mine(path=Path("a/b.jsonl")), "stoker.LinesDataset('a/b.jsonl')"),
+    "files": (lambda tmp: Mine(image_paths=["a/1.jpg"], labels=[0]), "stoker.files(paths, transform=...)"),
+    "pairs": (lambda tmp: Mine(samples=[("a/1.png", 0)]), "stoker.files(paths, transform=...)"),
+    "subset": (lambda tmp: torch.utils.data.Subset(Mine(p="x.csv"), [0]), "stoker.Table('x.csv'"),
+    "subset of ours": (
+        lambda tmp: torch.utils.data.Subset(stoker.Synthetic(4), [0]),
+        "stoker.DataLoader(dataset.dataset, sampler=dataset.indices)",
+    ),
+    "row of ours": (
+        lambda tmp: torch.utils.data.ConcatDataset([stoker.Synthetic(4), stoker.Synthetic(4)]),
+        "stoker.Mixture(dataset.datasets",
+    ),
+    "wrapped": (lambda tmp: Mine(inner=Mine(x="data.npz")), "stoker.NpyDataset('data.npz')"),
+    "mds": (lambda tmp: foreign("streaming.base.dataset", "StreamingDataset"), "stoker.MDSDataset("),
+    "nothing known": (lambda tmp: Mine(), "docs/guides/formats.md"),
+}
+
+
+@pytest.mark.parametrize("kind", list(FITS))
+def test_the_class_that_fits_is_named(kind: str, tmp_path: Path) -> None:
+    make, want = FITS[kind]
+    with pytest.raises(stoker.ConfigError) as caught:
+        stoker.DataLoader(make(tmp_path))
+    assert want in str(caught.value)
+    assert "torch.utils.data.DataLoader(dataset" in str(caught.value)
+    assert "stoker.ImageFolder or stoker.WebDataset" not in str(caught.value)
+
+
+def test_real_libraries_are_known(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    pandas = pytest.importorskip("pandas")
+    datasets = pytest.importorskip("datasets")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.zeros((4, 3))
+        for given in (Mine(f=file), file["x"], Mine(x=file["x"])):
+            with pytest.raises(stoker.ConfigError, match=r"HDF5Dataset\('.*a.h5'\)"):
+                stoker.DataLoader(given)
+    with pytest.raises(stoker.ConfigError, match="path='file'"):
+        stoker.DataLoader(Mine(df=pandas.DataFrame({"file": ["a.jpg"], "label": [1]})))
+    with pytest.raises(stoker.ConfigError, match="to_parquet"):
+        stoker.DataLoader(datasets.Dataset.from_dict({"a": [1]}))
+
+
+def test_what_always_works_works() -> None:
+    data = Mine()
+    loader: Any = torch.utils.data.DataLoader(data, sampler=stoker.DistributedSampler(data))
+    assert sorted(int(x) for x in loader) == [0, 1, 2, 3]
+
+
+def test_paths_are_named_by_their_endings() -> None:
+    for path, want in (("data/train", "ImageFolder"), ("a.h5", "HDF5Dataset"), ("x-000.tar", "WebDataset")):
+        with pytest.raises(stoker.ConfigError, match=rf"stoker.{want}\('{path}'\)"):
+            stoker.DataLoader(path)
+
+
+# Transforms.
+
+
+def test_a_transform_that_is_not_built_is_not_said_to_be_ours(folder: Path) -> None:
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    for transform in (v2.ColorJitter(0.4), v2.RandomErasing(), v2.TrivialAugmentWide(), v2.RandAugment()):
+        with pytest.raises(stoker.ConfigError) as caught:
+            stoker.ImageFolder(folder, v2.Compose([v2.RandomResizedCrop(8), transform]))
+        assert "stoker.transforms" not in str(caught.value)
+        assert "torch.stack([t(image) for image in images])" in str(caught.value)  # a draw for every image
+    with pytest.raises(stoker.ConfigError, match="leave it out"):
+        stoker.ImageFolder(folder, v2.ToPILImage())
+    with pytest.raises(stoker.ConfigError, match=r"write it with stoker\.transforms"):
+        stoker.ImageFolder(folder, v2.Lambda(lambda image: image))
+
+
+def test_the_advice_draws_for_every_image() -> None:
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    torch.manual_seed(0)
+    images = torch.full((16, 3, 8, 8), 128, dtype=torch.uint8)
+    for t in (v2.ColorJitter(brightness=0.9), v2.RandomErasing(p=1.0, value=0)):
+        apart = torch.stack([t(image) for image in images])
+        assert len({image.numpy().tobytes() for image in apart}) > 8
+        together = t(images)
+        assert len({image.numpy().tobytes() for image in together}) == 1
+
+
+# Names.
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("WebLoader", "stoker.DataLoader"),
+        ("DataPipeline", "stoker.WebDataset"),
+        ("SimpleShardList", "stoker.WebDataset"),
+        ("Subset", "sampler=ids"),
+        ("ColorJitter", "torch.stack"),
+        ("Resize", "stoker.transforms.Resize"),
+        ("DataLoadre", "did you mean 'DataLoader'"),
+    ],
+)
+def test_names_of_others_are_answered(name: str, want: str) -> None:
+    with pytest.raises(AttributeError, match=f"'stoker' has no attribute '{name}'") as caught:
+        getattr(stoker, name)
+    assert want in str(caught.value)
+    with pytest.raises(ImportError, match=f"cannot import name '{name}'") as refused:
+        exec(f"from stoker import {name}")
+    assert want in str(refused.value)
+    assert not hasattr(stoker, name)
+
+
+def test_names_of_transforms_are_answered() -> None:
+    with pytest.raises(AttributeError, match=r"'ColorJitter': the engine does not have it.*torch.stack"):
+        T.ColorJitter  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(ImportError, match="did you mean 'RandomHorizontalFlip'"):
+        exec("from stoker.transforms import RandomHorizontalFlp")
+    assert not hasattr(T, "__path__")
+
+
+def test_the_module_is_the_command() -> None:
+    told = subprocess.run([sys.executable, "-m", "stoker", "version"], capture_output=True, text=True, check=True)
+    assert told.stdout.startswith("stoker ")
+    assert run_python("import stoker, pydoc; pydoc.render_doc(stoker)").returncode == 0
+
+
+# Decoders, commands, sounds.
+
+
+def test_pillow_decodes_as_pil(shards: str) -> None:
+    pil, pillow = (stoker.WebDataset(shards).decode(word).to_tuple("jpg", "cls")[3] for word in ("pil", "pillow"))
+    assert torch.equal(pil[0], pillow[0])
+    assert pil[0].shape == (3, 64, 80)
+
+
+@pytest.mark.parametrize(
+    ("word", "want"),
+    [
+        ("pilow", "'pillow'"),
+        ("PIL8", "'pil'"),
+        ("pilrbg", "'pilrgb'"),
+        ("torchrbg", "'torchrgb'"),
+        ("tochl", "'torchl'"),
+        ("torchl88", "'torchl8'"),
+        ("torch_audio", "delivered as bytes"),
+        ("zzz", "there are 'pil'"),
+    ],
+)
+def test_decoders_of_the_same_kind_are_suggested(word: str, want: str, shards: str) -> None:
+    with pytest.raises(stoker.ConfigError, match="is not a way to decode images") as caught:
+        stoker.WebDataset(shards).decode(word)
+    assert want in str(caught.value)
+
+
+def test_a_command_is_not_a_missing_path() -> None:
+    with pytest.raises(stoker.ConfigError, match="is a command") as caught:
+        stoker.WebDataset("pipe:cat shards/train-{000..002}.tar")
+    assert "give the path: 'shards/train-{000..002}.tar'" in str(caught.value)
+    with pytest.raises(stoker.ConfigError, match="copy or mount"):
+        stoker.WebDataset(["pipe:aws s3 cp s3://bucket/a.tar -"])
+
+
+def test_a_sound_is_not_a_broken_picture(tmp_path: Path) -> None:
+    with wave.open(str(tmp_path / "a.wav"), "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        sound.writeframes(bytes(200))
+    with pytest.raises(stoker.DataError, match="a picture is asked for, and this is a WAV sound") as caught:
+        stoker.files(f"{tmp_path}/*.wav", None)[0]
+    assert caught.value.code == "unsupported"
+    assert "restore" not in str(caught.value)
+    assert 'decode="bytes"' in str(caught.value)
+    (data,) = stoker.files(f"{tmp_path}/*.wav", None, fields=[Field("image", decode="bytes")])[0]
+    assert data == (tmp_path / "a.wav").read_bytes()
+    (tmp_path / "b.wav").write_bytes(jpeg(0))  # by its bytes, not by its name
+    assert stoker.files(f"{tmp_path}/b.wav", None)[0][0].shape == (3, 64, 80)
