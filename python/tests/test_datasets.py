@@ -208,9 +208,9 @@ def test_one_array_is_a_tensor_with_the_attributes_of_a_batch(tmp_path: Path) ->
         assert (batch.epoch, batch.bad) == (0, [])
     arrays: Any = stoker.DataLoader(one, 4, output="numpy")
     for number, array in enumerate(arrays):
-        assert isinstance(array, np.ndarray)
         assert (array == rows[array.ids]).all()
         assert array.step == number
+        assert isinstance(array, np.ndarray)
         assert type(pickle.loads(pickle.dumps(array))) is np.ndarray
     assert [sample.tolist() for sample in stoker.DataLoader(one, None, output="numpy")] == rows.tolist()
     np.save(tmp_path / "y.npy", np.arange(10))
@@ -255,7 +255,7 @@ def test_files_tables_and_arrays_give_tuples(folder: Path, tmp_path: Path) -> No
     np.save(tmp_path / "x.npy", np.arange(4))
     np.save(tmp_path / "y.npy", np.arange(4))
     resize = T.Resize((8, 8))
-    given = [
+    given: list[Any] = [
         stoker.ImageFolder(folder, resize),
         stoker.files([f"{folder}/*/*.jpg"], transform=resize),
         stoker.files([f"{folder}/*/*.jpg"], None, transform=resize),

@@ -479,7 +479,7 @@ def test_token_arguments_that_make_no_sense_are_one_error() -> None:
         {"documents": True, "random": 3},
     ):
         with pytest.raises(stoker.ConfigError, match="TokenDataset"):
-            stoker.TokenDataset(path, **wrong)  # type: ignore[arg-type]
+            stoker.TokenDataset(path, **wrong)  # type: ignore[call-overload]
     with pytest.raises(stoker.ConfigError, match="eos"):
         stoker.TokenDataset(path, 4, eos=3)
     with pytest.raises(stoker.StokerError, match="window"):

@@ -9,7 +9,7 @@
 Importing it needs the standard library only; numpy, torch and jax are used where they are asked for.
 """
 
-from typing import TYPE_CHECKING
+import typing as _typing
 
 from . import transforms
 from ._batch import Batch, Ragged
@@ -112,7 +112,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # checkers know every name that there is
+if not _typing.TYPE_CHECKING:  # checkers know every name that there is
 
     def __getattr__(name: str) -> object:
         from ._elsewhere import missing

@@ -18,10 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ._bundle import BYTES, Bundle, Holds, Plan, total
 from ._client import Field
 from ._errors import ConfigError, StokerError, from_wire
+from ._types import Fields
 from ._wire import Message
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from ._spec import Form
+else:
+    from ._types import Unpack
 
 OWNED_BYTES = 1 << 18
 IDS = "__ids__"
@@ -50,7 +55,7 @@ class _Facts:
     position_ids: Any
 
 
-class Batch(tuple[Any, ...], _Facts):
+class Batch(tuple[Unpack[Fields]], _Facts):
     """One batch, a tuple of its fields: ``images, labels = batch``.
 
     ids    int64 (rows,): sample ids, which do not depend on ranks, workers or restarts

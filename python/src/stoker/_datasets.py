@@ -18,7 +18,7 @@ import inspect
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from . import _client
 from ._batch import Batch, JaxKind, Kind, Maker, NumpyKind, TorchKind
@@ -26,8 +26,12 @@ from ._cache import read_cache
 from ._errors import ConfigError, Problems, whole
 from ._numbers import scalar
 from ._spec import Form, Recipe, default_output
+from ._types import J, N, T
 
-Data = TypeVar("Data", bound="Dataset")
+if TYPE_CHECKING:
+    from ._types import AnyTuple, Array, Dict, Numpy, Tensor  # noqa: F401 in bases
+
+Data = TypeVar("Data", bound="Dataset[Any, Any, Any]")
 
 # What a subclass may define without an effect on a loader, which has its samples from the engine; and what it says of
 # the reason.
@@ -44,7 +48,7 @@ def make_kind(output: str, pin: bool = False) -> Kind:
     return JaxKind() if output == "jax" else NumpyKind()
 
 
-class Dataset:
+class Dataset(Generic[T, N, J]):
     """What all datasets share. Pickles. Once made, only ``transform`` can be assigned to, where a dataset has one."""
 
     # Attributes that decide what is delivered and can not be assigned to, each with what to do instead; "": make a new
@@ -115,11 +119,11 @@ class Dataset:
         other.__dict__ = {**self.__getstate__(), "_cached": cached}
         return other
 
-    def select(self, *fields: Any) -> Any:
+    def select(self, *fields: Any) -> Dataset[Dict, Dict, Dict]:
         """The same dataset with these fields only, in this order, as dicts."""
         raise NotImplementedError
 
-    def to_tuple(self, *fields: Any) -> Any:
+    def to_tuple(self, *fields: Any) -> Dataset[AnyTuple, AnyTuple, AnyTuple]:
         """The same dataset with these fields, in this order, as tuples; without fields, all it has."""
         raise NotImplementedError
 
@@ -154,7 +158,7 @@ class Dataset:
         return {key: value for key, value in self.__dict__.items() if key not in ("_peek", "_maker", "_loader")}
 
 
-class Synthetic(Dataset):
+class Synthetic(Dataset["Batch[Tensor]", "Batch[Numpy]", "Batch[Array]"]):
     """``n`` samples of uint8 HWC ``shape`` out of nothing, to measure delivery: batches are ``(images,)``.
 
     Every sample holds the same bytes; none is read or decoded. The one field is called ``image``.
@@ -178,15 +182,15 @@ class Synthetic(Dataset):
         dataset = {"format": "synthetic", "samples": self.n, "shape": list(self.shape)}
         return Recipe(dataset, None, form=self._form)
 
-    def select(self, *fields: Any) -> Synthetic:
+    def select(self, *fields: Any) -> Dataset[Dict, Dict, Dict]:
         """The same dataset with samples that are dicts; ``image`` is the one field that there is."""
         return self._with(fields or (None,), "dict")
 
-    def to_tuple(self, *fields: Any) -> Synthetic:
+    def to_tuple(self, *fields: Any) -> Dataset[Any, Any, Any]:
         """The same dataset with samples that are tuples, as they are at first."""
         return self._with(fields or ("image",), "tuple")
 
-    def _with(self, fields: Sequence[Any], form: Form) -> Synthetic:
+    def _with(self, fields: Sequence[Any], form: Form) -> Dataset[Any, Any, Any]:
         if list(fields) != ["image"]:
             raise ConfigError(f"Synthetic: fields are {list(fields)!r}", hint="it has one field: 'image'")
         other = copy.copy(self)

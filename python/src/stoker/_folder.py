@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from ._datasets import _path, absolute
 from ._errors import Problems
 from ._fields import Field
 from ._stored import Pictures, picture
+from ._types import JP, NP, TP
+
+if TYPE_CHECKING:
+    from ._types import AnyTuple, Dict
 
 # torchvision's list of extensions.
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
 
-class ImageFolder(Pictures):
+class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
     """Images in one folder per class, by the rules of torchvision.datasets.ImageFolder.
 
     Classes are the sorted names of the folders in ``root``; images are the files of any depth below them with one of
@@ -82,6 +86,12 @@ class ImageFolder(Pictures):
         image.spec["from"] = "image"
         label = Field("label", source="label", decode="int")
         super().__init__(self.root, [image, label], allow_empty=self.allow_empty or None)
+
+    if TYPE_CHECKING:
+
+        def select(self, *fields: str | Field) -> ImageFolder[Dict, Dict, Dict]: ...
+
+        def to_tuple(self, *fields: str | Field) -> ImageFolder[AnyTuple, AnyTuple, AnyTuple]: ...
 
     @property
     def class_to_idx(self) -> dict[str, int]:

@@ -15,7 +15,7 @@ import difflib
 import glob
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from ._compile import to_ops
 from ._datasets import _path, absolute, check_keywords
@@ -23,9 +23,14 @@ from ._errors import Problems, StokerError, whole
 from ._fields import SAID, Field, dtype_name
 from ._numbers import scalar
 from ._stored import Pictures, Stored, paths, picture
+from ._types import JP, NP, TP, J, N, T
+
+if TYPE_CHECKING:
+    from ._batch import Batch
+    from ._types import AnyTuple, Array, Dict, Documents, Numpy, Tensor  # noqa: F401 in bases
 
 
-class NpyDataset(Stored):
+class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
     """Arrays of ``.npy`` or ``.npz`` files; row i of each is a field of sample i.
 
     ``NpyDataset("images.npy", "labels.npy")`` and ``NpyDataset(images="images.npy", labels="labels.npy")`` are pairs
@@ -39,6 +44,25 @@ class NpyDataset(Stored):
     """
 
     _format = "npy"
+
+    @overload
+    def __init__(
+        self: NpyDataset[Batch[Tensor, Tensor], Batch[Numpy, Numpy], Batch[Array, Array]],
+        first: Any,
+        second: Any,
+        /,
+        *,
+        unpacked: str | int | None = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: NpyDataset[Any, Any, Any],
+        *path: Any,
+        fields: Sequence[str | Field] | None = None,
+        unpacked: str | int | None = None,
+        **named: Any,
+    ) -> None: ...
 
     def __init__(
         self,
@@ -110,7 +134,7 @@ def _stem(path: Any) -> str:
     return os.path.splitext(os.path.basename(os.fsdecode(one)))[0].rstrip("*?0123456789-_.{}") or "data"
 
 
-class HDF5Dataset(Stored):
+class HDF5Dataset(Stored["Dict", "Dict", "Dict"]):
     """Datasets of HDF5 files with one first axis; row i of each is a field of sample i.
 
     columns   the paths of datasets within the file ("train/images"); None: all whose first axis has the most common
@@ -137,7 +161,7 @@ class HDF5Dataset(Stored):
         super().__init__(path, fields, columns=names, group=group, unpacked=unpacked)
 
 
-class LMDBDataset(Stored):
+class LMDBDataset(Stored["Dict", "Dict", "Dict"]):
     """Values of an LMDB environment, in the order of their keys (by their bytes).
 
     database  a named database of the environment; None: the unnamed one
@@ -158,7 +182,7 @@ class LMDBDataset(Stored):
         super().__init__(path, fields, database=database, values=values)
 
 
-class TFRecordDataset(Stored):
+class TFRecordDataset(Stored["Dict", "Dict", "Dict"]):
     """Records of TFRecord files, plain or gzip; the features of tf.train.Example are fields.
 
     Lists of bytes with one value are bytes, lists of numbers arrays (scalars where all have one value). The bytes of
@@ -171,7 +195,7 @@ class TFRecordDataset(Stored):
         super().__init__(path, fields)
 
 
-class ParquetDataset(Stored):
+class ParquetDataset(Stored["Dict", "Dict", "Dict"]):
     """Rows of Parquet files; columns are fields, and only those that are wanted are read.
 
     columns   the names of the wanted columns; the same as fields
@@ -202,7 +226,7 @@ class ParquetDataset(Stored):
         super().__init__(path, fields if fields is not None else columns, label=label, unpacked=unpacked)
 
 
-class LinesDataset(Stored):
+class LinesDataset(Stored["Dict", "Dict", "Dict"]):
     """Text files: every line of a JSONL file is a sample, and every other text file is one, whole.
 
     Of a line, the field ``json`` is its object; the keys of the object are fields too: texts as they are, all other
@@ -225,7 +249,7 @@ class LinesDataset(Stored):
         ]
 
 
-class MDSDataset(Stored):
+class MDSDataset(Stored["Dict", "Dict", "Dict"]):
     """Shards of MosaicML Streaming: the folder with ``index.json``.
 
     unpacked  memory for shards that were decompressed ("1GiB", or bytes); None: the engine's choice
@@ -239,7 +263,7 @@ class MDSDataset(Stored):
         super().__init__(path, fields, unpacked=unpacked)
 
 
-class BetonDataset(Stored):
+class BetonDataset(Stored["Dict", "Dict", "Dict"]):
     """A file of FFCV; its fields have names, and ``to_tuple()`` gives them as FFCV's own loader does. Pictures may be
     raw or JPEG.
 
@@ -252,7 +276,7 @@ class BetonDataset(Stored):
         super().__init__(path, fields, pictures=pictures)
 
 
-class TokenDataset(Stored):
+class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
     """Token files of language models: flat files of numbers (nanoGPT, GPT-NeoX) or Megatron's .bin and .idx.
 
     length     tokens of a window; samples are ``(x, y)``, y one token further than x
@@ -269,6 +293,72 @@ class TokenDataset(Stored):
 
     _form = "tuple"
     _format = "tokens"
+
+    @overload
+    def __init__(
+        self: TokenDataset[Documents, Documents, Documents],
+        path: Any,
+        length: int | None = None,
+        *,
+        documents: Literal[True],
+        stride: int | None = None,
+        random: int | None = None,
+        seed: int | None = None,
+        dtype: Any = None,
+        eos: int | None = None,
+        bos: int | None = None,
+        out: Any = "int64",
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: TokenDataset[Batch[Tensor], Batch[Numpy], Batch[Array]],
+        path: Any,
+        length: int | None = None,
+        *,
+        next: Literal[False],
+        stride: int | None = None,
+        random: int | None = None,
+        seed: int | None = None,
+        dtype: Any = None,
+        eos: int | None = None,
+        bos: int | None = None,
+        out: Any = "int64",
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: TokenDataset[AnyTuple, AnyTuple, AnyTuple],
+        path: Any,
+        length: int | None = None,
+        *,
+        fields: Sequence[str | Field],
+        stride: int | None = None,
+        random: int | None = None,
+        seed: int | None = None,
+        dtype: Any = None,
+        eos: int | None = None,
+        bos: int | None = None,
+        out: Any = "int64",
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        path: Any,
+        length: int | None = None,
+        *,
+        documents: bool = False,
+        next: bool = True,
+        fields: Sequence[str | Field] | None = None,
+        stride: int | None = None,
+        random: int | None = None,
+        seed: int | None = None,
+        dtype: Any = None,
+        eos: int | None = None,
+        bos: int | None = None,
+        out: Any = "int64",
+    ) -> None: ...
 
     def __init__(
         self,
@@ -312,7 +402,7 @@ class TokenDataset(Stored):
         super().__init__(path, fields, window=window, dtype=dtype_name(dtype))
 
 
-class Table(Pictures):
+class Table(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
     """A table of samples: CSV, TSV, JSONL or Parquet with a column of paths, one of labels, and any others.
 
     manifest  the table
@@ -327,6 +417,29 @@ class Table(Pictures):
     """
 
     _form = "tuple"
+
+    @overload
+    def __init__(
+        self,
+        manifest: Any,
+        path: str,
+        label: str,
+        *,
+        root: Any = None,
+        transform: Any = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Table[AnyTuple, AnyTuple, AnyTuple],
+        manifest: Any,
+        path: str | None = None,
+        label: str | None = None,
+        *,
+        root: Any = None,
+        transform: Any = None,
+        fields: Sequence[str | Field] | None = None,
+    ) -> None: ...
 
     def __init__(
         self,
@@ -407,7 +520,7 @@ def _plain(spec: Mapping[str, Any]) -> bool:
     return picture and "transform" not in spec
 
 
-class files(Pictures):
+class files(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
     """Files that match a pattern, or are listed: each is a sample.
 
     pattern    "data/*/*.jpg", "data/**/*.png", or a list of paths and patterns
@@ -419,6 +532,28 @@ class files(Pictures):
 
     _form = "tuple"
     _format = "files"
+
+    @overload
+    def __init__(
+        self: files[Batch[Tensor], Batch[Numpy], Batch[Array]],
+        pattern: Any,
+        labels: None,
+        *,
+        transform: Any = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(self, pattern: Any, labels: str = "folder", *, transform: Any = None) -> None: ...
+
+    @overload
+    def __init__(
+        self: files[AnyTuple, AnyTuple, AnyTuple],
+        pattern: Any,
+        labels: str | None = "folder",
+        *,
+        transform: Any = None,
+        fields: Sequence[str | Field],
+    ) -> None: ...
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from . import _client
 from ._feed import Feed, Piece
 from ._receipt import Part
 from ._stats import FLUSH_NS, Meter, Tally
+from ._types import T
 from ._wire import Message
 
 # Batches before the end of a piece of a sampler's order at which the next piece is begun.
@@ -82,7 +83,7 @@ class Early:
         return walk
 
 
-class Passage(Iterator[Any]):
+class Passage(Iterator[T]):
     """One pass; holds its loader, so that it stays open.
 
     It takes its epoch and its position when its first batch is asked for. Trainers make iterators that they never use,
@@ -161,19 +162,19 @@ class Passage(Iterator[Any]):
             if self._piece is None:
                 return
 
-    def __iter__(self) -> Passage:
+    def __iter__(self) -> Passage[T]:
         return self
 
     def __len__(self) -> int:
         return len(self._loader)
 
-    def __next__(self) -> Any:
+    def __next__(self) -> T:
         asked = monotonic_ns()
         tally = self._tally or self._enter(asked)
         if self._progress.jumped is not None:
             self._jump()
         while not self._ended:
-            batch = self._walk.next(self._make) if self._left != 0 else None
+            batch: T | None = self._walk.next(self._make) if self._left != 0 else None
             if batch is not None:
                 walk = self._walk
                 self._received(walk.told)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from time import monotonic_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from . import _client, _notice, _ranks, _tune, _watch
 from ._batch import Kind, Maker
@@ -26,9 +26,15 @@ from ._spec import ALL_CORES, cores, read, spec
 from ._state import STATE_VERSION, compare, skipped
 from ._stats import Meter
 from ._strangers import advise
+from ._types import J, N, T
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._types import Keywords
 
 
-class DataLoader:
+class DataLoader(Generic[T]):
     """Batches of a dataset, with the keywords of torch.utils.data.DataLoader.
 
     Iterating gives ``Batch``es (tuples such as ``images, labels``) or, for datasets of dicts, dicts with the same
@@ -97,6 +103,93 @@ class DataLoader:
     The loader holds an engine while it is open: from the first use to ``close()``, the end of a ``with`` block, or its
     collection. While it is not open it can be pickled. It may be used by several threads.
     """
+
+    # Types of batches by the dataset and the output; samples that are not batched, and outputs that only the run
+    # knows, are Any.
+
+    @overload
+    def __init__(
+        self: DataLoader[T],
+        dataset: Dataset[T, N, J],
+        batch_size: int = 1,
+        shuffle: bool | str | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = ...,
+        collate_fn: Any = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Any = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        output: Literal["torch"] | None = None,
+        **keywords: Unpack[Keywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: DataLoader[N],
+        dataset: Dataset[T, N, J],
+        batch_size: int = 1,
+        shuffle: bool | str | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = ...,
+        collate_fn: Any = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Any = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        output: Literal["numpy"],
+        **keywords: Unpack[Keywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: DataLoader[J],
+        dataset: Dataset[T, N, J],
+        batch_size: int = 1,
+        shuffle: bool | str | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = ...,
+        collate_fn: Any = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Any = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        output: Literal["jax"],
+        **keywords: Unpack[Keywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: DataLoader[Any],
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | str | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = ...,
+        collate_fn: Any = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Any = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        output: str | None = None,
+        **keywords: Unpack[Keywords],
+    ) -> None: ...
 
     def __init__(
         self,
@@ -185,7 +278,7 @@ class DataLoader:
 
     # Passes.
 
-    def __iter__(self) -> Passage:
+    def __iter__(self) -> Passage[T]:
         begun = monotonic_ns()  # the loop waits from here on
         if not self._settings.placed:
             _ranks.refuse_worker()
@@ -443,9 +536,9 @@ class DataLoader:
         """The next pass goes on where the state was taken; if that was the end of an epoch it yields nothing, once.
 
         StateError if the state is of another dataset, of other fields or transforms, another order, or another seed
-        than ``seed=`` or ``generator=`` gave; a seed that was not given gives way to the state's. A state of the dataset
-        that this one was packed from fits too, with a notice. A sampler of the user's is walked up to there when the
-        pass begins; StateError then if it gives other ids.
+        than ``seed=`` or ``generator=`` gave; a seed that was not given gives way to the state's. A state of the
+        dataset that this one was packed from fits too, with a notice. A sampler of the user's is walked up to there
+        when the pass begins; StateError then if it gives other ids.
         """
         seed = state_dict.get("seed") if isinstance(state_dict, Mapping) else None
         with self._settings.seed.gives_way(seed):

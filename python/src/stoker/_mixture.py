@@ -7,12 +7,16 @@ import operator
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from ._datasets import Dataset, check_subclass
 from ._errors import ConfigError, Problems, whole
 from ._numbers import scalar
 from ._spec import Form, Recipe
+from ._types import J, N, T
+
+if TYPE_CHECKING:
+    from ._types import AnyTuple, Dict
 
 STOPS = ("first_exhausted", "all_exhausted", "repeat")
 BATCHES = ("mixed", "single")
@@ -20,7 +24,7 @@ BATCHES = ("mixed", "single")
 _FORMS = {"dict": "dicts", "tuple": "tuples", "one": "arrays"}
 
 
-class Mixture(Dataset):
+class Mixture(Dataset[T, N, J], Generic[T, N, J]):
     """Samples of several datasets, mixed as a loader walks them. Sample ids run on from one dataset to the next.
 
     datasets   datasets of this package that give the same columns (same names, dtypes and shapes)
@@ -46,7 +50,7 @@ class Mixture(Dataset):
 
     def __init__(
         self,
-        datasets: Sequence[Dataset],
+        datasets: Sequence[Dataset[T, N, J]],
         weights: Sequence[float] | None = None,
         *,
         schedule: Sequence[tuple[int, Sequence[float]]] | None = None,
@@ -103,15 +107,15 @@ class Mixture(Dataset):
             mix["linear"] = self.linear
         return Recipe(specs, None, form=recipes[0].form, squeeze=recipes[0].squeeze, mix=mix)
 
-    def select(self, *fields: Any) -> Mixture:
+    def select(self, *fields: Any) -> Mixture[Dict, Dict, Dict]:
         """The same mixture of ``dataset.select(...)`` of each dataset."""
         return self._of([dataset.select(*fields) for dataset in self.datasets])
 
-    def to_tuple(self, *fields: Any) -> Mixture:
+    def to_tuple(self, *fields: Any) -> Mixture[AnyTuple, AnyTuple, AnyTuple]:
         """The same mixture of ``dataset.to_tuple(...)`` of each dataset."""
         return self._of([dataset.to_tuple(*fields) for dataset in self.datasets])
 
-    def _of(self, datasets: list[Dataset]) -> Mixture:
+    def _of(self, datasets: list[Any]) -> Mixture[Any, Any, Any]:
         other = copy.copy(self)
         other.__dict__ = {**self.__getstate__(), "datasets": datasets}
         return other

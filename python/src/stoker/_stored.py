@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from . import _client
 from ._cache import amount
@@ -17,9 +17,13 @@ from ._datasets import Dataset, _path, absolute
 from ._errors import ConfigError, Problems, StokerError
 from ._fields import SAID, Field, read_fields
 from ._spec import Form, Recipe
+from ._types import JD, JP, ND, NP, TD, TP
+
+if TYPE_CHECKING:
+    from ._types import AnyTuple, Dict
 
 
-class Stored(Dataset):
+class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     """What datasets of stored fields share. Storage that names its fields gives samples that are dicts by these names;
     files, tables, .npy files and tokens give tuples.
 
@@ -141,15 +145,15 @@ class Stored(Dataset):
         """The names of the classes, where labels have names."""
         return list(self._remote().info().classes)
 
-    def select(self, *fields: str | Field) -> Any:
+    def select(self, *fields: str | Field) -> Stored[Dict, Dict, Dict]:
         """The same dataset with these fields only, in this order, as dicts. See the class for what they keep."""
         return self._with(fields, "dict")
 
-    def to_tuple(self, *fields: str | Field) -> Any:
+    def to_tuple(self, *fields: str | Field) -> Stored[AnyTuple, AnyTuple, AnyTuple]:
         """The same dataset with these fields, in this order, as tuples; without fields, all it has."""
         return self._with(fields or None, "tuple")
 
-    def _with(self, fields: Sequence[str | Field] | None, form: Form) -> Any:
+    def _with(self, fields: Sequence[str | Field] | None, form: Form) -> Stored[Any, Any, Any]:
         other = copy.copy(self)
         other.__dict__ = self.__getstate__()
         problems = Problems(type(self).__name__)
@@ -196,7 +200,7 @@ def picture(transform: Any, where: str) -> Field:
     return field
 
 
-class Pictures(Stored):
+class Pictures(Stored[TP, NP, JP], Generic[TP, NP, JP]):
     """Datasets of picture files, which have one transform for all: the pictures of fields without one of their own.
 
     ``dataset.transform`` is that transform. It can be assigned to, and may change in place, as torchvision's: passes
@@ -230,3 +234,9 @@ class Pictures(Stored):
             self.__dict__["_transform"] = before
             self._transformed(to_ops(before, where))
             raise
+
+    if TYPE_CHECKING:
+
+        def select(self, *fields: str | Field) -> Pictures[Dict, Dict, Dict]: ...
+
+        def to_tuple(self, *fields: str | Field) -> Pictures[AnyTuple, AnyTuple, AnyTuple]: ...

@@ -86,7 +86,7 @@ def _held(value: Any) -> str | None:
         if name.endswith(".npy"):
             return f"stoker.NpyDataset({name!r}) reads the same rows"
         if value.ndim == 1 and value.dtype.kind in "iu":
-            return f"stoker.TokenDataset({name!r}, length=..., dtype={value.dtype.name!r}) reads windows of the same tokens"
+            return f"stoker.TokenDataset({name!r}, length=..., dtype={value.dtype.name!r}) reads windows of them"
         return "numpy.save('data.npy', array) writes the array once with its shape; load stoker.NpyDataset('data.npy')"
     if _is(value, "datasets", "Dataset"):
         return (

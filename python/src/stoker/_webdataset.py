@@ -6,7 +6,7 @@ import copy
 import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from . import _client, _notice
 from ._compile import to_ops
@@ -14,6 +14,10 @@ from ._datasets import Dataset, _path, absolute, check_keywords
 from ._errors import ConfigError, Problems, whole
 from ._numbers import scalar
 from ._spec import Recipe
+from ._types import JD, ND, TD
+
+if TYPE_CHECKING:
+    from ._types import AnyTuple, Dict
 
 Ops = list[dict[str, Any]]
 
@@ -53,7 +57,7 @@ _KEYS = ("__key__", "__url__")
 _LATER = "Python code on the way of samples needs Python workers, which come in a later release; "
 
 
-class WebDataset(Dataset):
+class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     """Samples in tar shards, by WebDataset's rules: members that share a name up to the first dot are one sample,
     what follows the dot names a field.
 
@@ -148,12 +152,12 @@ class WebDataset(Dataset):
 
     # The chain.
 
-    def _with(self, **changes: Any) -> WebDataset:
+    def _with(self, **changes: Any) -> WebDataset[Any, Any, Any]:
         new = copy.copy(self)
         new.__dict__.update({"_peek": None, "_maker": None, "_known": None, "_loader": None, **changes})
         return new
 
-    def shuffle(self, size: int = 1000, **keywords: Any) -> WebDataset:
+    def shuffle(self, size: int = 1000, **keywords: Any) -> WebDataset[TD, ND, JD]:
         """Full shuffle: every order of all samples is possible, whatever ``size`` says (0 leaves the order alone).
 
         ``seed`` is understood; ``initial``, ``bufsize``, ``rng`` and ``handler`` have no meaning here.
@@ -168,7 +172,9 @@ class WebDataset(Dataset):
         _notice.say(".shuffle(n) is a full shuffle here, whatever n is")
         return self._with(_shuffle=True, _seed=scalar(keywords.get("seed", self._seed)))
 
-    def decode(self, *args: Any, pre: Any = None, post: Any = None, only: Any = None, **keywords: Any) -> WebDataset:
+    def decode(
+        self, *args: Any, pre: Any = None, post: Any = None, only: Any = None, **keywords: Any
+    ) -> WebDataset[TD, ND, JD]:
         """What becomes of the bytes of fields; see the class. ``only`` names the fields to decode."""
         check_keywords("WebDataset.decode", keywords, ["pre", "post", "only", "handler", "partial"])
         problems = Problems("WebDataset.decode")
@@ -191,7 +197,7 @@ class WebDataset(Dataset):
         problems.raise_any()
         return self._with(_decode=words, _on_bad=self._handled(keywords))
 
-    def rename(self, keep: bool = True, **names: str) -> WebDataset:
+    def rename(self, keep: bool = True, **names: str) -> WebDataset[TD, ND, JD]:
         """New names of fields: ``rename(image="jpg;png")`` takes the first there is."""
         if self._tuple is not None:
             raise ConfigError("WebDataset.rename: it comes after to_tuple", hint="call rename first")
@@ -208,7 +214,7 @@ class WebDataset(Dataset):
                     ops.pop(part, None)
         return self._with(_renamed={**before, **resolved}, _keep=keep and self._keep, _ops=ops)
 
-    def to_tuple(self, *args: Any, **keywords: Any) -> WebDataset:
+    def to_tuple(self, *args: Any, **keywords: Any) -> WebDataset[AnyTuple, AnyTuple, AnyTuple]:
         """Samples are tuples of these fields; "jpg;png" takes the first there is."""
         check_keywords("WebDataset.to_tuple", keywords, ["handler", "missing_is_error", "none_is_error"])
         if self._tuple is not None:
@@ -219,7 +225,7 @@ class WebDataset(Dataset):
             raise ConfigError("WebDataset.to_tuple: it takes names of fields", hint="to_tuple('jpg;png', 'cls')")
         return self._with(_tuple=flat, _on_bad=self._handled(keywords))
 
-    def map_tuple(self, *transforms: Any, **keywords: Any) -> WebDataset:
+    def map_tuple(self, *transforms: Any, **keywords: Any) -> WebDataset[TD, ND, JD]:
         """Transforms for the fields of the tuple, in order; None (or a function named identity) leaves one alone."""
         check_keywords("WebDataset.map_tuple", keywords, ["handler"])
         if self._tuple is None:
@@ -235,7 +241,7 @@ class WebDataset(Dataset):
                 ops[i] = ops.get(i, []) + to_ops(transform, f"WebDataset.map_tuple, argument {i + 1}")
         return self._with(_ops=ops, _on_bad=self._handled(keywords))
 
-    def map_dict(self, **transforms: Any) -> WebDataset:
+    def map_dict(self, **transforms: Any) -> WebDataset[TD, ND, JD]:
         """Transforms for named fields of samples that are dicts."""
         if self._tuple is not None:
             raise ConfigError("WebDataset.map_dict: it comes after to_tuple", hint="use map_tuple, or call it before")
@@ -246,7 +252,7 @@ class WebDataset(Dataset):
                 ops[name] = ops.get(name, []) + to_ops(transform, f"WebDataset.map_dict({name}=...)")
         return self._with(_ops=ops, _on_bad=on_bad)
 
-    def batched(self, batchsize: int, collation_fn: Any = None, partial: bool = True) -> WebDataset:
+    def batched(self, batchsize: int, collation_fn: Any = None, partial: bool = True) -> WebDataset[TD, ND, JD]:
         """Batches of ``batchsize`` samples; ``partial=False`` drops the last if it is not full."""
         problems = Problems("WebDataset.batched")
         batchsize = scalar(batchsize)
@@ -259,7 +265,7 @@ class WebDataset(Dataset):
         problems.raise_any()
         return self._with(_batch=batchsize, _drop=not partial)
 
-    def cache(self, memory: str | int | None = None, after: str | None = None) -> WebDataset:
+    def cache(self, memory: str | int | None = None, after: str | None = None) -> WebDataset[TD, ND, JD]:
         """Keeps samples in memory, decoded and worked on up to the first random transform (``after="decode"``: right
         behind decoding), up to ``memory`` ("8GiB", bytes; None: a quarter of what is left).
 
@@ -280,7 +286,7 @@ class WebDataset(Dataset):
             )
         return new
 
-    def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> WebDataset:
+    def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> WebDataset[TD, ND, JD]:
         """Epochs of ``nsamples`` items on every rank (batches, after ``batched``), cut from an endless stream of whole
         epochs: no sample comes again before all others came. Every batch is full, at the end of an epoch of the
         dataset too (tail "fill", or "drop")."""
@@ -289,18 +295,18 @@ class WebDataset(Dataset):
             raise ConfigError(f"WebDataset.with_epoch: the length is {items!r}", hint="give at least 1")
         return self._with(_epoch=items, _epoch_in_batches=self._batch is not None)
 
-    def with_length(self, n: int, silent: bool = False) -> WebDataset:
+    def with_length(self, n: int, silent: bool = False) -> WebDataset[TD, ND, JD]:
         """What len() says; without it, it is the number of items."""
         n = scalar(n)
         if not whole(n) or n < 0:
             raise ConfigError(f"WebDataset.with_length: the length is {n!r}", hint="give a number of items")
         return self._with(_length=n)
 
-    def map(self, f: Any, handler: Any = None) -> WebDataset:
+    def map(self, f: Any, handler: Any = None) -> WebDataset[TD, ND, JD]:
         """Not built: Python functions do not run on the way of samples."""
         raise self._python("map", f, "use map_tuple(transform) or map_dict(jpg=transform)")
 
-    def select(self, *fields: Any, **keywords: Any) -> WebDataset:
+    def select(self, *fields: Any, **keywords: Any) -> WebDataset[Dict, Dict, Dict]:
         """Samples are dicts of these fields; "jpg;png" takes the first there is.
 
         WebDataset's ``select(predicate)`` is not built: Python functions do not run on the way of samples.
@@ -314,20 +320,20 @@ class WebDataset(Dataset):
             raise ConfigError("WebDataset.select: it takes names of fields", hint="select('jpg;png', 'cls')")
         return self._with(_chosen=list(dict.fromkeys(fields)))
 
-    def slice(self, *args: int) -> WebDataset:
+    def slice(self, *args: int) -> WebDataset[TD, ND, JD]:
         """Not built: views of datasets come later."""
         raise ConfigError(
             "WebDataset.slice: parts of a dataset are not built yet", hint="with_epoch(n) shortens epochs"
         )
 
-    def repeat(self, nepochs: int | None = None, nbatches: int | None = None) -> WebDataset:
+    def repeat(self, nepochs: int | None = None, nbatches: int | None = None) -> WebDataset[TD, ND, JD]:
         """Not built: every ``iter()`` is the next epoch."""
         raise ConfigError(
             "WebDataset.repeat: a loader gives one epoch at a time",
             hint="loop over epochs: every iter(loader) is the next one; with_epoch(n) makes epochs of any length",
         )
 
-    def unbatched(self) -> WebDataset:
+    def unbatched(self) -> WebDataset[TD, ND, JD]:
         """Not built: there is nothing to take apart, since the engine shuffles samples."""
         raise ConfigError("WebDataset.unbatched: batches are made once", hint="call batched(n) with the final size")
 

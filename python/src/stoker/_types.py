@@ -1,0 +1,82 @@
+"""What checkers of types know of batches: their types by dataset and output.
+
+A dataset has three: its batches as torch's, as NumPy's, and as JAX's arrays. The loader's is chosen by ``output``.
+At run time there are only the names, so that torch, NumPy and typing_extensions need not be there.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+
+if TYPE_CHECKING:
+    import jax
+    import torch
+    from numpy import ndarray
+    from typing_extensions import TypeVar, TypeVarTuple, Unpack
+
+    from ._batch import Batch, DictBatch, Ragged
+
+    Tensor: TypeAlias = torch.Tensor
+    Array: TypeAlias = jax.Array
+    Numpy: TypeAlias = ndarray[Any, Any]
+    Fields = TypeVarTuple("Fields")
+    AnyTuple: TypeAlias = Batch[Unpack[tuple[Any, ...]]]
+    Documents: TypeAlias = Batch[Ragged]
+    Dict: TypeAlias = DictBatch
+else:
+    Fields, Unpack = None, {None: Any}
+
+    def TypeVar(name: str, default: Any = None) -> Any:
+        return typing.TypeVar(name)
+
+
+# Of a dataset: its batches for output "torch", "numpy" and "jax".
+T = TypeVar("T", default=Any)
+N = TypeVar("N", default=Any)
+J = TypeVar("J", default=Any)
+# The same, of datasets of dicts, unless they went through to_tuple().
+TD = TypeVar("TD", default="Dict")
+ND = TypeVar("ND", default="Dict")
+JD = TypeVar("JD", default="Dict")
+# The same, of pairs: images and labels, x and y.
+TP = TypeVar("TP", default="Batch[Tensor, Tensor]")
+NP = TypeVar("NP", default="Batch[Numpy, Numpy]")
+JP = TypeVar("JP", default="Batch[Array, Array]")
+
+
+class Keywords(TypedDict, total=False):
+    """The keywords of a DataLoader that do not change the type of its batches."""
+
+    prefetch_factor: int | None
+    persistent_workers: bool
+    pin_memory_device: str
+    in_order: bool
+    seed: int | None
+    global_batch_size: int | None
+    block: int | None
+    window: int | None
+    streams: int | None
+    weights: Sequence[float] | None
+    balanced: bool | None
+    replacement: bool | None
+    num_samples: int | None
+    lengths: Sequence[int] | str | None
+    bucket: int | None
+    tokens: int | None
+    pack: int | None
+    long: str | None
+    length_window: int | None
+    rank: int | None
+    world_size: int | None
+    tail: str | None
+    on_bad: str | None
+    max_bad: int | None
+    max_bad_rate: float | None
+    device: Any
+    layout: str | None
+    prefetch: int | None
+    memory: str | int | None
+    cache: Any
+    tune: str | None
