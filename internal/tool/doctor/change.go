@@ -315,7 +315,7 @@ func changeOfPython(v *view) []Change {
 		}
 		return append(out, Change{"# " + at, "it waits, and does not compute: take the wait out, or do it once and not for every sample"})
 	}
-	if strings.HasPrefix(p.name, "pandas.") {
+	if strings.HasPrefix(p.name, "pandas.") || v.stageOfName("pandas.") >= 0.1*v.sum() {
 		return v.stored()
 	}
 	if strings.HasPrefix(p.name, "json.") || strings.HasPrefix(p.name, "orjson.") || strings.HasPrefix(p.name, "yaml.") || strings.HasPrefix(p.name, "xml") {

@@ -15,6 +15,7 @@ type making struct {
 	sum     workerLine
 	early   workerLine // of workers that had ended when the stretch began
 	proc    procSum
+	tail    tailLine
 	frames  map[string]Frame
 	weight  float64 // seconds that the frames are shares of
 	targets map[string]targetLine
@@ -54,6 +55,7 @@ func costOf(f *folder, w *watched, pid int, last *loaderLine, base loaderLine, f
 	m.cost.divide(m.sum, m.proc)
 	m.cost.opened(m.targets)
 	m.cost.slowest()
+	m.cost.Tail = m.tail.tail()
 	m.cost.Frames = mostSeen(m.frames, m.weight)
 	return m.cost, m.sum.Stateful
 }
@@ -73,6 +75,8 @@ func (m *making) add(pid int, end, before *workerLine) {
 	}
 	m.weight += end.Fetch
 	m.cost.hist(end.Hist, end.Samples)
+	m.tail.N, m.tail.S = m.tail.N+end.Tail.N, m.tail.S+end.Tail.S
+	m.tail.AllN, m.tail.AllS = m.tail.AllN+end.Tail.AllN, m.tail.AllS+end.Tail.AllS
 	for name, t := range end.Targets { // a worker is as good as another
 		if m.targets[name].Paths == nil {
 			m.targets[name] = t
@@ -288,6 +292,8 @@ var kinds = [...]struct{ prefix, kind string }{
 	{"urlopen", Read},
 	{"gzip.", Read},
 	{"h5py.File", Read},
+	{"h5py.close", Read},
+	{"h5py.Group", Read},
 	{"zipfile.ZipFile", Read},
 	{"zipfile", Decode},
 	{"tarfile.", Read},
@@ -340,9 +346,6 @@ func (c *Cost) hist(q *quantiles, samples float64) {
 	c.P50 = figure(max(c.P50.Value, q.P50), fromHook)
 	c.P99 = figure(max(c.P99.Value, q.P99), fromHook)
 	c.Most = figure(max(c.Most.Value, q.Max), fromHook)
-	if t := q.Tail; t != nil && t.S >= c.Tail.Time.Value {
-		c.Tail = Tail{figure(t.N, fromHook), figure(t.S, fromHook)}
-	}
 }
 
 // opened notes with the stages that open something whether that is the same again.

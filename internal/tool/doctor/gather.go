@@ -164,8 +164,8 @@ func (l *Loop) shares(p *process, last *loaderLine) {
 	for _, x := range end.Loaders {
 		if n := len(x.Epochs); n > 0 && x.Epochs[n-1].End != nil {
 			over = max(over, *x.Epochs[n-1].End)
-		} else if n > 0 {
-			over = end.T
+		} else if k := len(x.Recent); n > 0 && k > 0 && len(x.Recent[k-1]) > 1 && x.Recent[k-1][1] != nil { // it may have been left since
+			over = max(over, *x.Recent[k-1][1])
 		}
 	}
 	if elapsed := min(over, end.T) - from; elapsed > 0 && spent >= 0 {
@@ -179,9 +179,7 @@ func (l *Loop) between(s *stepsLine, src *sources) {
 		return
 	}
 	l.Steps.P50, l.Steps.Most = figure(s.P50, fromHook), figure(s.Max, fromHook)
-	if t := s.Tail; t != nil {
-		l.Steps.Tail = Tail{figure(t.N, fromHook), figure(t.S, fromHook)}
-	}
+	l.Steps.Tail = s.Tail.tail()
 	for to, from := range map[*[]Frame][]stackLine{&l.Steps.Usual: s.Usual, &l.Steps.Long: s.Long} {
 		for _, f := range from {
 			*to = append(*to, Frame{At: f.At, Share: math.Round(1000*f.Share) / 1000})

@@ -245,7 +245,8 @@ func (v *view) asJob(cycle float64) model.Job {
 // trainer waits then, beyond taking a batch, it waits for a core.
 func (v *view) keepUp() bool {
 	l, s := v.l, v.l.Settings
-	return s.Workers > 0 && l.Hand.Known() && l.Cost.Idle.Value >= 0.9 && l.Ready.Value >= 0.75*float64(s.Workers*max(1, s.Prefetch))
+	full := l.Ready.Value / float64(max(1, s.Workers*max(1, s.Prefetch)))
+	return s.Workers > 0 && l.Hand.Known() && (l.Cost.Idle.Value >= 0.9 && full >= 0.75 || l.Cost.Idle.Value >= 0.5 && full >= 0.9)
 }
 
 // part is the group of a kind; nothing if there is none.

@@ -104,8 +104,6 @@ type quantiles struct {
 	P99 float64 `json:"p99"`
 	Max float64 `json:"max"`
 	Of  string  `json:"of"` // sample, or batch where samples are made a batch at a time
-
-	Tail *tailLine `json:"tail"`
 }
 
 // callLine is [path, line, function].
@@ -122,6 +120,7 @@ func (c *callLine) UnmarshalJSON(b []byte) error {
 // stepsLine is what a loop did between batches.
 type stepsLine struct {
 	quantiles
+	Tail    tailLine    `json:"tail"`
 	Numbers []int       `json:"numbers"` // of the last long ones
 	Usual   []stackLine `json:"usual"`
 	Long    []stackLine `json:"long"`
@@ -129,9 +128,21 @@ type stepsLine struct {
 
 // tailLine is what took several times as long as the middle one.
 type tailLine struct {
-	N     float64 `json:"n"` // share of all
-	S     float64 `json:"s"` // of their time
-	Count float64 `json:"count"`
+	N    float64 `json:"n"`
+	S    float64 `json:"s"`
+	AllN float64 `json:"all_n"`
+	AllS float64 `json:"all_s"`
+}
+
+// tailOf is how few there may be of which a tail can be told.
+const tailOf = 32
+
+// tail is what it says as shares; nothing of too few.
+func (t tailLine) tail() Tail {
+	if t.AllN < tailOf || t.AllS <= 0 {
+		return Tail{}
+	}
+	return Tail{figure(t.N/t.AllN, fromHook), figure(t.S/t.AllS, fromHook)}
 }
 
 // targetLine is what calls of one name opened.
@@ -163,6 +174,7 @@ type workerLine struct {
 	Sample     float64               `json:"sample"`
 	SampleCPU  float64               `json:"sample_cpu"`
 	Hist       *quantiles            `json:"sample_hist"`
+	Tail       tailLine              `json:"tail"`
 	Collate    float64               `json:"collate"`
 	CollateCPU float64               `json:"collate_cpu"`
 	Idle       float64               `json:"idle"`

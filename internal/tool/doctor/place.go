@@ -145,3 +145,13 @@ func (v *view) rare(j model.Job) model.Job {
 	}
 	return j
 }
+
+// stageOfName is the seconds a sample of the stages whose names begin so.
+func (v *view) stageOfName(prefix string) (sum float64) {
+	for _, s := range v.l.Cost.Stages {
+		if strings.HasPrefix(s.Name, prefix) {
+			sum += s.Wall.Value
+		}
+	}
+	return sum
+}

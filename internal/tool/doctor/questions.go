@@ -195,7 +195,15 @@ func (v *view) outlast() bool {
 	if c.Spread != "batch" {
 		longest += c.Batch.Value
 	}
-	return longest > v.job.Step+v.job.Hand
+	// And samples are what takes the time: of a batch that is long in collate their spread
+	// says nothing.
+	return longest > v.job.Step+v.job.Hand && (c.Spread == "batch" || c.Most.Value >= 0.2*c.Batch.Value)
+}
+
+// crowd says whether workers are so many that they take each other's cores, whatever
+// other processes do.
+func (v *view) crowd() bool {
+	return v.l.Settings.Workers >= 3*v.usable() && v.l.Settings.Workers > 2*v.needed() && v.l.Cost.Queue.Value >= 0.3
 }
 
 func (v *view) manyThreads() bool {

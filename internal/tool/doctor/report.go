@@ -77,6 +77,9 @@ func oneLine(s string) string {
 // Title is the verdict in a few words.
 func (v Verdict) Title() string {
 	if v.Of != "" {
+		if v.Name == Repeated {
+			return v.Name + ": " + v.Of
+		}
 		return v.Name + " " + v.Of
 	}
 	return v.Name
@@ -98,7 +101,7 @@ func (v Verdict) gain() string {
 func (r Report) verdict(p *page) {
 	v := r.Verdict
 	title := v.Title()
-	if (v.Name == Misset || v.Name == Repeated) && v.Of != "" {
+	if v.Name == Misset && v.Of != "" {
 		title = v.Name + ": " + v.Of
 	}
 	p.wrap("verdict   ", title+place(cmp.Or(v.Line, v.Loader)))

@@ -297,7 +297,7 @@ var shallow = rule{
 		// Of rare samples that take long a short look sees too few or too many: workers that
 		// stand idle for a third of the time are nearly enough, whatever the mean says.
 		enough := v.needed() <= workers || v.suffice() <= workers && idle >= 0.3
-		return v.waits() && workers > 0 && enough && v.uneven() && v.outlast() && idle >= 0.1
+		return v.waits() && workers > 0 && enough && v.uneven() && v.outlast() && idle >= 0.1 && !v.crowd()
 	},
 	says: func(v *view) string {
 		return "Workers are fast enough on average; some batches take much longer, and too few lie ready then."
@@ -311,7 +311,7 @@ var tooMany = rule{
 	verdict: TooMany,
 	needs:   []need{aWait, aBatch, aCores, aQueue},
 	holds: func(v *view) bool {
-		busy := v.l.Cost.Queue.Value >= 0.3 && v.alone()
+		busy := v.l.Cost.Queue.Value >= 0.3 && (v.alone() || v.crowd())
 		return v.waits() && v.l.Settings.Workers > v.usable() && busy && v.demand() <= float64(v.usable())
 	},
 	says: func(v *view) string {

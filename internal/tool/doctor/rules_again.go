@@ -72,7 +72,7 @@ func (v *view) repeats() (a again, ok bool) {
 	a.whole = parses(s.Name) && s.Name != "read" || c.Read.Value >= perFile*v.l.SampleBytes.Value && v.l.SampleBytes.Known() && c.Read.Value >= 32<<10 && s.Name != "h5py.File" && s.Name != "sqlite3.connect" && s.Name != "lmdb.open"
 	for _, s := range c.Stages {
 		switch {
-		case few(s), a.whole && (parses(s.Name) || s.Name == "Python code"):
+		case few(s), strings.HasPrefix(a.name, "h5py.") && (s.Name == "h5py.close" || s.Name == "h5py.Group"), a.whole && (parses(s.Name) || s.Name == "Python code"):
 			own := min(s.CPU.Value, s.Wall.Value)
 			a.cpu, a.waited = a.cpu+own, a.waited+max(0, s.Wall.Value-own-late(own, v.queue()))
 			if a.whole && parses(s.Name) && s.Name != "read" {
@@ -85,9 +85,15 @@ func (v *view) repeats() (a again, ok bool) {
 			a.at = f[0].At
 		}
 	}
-	file := "the same file"
+	file := "The same file"
 	if f := v.l.Settings.Files; len(f) > 0 {
 		file = filepath.Base(f[len(f)-1])
+	}
+	switch a.name {
+	case "sqlite3.connect":
+		file = "A database"
+	case "lmdb.open":
+		file = "An environment"
 	}
 	a.what = fmt.Sprintf("%s is opened again (%s) for every sample", file, a.name)
 	if a.whole {
@@ -194,6 +200,11 @@ func changeOfRepeated(v *view) []Change {
 			"self.data = " + strings.TrimSuffix(expression(a.text, "np.load(path)"), ")") + ", mmap_mode=\"r\")  # in __init__, instead of " + line,
 			"mapped once; a sample then reads only its own part: np.array(self.data[i])",
 		}}
+	case a.whole && a.name == "open":
+		return []Change{{
+			strings.Join([]string{"# in __init__, once:", v.readOnce(), "# and in __getitem__ take the sample from there, instead of opening the file at " + line}, "\n"),
+			"workers that are forked share it; numbers are better kept as one NumPy array",
+		}}
 	case a.whole:
 		return []Change{{
 			strings.Join([]string{
@@ -270,7 +281,8 @@ var longTail = rule{
 // tailed says whether few samples take a good part of all time.
 func (v *view) tailed() bool {
 	t, c := v.l.Cost.Tail, v.l.Cost
-	return t.Time.Known() && c.Spread != "batch" && t.Count.Value > 0 && t.Count.Value <= 0.15 && t.Time.Value >= 0.25 && c.P99.Value*2 >= 0.001
+	return t.Time.Known() && c.Spread != "batch" && t.Count.Value > 0 && t.Count.Value <= 0.15 && t.Time.Value >= 0.25 && c.P50.Value >= 50e-6 &&
+		(len(c.Slowest) == 0 || c.Slowest[0].Seconds >= 4*c.P50.Value) && v.sum()*v.batch >= 0.5*c.Batch.Value
 }
 
 // evened is the loop when the slow samples cost what the others do.
@@ -364,4 +376,24 @@ func repeatedWork(v *view) (string, string, Change, bool) {
 		return "", "", Change{}, false
 	}
 	return fmt.Sprintf("%s, at %s: %s of the %s that one costs.", a.what, orElse(lineOnly(a.at), "a line that was not seen"), ms(a.seconds()), ms(v.sum())), fromHook, changeOfRepeated(v)[0], true
+}
+
+// readOnce is how to read all of a file of lines, once.
+func (v *view) readOnce() string {
+	path := "path"
+	if f := v.l.Settings.Files; len(f) > 0 {
+		path = fmt.Sprintf("%q", f[len(f)-1])
+	}
+	written := func(what string) bool {
+		return slices.ContainsFunc(v.l.Cost.Frames, func(f Frame) bool { return strings.Contains(f.Text, what) })
+	}
+	switch {
+	case written("csv.reader"):
+		return fmt.Sprintf("self.rows = list(csv.reader(open(%s)))", path)
+	case written("csv.DictReader"):
+		return fmt.Sprintf("self.rows = list(csv.DictReader(open(%s)))", path)
+	case written("json.loads") || strings.HasSuffix(path, ".jsonl\""):
+		return fmt.Sprintf("self.rows = [json.loads(line) for line in open(%s)]", path)
+	}
+	return fmt.Sprintf("self.rows = open(%s).read().splitlines()", path)
 }

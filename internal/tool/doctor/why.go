@@ -310,5 +310,6 @@ func (v *view) another() string {
 	if n == 0 || v.needed() <= n || v.needed() <= v.usable() {
 		return ""
 	}
-	return fmt.Sprintf("; one more than there are: %.2f x as fast", max(1, v.now/max(v.rare(v.settled(v.with(n+1))).Mean(), 1e-9)))
+	by := v.rare(v.settled(v.job)).Mean() / max(v.rare(v.settled(v.with(n+1))).Mean(), 1e-9)
+	return fmt.Sprintf("; on these cores one more is worth %.2f x", max(1, by))
 }

@@ -14,7 +14,7 @@ import _frozen_importlib_external
 import os
 import sys
 
-_PARTS = ("look", "moves", "calls", "fetch", "steps", "loader")  # in the order in which they import each other
+_PARTS = ("look", "moves", "calls", "lines", "fetch", "steps", "loader")  # in the order in which they import each other
 
 
 def _load(here, part):

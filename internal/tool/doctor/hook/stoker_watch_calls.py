@@ -67,8 +67,9 @@ METHODS = (
     ("PIL.Image", "Image", "convert resize crop rotate transpose transform filter point thumbnail reduce", ""),
     ("pathlib", "Path", "read_bytes read_text", "read"),
     ("h5py._hl.dataset", "Dataset", "__getitem__ read_direct", "h5py"),
-    ("h5py._hl.files", "File", "__init__ close", "h5py.File"),
-    ("h5py._hl.group", "Group", "__getitem__", "h5py.File"),
+    ("h5py._hl.files", "File", "__init__", "h5py.File"),
+    ("h5py._hl.files", "File", "close", "h5py.close"),
+    ("h5py._hl.group", "Group", "__getitem__", "h5py.Group"),
     ("zipfile", "ZipFile", "__init__", "zipfile.ZipFile"),
     ("zipfile", "ZipFile", "read", "zipfile"),
     ("tarfile", "TarFile", "__init__", "tarfile.TarFile"),
@@ -96,13 +97,16 @@ class Spans:
     """The spans of a fetching thread: those that are open, and what the closed ones sum to."""
 
     def __init__(self) -> None:
-        self.open: list = []  # [start, start of CPU, s of inner spans, CPU s of inner spans, is a transform, target]
+        # [start, start of CPU, s of inner spans, CPU s of inner spans, is a transform, target, name]
+        self.open: list = []
         self.sums: dict = {}  # name -> [calls, s, CPU s, line -> s]
         self.targets: list = []  # (name, path), as they were opened
         self.count = 0
 
     def begin(self, name: str, original, transform: bool = False):
-        frame = [0.0, 0.0, 0.0, 0.0, transform, None]
+        if name == "h5py.File" and self.open and self.open[-1][6].startswith("h5py"):
+            name = "h5py.Group"  # a view of a file that is open
+        frame = [0.0, 0.0, 0.0, 0.0, transform, None, name]
         at = _line()
         call = Ending(*original)
         call.end = lambda: self.close(name, frame, at, original)
@@ -133,8 +137,9 @@ class Spans:
             path = frame[5]
             if path is None and len(original) > 1:
                 path = getattr(original[1], "filename", None)
-            if path is not None or len(original) == 1:  # closing a file, or looking something up in it, opens none
-                self.targets.append((name, path if isinstance(path, str) else None))
+            path = path if isinstance(path, str) else None
+            if path is None or not path.endswith((".py", ".pyc", ".so")):
+                self.targets.append((name, path))
 
 
 def _line() -> str:
@@ -191,7 +196,7 @@ def _audit(event: str, args: tuple) -> None:
     spans = active.get(get_ident())
     if spans is not None and args and isinstance(args[0], str):
         for frame in spans.open:
-            if frame[5] is None:
+            if frame[5] is None and not args[0].endswith((".py", ".pyc", ".so")):
                 frame[5] = args[0]
 
 

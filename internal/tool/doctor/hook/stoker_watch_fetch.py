@@ -17,6 +17,7 @@ from _thread import get_ident, get_native_id
 from time import clock_gettime, monotonic, pthread_getcpuclockid, thread_time
 
 import stoker_watch_calls as calls
+import stoker_watch_lines as lines
 import stoker_watch_look as look
 import stoker_watch_process as core
 from stoker_watch_door import Method, ending, hang, trouble
@@ -28,9 +29,9 @@ LATER = 1.0  # s until a worker that is not its loader's first times a batch
 FINE = 50e-6  # s a sample from which on each is timed in every batch
 STACKS = 8
 TAIL = 4.0  # times the middle duration: what takes longer belongs to the tail
-TAIL_OF = 32  # durations from which on there is one
 PLACES = 16  # lines that are remembered for each name
 ASKING = 0.002  # s a batch from which on it is asked how long it waited for a core
+TRACED = 0.25  # s between two samples that are traced, at least
 SLOWEST = 8  # samples whose numbers are remembered
 
 # Numbers of system calls that a thread waits in, as /proc/self/task/TID/syscall names them.
@@ -69,7 +70,7 @@ class Histogram:
         return None
 
     def tail(self) -> dict:
-        """What took four times as long as the middle one: its share of all, and of their time."""
+        """What took four times as long as the middle one, and all: how many, and their s."""
         middle = self.quantile(0.5) or 0.0
         n = seconds = all_n = all_seconds = 0.0
         for bucket, count in self.buckets.copy().items():
@@ -77,16 +78,10 @@ class Histogram:
             all_n, all_seconds = all_n + count, all_seconds + count * each
             if each > TAIL * middle:
                 n, seconds = n + count, seconds + count * each
-        return {"n": n / max(all_n, 1), "s": seconds / max(all_seconds, 1e-9), "count": n}
+        return {"n": n, "s": seconds, "all_n": all_n, "all_s": all_seconds}
 
     def report(self) -> dict:
-        tail = self.tail() if self.count >= TAIL_OF else None
-        return {
-            "p50": self.quantile(0.5),
-            "p99": self.quantile(0.99),
-            "max": self.max if self.count else None,
-            "tail": tail,
-        }
+        return {"p50": self.quantile(0.5), "p99": self.quantile(0.99), "max": self.max if self.count else None}
 
 
 def _no_dataset() -> None:
@@ -106,6 +101,7 @@ class Stage:
         # batches, samples, fetch s, sample s, CPU s of it, collate s, CPU s of it, idle s
         self.totals = (0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         self.samples = Histogram()
+        self.later = Histogram()  # the same, without the first batches, which import, open and warm
         self.slowest: list = []  # [s, number of the sample], shortest first
         self.numbers: object = None  # of the batch's samples, as the sampler gave them
         self.sums: dict = {}
@@ -124,6 +120,11 @@ class Stage:
         # where the thread gives it away, or after 5 ms: of samples that compute for less, only collating is seen. So
         # a look says which line of a part it is, and the clock how much the part takes.
         self.stacks: tuple = ({}, {})
+        self.held: dict = {}  # of the first of them, those in which the kernel held the thread
+        self.lines = lines.Lines()
+        self.traced = -1  # the sample of this batch that is
+        self.trace = False  # one of this batch is
+        self.next_traced = 0.0
         self.waits: dict = {}
         self.looks = 0
         self.place = ""  # where the dataset's samples are made
@@ -160,6 +161,8 @@ class Stage:
             now = monotonic()  # what is done once is not charged to each timed batch
             if self.doors.up(spans):
                 self.spans = spans
+        self.traced = -1
+        self.trace = self.spans is None and self.totals[0] >= 2 and now >= self.next_traced
         each = self.spans is not None or self.fine or self.totals[0] < 2
         fetcher.__class__ = _dressed(type(fetcher), each)
         call = ending(original, fetcher, self.end)
@@ -188,14 +191,23 @@ class Stage:
             self.batched = getattr(type(dataset), "__getitems__", None) is not None
 
     def each(self) -> None:
+        if self.lines.on:
+            self.lines.end()
+        elif self.trace and self.stamps:  # of a map the first look is only whether it has __getitems__
+            self.trace = False
+            if self.lines.begin():
+                self.traced = len(self.stamps)
+                self.next_traced = monotonic() + TRACED
         self.stamps.append(monotonic())
 
     def collating(self, data: "int") -> None:
+        self.lines.end()
         self.collating_cpu = thread_time()
         self.collating_at = monotonic()
         self.count = data
 
     def end(self) -> None:
+        self.lines.end()
         now, cpu = monotonic(), thread_time()
         fetcher, at = self.fetcher, self.at
         self.since = 0.0
@@ -206,10 +218,12 @@ class Stage:
         batches, samples, fetch, sample, sample_cpu, collate, collate_cpu, idle = self.totals
         idle += max(0.0, at - self.left - self.up) if self.left else 0.0
         done = self.count >= 0
+        extra = self._extra(self.collating_at if done else now)
         middle, middle_cpu = (self.collating_at, self.collating_cpu) if done else (now, cpu)
         self.totals = (
-            batches + done, samples + max(self.count, 0), fetch + now - at, sample + middle - at,
-            sample_cpu + middle_cpu - self.at_cpu, collate + now - middle, collate_cpu + cpu - middle_cpu, idle,
+            batches + done, samples + max(self.count, 0), fetch + now - at - extra, sample + middle - at - extra,
+            sample_cpu + max(0.0, middle_cpu - self.at_cpu - extra), collate + now - middle,
+            collate_cpu + cpu - middle_cpu, idle,
         )  # fmt: skip
         if done:
             self.first = self.first if self.first is not None else now
@@ -223,6 +237,14 @@ class Stage:
         self.steps += 1
         self.left = monotonic()
 
+    def _extra(self, end: float) -> float:
+        """s that tracing has added to this batch: what the traced sample took beyond the others."""
+        stamps = [*self.stamps, end]
+        if self.traced < 0 or len(stamps) < 3 or self.traced + 1 >= len(stamps):
+            return 0.0
+        traced = stamps[self.traced + 1] - stamps[self.traced]
+        return max(0.0, traced - (stamps[-1] - stamps[0] - traced) / (len(stamps) - 2))
+
     def _one_by_one(self, end: float) -> None:
         if self.count == 0:
             return
@@ -235,9 +257,13 @@ class Stage:
             if self.queued is not None:
                 _relieve(took, delay(self.native) - self.queued)
             for k, seconds in enumerate(took):
+                if k == self.traced - len(self.stamps) + self.count:
+                    continue
                 self.samples.add(seconds)
-                if numbers is not None and self.totals[0] > 1:  # the first batch imported, opened and warmed
-                    self._slow(seconds, numbers[k])
+                if self.totals[0] > 1:
+                    self.later.add(seconds)
+                    if numbers is not None:
+                        self._slow(seconds, numbers[k])
         self.fine = (end - self.at) / self.count >= FINE
         self.numbers = None
 
@@ -297,6 +323,8 @@ class Stage:
         name = _where(frame)
         if not name:
             return
+        if wait and not self.collating_at:
+            self.held[name] = self.held.get(name, 0) + 1
         stacks = self.stacks[self.collating_at > 0]
         stacks[name] = stacks.get(name, 0) + 1
         if wait:
@@ -308,7 +336,7 @@ class Stage:
         now = core.kernel()
         looks = max(self.looks, 1)
         scale = samples / self.timed_samples if self.timed_samples else 0.0
-        stacks = self._shares(sample, collate)
+        stacks = self._shares(sample, sample_cpu, collate)
         since = self.since
         return {
             "loader": self.loader,
@@ -321,6 +349,7 @@ class Stage:
             "sample": sample,
             "sample_cpu": sample_cpu,
             "sample_hist": {**self.samples.report(), "of": "batch" if self.batched else "sample"},
+            "tail": self.later.tail(),
             "collate": collate,
             "collate_cpu": collate_cpu,
             "idle": None if self.index is None else idle,
@@ -348,9 +377,18 @@ class Stage:
             "fetching": since or None,
         }
 
-    def _shares(self, sample: float, collate: float) -> dict:
-        """Where the thread stood -> share of the time, which is so many s of samples and of collating."""
+    def _shares(self, sample: float, sample_cpu: float, collate: float) -> dict:
+        """Where the thread stood -> share of the time, which is so many s of samples and of collating.
+
+        What samples compute is shared out as tracing saw it, and what they are held up by as looks did."""
         parts = [part.copy() for part in self.stacks]
+        traced = self.lines.shares()
+        if traced and sample > 0:
+            held, queued = self.held.copy(), delay(self.native) - self.delay if self.native else 0.0
+            waited = max(0.0, sample - sample_cpu - queued) if held else 0.0
+            parts[0] = {name: share * sample_cpu for name, share in traced.items()}
+            for name, n in held.items():
+                parts[0][name] = parts[0].get(name, 0.0) + waited * n / sum(held.values())
         looks = [sum(part.values()) for part in parts]
         if not any(looks):
             return {}

@@ -72,7 +72,13 @@ class Between:
             places[name] = places.get(name, 0) + 1
 
     def report(self) -> dict:
-        return {**self.steps.report(), "numbers": self.numbers, "usual": _most(self.usual), "long": _most(self.long)}
+        return {
+            **self.steps.report(),
+            "tail": self.steps.tail(),
+            "numbers": self.numbers,
+            "usual": _most(self.usual),
+            "long": _most(self.long),
+        }
 
 
 def _most(places: dict) -> list:
