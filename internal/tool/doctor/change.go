@@ -168,7 +168,10 @@ func changeOfRanks(v *view) []Change {
 // oneThread keeps the function that the script's workers begin with already.
 func (v *view) oneThread() Change {
 	lines := []string{"def one_thread(worker):"}
-	if init := v.l.Settings.Init; init != "" {
+	switch init := v.l.Settings.Init; {
+	case strings.Contains(init, "<lambda>"):
+		lines = append(lines, "    init(worker)  # the lambda that is worker_init_fn now, under a name")
+	case init != "":
 		lines = append(lines, "    "+short(init)+"(worker)  # what they begin with now")
 	}
 	lines = append(lines, "    torch.set_num_threads(1)", v.loader("worker_init_fn=one_thread"))
@@ -213,6 +216,9 @@ func (v *view) stokers(why string) []Change {
 		of = "..."
 	default:
 		return nil
+	}
+	if of == "..." {
+		return []Change{{"stoker.DataLoader(...)", why}}
 	}
 	return []Change{{"stoker.DataLoader(" + of + ", ...)", why}}
 }

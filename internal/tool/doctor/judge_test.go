@@ -71,10 +71,21 @@ var cases = []struct {
 	{"tokenise", TheTransform + " transformers", []string{TokenisePer, PaddingWaste}},
 	{"python-computes", PythonCode, nil},
 	{"python-waits", PythonCode, nil},
+	{"opened-again", Repeated + ": h5py.File", nil},
+	{"parsed-again", Repeated + ": json.loads", nil},
+	{"query-scans", Repeated + ": query", nil},
+	{"opened-seldom", TooFew, []string{Repeated}},
+	{"json-each", PythonCode, nil},
+	{"lock", Contention, nil},
+	{"few-slow", FewSlow, nil},
+	{"few-slow-none", TooFew, []string{NoWorkers, FewSlow}},
+	{"uneven-steps", NotDataBound, []string{UnevenSteps}},
+	{"decode-h5py", TheDecode, nil},
+	{"two-loops", TooFew, []string{NoWorkers}},
 	{"small-files", SmallFiles, []string{TinyFiles}},
 	{"storage-latency", Latency, nil},
 	{"storage-bandwidth", Bandwidth, nil},
-	{"storage-unprobed", Insufficient, nil},
+	{"storage-unprobed", TooFew, nil},
 	{"batch-assembly", Assembly, []string{PythonCollate}},
 	{"handing-over", Assembly, nil},
 	{"epoch-start", EpochStart, []string{TornDown}},
@@ -188,6 +199,7 @@ func TestEveryVerdictAndFindingHasACase(t *testing.T) {
 	var verdicts, found []string
 	for _, c := range cases {
 		v, _, _ := strings.Cut(c.verdict, " GaussianBlur")
+		v, _, _ = strings.Cut(v, ": ")
 		verdicts = append(verdicts, strings.TrimSuffix(v, " "+ThreadsInWorkers))
 		found = append(found, c.found...)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -92,7 +93,7 @@ func (v Verdict) gain() string {
 	case TooFew, TooMany, Shallow, EpochStart, CPULimit, Misset, Paged, Repeated:
 		return "With the change below"
 	}
-	if len(v.Changes) > 0 && strings.Contains(v.Changes[0].Code, "num_workers=") {
+	if slices.Contains([]string{SmallFiles, Latency, PythonCode}, v.Name) && len(v.Changes) > 0 && strings.Contains(v.Changes[0].Code, "num_workers=") {
 		return "With the change below"
 	}
 	return "Without that"

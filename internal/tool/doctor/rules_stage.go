@@ -119,7 +119,7 @@ var unprobed = rule{
 // waiting is the workers to ask for where samples mostly wait: as many as are needed, and
 // no more than a few for each core.
 func (v *view) waiting() int {
-	return min(v.needed(), waiters, 8*max(1, int(v.ev.Machine.Cores.Value)))
+	return min(v.needed(), waiters, 4*max(1, int(v.ev.Machine.Cores.Value)))
 }
 
 var assembly = rule{

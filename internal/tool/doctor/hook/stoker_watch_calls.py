@@ -138,7 +138,7 @@ class Spans:
             if path is None and len(original) > 1:
                 path = getattr(original[1], "filename", None)
             path = path if isinstance(path, str) else None
-            if path is None or not path.endswith((".py", ".pyc", ".so")):
+            if path is None and name in NAMELESS or path is not None and not path.endswith(CODE):
                 self.targets.append((name, path))
 
 
@@ -160,6 +160,8 @@ OPENERS = frozenset(
     "pandas.read_csv pandas.read_parquet pandas.read_json pandas.read_pickle pandas.read_feather pandas.read_hdf "
     "pyarrow.read_table".split()
 )
+NAMELESS = ("sqlite3.connect", "lmdb.open", "urlopen")  # of which it counts that they are made at all
+CODE = (".py", ".pyc", ".so")
 
 
 class Targets:
@@ -196,7 +198,7 @@ def _audit(event: str, args: tuple) -> None:
     spans = active.get(get_ident())
     if spans is not None and args and isinstance(args[0], str):
         for frame in spans.open:
-            if frame[5] is None and not args[0].endswith((".py", ".pyc", ".so")):
+            if frame[5] is None and not args[0].endswith(CODE):
                 frame[5] = args[0]
 
 

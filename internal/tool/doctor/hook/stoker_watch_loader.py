@@ -490,9 +490,11 @@ def _collate(collate: object) -> str:
 
 
 def _function(function: object) -> str:
-    """The name of a function of the script's own; what has none that can be called by it is left out."""
-    name = getattr(function, "__qualname__", "")
-    return name if isinstance(name, str) and "<" not in name else ""
+    """The name of a function of the script's own; empty where there is none."""
+    if function is None:
+        return ""
+    name = getattr(function, "__qualname__", None)
+    return name if isinstance(name, str) else type(function).__qualname__
 
 
 def _epoch_sampler(loader) -> object:
