@@ -195,7 +195,7 @@ func changeOfFiles(v *view) []Change {
 // waitsAside says whether more workers would wait side by side for the same reads.
 func (v *view) waitsAside() bool {
 	n := v.l.Settings.Workers
-	return v.l.Settings.Class != own && v.waiting() > n && !v.full() && (v.job.CPU+v.job.Threads)/max(v.job.Step+v.job.Hand, 1e-9) <= v.free()+0.25
+	return v.l.Settings.Class != own && v.waiting() > n && !v.full() && v.idle()
 }
 
 // stokers is a loader of stoker over the data, where there is a dataset of stoker's for it.

@@ -106,7 +106,7 @@ var unprobed = rule{
 	verdict: TooFew,
 	needs:   []need{aWait, aSample, aBatch, aCores},
 	holds: func(v *view) bool {
-		return v.beyond() && v.costliest().kind == Read && !v.ev.Storage.Rate.Known() && v.l.Settings.Class != own && v.waiting() > v.l.Settings.Workers && v.demand() <= v.left()+0.25
+		return v.beyond() && v.costliest().kind == Read && !v.ev.Storage.Rate.Known() && v.l.Settings.Class != own && v.waiting() > v.l.Settings.Workers && v.idle()
 	},
 	says: func(v *view) string {
 		return fmt.Sprintf("Reads take %s of a sample's time, and the cores are idle meanwhile: %s would read side by side. What the storage gives to many at once was not measured.", percent(v.part(Read).seconds()/v.sum()), count(v.waiting(), "worker"))
@@ -116,10 +116,15 @@ var unprobed = rule{
 	after:  func(v *view) model.Job { return v.with(v.waiting()) },
 }
 
-// waiting is the workers to ask for where samples mostly wait: as many as are needed, and
-// no more than a few for each core.
+// idle says whether a good part of the cores has nothing to do while the loop waits.
+func (v *view) idle() bool {
+	return (v.job.CPU+v.job.Threads+v.job.Trainer)/max(v.now, 1e-9) <= 0.7*v.ev.Machine.Cores.Value
+}
+
+// waiting is the workers to ask for where samples mostly wait: the fewest that are as good
+// as all that are needed, and no more than a few for each core.
 func (v *view) waiting() int {
-	return min(v.needed(), waiters, 4*max(1, int(v.ev.Machine.Cores.Value)))
+	return v.job.Fewest(min(v.needed(), waiters, 4*max(1, int(v.ev.Machine.Cores.Value))), 0.05)
 }
 
 var assembly = rule{

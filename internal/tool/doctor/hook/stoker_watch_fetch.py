@@ -102,7 +102,7 @@ class Stage:
         self.totals = (0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         self.samples = Histogram()
         self.later = Histogram()  # the same, without the first batches, which import, open and warm
-        self.slowest: list = []  # [s, number of the sample], shortest first
+        self.slowest: list = []  # [s, number of the sample, its name], shortest first
         self.numbers: object = None  # of the batch's samples, as the sampler gave them
         self.sums: dict = {}
         self.targets: dict = {}  # name -> calls.Targets
@@ -273,7 +273,8 @@ class Stage:
             return
         rest = [x for x in slowest if x[1] != number]
         before = max((x[0] for x in slowest if x[1] == number), default=0.0)
-        self.slowest = sorted([*rest, [max(seconds, before), number]])[-SLOWEST:]
+        name = look.name_of(self.dataset(), number)
+        self.slowest = sorted([*rest, [max(seconds, before), number, name]], key=_seconds)[-SLOWEST:]
 
     def _calls(self, spans, now: float) -> None:
         if self.timed_batches == 1 and self.eager:
@@ -363,7 +364,7 @@ class Stage:
             "files": [os.path.abspath(path) for path in list(self.files)],
             "stores": list(self.stores),
             "targets": {name: target.report() for name, target in list(self.targets.items())},
-            "slowest": [[s, n, look.name_of(self.dataset(), n)] for s, n in reversed(self.slowest)],
+            "slowest": self.slowest[::-1],
             "stacks": sorted(stacks.items(), key=lambda x: -x[1])[:STACKS],
             "waits": {name: n / looks for name, n in self.waits.copy().items()} if self.looks else {},
             "looks": self.looks,
@@ -400,6 +401,10 @@ class Stage:
             for name, times in part.items():
                 shares[name] = shares.get(name, 0.0) + times / n * weight / sum(weights)
         return shares
+
+
+def _seconds(slow: list) -> float:
+    return slow[0]
 
 
 def _relieve(took: list, queued: float) -> None:
