@@ -81,7 +81,7 @@ var cases = []struct {
 	{"few-slow-none", TooFew, []string{NoWorkers, FewSlow}},
 	{"uneven-steps", NotDataBound, []string{UnevenSteps}},
 	{"decode-h5py", TheDecode, nil},
-	{"two-loops", TooFew, []string{NoWorkers}},
+	{"two-loops", TooFew, []string{NoWorkers, TornDown}},
 	{"small-files", SmallFiles, []string{TinyFiles}},
 	{"storage-latency", Latency, nil},
 	{"storage-bandwidth", Bandwidth, nil},

@@ -36,7 +36,9 @@ func (v *view) line(verdict string) string {
 		return lineOnly(v.stageOf(Lock).At)
 	case FewSlow, PythonCode:
 		return v.hot(PythonCode == verdict)
-	case TheDecode, SmallFiles, Bandwidth, Latency:
+	case TheDecode:
+		return orElse(lineOnly(v.stageNamed(v.part(Decode)).At), v.hot(false))
+	case SmallFiles, Bandwidth, Latency:
 		return orElse(lineOnly(v.stageNamed(v.costliest()).At), v.hot(false))
 	case TheTransform:
 		return v.ofTransform()

@@ -142,17 +142,34 @@ var assembly = rule{
 var decoding = rule{
 	verdict: TheDecode,
 	needs:   []need{aWait, aSample},
-	holds:   func(v *view) bool { return v.beyond() && v.costliest().kind == Decode },
+	holds:   func(v *view) bool { return v.beyond() && v.decodes() },
 	says: func(v *view) string {
 		more, large := "", v.part(Transform).seconds()*v.large()/v.sum()
 		if large >= 0.02 {
 			more = fmt.Sprintf(", and what else looks at all pixels of a picture %s", percent(large))
 		}
-		return fmt.Sprintf("Decoding (%s) takes %s of a sample's time%s: more than these cores can give.", v.costliest().name, percent(v.costliest().seconds()/v.sum()), more)
+		return fmt.Sprintf("Decoding (%s) takes %s of a sample's time%s: more than these cores can give.", v.part(Decode).name, percent(v.part(Decode).seconds()/v.sum()), more)
 	},
 	why:    func(v *view) []Line { return append(v.partLines(), v.neededLines()...) },
 	change: changeOfDecode,
 	after:  func(v *view) model.Job { return v.smaller() },
+}
+
+// decodes says whether decoding is what costs most, of whole groups or, where what else
+// looks at all pixels goes with it, of single calls: these cost what they do because the
+// picture is as large as it is.
+func (v *view) decodes() bool {
+	d, t := v.part(Decode), v.part(Transform)
+	if v.costliest().kind != Transform {
+		return v.costliest().kind == Decode
+	}
+	for _, s := range v.l.Cost.Stages {
+		if s.Kind == Transform && min(s.CPU.Value, s.Wall.Value) > d.seconds() {
+			return false
+		}
+	}
+	large := v.large()
+	return (1-large)*t.seconds() < d.seconds() && d.seconds()+large*t.seconds() >= 0.5*v.sum()
 }
 
 var transforming = rule{
