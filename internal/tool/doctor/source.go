@@ -162,10 +162,8 @@ func (s *sources) setting(calls []callLine, name string) string {
 		if value, at, ok := keyword(text, name); ok {
 			return s.resolve(calls[i:], value, c.Line+at, 0)
 		}
-		if open {
-			if at := key(lines, name); at > 0 {
-				return position(c.Path, at)
-			}
+		if at := unpacked(lines, c.Line, text, name); at > 0 {
+			return position(c.Path, at)
 		}
 		open = open || strings.Contains(text, "**")
 	}
@@ -263,7 +261,7 @@ func (s *sources) named(calls []callLine, name, here string, line, depth int) st
 					if value, in, ok := keyword(statement(outer, n-1), name); ok {
 						return s.resolve(calls[1:], value, n+in, depth+1)
 					}
-					if default_ == "" { // by its place among the arguments
+					if default_ == "" || positional(statement(lines, head-1), statement(outer, n-1), name) {
 						return position(calls[1].Path, n)
 					}
 				}
@@ -290,6 +288,75 @@ func parameter(def, name string) (value string, line int, ok bool) {
 	}
 	start := m[0] + strings.Index(def[m[0]:], name)
 	return value, strings.Count(def[:start], "\n"), true
+}
+
+// unpacked is the line of a value in what a call takes as **NAME, if NAME was assigned above
+// it; 0 if it is not there.
+func unpacked(lines []string, line int, text, name string) int {
+	for _, m := range regexp.MustCompile(`\*\*([A-Za-z_]\w*)`).FindAllStringSubmatch(text, -1) {
+		is := regexp.MustCompile(`^\s*` + m[1] + `\s*=[^=]`)
+		for i := line - 2; i >= 0; i-- {
+			if !is.MatchString(lines[i]) {
+				continue
+			}
+			made := statement(lines, i)
+			if _, at, ok := keyword(made, name); ok {
+				return i + 1 + at
+			}
+			if at := key(strings.Split(made, "\n"), name); at > 0 {
+				return i + at
+			}
+		}
+	}
+	return 0
+}
+
+// positional says whether a call gives a parameter of a def by its place.
+func positional(def, call, name string) bool {
+	params := argumentsOf(def)
+	if len(params) > 0 && (params[0] == "self" || params[0] == "cls") {
+		params = params[1:]
+	}
+	given := 0
+	for _, a := range argumentsOf(call) {
+		if strings.HasPrefix(a, "*") || regexp.MustCompile(`^\w+\s*=[^=]`).MatchString(a) {
+			break
+		}
+		given++
+	}
+	at := slices.IndexFunc(params, func(p string) bool {
+		p, _, _ = strings.Cut(p, "=")
+		p, _, _ = strings.Cut(p, ":")
+		return strings.TrimSpace(p) == name
+	})
+	return at >= 0 && at < given
+}
+
+// argumentsOf are those of the first call, or of the def, in a text.
+func argumentsOf(text string) (out []string) {
+	from := strings.IndexByte(text, '(') + 1
+	if from == 0 {
+		return nil
+	}
+	depth, begin := 0, from
+	for i := from; i < len(text); i++ {
+		switch text[i] {
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			depth--
+		}
+		if depth < 0 || depth == 0 && text[i] == ',' {
+			if a := strings.TrimSpace(text[begin:i]); a != "" {
+				out = append(out, a)
+			}
+			begin = i + 1
+		}
+		if depth < 0 {
+			break
+		}
+	}
+	return out
 }
 
 // key is the first line that gives a name a value: an option of a command line, a key of
