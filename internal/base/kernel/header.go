@@ -9,14 +9,25 @@ import (
 type header struct {
 	Header
 	blocks int64 // 8x8 blocks of all components
+	padded int64 // those that decoders make room for: up to whole MCUs
 	scan   int   // byte offset behind the first SOS segment
 }
 
 // ReadHeader walks the markers of a JPEG up to its first scan and makes sure
 // that it has an end marker. It decodes nothing. Errors are FormatError where
-// the bytes are damaged, UnsupportedError where they are of a kind that is not
-// decoded.
+// the bytes are damaged or the picture has more than MaxPixels, UnsupportedError where
+// they are of a kind that is not decoded.
 func ReadHeader(jpeg []byte) (Header, error) {
+	h, err := readHeader(jpeg)
+	if err == nil {
+		err = CheckSize(h.W, h.H)
+	}
+	return h.Header, err
+}
+
+// ReadAnyHeader is ReadHeader for callers that have a limit of their own: it refuses
+// pictures of more than MostPixels only.
+func ReadAnyHeader(jpeg []byte) (Header, error) {
 	h, err := readHeader(jpeg)
 	return h.Header, err
 }
@@ -70,6 +81,9 @@ func readHeader(b []byte) (h header, err error) {
 				return h, FormatError("a scan of a sequential JPEG that has not all coefficients, or not all of their bits")
 			}
 			h.scan = at
+			if h.Progressive || int(seg[0]) < h.Components { // as libjpeg's has_multiple_scans
+				h.Coefficients = h.padded * blockSize * 2
+			}
 			return h, h.checkEnd(b)
 		}
 	}
@@ -122,7 +136,7 @@ func (h *header) frame(m byte, seg []byte) error {
 	if h.H == 0 {
 		return FormatError("the header gives no height: it is damaged, or the height stands behind the scan, in a DNL marker, where neither libjpeg-turbo nor this decoder reads it")
 	}
-	if err := CheckSize(h.W, h.H); err != nil {
+	if err := CheckLimit(h.W, h.H, MostPixels); err != nil {
 		return err
 	}
 	switch h.Components {
@@ -147,6 +161,7 @@ func (h *header) countBlocks(comp []byte) error {
 		bw := (h.W*sh + 8*mh - 1) / (8 * mh)
 		bh := (h.H*sv + 8*mv - 1) / (8 * mv)
 		h.blocks += int64(bw) * int64(bh)
+		h.padded += int64(bw+sh) * int64(bh+sv)
 	}
 	return nil
 }

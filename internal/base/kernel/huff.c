@@ -470,7 +470,5 @@ stk_huff *stk_huff_begin(stk_lane *l, const stk_frame *f) {
 }
 
 void stk_huff_free(stk_huff *h) {
-  if (!h) return;
-  free(h->segs.p);
   free(h);
 }

@@ -85,7 +85,7 @@ static void fetch(stk_lane *l, source *s, int y, int n, const uint8_t **rows) {
       size_t at = (y + i) * stride + (size_t)s->x0 * s->c;
       rows[i] = s->pix + at;
       if (at + wide + STK_SLACK <= total) continue;
-      if (!safe) safe = stk_grow(l, &l->rows, 4 * (wide + STK_SLACK));
+      if (!safe) safe = stk_grow(l, &l->rows, (size_t)n * (wide + STK_SLACK));
       rows[i] = memcpy(safe + i * (wide + STK_SLACK), s->pix + at, wide);
     }
     return;
@@ -497,7 +497,6 @@ int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, 
   l->job.decode_ns = l->job.write_ns = l->job.all_ns = 0;
   if (!setjmp(l->env)) run(l, jpeg, njpeg, src, dst);
   stk_libjpeg_close(l);
-  stk_buf *big[] = {&l->ring, &l->rows, &l->tmp, &l->pic[0], &l->pic[1], &l->inner, &l->ax.b_tmp, &l->ay.b_tmp};
-  for (size_t i = 0; i < sizeof big / sizeof *big; i++) stk_release(big[i]);
+  stk_lane_trim(l);
   return l->code;
 }

@@ -28,7 +28,7 @@ func ResultSize(steps []Step, w, h, c int) (ow, oh, oc int, err error) {
 }
 
 func checkSource(p *Pixels) error {
-	if err := CheckSize(p.W, p.H); err != nil {
+	if err := CheckLimit(p.W, p.H, MostPixels); err != nil {
 		return err
 	}
 	if p.C != 1 && p.C != 3 {

@@ -252,11 +252,16 @@ void stk_jpeg_end(stk_lane *l) { stk_huff_rest(l->jpeg->huff); }
 // stk_jpeg_done says that a picture went well: its quads are zero again.
 void stk_jpeg_done(stk_lane *l) { l->jpeg->dirty = 0; }
 
+void stk_jpeg_each(stk_lane *l, void (*what)(stk_buf *)) {
+  if (l->huff) what(&l->huff->segs);
+  if (!l->jpeg) return;
+  what(&l->jpeg->samples);
+  what(&l->jpeg->lines);
+}
+
 void stk_jpeg_free(stk_lane *l) {
   stk_jpeg *j = l->jpeg;
   if (!j) return;
-  free(j->samples.p);
-  free(j->lines.p);
   free(j);
   l->jpeg = NULL;
 }

@@ -145,6 +145,10 @@ type Header struct {
 	Progressive bool // SOF2, SOF10
 	Arithmetic  bool // SOF9, SOF10
 	Restart     int  // restart interval in MCUs; 0: none
+
+	// Coefficients is the bytes that all coefficients take, at 2 each, where they must
+	// be kept until the last scan: of progressive pictures and of several scans; else 0.
+	Coefficients int64
 }
 
 // FormatError says that bytes are damaged: not what their format promises.
@@ -157,17 +161,24 @@ type UnsupportedError string
 
 func (e UnsupportedError) Error() string { return string(e) }
 
-// MaxPixels is the largest picture that is decoded: what Pillow refuses as a
-// decompression bomb (twice its MAX_IMAGE_PIXELS).
+// MaxPixels is the largest picture that is decoded, unless somebody asks for another
+// limit: what Pillow refuses as a decompression bomb (twice its MAX_IMAGE_PIXELS).
 const MaxPixels = 178956970
 
-// CheckSize refuses sizes that must not be allocated.
-func CheckSize(w, h int) error {
+// MostPixels is the largest limit that anybody can ask for: the bytes of a picture
+// still fit into 31 bits.
+const MostPixels = 1 << 29
+
+// CheckSize refuses sizes that must not be allocated, where nobody asked for another limit.
+func CheckSize(w, h int) error { return CheckLimit(w, h, MaxPixels) }
+
+// CheckLimit is CheckSize with a limit in pixels.
+func CheckLimit(w, h int, limit int64) error {
 	if w <= 0 || h <= 0 {
 		return FormatError(fmt.Sprintf("the header promises %d x %d pixels", w, h))
 	}
-	if int64(w)*int64(h) > MaxPixels {
-		return FormatError(fmt.Sprintf("the header promises %d x %d pixels, more than the limit of %d", w, h, MaxPixels))
+	if int64(w)*int64(h) > limit {
+		return FormatError(fmt.Sprintf("the header promises %d x %d pixels, more than the limit of %d", w, h, limit))
 	}
 	return nil
 }

@@ -8,8 +8,9 @@
 #pragma GCC optimize("fp-contract=off")
 
 // Buffers above this are given back after the job that needed them: one giant
-// picture must not raise the memory of a lane for good.
-enum { KEEP = 32 << 20 };
+// picture must not raise the memory of a lane for good. Go has the same number in
+// decode's keepBytes.
+enum { KEEP = 16 << 20 };
 
 static const stk_target *target_of(int level) {
 #ifdef __x86_64__
@@ -71,25 +72,30 @@ void stk_release(stk_buf *b) {
   b->cap = 0;
 }
 
-static void axis_free(stk_axis *a) {
-  free(a->b_start.p);
-  free(a->b_cnt.p);
-  free(a->b_w.p);
-  free(a->b_tmp.p);
+// each calls what for every buffer that grows with pictures.
+static void each(stk_lane *l, void (*what)(stk_buf *)) {
+  stk_buf *all[] = {&l->ax.b_start, &l->ax.b_cnt, &l->ax.b_w, &l->ax.b_tmp, &l->ay.b_start, &l->ay.b_cnt, &l->ay.b_w, &l->ay.b_tmp,
+                    &l->h.b_off, &l->h.b_idx, &l->h.b_coef, &l->ring, &l->ptrs, &l->vw,     &l->vnp,
+                    &l->rows,    &l->gray,    &l->post, &l->tmp,      &l->line, &l->xmap, &l->pic[0], &l->pic[1],
+                    &l->inner};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) what(all[i]);
+  stk_jpeg_each(l, what);
+}
+
+void stk_lane_trim(stk_lane *l) { each(l, stk_release); }
+
+static void drop(stk_buf *b) {
+  free(b->p);
+  *b = (stk_buf){0};
 }
 
 void stk_lane_free(stk_lane *l) {
   if (!l) return;
+  each(l, drop);
   stk_jpeg_free(l);
   stk_huff_free(l->huff);
   stk_libjpeg_free(l);
   stk_index_free(l->index);
-  axis_free(&l->ax);
-  axis_free(&l->ay);
-  stk_buf *all[] = {&l->h.b_off, &l->h.b_idx, &l->h.b_coef, &l->ring, &l->ptrs, &l->vw,     &l->vnp,
-                    &l->rows,    &l->gray,    &l->post, &l->tmp,      &l->line, &l->xmap, &l->pic[0], &l->pic[1],
-                    &l->inner};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->p);
   free(l);
 }
 

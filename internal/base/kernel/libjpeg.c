@@ -20,7 +20,7 @@
 
 #include "libjpeg.h"
 
-enum { ARENA_KEEP = 64 << 20, MAX_SCANS = 300 };
+enum { ARENA_KEEP = 16 << 20, MAX_SCANS = 300 };
 
 struct stk_arena {
   stk_arena *next;

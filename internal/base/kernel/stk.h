@@ -186,6 +186,7 @@ const char *stk_lane_msg(stk_lane *l);
 int stk_best_level(void);
 void *stk_grow(stk_lane *l, stk_buf *b, size_t n);
 void stk_release(stk_buf *b);
+void stk_lane_trim(stk_lane *l);
 void stk_fail(stk_lane *l, int code, const char *fmt, ...)
     __attribute__((noreturn, format(printf, 3, 4)));
 
@@ -206,6 +207,7 @@ void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n);
 void stk_jpeg_end(stk_lane *l);
 void stk_jpeg_done(stk_lane *l);
 void stk_jpeg_free(stk_lane *l);
+void stk_jpeg_each(stk_lane *l, void (*what)(stk_buf *));
 void stk_huff_free(struct stk_huff *h);
 
 // libjpeg.c, or where it is not built in nolibjpeg.c: open reads the header; region starts

@@ -14,8 +14,8 @@ type WebPInfo struct {
 	Alpha    bool // Lossless only; a lossy picture has its alpha in a chunk of its own
 }
 
-// WebPHeader reads a bitstream's header. Sizes that must not be allocated are a
-// FormatError.
+// WebPHeader reads a bitstream's header. Its sizes have 14 bits: none is above
+// MostPixels, and whoever has another limit checks it.
 func WebPHeader(stream []byte) (i WebPInfo, err error) {
 	switch {
 	case len(stream) >= 5 && stream[0] == 0x2f:
@@ -33,10 +33,26 @@ func WebPHeader(stream []byte) (i WebPInfo, err error) {
 	default:
 		return i, FormatError("WebP: a bitstream that is neither VP8 nor VP8L")
 	}
-	if err := CheckSize(i.W, i.H); err != nil {
+	if err := CheckLimit(i.W, i.H, MostPixels); err != nil {
 		return i, FormatError("WebP: " + err.Error())
 	}
 	return i, nil
+}
+
+// WebPScratch is the most memory, in bytes, that decoding takes beside the pixels: a
+// lossless picture is decoded to 4 bytes a pixel (twice that in Go, with the planes that
+// its transforms leave), a lossy one in Go to planes.
+func WebPScratch(i WebPInfo) int64 {
+	n := int64(i.W) * int64(i.H)
+	switch {
+	case i.Lossless && !hasLibwebp:
+		return 16*n + 1<<20
+	case i.Lossless:
+		return 4*n + 80*int64(i.W) + 2<<20 // tables of colours and codes
+	case !hasLibwebp:
+		return 2*n + 64*int64(i.W+i.H)
+	}
+	return 128 * int64(i.W)
 }
 
 // WebP decodes a bitstream to RGB, dropping alpha. dst is exactly W*H*3 bytes

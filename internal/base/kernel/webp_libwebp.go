@@ -41,6 +41,8 @@ import (
 	"unsafe"
 )
 
+const hasLibwebp = true
+
 func libwebpVersion() string {
 	v := C.WebPGetDecoderVersion()
 	return fmt.Sprintf("libwebp %d.%d.%d", v>>16, v>>8&255, v&255)

@@ -84,7 +84,39 @@ func bmpHeader(b []byte) (p bmpInfo, err error) {
 	if p.data > len(b) {
 		return p, malformed(KindBMP, "the rows begin at byte %d of %d", p.data, len(b))
 	}
-	return p, nil
+	return p, p.holds(len(b) - p.data)
+}
+
+func (p bmpInfo) runLength() bool { return p.packing == bmpRLE8 || p.packing == bmpRLE4 }
+
+// rows is the bytes of a row, and from one to the next: they are padded to four bytes.
+func (p bmpInfo) rows() (used, stride int64) {
+	used = (int64(p.w)*int64(p.bits) + 7) / 8
+	return used, (used + 3) &^ 3
+}
+
+// holds refuses a picture whose rows n bytes cannot hold.
+func (p bmpInfo) holds(n int) error {
+	if p.runLength() {
+		// An escape of 4 bytes skips at most 255 rows.
+		if int64(n)*64 < int64(p.h) {
+			return malformed(KindBMP, "%d bytes cannot hold %d rows", n, p.h)
+		}
+		return nil
+	}
+	used, stride := p.rows()
+	if need := stride*int64(p.h-1) + used; int64(n) < need { // some writers leave the last row short
+		return malformed(KindBMP, "%d bytes of rows where %d x %d pixels take %d", n, p.w, p.h, need)
+	}
+	return nil
+}
+
+// scratch is what decoding takes beside the pixels.
+func (p bmpInfo) scratch() int64 {
+	if p.runLength() {
+		return int64(p.w) * int64(p.h)
+	}
+	return 3 * int64(p.w)
 }
 
 // layout checks depth against compression and reads the masks, which follow a
@@ -150,15 +182,10 @@ func (d *Decoder) bmp(b []byte, gray bool) (canvas, error) {
 			d.pal.set(i, e[2], e[1], e[0])
 		}
 	}
-	if p.packing == bmpRLE8 || p.packing == bmpRLE4 {
+	if p.runLength() {
 		return d.bmpRuns(p, b, gray)
 	}
-	// Rows are padded to four bytes; some writers leave the last one short.
-	used := (int64(p.w)*int64(p.bits) + 7) / 8
-	stride := (used + 3) &^ 3
-	if need := stride*int64(p.h-1) + used; int64(len(b)-p.data) < need {
-		return canvas{}, malformed(KindBMP, "%d bytes of rows where %d x %d pixels take %d", len(b)-p.data, p.w, p.h, need)
-	}
+	used, stride := p.rows()
 	c := d.canvas(p.w, p.h, gray)
 	wide := p.bmpWiden()
 	for i := range p.h {
@@ -223,10 +250,6 @@ func (p bmpInfo) bmpWiden() func(dst, src []byte) {
 // literal stretches go on in the next row, as Pillow reads them; a picture
 // that the data does not fill is damaged.
 func (d *Decoder) bmpRuns(p bmpInfo, b []byte, gray bool) (canvas, error) {
-	// An escape of 4 bytes skips at most 255 rows.
-	if int64(len(b)-p.data)*64 < int64(p.h) {
-		return canvas{}, malformed(KindBMP, "%d bytes cannot hold %d rows", len(b)-p.data, p.h)
-	}
 	d.idx = sized(d.idx, p.w*p.h)
 	if n := p.runs(b, d.idx); n < len(d.idx) {
 		return canvas{}, malformed(KindBMP, "the run-length data ends in row %d of %d", n/p.w, p.h)

@@ -4,20 +4,44 @@ import (
 	"encoding/binary"
 
 	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// keepBytes is how much scratch a Decoder holds on to for free. A larger
-// buffer is given up when pictures become small against it, so that one
-// panorama does not cost every lane half a gigabyte for the rest of the run.
+// keepBytes is the longest buffer that a Decoder keeps from picture to picture. A
+// longer one is mapped, and goes with Free, so that one panorama does not cost every
+// lane half a gigabyte for the rest of the run.
 const keepBytes = 16 << 20
 
-// sized returns a slice of n bytes over buf's memory where that fits. What it
-// holds is arbitrary.
+// sized returns a slice of n bytes over buf's memory where that fits; else buf is
+// given up. What the slice holds is arbitrary.
 func sized(buf []byte, n int) []byte {
-	if cap(buf) < n || cap(buf) > keepBytes && n < cap(buf)/8 {
+	if cap(buf) >= n && (cap(buf) <= keepBytes || n >= cap(buf)/8) {
+		return buf[:n]
+	}
+	mem.Unmap(buf)
+	if n <= keepBytes {
 		return make([]byte, n)
 	}
-	return buf[:n]
+	mapped, err := mem.Map(n)
+	if err != nil {
+		panic(kernel.ErrMemory) // Pixels gives it as an error
+	}
+	return mapped
+}
+
+// Free gives up the memory of a large picture. The last result is not valid after it.
+func (d *Decoder) Free() {
+	for _, buf := range d.buffers() {
+		if cap(*buf) > keepBytes {
+			mem.Unmap(*buf)
+			*buf = nil
+		}
+	}
+}
+
+// buffers are those that grow with pictures.
+func (d *Decoder) buffers() []*[]byte {
+	return []*[]byte{&d.pix, &d.row, &d.idx, &d.plane, &d.joined, &d.pngr.raw, &d.pngr.rows}
 }
 
 // canvas is the picture being written: uint8 HWC of 1 or 3 channels. Its

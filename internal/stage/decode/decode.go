@@ -10,8 +10,11 @@
 // kernel.FormatError (damaged: not what its format promises) and
 // kernel.UnsupportedError (intact, of a kind that is not built). Place, code
 // and advice are the caller's to add. A picture is whole or an error: a file
-// that ends early never gives a partly empty one, and nothing is allocated by
-// a size that kernel.CheckSize has not seen.
+// that ends early never gives a partly empty one.
+//
+// Nothing is allocated by a size that was not checked: against a limit, and against
+// the bytes of the file. ReadHeader does both, so that whoever takes memory for a
+// picture by its header is not misled, and Header.Scratch says what decoding will take.
 //
 // This package knows nothing of samples or batches.
 package decode
@@ -55,6 +58,18 @@ type Header struct {
 	Kind       Kind
 	W, H       int
 	Components int // samples per pixel as stored: a palette counts 1, alpha counts
+
+	beside int64 // bytes that decoding takes at most beside the pixels
+}
+
+// Scratch is the most memory that Pixels holds at once for the picture, in bytes. Not
+// counted is what does not grow with it, and what was read of the file.
+func (h Header) Scratch(gray bool) int64 {
+	c := int64(3)
+	if gray {
+		c = 1
+	}
+	return int64(h.W)*int64(h.H)*c + h.beside
 }
 
 // Sniff tells the kind of an image by its first bytes.
@@ -81,26 +96,44 @@ func Sniff(b []byte) Kind {
 
 func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
-// ReadHeader reads an image's size without decoding it. Sizes that must not be
-// allocated are a FormatError.
-func ReadHeader(b []byte) (h Header, err error) {
+// ReadHeader reads an image's size without decoding it. Sizes of more than
+// kernel.MaxPixels, and those that the bytes of the file cannot hold, are a FormatError.
+func ReadHeader(b []byte) (Header, error) {
+	h, err := ReadAnyHeader(b)
+	if err == nil {
+		if err = kernel.CheckSize(h.W, h.H); err != nil {
+			err = malformed(h.Kind, "%v", err)
+		}
+	}
+	if err != nil {
+		return Header{}, err
+	}
+	return h, nil
+}
+
+// ReadAnyHeader is ReadHeader for callers that have a limit of their own: it refuses
+// pictures of more than kernel.MostPixels only.
+func ReadAnyHeader(b []byte) (h Header, err error) {
 	switch h.Kind = Sniff(b); h.Kind {
 	case KindJPEG:
 		var p kernel.Header
-		p, err = kernel.ReadHeader(b)
+		p, err = kernel.ReadAnyHeader(b)
 		h.W, h.H, h.Components = p.W, p.H, p.Components
 	case KindPNG:
 		var p pngInfo
 		p, _, err = pngHeader(b)
 		h.W, h.H, h.Components = p.w, p.h, p.samples()
+		h.beside = p.scratch(len(b))
 	case KindGIF:
 		var p gifInfo
 		p, err = gifHeader(b)
 		h.W, h.H, h.Components = p.w, p.h, 1
+		h.beside = int64(p.fw)*int64(p.fh) + int64(p.w+len(b))
 	case KindBMP:
 		var p bmpInfo
 		p, err = bmpHeader(b)
 		h.W, h.H, h.Components = p.w, p.h, 3
+		h.beside = p.scratch()
 		if p.bits <= 8 {
 			h.Components = 1
 		}
@@ -108,6 +141,7 @@ func ReadHeader(b []byte) (h Header, err error) {
 		var p webpImage
 		p, err = webpHeader(b)
 		h.W, h.H, h.Components = p.w, p.h, 3
+		h.beside = p.scratch()
 		if p.alpha {
 			h.Components = 4
 		}
@@ -115,6 +149,9 @@ func ReadHeader(b []byte) (h Header, err error) {
 		var p tiffInfo
 		p, err = tiffHeader(b)
 		h.W, h.H, h.Components = p.w, p.h, p.samples
+		if err == nil {
+			h.beside = p.scratch(len(b))
+		}
 		if p.turned() {
 			h.W, h.H = p.h, p.w
 		}
@@ -122,6 +159,7 @@ func ReadHeader(b []byte) (h Header, err error) {
 		var p pnmInfo
 		p, err = pnmHeader(b)
 		h.W, h.H, h.Components = p.w, p.h, p.samples()
+		h.beside = int64(p.w * p.samples())
 	default:
 		err = notAnImage(b)
 	}
@@ -132,7 +170,7 @@ func ReadHeader(b []byte) (h Header, err error) {
 }
 
 // Decoder decodes pictures for one lane. It owns the memory of its results:
-// one goroutine at a time.
+// one goroutine at a time. After a large picture, Free gives its memory back.
 type Decoder struct {
 	pix      []byte  // the last result's samples
 	row      []byte  // one row on its way
@@ -156,7 +194,11 @@ func (d *Decoder) Pixels(b []byte, gray bool) (px kernel.Pixels, err error) {
 	// The parsers here are written not to panic; the libraries below them have
 	// done so on hostile files, and a lane must outlive its input.
 	defer func() {
-		if cause := recover(); cause != nil {
+		switch cause := recover(); cause {
+		case nil:
+		case kernel.ErrMemory:
+			px, err = kernel.Pixels{}, kernel.ErrMemory
+		default:
 			px, err = kernel.Pixels{}, malformed(kind, "the decoder gave up: %v", cause)
 		}
 	}()
@@ -272,12 +314,12 @@ func unsupported(k Kind, format string, a ...any) error {
 	return kernel.UnsupportedError(k.String() + ": not supported: " + fmt.Sprintf(format, a...))
 }
 
-// checkSize is kernel.CheckSize for sizes as files store them.
+// checkSize refuses sizes, as files store them, that nobody may ask for.
 func checkSize(k Kind, w, h int64) error {
 	if w > math.MaxInt32 || h > math.MaxInt32 {
 		w, h = min(w, math.MaxInt32), min(h, math.MaxInt32)
 	}
-	if err := kernel.CheckSize(int(w), int(h)); err != nil {
+	if err := kernel.CheckLimit(int(w), int(h), kernel.MostPixels); err != nil {
 		return kernel.FormatError(k.String() + ": " + err.Error())
 	}
 	return nil

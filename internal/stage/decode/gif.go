@@ -66,7 +66,17 @@ func gifHeader(b []byte) (p gifInfo, err error) {
 		return p, malformed(KindGIF, "the first frame is %d x %d pixels", p.fw, p.fh)
 	}
 	p.w, p.h = max(p.w, p.x+p.fw), max(p.h, p.y+p.fh)
-	return p, checkSize(KindGIF, int64(p.w), int64(p.h))
+	if err := checkSize(KindGIF, int64(p.w), int64(p.h)); err != nil {
+		return p, err
+	}
+	if p.codeBits < 1 || p.codeBits > 8 {
+		return p, malformed(KindGIF, "codes begin with %d bits, not 1 to 8", p.codeBits)
+	}
+	// A code of at least 2 bits stands for at most 4096 pixels.
+	if p.fw*p.fh > (len(b)-p.data)*lzwRatio {
+		return p, malformed(KindGIF, "%d bytes cannot hold %d x %d pixels", len(b)-p.data, p.fw, p.fh)
+	}
+	return p, nil
 }
 
 // gifColours reads a colour table, whose size stands in flags.
@@ -113,14 +123,7 @@ func (d *Decoder) gif(b []byte, gray bool) (canvas, error) {
 	if err != nil {
 		return canvas{}, err
 	}
-	if p.codeBits < 1 || p.codeBits > 8 {
-		return canvas{}, malformed(KindGIF, "codes begin with %d bits, not 1 to 8", p.codeBits)
-	}
-	// A code of at least 2 bits stands for at most 4096 pixels.
 	n := p.fw * p.fh
-	if n > (len(b)-p.data)*lzwRatio {
-		return canvas{}, malformed(KindGIF, "%d bytes cannot hold %d x %d pixels", len(b)-p.data, p.fw, p.fh)
-	}
 	if d.joined, err = gifJoin(d.joined[:0], b, p.data); err != nil {
 		return canvas{}, err
 	}

@@ -93,7 +93,21 @@ func pngHeader(b []byte) (p pngInfo, rest []byte, err error) {
 	if data[10] != 0 || data[11] != 0 || data[12] > 1 {
 		return p, nil, malformed(KindPNG, "compression %d, filter %d, interlace %d is not defined", data[10], data[11], data[12])
 	}
-	return p, rest, nil
+	return p, rest, p.holds(len(rest))
+}
+
+// holds refuses a picture whose rows n compressed bytes cannot hold.
+func (p pngInfo) holds(n int) error {
+	if int64(p.rowBytes(p.w)+1)*int64(p.h)/deflateRatio > int64(n) {
+		return malformed(KindPNG, "%d bytes cannot hold %d x %d pixels", n, p.w, p.h)
+	}
+	return nil
+}
+
+// scratch is what decoding takes beside the pixels, of a file of n bytes: its pieces
+// joined, and some rows with their filters.
+func (p pngInfo) scratch(n int) int64 {
+	return int64(n) + int64(p.h) + 2*int64(min(p.h, 64))*int64(p.rowBytes(p.w)+1) + int64(p.w) + 1<<20
 }
 
 func (d *Decoder) png(b []byte, gray bool) (canvas, error) {
@@ -105,8 +119,8 @@ func (d *Decoder) png(b []byte, gray bool) (canvas, error) {
 	if err != nil {
 		return canvas{}, err
 	}
-	if int64(p.rowBytes(p.w)+1)*int64(p.h)/deflateRatio > int64(len(packed)) {
-		return canvas{}, malformed(KindPNG, "%d bytes cannot hold %d x %d pixels", len(packed), p.w, p.h)
+	if err := p.holds(len(packed)); err != nil {
+		return canvas{}, err
 	}
 	if err := d.inflate.OpenZlib(packed); err != nil {
 		return canvas{}, packedError(KindPNG, err)

@@ -1,6 +1,9 @@
 package decode
 
-import "github.com/stoker-data/stoker/internal/base/kernel"
+import (
+	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/mem"
+)
 
 // Rows of a PNG are unpacked and unfiltered by the kernel some 100 KiB at a time, so
 // that they are still in the processor's cache when they are unfiltered. Rows that a
@@ -171,8 +174,9 @@ func (d *Decoder) pngUnpack(n, total int) error {
 		r.r, r.w = r.r-keep, r.w-keep
 	}
 	if need := r.w + max(n, pngBatch) + kernel.InflateSlack; need > len(r.raw) {
-		raw := sized(r.raw, need)
+		raw := sized(nil, need)
 		copy(raw, r.raw[:r.w])
+		mem.Unmap(r.raw)
 		r.raw = raw
 	}
 	now, end, err := d.inflate.Run(r.raw, r.w, r.w+min(max(n, pngBatch), total+1-r.got))

@@ -41,7 +41,38 @@ func pnmHeader(b []byte) (p pnmInfo, err error) {
 	if p.maxval < 1 || p.maxval > 65535 {
 		return p, malformed(KindPNM, "maxval is %d, not 1 to 65535", p.maxval)
 	}
-	return p, checkSize(KindPNM, int64(p.w), int64(p.h))
+	if err := checkSize(KindPNM, int64(p.w), int64(p.h)); err != nil {
+		return p, err
+	}
+	if need := p.need(); int64(len(b)-p.data) < need {
+		return p, malformed(KindPNM, "%d bytes of samples where %d x %d pixels take at least %d", len(b)-p.data, p.w, p.h, need)
+	}
+	return p, nil
+}
+
+// row is the bytes of a row of raw samples: a bit, a byte or two each.
+func (p pnmInfo) row() int {
+	n := p.w * p.samples()
+	switch {
+	case p.bitmap():
+		return (n + 7) / 8
+	case p.maxval > 255:
+		return 2 * n
+	}
+	return n
+}
+
+// need is the fewest bytes that the samples take. As text that is a digit and, unless it
+// is a bit, a space.
+func (p pnmInfo) need() int64 {
+	n := int64(p.w*p.samples()) * int64(p.h)
+	switch {
+	case !p.plain():
+		return int64(p.row()) * int64(p.h)
+	case p.bitmap():
+		return n
+	}
+	return 2 * n
 }
 
 // pnmNumber reads a header field from b[at:] and the one byte of white space
@@ -101,25 +132,9 @@ func (d *Decoder) pnm(b []byte, gray bool) (canvas, error) {
 	if err != nil {
 		return canvas{}, err
 	}
-	// Every sample takes a bit, a byte or two; as text, a digit and, unless it
-	// is a bit, a space.
-	data, n := b[p.data:], p.w*p.samples()
-	row, need := n, int64(n)*int64(p.h)
-	switch {
-	case p.magic == '4':
-		row = (n + 7) / 8
-		need = int64(row) * int64(p.h)
-	case p.plain() && !p.bitmap():
-		need *= 2
-	case p.maxval > 255:
-		row = 2 * n
-		need *= 2
-	}
-	if int64(len(data)) < need {
-		return canvas{}, malformed(KindPNM, "%d bytes of samples where %d x %d pixels take at least %d", len(data), p.w, p.h, need)
-	}
+	data, n, row := b[p.data:], p.w*p.samples(), p.row()
 	if p.maxval == 255 && (p.magic == '6' && !gray || p.magic == '5' && gray) {
-		return canvas{pix: data[:need:need], w: p.w, h: p.h, c: p.samples()}, nil // as it lies
+		return canvas{pix: data[: row*p.h : row*p.h], w: p.w, h: p.h, c: p.samples()}, nil // as it is stored
 	}
 	c := d.canvas(p.w, p.h, gray)
 	if p.plain() {

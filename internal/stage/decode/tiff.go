@@ -256,7 +256,10 @@ func tiffHeader(b []byte) (p tiffInfo, err error) {
 	if err := p.check(tags); err != nil {
 		return p, err
 	}
-	return p, p.blocks(tags)
+	if err := p.blocks(tags); err != nil {
+		return p, err
+	}
+	return p, p.lies(b)
 }
 
 // pixel reads how many samples of how many bits a pixel has.

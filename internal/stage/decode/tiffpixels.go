@@ -16,9 +16,6 @@ func (d *Decoder) tiff(b []byte, gray bool) (canvas, error) {
 	if err != nil {
 		return canvas{}, err
 	}
-	if err := p.lies(b); err != nil {
-		return canvas{}, err
-	}
 	if p.photometric == tiffPalette {
 		d.pal = palette{}
 		n := 1 << p.bits
@@ -41,6 +38,20 @@ func (d *Decoder) tiff(b []byte, gray bool) (canvas, error) {
 		}
 	}
 	return d.tiffTurn(c, p.orientation), nil
+}
+
+// scratch is what decoding takes beside the pixels, of a file of n bytes: a block and
+// one plane of it, a row, its compressed bytes, and the picture again if it is turned.
+func (p *tiffInfo) scratch(n int) int64 {
+	_, size := p.blockBytes(0)
+	block := int64(size) * int64(p.planes)
+	if p.planes > 1 {
+		block += int64(size)
+	}
+	if p.orientation >= 2 && p.orientation <= 8 {
+		block += 3 * int64(p.w) * int64(p.h)
+	}
+	return block + 3*int64(p.blockW) + int64(n)
 }
 
 // rowBytes is the size of one row of a block whose pixels have n samples.

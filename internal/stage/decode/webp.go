@@ -83,6 +83,13 @@ func webpHeader(b []byte) (p webpImage, err error) {
 	return p, nil
 }
 
+// scratch is what decoding takes beside the pixels: the frame, where it is not the
+// result itself, and what the decoder of a lossless frame keeps of it.
+func (p webpImage) scratch() int64 {
+	frame := int64(p.frame.W) * int64(p.frame.H)
+	return 3*frame + kernel.WebPScratch(p.frame)
+}
+
 func webp24(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
 
 // firstFrame finds an animation's first frame, takes its place and size, and

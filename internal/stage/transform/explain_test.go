@@ -145,7 +145,7 @@ func TestExplainReadsTheHeaderOnly(t *testing.T) {
 	for i := bytes.Index(png, []byte("IDAT")) + 8; i < len(png)-12; i++ {
 		png[i] = 0xA5
 	}
-	pnm := fmt.Appendf(nil, "P6 30 40 255\n") // and no pixel
+	pnm := fmt.Appendf(nil, "P3 30 40 255\n%s", strings.Repeat("x ", 3600)) // and no number
 	for name, in := range map[string][]byte{"PNG": png, "PNM": pnm} {
 		choices, err := p.Explain(l, in, 1)
 		if err != nil || len(choices) != 2 {

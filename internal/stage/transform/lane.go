@@ -1,9 +1,11 @@
 package transform
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"math"
+	"runtime/debug"
 	"time"
 	"unicode/utf8"
 
@@ -14,23 +16,39 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/decode"
 )
 
-// Lane is what one goroutine needs to run programs: scratch memory that grows
-// to the largest picture and stays. One goroutine at a time.
+// Room is what a lane asks before it takes memory for a large picture, and gives it
+// back to, in bytes; Take waits for it. mem.Scratch says by which rule.
+type Room interface {
+	Take(n int64)
+	Give(n int64)
+}
+
+// Share is the memory, in bytes, up to which a picture is decoded without asking: a
+// lane keeps about as much of its buffers from picture to picture, and gives back what
+// a larger one needs.
+const Share = 16 << 20
+
+// Lane is what one goroutine needs to run programs: scratch memory that grows with
+// pictures, up to a share. One goroutine at a time.
 type Lane struct {
 	Kernel  *kernel.Lane
 	Decoder *decode.Decoder
 	Strict  bool // JPEGs must be sound to their end: kernel.Job says what that means
+	Room    Room // nil: large pictures are decoded without asking
 
 	// The sample begun last.
 	program *Program // nil: none
 	encoded []byte
 	jpeg    bool
-	picture size // as the header says
+	picture size          // as the header says
+	head    kernel.Header // of a JPEG
+	decodes int64         // bytes that decoding another kind takes
 	run     run
 	job     kernel.Job
 	number  uint64 // an int or float, as its bits
 	dims    [3]int
 	timed   bool
+	garbage bool       // the collector has to find what the picture finished last took
 	decoded bool       // the picture finished last was a JPEG
 	way     kernel.Way // that it took
 	spent   Spent      // while timed, by the picture finished last
@@ -99,17 +117,20 @@ func (p *Program) beginImage(l *Lane, encoded []byte, key rng.Key) (int, *errs.E
 		}
 		l.picture = p.stored
 	} else if l.jpeg {
-		h, err := kernel.ReadHeader(encoded)
+		h, err := kernel.ReadAnyHeader(encoded)
 		if err != nil {
 			return 0, failed("the picture can not be read", err)
 		}
-		l.picture = size{h.W, h.H}
+		l.picture, l.head = size{h.W, h.H}, h
 	} else {
-		h, err := decode.ReadHeader(encoded)
+		h, err := decode.ReadAnyHeader(encoded)
 		if err != nil {
 			return 0, notPicture(encoded, err)
 		}
-		l.picture = size{h.W, h.H}
+		l.picture, l.decodes = size{h.W, h.H}, h.Scratch(p.codec == codecGray)
+	}
+	if err := p.within(l.picture); err != nil {
+		return 0, err
 	}
 	l.run.reset(l.picture.w, l.picture.h, p.channels())
 	l.run.tone = plain()
@@ -129,6 +150,16 @@ func notPicture(encoded []byte, cause error) *errs.Error {
 			Try("deliver the bytes of this field, by decode \"bytes\" (stoker.Field(name, decode=\"bytes\")), or go past such samples with on_bad=\"skip\"")
 	}
 	return failed("the picture cannot be read", cause)
+}
+
+// within refuses pictures of more pixels than the program may decode.
+func (p *Program) within(s size) *errs.Error {
+	limit := cmp.Or(p.maxPixels, kernel.MaxPixels)
+	if p.stored != (size{}) || int64(s.w)*int64(s.h) <= limit {
+		return nil
+	}
+	return errs.New(errs.Damaged, "the header promises %d x %d pixels, more than the limit of %d (max_pixels)", s.w, s.h, limit).
+		Try("if the picture is sound, pass max_pixels=%d or more; else remove it, or go past such samples with on_bad=\"skip\"", int64(s.w)*int64(s.h))
 }
 
 // channels is how many a decoded picture has.
@@ -212,6 +243,7 @@ func (p *Program) finishImage(l *Lane, dst []byte) *errs.Error {
 	gray := p.codec == codecGray
 	var decoded time.Duration
 	l.job = kernel.Job{Steps: l.run.steps, Out: l.run.tone.output(p.chw), Dst: dst, Strict: l.Strict, Timed: l.timed}
+	defer l.large(l.reserve(p))
 	switch {
 	case p.stored != (size{}):
 		l.job.Src = kernel.Pixels{W: p.stored.w, H: p.stored.h, C: p.channels(), Pix: l.encoded}
@@ -235,6 +267,7 @@ func (p *Program) finishImage(l *Lane, dst []byte) *errs.Error {
 		l.job.Src = pixels
 	}
 	err := l.Kernel.Run(&l.job)
+	l.garbage = l.Kernel.Garbage(&l.job)
 	if s := l.job.Spent; l.timed {
 		l.spent = Spent{Decode: decoded + s.Decode, Pixels: s.All - s.Decode - s.Write, Write: s.Write}
 	}
@@ -244,6 +277,43 @@ func (p *Program) finishImage(l *Lane, dst []byte) *errs.Error {
 		return failed("the picture can not be decoded", err)
 	}
 	return nil
+}
+
+// reserve waits until there is room for what decoding the sample begun last will take,
+// and says how much that is; 0: no more than a lane's share.
+func (l *Lane) reserve(p *Program) (n int64) {
+	switch {
+	case p.stored != (size{}):
+		l.job.Src = kernel.Pixels{W: p.stored.w, H: p.stored.h, C: p.channels()}
+		n = l.Kernel.Scratch(&l.job, nil)
+	case l.jpeg:
+		l.job.JPEG = l.encoded
+		n = l.Kernel.Scratch(&l.job, &l.head)
+	default:
+		l.job.Src = kernel.Pixels{W: l.picture.w, H: l.picture.h, C: p.channels()}
+		n = l.decodes + l.Kernel.Scratch(&l.job, nil)
+	}
+	if n <= Share {
+		return 0
+	}
+	if l.Room != nil {
+		l.Room.Take(n)
+	}
+	return n
+}
+
+// large gives back what a large picture took.
+func (l *Lane) large(n int64) {
+	if n == 0 {
+		return
+	}
+	l.Decoder.Free()
+	if l.garbage {
+		debug.FreeOSMemory() // or the next picture's would come on top of it
+	}
+	if l.Room != nil {
+		l.Room.Give(n)
+	}
 }
 
 // failed is the error of a sample whose bytes could not be read, by the type of

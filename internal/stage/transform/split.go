@@ -20,7 +20,7 @@ func (p *Program) Split(decodeAlone bool) (before, after *Program, ok bool) {
 	for !decodeAlone && n < len(p.ops) && settled(p.ops[n]) {
 		n++
 	}
-	before = &Program{codec: p.codec, kind: p.kind, dtype: mem.Uint8, ops: p.ops[:n:n], at: known{c: p.channels(), tone: plain()}, shown: "hwc"}
+	before = &Program{codec: p.codec, kind: p.kind, dtype: mem.Uint8, ops: p.ops[:n:n], at: known{c: p.channels(), tone: plain()}, shown: "hwc", maxPixels: p.maxPixels}
 	before.digest = before.fingerprint()
 	rest := *p
 	rest.ops = p.ops[n:]

@@ -72,6 +72,8 @@ type Program struct {
 	digest string
 	stored size // of pictures that lie decoded; zero: they are encoded
 
+	maxPixels int64 // of a picture; 0: kernel.MaxPixels
+
 	array Array // of codecArray
 	step  int   // of codecArray: bytes stored, of a sample or of one step of a ragged one
 }
@@ -151,6 +153,10 @@ func (p *Program) fingerprint() string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
 }
+
+// Limit sets the pixels that a picture may have, before the program is used; 0 is
+// kernel.MaxPixels.
+func (p *Program) Limit(maxPixels int64) { p.maxPixels = maxPixels }
 
 // Kind is image, array, number, bytes, text or json.
 func (p *Program) Kind() string { return p.kind }
