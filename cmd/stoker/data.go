@@ -27,6 +27,7 @@ type dataFlags struct {
 	Documents  bool     `help:"A sample is a document (tokens)."`
 	EOS        *int64   `name:"eos" help:"The token that ends a document." placeholder:"TOKEN"`
 	BOS        *int64   `name:"bos" help:"The token that begins a document." placeholder:"TOKEN"`
+	MaxPixels  int64    `help:"Decode no picture of more than N pixels (default 178956970)." placeholder:"N"`
 	Unpacked   string   `help:"Memory for what was decompressed, such as 1GiB." placeholder:"SIZE"`
 }
 
@@ -48,6 +49,7 @@ func (f dataFlags) set(d *loader.Dataset) error {
 	over(&d.Root, f.Root)
 	over(&d.Pictures, f.Pictures)
 	over(&d.DType, f.DType)
+	over(&d.MaxPixels, f.MaxPixels)
 	over(&d.Window.Length, f.Window)
 	over(&d.Window.Stride, f.Stride)
 	over(&d.Window.Documents, f.Documents)

@@ -92,6 +92,16 @@ func (c *cache) open() bool {
 	return !c.full
 }
 
+// fits says whether there is room for n bytes more; without, there will be none for any.
+func (c *cache) fits(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n <= 1<<30 && c.bytes+int64(n)+overhead > c.limit {
+		c.full = true
+	}
+	return n <= 1<<30 && !c.full
+}
+
 // put keeps a sample if there is room.
 func (c *cache) put(sample int64, data []byte) {
 	c.mu.Lock()
@@ -179,7 +189,7 @@ func (l *Loader) newCache() error {
 // not need the part of a picture that is damaged.
 func (l *Loader) keep(own *filler, part *part, sample int64) []byte {
 	lane, s := own.lane, &own.sample
-	var out []byte
+	var out record
 	for i := range part.programs {
 		if l.fields[i].Of > 0 {
 			continue
@@ -188,33 +198,68 @@ func (l *Loader) keep(own *filler, part *part, sample int64) []byte {
 		before := part.before[i]
 		switch {
 		case f.IsInt:
-			out = append(out, 1)
-			out = binary.LittleEndian.AppendUint64(out, uint64(f.Int))
+			binary.LittleEndian.PutUint64(out.field(1, 0), uint64(f.Int))
 			continue
 		case before == nil:
-			out = append(out, 0)
-			out = binary.LittleEndian.AppendUint64(out, uint64(len(f.Data)))
-			out = append(out, f.Data...)
+			copy(out.field(0, len(f.Data)), f.Data)
 			continue
 		}
 		shape, err := before.Begin(lane, f.Data, rng.Key(0))
 		if err != nil {
-			return nil
+			return out.drop()
 		}
-		n := shape.Elems()
-		head := format.AppendPNM(nil, shape[1], shape[0], shape[2])
-		out = append(out, 0)
-		out = binary.LittleEndian.AppendUint64(out, uint64(len(head)+n))
-		out = append(out, head...)
-		at := len(out)
-		out = append(out, make([]byte, n)...)
-		if before.Finish(lane, out[at:]) != nil {
-			return nil
+		head, n := format.AppendPNM(nil, shape[1], shape[0], shape[2]), shape.Elems()
+		if len(out.b)+n > transform.Share && !l.cache.fits(len(out.b)+n) {
+			return out.drop()
+		}
+		row := out.field(0, len(head)+n)
+		copy(row, head)
+		lane.Beside = int64(len(out.b))
+		err = before.Finish(lane, row[len(head):])
+		lane.Beside = 0
+		if err != nil {
+			return out.drop()
 		}
 		l.counted(own, before)
 	}
-	l.cache.put(sample, out)
-	return out
+	l.cache.put(sample, out.b)
+	if len(out.b) <= transform.Share {
+		return out.b
+	}
+	out.drop()
+	kept, _ := l.cache.get(sample)
+	return kept
+}
+
+// record is what is kept of a sample, on its way into the cache: field by field a mark,
+// a length or a number, and bytes. A long one is mapped.
+type record struct{ b []byte }
+
+// field appends room for n bytes after their length; of a number, for it alone.
+func (r *record) field(mark byte, n int) []byte {
+	at := len(r.b)
+	end := at + 9 + n
+	if end > cap(r.b) && end > transform.Share {
+		if longer, err := mem.Map(end + 1<<16); err == nil {
+			copy(longer, r.b)
+			mem.Unmap(r.b)
+			r.b = longer[:at]
+		}
+	}
+	r.b = slices.Grow(r.b, end-at)[:end]
+	r.b[at] = mark
+	if mark == 1 {
+		return r.b[at+1 : end]
+	}
+	binary.LittleEndian.PutUint64(r.b[at+1:], uint64(n))
+	return r.b[at+9:]
+}
+
+// drop lets go of it.
+func (r *record) drop() []byte {
+	mem.Unmap(r.b)
+	r.b = nil
+	return nil
 }
 
 // kept makes the fields of a kept sample, one a program, in s.

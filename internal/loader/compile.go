@@ -86,6 +86,7 @@ func (l *Loader) columns(d *part, stored bool, p *problems) (columns []batch.Fie
 			whole = false
 			continue
 		}
+		prog.Limit(d.spec.MaxPixels)
 		at := slices.Index(d.wanted, f.From)
 		if at < 0 {
 			at = len(d.wanted)

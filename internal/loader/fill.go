@@ -72,6 +72,7 @@ func (l *Loader) locate(t *task) {
 func (l *Loader) fill(f *filler, t *task) error {
 	s := &f.sample
 	defer t.req.Release()
+	f.lane.Room = l
 	ob := t.batch
 	if ob.gone.Load() {
 		return nil
@@ -179,8 +180,14 @@ func (l *Loader) fillArray(lane *transform.Lane, prog *transform.Program, i int,
 			return err
 		}
 		f.Pad.Fill(row[n*step:])
-	} else if err := prog.Finish(lane, t.batch.loose[i].Row(t.row, n*step)); err != nil {
-		return err
+	} else {
+		row, err := l.looseRow(t, i, n*step)
+		if err == nil {
+			err = t.looseFailed(n*step, prog.Finish(lane, row))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if f.Lengths > 0 {
 		binary.LittleEndian.PutUint64(t.batch.layout.Row(t.batch.slot.Mem, f.Lengths, t.row), uint64(n))
@@ -248,12 +255,15 @@ func (l *Loader) fillField(lane *transform.Lane, prog *transform.Program, i int,
 	if !l.fields[i].Loose {
 		return prog.Finish(lane, t.batch.layout.Row(t.batch.slot.Mem, i, t.row))
 	}
-	c := &t.batch.loose[i]
-	row := c.Row(t.row, shape.Elems()*max(prog.DType().Size(), 1))
-	if prog.Kind() == "image" {
+	n := shape.Elems() * max(prog.DType().Size(), 1)
+	row, err := l.looseRow(t, i, n)
+	if err != nil {
+		return err
+	}
+	if c := &t.batch.loose[i]; prog.Kind() == "image" {
 		c.Shapes[t.row] = append(c.Shapes[t.row][:0], shape...)
 	}
-	return prog.Finish(lane, row)
+	return t.looseFailed(n, prog.Finish(lane, row))
 }
 
 // place adds to a codec's error where its bytes stand.
@@ -398,6 +408,7 @@ func (l *Loader) finishBatch(ob *openBatch, now int64) {
 	if ob.err == nil {
 		ob.err = closeErr
 	}
+	ob.trim()
 	ob.settle()
 	s.changed.Broadcast()
 }

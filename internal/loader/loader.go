@@ -57,6 +57,7 @@ type Loader struct {
 	fetch      *fetch.Fetcher
 	budget     *mem.Budget
 	slots      slots
+	most       int64 // bytes, what slots.limit was at first
 	lanes      int
 	prefetch   int
 	cache      *cache        // nil: nothing is kept
@@ -165,7 +166,7 @@ func (l *Loader) size() error {
 		}
 		return e
 	}
-	l.slots = slots{l: l, limit: limit, auto: !asked}
+	l.slots, l.most = slots{l: l, limit: limit, auto: !asked}, limit
 	l.setPrefetch(limit)
 	if l.loose() {
 		l.prefetch = 1 // until the first batch tells how large they are

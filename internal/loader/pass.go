@@ -86,6 +86,8 @@ type openBatch struct {
 	err     error
 	columns []wire.Column
 	gone    atomic.Bool // given up: its tasks only have to come back
+
+	collected atomic.Int64 // bytes of loose rows
 }
 
 // task is one row of an open batch.

@@ -33,6 +33,8 @@ type Shared struct {
 	auto    int64 // bytes that the batches of all loaders without a limit of their own may take together
 	taken   int64 // of them
 
+	scratch mem.Scratch // what lanes hold for large pictures
+
 	asleep []*worker // lanes with nothing to do
 	cause  cause     // why
 	quiet  bool      // nothing is measured, so that what measuring costs can be
@@ -216,6 +218,7 @@ func (s *Shared) unread(ob *openBatch) {
 func (ob *openBatch) settle() {
 	if ob.gone.Load() && ob.left == 0 && !ob.closing && ob.slot != nil {
 		ob.enter()
+		ob.trim()
 		ob.pass.l.slots.put(ob.slot)
 		ob.slot = nil
 		ob.pass.l.inflight--

@@ -12,7 +12,8 @@ import (
 // error: another thread may be about to let one go.
 const heldGrace = time.Second
 
-// slots is the memory of one loader's batches, within its limit. Slots are made
+// slots is the memory of one loader's batches, within its limit, which they share with
+// what lanes hold for large pictures: slots ahead of need are put off for these. Slots are made
 // when first needed and used again; Shared.mu guards all of it.
 type slots struct {
 	l      *Loader
@@ -38,7 +39,11 @@ func (s *slots) take(p *Pass) (*batch.Slot, error) {
 		p.heldSince = time.Time{}
 		return slot, nil
 	}
-	if s.count == 0 || s.room(l.slotBytes) {
+	beside := int64(0)
+	if !p.starves() {
+		beside = l.shared.scratch.Used()
+	}
+	if s.count == 0 || s.room(l.slotBytes+beside) {
 		p.planning.rests() // to make memory is no planning: it takes as long as a thousand batches, a few times
 		slot, err := s.alloc(l.slotBytes)
 		p.planning.works()

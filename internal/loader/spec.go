@@ -11,6 +11,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
@@ -49,6 +50,7 @@ type Dataset struct {
 	DType      string   `json:"dtype,omitempty"`       // tokens: of the numbers stored; "": found out
 	Label      string   `json:"label,omitempty"`       // parquet, files, table: the column that numbers the classes; files: folder, or none
 	Unpacked   Bytes    `json:"unpacked,omitempty"`    // npy, mds, parquet, hdf5: memory for what was decompressed; 0: the format's own
+	MaxPixels  int64    `json:"max_pixels,omitempty"`  // of one picture; larger ones are not decoded; 0: kernel.MaxPixels
 	Database   string   `json:"database,omitempty"`    // lmdb: the database in the environment; "": the only one
 	Values     string   `json:"values,omitempty"`      // lmdb: what values are: auto (""), bytes, datum (Caffe's)
 
@@ -432,6 +434,9 @@ func (d Dataset) check(p *problems, oneOf choice) {
 		}
 	case len(d.paths()) == 0:
 		p.addf("dataset.path is missing")
+	}
+	if d.MaxPixels < 0 || d.MaxPixels > kernel.MostPixels {
+		p.addf("max_pixels is %d: it can be 1 to %d, or 0 for %d", d.MaxPixels, kernel.MostPixels, kernel.MaxPixels)
 	}
 	checkFields(p, d.Fields, oneOf)
 }

@@ -45,11 +45,11 @@ func WebPHeader(stream []byte) (i WebPInfo, err error) {
 func WebPScratch(i WebPInfo) int64 {
 	n := int64(i.W) * int64(i.H)
 	switch {
-	case i.Lossless && !hasLibwebp:
+	case i.Lossless && !HasLibwebp:
 		return 16*n + 1<<20
 	case i.Lossless:
 		return 4*n + 80*int64(i.W) + 2<<20 // tables of colours and codes
-	case !hasLibwebp:
+	case !HasLibwebp:
 		return 2*n + 64*int64(i.W+i.H)
 	}
 	return 128 * int64(i.W)

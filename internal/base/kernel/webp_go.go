@@ -2,7 +2,9 @@
 
 package kernel
 
-const hasLibwebp = false
+// HasLibwebp says that libwebp is built in: build tag stoker_libwebp. Where it is not,
+// golang.org/x/image decodes.
+const HasLibwebp = false
 
 func libwebpVersion() string { return "" }
 

@@ -41,7 +41,9 @@ import (
 	"unsafe"
 )
 
-const hasLibwebp = true
+// HasLibwebp says that libwebp is built in: build tag stoker_libwebp. Where it is not,
+// golang.org/x/image decodes.
+const HasLibwebp = true
 
 func libwebpVersion() string {
 	v := C.WebPGetDecoderVersion()

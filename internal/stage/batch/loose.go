@@ -25,18 +25,39 @@ func (c *Loose) Reset(n int) {
 	}
 }
 
+// keepBytes is the longest row that is kept for another batch. Longer ones are mapped,
+// so that Trim gives them back at once.
+const keepBytes = 16 << 20
+
 // Row is room of n bytes for row r.
 func (c *Loose) Row(r, n int) []byte {
 	if cap(c.Rows[r]) < n {
-		c.Rows[r] = make([]byte, n)
+		mem.Unmap(c.Rows[r])
+		c.Rows[r] = nil
+		if n > keepBytes {
+			c.Rows[r], _ = mem.Map(n)
+		}
+		if c.Rows[r] == nil {
+			c.Rows[r] = make([]byte, n)
+		}
 	}
 	c.Rows[r] = c.Rows[r][:n]
 	return c.Rows[r]
 }
 
+// Trim lets go of long rows: what they held is gone.
+func (c *Loose) Trim() {
+	for i, row := range c.Rows {
+		if cap(row) > keepBytes {
+			mem.Unmap(row)
+			c.Rows[i] = nil
+		}
+	}
+}
+
 // Copy makes row to what row from is.
 func (c *Loose) Copy(to, from int) {
-	c.Rows[to] = append(c.Rows[to][:0], c.Rows[from]...)
+	copy(c.Row(to, len(c.Rows[from])), c.Rows[from])
 	c.Shapes[to] = append(c.Shapes[to][:0], c.Shapes[from]...)
 }
 

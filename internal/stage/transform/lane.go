@@ -36,6 +36,10 @@ type Lane struct {
 	Strict  bool // JPEGs must be sound to their end: kernel.Job says what that means
 	Room    Room // nil: large pictures are decoded without asking
 
+	// Beside is bytes that the caller takes for the result of the next Finish, and that
+	// are counted with the picture's.
+	Beside int64
+
 	// The sample begun last.
 	program *Program // nil: none
 	encoded []byte
@@ -267,7 +271,7 @@ func (p *Program) finishImage(l *Lane, dst []byte) *errs.Error {
 		l.job.Src = pixels
 	}
 	err := l.Kernel.Run(&l.job)
-	l.garbage = l.Kernel.Garbage(&l.job)
+	l.garbage = l.garbage || l.Kernel.Garbage(&l.job)
 	if s := l.job.Spent; l.timed {
 		l.spent = Spent{Decode: decoded + s.Decode, Pixels: s.All - s.Decode - s.Write, Write: s.Write}
 	}
@@ -282,6 +286,7 @@ func (p *Program) finishImage(l *Lane, dst []byte) *errs.Error {
 // reserve waits until there is room for what decoding the sample begun last will take,
 // and says how much that is; 0: no more than a lane's share.
 func (l *Lane) reserve(p *Program) (n int64) {
+	l.garbage = false
 	switch {
 	case p.stored != (size{}):
 		l.job.Src = kernel.Pixels{W: p.stored.w, H: p.stored.h, C: p.channels()}
@@ -292,8 +297,9 @@ func (l *Lane) reserve(p *Program) (n int64) {
 	default:
 		l.job.Src = kernel.Pixels{W: l.picture.w, H: l.picture.h, C: p.channels()}
 		n = l.decodes + l.Kernel.Scratch(&l.job, nil)
+		l.garbage = !kernel.HasLibwebp && decode.Sniff(l.encoded) == decode.KindWebP
 	}
-	if n <= Share {
+	if n += l.Beside; n <= Share {
 		return 0
 	}
 	if l.Room != nil {
