@@ -27,7 +27,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test test-all setup engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short unpack-fuzz jpeg-all wheel clean
+.PHONY: always demo figures test test-all setup engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short unpack-fuzz jpeg-all wheel clean test-frameworks
 
 demo: setup engine
 	@build/stoker demo
@@ -146,6 +146,18 @@ test-tools: engine
 	$(TOOLS) testdata/pack/check.py build/stoker
 	PYTHONPATH=python/src $(TOOLS) -m pytest -q -c python/pyproject.toml python/tests/test_shards.py -k webdataset
 
+# The epochs that real trainers see of a loader, printed; in an environment of its own
+# that borrows torch from .venv.
+PACKAGES := -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])'
+.venv-frameworks/ready: .venv/ready python/requirements-frameworks.txt
+	$(PYTHON) -m venv .venv-frameworks
+	$(VENV)/python $(PACKAGES) >"$$(.venv-frameworks/bin/python $(PACKAGES))/borrowed.pth"
+	.venv-frameworks/bin/python -m pip install -q --disable-pip-version-check -r python/requirements-frameworks.txt
+	@touch $@
+
+test-frameworks: engine venv .venv-frameworks/ready
+	cd python && PYTHONPATH=src ../.venv-frameworks/bin/python -m pytest -q -s -c pyproject.toml frameworks
+
 # Fifty processes killed while they pack.
 test-kills:
 	STOKER_KILLS=$${KILLS:-50} go test -count=1 -run TestPackIsKilled -timeout 30m ./cmd/stoker
@@ -220,4 +232,4 @@ bench-pictures: venv
 	$(VENV)/python -m bench.images --data "$(DATA)" --out build/bench-pictures.json
 
 clean:
-	rm -rf build dist .venv .venv-bench python/src/stoker/_engine
+	rm -rf build dist .venv .venv-bench .venv-frameworks python/src/stoker/_engine

@@ -1,4 +1,4 @@
-"""Which epoch a loop sees, by what trainers call: the order of their calls as they were traced (test_frameworks.py runs
+"""Which epoch a loop sees, by what trainers call: the order of their calls as it was traced (`make test-frameworks` runs
 the trainers themselves), and iterators that are made and not used."""
 
 from __future__ import annotations
