@@ -3,7 +3,8 @@
 // tested by both languages.
 //
 // A frame is a length (uint32, little endian: the bytes that follow) and that
-// many bytes of JSON: one object with a "type". Descriptors ride along with the
+// many bytes of JSON: one object with a "type". A byte of a name of a file that is not
+// UTF-8 is a lone surrogate, as Python's file functions have it. Descriptors ride along with the
 // first byte of the frame that names them (SCM_RIGHTS). Arrays never travel
 // here. The first frame of each side is Hello. End of file is the death notice,
 // both ways.

@@ -30,7 +30,10 @@ func (u *unpacker) unpack(filters []tree.Filter, mask int32, raw []byte, n int64
 		case tree.Fletcher:
 			raw, err = fletcher(raw)
 		case tree.Shuffle:
-			if f.Values[0] > 1 {
+			switch {
+			case len(f.Values) == 0:
+				err = errors.New("it is shuffled by no number of bytes")
+			case f.Values[0] > 1:
 				raw, own = unshuffle(raw, int(f.Values[0])), true
 			}
 		case tree.Deflate:

@@ -112,6 +112,9 @@ const sparse = 1 << 20
 // Chunks is where every chunk of a dataset lies, in the order of the grid, the
 // last dimension fastest.
 func (f *File) Chunks(d *Dataset) ([]Chunk, error) {
+	if d.Err != nil {
+		return nil, d.Err // its layout may be half read
+	}
 	g := &grid{f: f, d: d, dims: d.Grid()}
 	n := bytesOf(g.dims, 1)
 	if n < 0 || n > sparse+f.obj.Size/8 {
