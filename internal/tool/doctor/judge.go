@@ -246,7 +246,7 @@ func (v *view) asJob(cycle float64) model.Job {
 func (v *view) keepUp() bool {
 	l, s := v.l, v.l.Settings
 	full := l.Ready.Value / float64(max(1, s.Workers*max(1, s.Prefetch)))
-	return s.Workers > 0 && l.Hand.Known() && (l.Cost.Idle.Value >= 0.9 && full >= 0.75 || !v.alone() && l.Cost.Idle.Value >= 0.5 && full >= 0.9)
+	return s.Workers > 0 && l.Hand.Known() && (l.Cost.Idle.Value >= 0.9 && full >= 0.75 || (!v.alone() || v.ranks() > 1) && l.Cost.Idle.Value >= 0.5 && full >= 0.9)
 }
 
 // part is the group of a kind; nothing if there is none.

@@ -289,6 +289,9 @@ func (v *view) topFrame() string {
 
 // insufficient says what is missing for a verdict.
 func (v *view) insufficient(missing []string) Verdict {
+	if len(v.parts) > 0 && v.costliest().kind != Read { // then it is not what lacks
+		missing = slices.DeleteFunc(missing, func(m string) bool { return m == aRate.name })
+	}
 	out := Verdict{Name: Insufficient, Loader: v.l.Settings.Where, Rank: v.l.Rank, Missing: missing}
 	r := v.ev.Run
 	switch {
