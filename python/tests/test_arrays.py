@@ -32,7 +32,7 @@ def saved(path: Path, array: Any) -> str:
     return str(path)
 
 
-def batches(dataset: Any, size: int, output: str = "numpy", **keywords: Any) -> list[Any]:
+def batches(dataset: Any, size: int, output: Any = "numpy", **keywords: Any) -> list[Any]:
     with stoker.DataLoader(dataset, batch_size=size, output=output, **keywords) as loader:
         return list(loader)
 

@@ -164,9 +164,9 @@ def test_torchs_own_collate_is_what_happens_anyway(dataset: stoker.ImageFolder) 
 
 def test_other_datasets_are_named() -> None:
     with pytest.raises(stoker.ConfigError, match="Mine"):
-        stoker.DataLoader(Mine())
+        stoker.DataLoader(Mine())  # type: ignore[call-overload]
     with pytest.raises(stoker.ConfigError, match="ImageFolder"):
-        stoker.DataLoader("data/train")
+        stoker.DataLoader("data/train")  # type: ignore[call-overload]
 
 
 def test_what_is_moot_is_said_once(dataset: stoker.ImageFolder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,7 +129,7 @@ def test_what_always_works_works() -> None:
 def test_paths_are_named_by_their_endings() -> None:
     for path, want in (("data/train", "ImageFolder"), ("a.h5", "HDF5Dataset"), ("x-000.tar", "WebDataset")):
         with pytest.raises(stoker.ConfigError, match=rf"stoker.{want}\('{path}'\)"):
-            stoker.DataLoader(path)
+            stoker.DataLoader(path)  # type: ignore[call-overload]
 
 
 # Transforms.

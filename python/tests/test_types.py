@@ -110,4 +110,6 @@ def test_mistakes_are_found(checker: object, tmp_path: Path) -> None:
 
 def test_the_keywords_for_checkers_are_those_of_the_loader() -> None:
     parameters = inspect.signature(stoker.DataLoader).parameters.values()
-    assert {one.name for one in parameters if one.kind is one.KEYWORD_ONLY} - {"output"} == set(Keywords.__annotations__)
+    assert {one.name for one in parameters if one.kind is one.KEYWORD_ONLY} - {"output"} == set(
+        Keywords.__annotations__
+    )

@@ -60,11 +60,13 @@ class Dataset(Generic[T, N, J]):
     # What a subclass may not override, each with the reason.
     _overrides: ClassVar[Mapping[str, str]] = _OVERRIDES
 
-    def __new__(cls, *args: Any, **keywords: Any) -> Any:
-        known = inspect.signature(cls.__init__).parameters
-        if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
-            check_keywords(cls.__name__, keywords, [*known][1:])
-        return super().__new__(cls)
+    if not TYPE_CHECKING:  # a constructor that gives Any
+
+        def __new__(cls, *args: Any, **keywords: Any) -> Any:
+            known = inspect.signature(cls.__init__).parameters
+            if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
+                check_keywords(cls.__name__, keywords, [*known][1:])
+            return super().__new__(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = type(self)._fixed

@@ -26,7 +26,7 @@ from ._spec import ALL_CORES, cores, read, spec
 from ._state import STATE_VERSION, compare, skipped
 from ._stats import Meter
 from ._strangers import advise
-from ._types import J, N, T
+from ._types import TP, J, N, T
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -104,8 +104,8 @@ class DataLoader(Generic[T]):
     collection. While it is not open it can be pickled. It may be used by several threads.
     """
 
-    # Types of batches by the dataset and the output; samples that are not batched, and outputs that only the run
-    # knows, are Any.
+    # Types of batches by the dataset and the output; samples that are not batched are Any. A variable for output
+    # has to be Any or a Literal: with an overload for any text, pyright takes all outputs but torch's for Any.
 
     @overload
     def __init__(
@@ -131,7 +131,7 @@ class DataLoader(Generic[T]):
     @overload
     def __init__(
         self: DataLoader[N],
-        dataset: Dataset[T, N, J],
+        dataset: Dataset[TP, N, J],
         batch_size: int = 1,
         shuffle: bool | str | None = None,
         sampler: Any = None,
@@ -152,7 +152,7 @@ class DataLoader(Generic[T]):
     @overload
     def __init__(
         self: DataLoader[J],
-        dataset: Dataset[T, N, J],
+        dataset: Dataset[TP, N, J],
         batch_size: int = 1,
         shuffle: bool | str | None = None,
         sampler: Any = None,
@@ -173,8 +173,8 @@ class DataLoader(Generic[T]):
     @overload
     def __init__(
         self: DataLoader[Any],
-        dataset: Any,
-        batch_size: int | None = 1,
+        dataset: Dataset[Any, Any, Any],
+        batch_size: None,
         shuffle: bool | str | None = None,
         sampler: Any = None,
         batch_sampler: Any = None,
