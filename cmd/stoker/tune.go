@@ -91,6 +91,11 @@ func (t tuneCmd) run(con *console, c tune.Config, meter tune.Meter, playbook, pl
 		}
 	}
 	machine := tune.Look(con.ctx)
+	pid := os.Getpid()
+	if t.Line { // who asks is who measures
+		pid = os.Getppid()
+	}
+	c.Watch = tune.Beside{PID: pid, Cores: machine.Cores}.Begin
 	c.Space = c.Space.Complete(c.Loader, machine.Cores, len(machine.GPUs) > 0)
 	report, err := tune.Run(con.ctx, c, meter)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 )
 
 // Keep compares a report with what the playbook said before, writes its entry, and
-// draws the plot. Empty paths are left out.
+// draws the plot. Empty paths are left out; so is the entry of a choice in Doubt, which
+// loaders would follow.
 func (r *Report) Keep(playbook, plot string, now time.Time) error {
 	e := r.entry(now)
 	if playbook != "" {
@@ -19,11 +20,13 @@ func (r *Report) Keep(playbook, plot string, now time.Time) error {
 		if before, ok := p.Previous(e); ok {
 			r.Before, r.Changes = before.Date, Changes(before, e)
 		}
-		p.Put(e)
-		if err := p.Write(playbook); err != nil {
-			return err
+		if r.Doubt == "" {
+			p.Put(e)
+			if err := p.Write(playbook); err != nil {
+				return err
+			}
+			r.Files = append(r.Files, playbook)
 		}
-		r.Files = append(r.Files, playbook)
 	}
 	if plot != "" {
 		for _, form := range []struct {

@@ -24,8 +24,12 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.Cut {
 		b.WriteString("the budget ended before the search did\n")
 	}
-	fmt.Fprintf(&b, "\nuse %s\n", r.Choice.Words(r.Loader))
-	r.writeWhy(&b)
+	if r.Doubt != "" {
+		fmt.Fprintf(&b, "\nno recommendation: %s\n  run it again when nothing else runs here, or with a larger budget; the playbook is left as it is\n", r.Doubt)
+	} else {
+		fmt.Fprintf(&b, "\nuse %s\n", r.Choice.Words(r.Loader))
+		r.writeWhy(&b)
+	}
 	r.writeChanges(&b)
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
@@ -53,7 +57,7 @@ func (r *Report) writeTable(b *strings.Builder) {
 	fmt.Fprintf(b, "%11s  %8s  %10s  %11s\n", "samples/s", "of best", "cores busy", "first batch")
 	for _, m := range r.Table {
 		mark := " "
-		if m.Settings == r.Choice.Settings {
+		if m.Settings == r.Choice.Settings && r.Doubt == "" {
 			mark = ">"
 		}
 		b.WriteString(mark + " ")

@@ -47,6 +47,9 @@ type Config struct {
 
 	// Progress is told what is measured, and how much of the budget is spent. May be nil.
 	Progress func(now Settings, spent, budget time.Duration)
+	// Watch begins to watch what else the machine does during a measurement; see
+	// Beside. May be nil.
+	Watch func() func() (cores float64, known bool)
 }
 
 // DefaultBudget is how long a tuning may take.
@@ -59,6 +62,10 @@ type Report struct {
 	Table    []Measurement `json:"table"`
 	Choice   Measurement   `json:"choice"`
 	Best     Measurement   `json:"best"`
+	// Doubt is why Choice is not recommended: noise is larger than what decides; "": it is.
+	Doubt  string   `json:"doubt,omitempty"`
+	Noise  float64  `json:"noise"`                  // usual spread of measurements of one setting, of their middle
+	Others *float64 `json:"others_cores,omitempty"` // cores that other processes kept busy meanwhile; nil: not known
 	// Pairs are the last measurements, of choice and best in turn, samples a second.
 	Pairs   []Pair   `json:"pairs,omitempty"`
 	LeftOut []int    `json:"workers_left_out,omitempty"` // that the model ruled out
@@ -152,7 +159,7 @@ func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
 		c.Budget = DefaultBudget
 	}
 	c.Space.Step = c.Step
-	s := &search{Config: c, meter: meter, begin: time.Now(), slice: c.slice()}
+	s := &search{Config: c, meter: meter, begin: time.Now(), slice: c.slice(), rates: map[Settings][]float64{}}
 	r := &Report{Subject: c.Subject}
 	if err := s.look(ctx, r); err != nil {
 		return nil, err
@@ -175,6 +182,7 @@ func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
 	if top := c.Space.Workers[len(c.Space.Workers)-1]; r.Choice.Workers == top && c.Space.predicted(r.Choice, 2*top) > gain*r.Choice.Samples {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d workers are the most that were tried, and more may be faster still", top))
 	}
+	s.judge(r)
 	if r.Choice.Spread > restless {
 		r.Notes = append(r.Notes, fmt.Sprintf("throughput went up and down by %.0f %% while the choice was measured: run it again when nothing else runs here", 100*r.Choice.Spread))
 	}
@@ -182,14 +190,33 @@ func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
 	return r, nil
 }
 
+// judge says how far the choice is to be trusted.
+func (s *search) judge(r *Report) {
+	others := 0.0
+	if len(s.others) > 0 {
+		slices.Sort(s.others)
+		others = s.others[len(s.others)/2]
+		r.Others = &others
+	}
+	r.Doubt, r.Noise = doubt(s.table, s.rates, r.Choice, others, s.Space.Cores)
+	if r.Doubt == "" && others > audible*s.Space.Cores {
+		r.Notes = append(r.Notes, fmt.Sprintf("other processes kept %.1f of %.1f cores busy meanwhile", others, s.Space.Cores))
+	}
+}
+
+// audible is the share of the cores from which on what others use is told.
+const audible = 0.05
+
 // search is a tuning that runs.
 type search struct {
 	Config
-	meter Meter
-	begin time.Time
-	slice time.Duration // of one measurement
-	took  time.Duration // the longest, start of workers included
-	table []Measurement
+	meter  Meter
+	begin  time.Time
+	slice  time.Duration // of one measurement
+	took   time.Duration // the longest, start of workers included
+	table  []Measurement
+	rates  map[Settings][]float64 // of all measurements of a setting
+	others []float64              // cores that other processes kept busy, of every measurement
 }
 
 // slice is how long one measurement takes when all that may have to be measured is
@@ -213,7 +240,14 @@ func (s *search) measure(ctx context.Context, set Settings) (Measurement, error)
 		s.Progress(set, time.Since(s.begin), s.Budget)
 	}
 	before := time.Now()
+	watched := func() (float64, bool) { return 0, false }
+	if s.Watch != nil {
+		watched = s.Watch()
+	}
 	f, err := s.meter.Measure(ctx, set, s.slice)
+	if cores, known := watched(); known {
+		s.others = append(s.others, cores)
+	}
 	s.took = max(s.took, time.Since(before))
 	if ctx.Err() != nil {
 		return Measurement{}, ctx.Err()
@@ -225,6 +259,8 @@ func (s *search) measure(ctx context.Context, set Settings) (Measurement, error)
 			return m, err
 		}
 		m.Failed = err.Error()
+	} else if f.Samples > 0 {
+		s.rates[set] = append(s.rates[set], f.Samples)
 	}
 	return m, nil
 }

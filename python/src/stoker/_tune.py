@@ -35,7 +35,8 @@ _RUN = _command.Verb("tune", "tuning", "it begins anew")
 class Tuning:
     """What ``stoker.tune`` found; ``str()`` gives the table and all that was said about it.
 
-    settings   what to pass to the loader, by its own keywords
+    settings   what to pass to the loader, by its own keywords; empty where noise is larger than what decides: the
+               report then says why in "doubt"
     report     all of it as a dict of plain values: table, choice, best, hardware, changes, files
     """
 
@@ -83,6 +84,9 @@ def tune(
     plot          the plot of throughput and CPU over workers, without .svg and .png; None: none
     quiet         does not print the report
 
+    Beside other work there may be no recommendation: where measurements of one setting differ by more than settings do,
+    or other processes use a quarter of the cores. Then ``settings`` is empty, and the playbook is left as it is.
+
     Run again, the report says what changed since the entry in the playbook: hardware, dataset, settings, or figures by
     more than their noise. A setting that fails is shown with its error; the first that fails is raised.
     """
@@ -124,7 +128,8 @@ def tune(
         "plot": absolute(plot) if plot else "",
     }
     answer = _converse(ask, lambda settings, seconds: maker.measure(settings, seconds, step))
-    tuned = Tuning(maker.keywords(answer["report"]["choice"]), answer["report"], answer["text"])
+    report = answer["report"]
+    tuned = Tuning({} if report.get("doubt") else maker.keywords(report["choice"]), report, answer["text"])
     if not quiet:
         print(tuned, end="")
     return tuned

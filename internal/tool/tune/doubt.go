@@ -1,0 +1,90 @@
+package tune
+
+import (
+	"fmt"
+	"slices"
+)
+
+// crowded is the share of the cores from which on what others use decides the result:
+// what is measured then is how a loader does with what is left.
+const crowded = 0.25
+
+// doubt says why a choice of workers cannot be trusted; "": it can. rates are all
+// measurements of a setting, others the cores that other processes kept busy.
+//
+// A choice claims that no more workers are worth it, and that fewer are not enough.
+// Both have to hold wherever in the range of its measurements a setting may be.
+func doubt(table []Measurement, rates map[Settings][]float64, choice Measurement, others, cores float64) (why string, noise float64) {
+	noise = repeated(table, rates)
+	var counts []int
+	for _, m := range table {
+		if m.Failed == "" && m.Samples > 0 && !slices.Contains(counts, m.Workers) {
+			counts = append(counts, m.Workers)
+		}
+	}
+	if len(counts) < 2 {
+		return "", noise // there is nothing to choose
+	}
+	if others > crowded*cores {
+		return fmt.Sprintf("other processes kept %.1f of %.1f cores busy: what was measured is a loader on the rest", others, cores), noise
+	}
+	least, most := interval(choice, rates[choice.Settings], noise)
+	for _, m := range table {
+		if m.Failed != "" || m.Samples <= 0 || m.Workers == choice.Workers || m.Batch != choice.Batch {
+			continue
+		}
+		_, top := interval(m, rates[m.Settings], noise)
+		if m.Workers > choice.Workers && least < (1-2*Slack)*top || m.Workers < choice.Workers && top > most {
+			return fmt.Sprintf("measurements of one setting differ by %.0f %%, and %d workers from %d by %.0f %%: which are enough is not to be told",
+				100*max(noise, spread(rates[m.Settings]), spread(rates[choice.Settings])), m.Workers, choice.Workers,
+				100*max(m.Samples-choice.Samples, choice.Samples-m.Samples)/max(m.Samples, choice.Samples)), noise
+		}
+	}
+	return "", noise
+}
+
+// interval is where the throughput of a setting may be: between its measurements,
+// where there are many without the outermost; of a single one within the noise that
+// others have.
+func interval(m Measurement, rates []float64, noise float64) (least, most float64) {
+	if len(rates) < 2 {
+		return m.Samples * (1 - noise/2), m.Samples * (1 + noise/2)
+	}
+	rates = slices.Sorted(slices.Values(rates))
+	if len(rates) >= 5 { // a burst of somebody's work beside one of them
+		rates = rates[1 : len(rates)-1]
+	}
+	return rates[0], rates[len(rates)-1]
+}
+
+// spread is how far measurements of one setting lie apart, as a share of their middle.
+func spread(rates []float64) float64 {
+	if len(rates) < 2 {
+		return 0
+	}
+	rates = slices.Sorted(slices.Values(rates))
+	return (rates[len(rates)-1] - rates[0]) / max(rates[len(rates)/2], 1e-9)
+}
+
+// repeated is the usual spread of settings that were measured again; where none was,
+// half of what throughput usually went up and down by within a measurement.
+func repeated(table []Measurement, rates map[Settings][]float64) float64 {
+	var all []float64
+	for _, r := range rates {
+		if len(r) > 1 {
+			all = append(all, spread(r))
+		}
+	}
+	if all == nil {
+		for _, m := range table {
+			if m.Failed == "" {
+				all = append(all, m.Spread/2)
+			}
+		}
+	}
+	if all == nil {
+		return 0
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
