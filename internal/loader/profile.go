@@ -53,6 +53,7 @@ func (l *Loader) Profile(ctx context.Context, n int64, most time.Duration) (Prof
 	e := l.Epoch(0)
 	r := profiler{others: map[string]int{}, l: l, ctx: ctx, lane: transform.NewLane(), epoch: e}
 	defer r.lane.Close()
+	r.lane.Room = l
 	for _, part := range l.data.parts {
 		for _, prog := range part.programs {
 			r.name(prog)

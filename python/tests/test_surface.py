@@ -58,7 +58,7 @@ def test_dataloader_has_torchs_signature() -> None:
         assert own.default == parameter.default
     added = set(ours) - set(theirs)
     assert added == set(
-        "seed rank world_size tail on_bad max_bad max_bad_rate device output layout prefetch memory "
+        "seed rank world_size tail on_bad max_bad max_bad_rate device output layout prefetch memory max_pixels "
         "global_batch_size block window streams weights balanced replacement num_samples "
         "lengths bucket tokens pack long length_window cache tune".split()
     )

@@ -51,6 +51,9 @@ func (l *Lane) IndexJPEG(dst, jpeg []byte, o IndexOptions) ([]byte, Indexed, err
 	if err != nil {
 		return dst, Indexed{}, err
 	}
+	if err := CheckSize(h.W, h.H); err != nil {
+		return dst, Indexed{}, err
+	}
 	switch {
 	case h.Arithmetic:
 		return dst, Indexed{}, UnsupportedError("an arithmetic-coded JPEG, which is not rewritten with restart markers: pack it as it is")

@@ -9,7 +9,7 @@
 
 // Buffers above this are given back after the job that needed them: one giant
 // picture must not raise the memory of a lane for good. Go has the same number in
-// decode's keepBytes.
+// mem.KeepBytes.
 enum { KEEP = 16 << 20 };
 
 static const stk_target *target_of(int level) {

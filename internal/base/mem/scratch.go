@@ -88,6 +88,33 @@ func (r *Room) Take(n int64) { r.scratch.Take(n, func() int64 { return r.limit }
 // Give gives n bytes back.
 func (r *Room) Give(n int64) { r.scratch.Give(n) }
 
+// KeepBytes is the longest buffer that anybody keeps from one large picture for the
+// next. C has the same number in lane.c's KEEP.
+const KeepBytes = 16 << 20
+
+// Sized is a slice of n bytes over buf's memory where that fits; else buf is given up,
+// and what is longer than KeepBytes is mapped. What it holds is arbitrary.
+func Sized(buf []byte, n int) []byte {
+	if cap(buf) >= n {
+		return buf[:n]
+	}
+	Unmap(buf)
+	if n > KeepBytes {
+		if mapped, err := Map(n); err == nil {
+			return mapped
+		}
+	}
+	return make([]byte, n)
+}
+
+// Trim gives buf up if it is longer than KeepBytes.
+func Trim(buf *[]byte) {
+	if cap(*buf) > KeepBytes {
+		Unmap(*buf)
+		*buf = nil
+	}
+}
+
 // Map is n bytes of zeros that are not Go's: Unmap gives them back at once, where the
 // collector would keep a large picture's memory until it runs, and let the heap
 // double before. Nothing may look at them after Unmap.

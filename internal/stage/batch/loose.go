@@ -25,33 +25,16 @@ func (c *Loose) Reset(n int) {
 	}
 }
 
-// keepBytes is the longest row that is kept for another batch. Longer ones are mapped,
-// so that Trim gives them back at once.
-const keepBytes = 16 << 20
-
 // Row is room of n bytes for row r.
 func (c *Loose) Row(r, n int) []byte {
-	if cap(c.Rows[r]) < n {
-		mem.Unmap(c.Rows[r])
-		c.Rows[r] = nil
-		if n > keepBytes {
-			c.Rows[r], _ = mem.Map(n)
-		}
-		if c.Rows[r] == nil {
-			c.Rows[r] = make([]byte, n)
-		}
-	}
-	c.Rows[r] = c.Rows[r][:n]
+	c.Rows[r] = mem.Sized(c.Rows[r], n)
 	return c.Rows[r]
 }
 
-// Trim lets go of long rows: what they held is gone.
+// Trim lets go of rows that are too long to be kept for another batch. What they held is gone.
 func (c *Loose) Trim() {
-	for i, row := range c.Rows {
-		if cap(row) > keepBytes {
-			mem.Unmap(row)
-			c.Rows[i] = nil
-		}
+	for i := range c.Rows {
+		mem.Trim(&c.Rows[i])
 	}
 }
 

@@ -10,32 +10,21 @@ import (
 // keepBytes is the longest buffer that a Decoder keeps from picture to picture. A
 // longer one is mapped, and goes with Free, so that one panorama does not cost every
 // lane half a gigabyte for the rest of the run.
-const keepBytes = 16 << 20
+const keepBytes = mem.KeepBytes
 
 // sized returns a slice of n bytes over buf's memory where that fits; else buf is
 // given up. What the slice holds is arbitrary.
 func sized(buf []byte, n int) []byte {
-	if cap(buf) >= n && (cap(buf) <= keepBytes || n >= cap(buf)/8) {
-		return buf[:n]
+	if n < cap(buf)/8 {
+		mem.Trim(&buf)
 	}
-	mem.Unmap(buf)
-	if n <= keepBytes {
-		return make([]byte, n)
-	}
-	mapped, err := mem.Map(n)
-	if err != nil {
-		panic(kernel.ErrMemory) // Pixels gives it as an error
-	}
-	return mapped
+	return mem.Sized(buf, n)
 }
 
 // Free gives up the memory of a large picture. The last result is not valid after it.
 func (d *Decoder) Free() {
 	for _, buf := range d.buffers() {
-		if cap(*buf) > keepBytes {
-			mem.Unmap(*buf)
-			*buf = nil
-		}
+		mem.Trim(buf)
 	}
 }
 

@@ -194,11 +194,7 @@ func (d *Decoder) Pixels(b []byte, gray bool) (px kernel.Pixels, err error) {
 	// The parsers here are written not to panic; the libraries below them have
 	// done so on hostile files, and a lane must outlive its input.
 	defer func() {
-		switch cause := recover(); cause {
-		case nil:
-		case kernel.ErrMemory:
-			px, err = kernel.Pixels{}, kernel.ErrMemory
-		default:
+		if cause := recover(); cause != nil {
 			px, err = kernel.Pixels{}, malformed(kind, "the decoder gave up: %v", cause)
 		}
 	}()

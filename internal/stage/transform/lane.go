@@ -26,7 +26,7 @@ type Room interface {
 // Share is the memory, in bytes, up to which a picture is decoded without asking: a
 // lane keeps about as much of its buffers from picture to picture, and gives back what
 // a larger one needs.
-const Share = 16 << 20
+const Share = mem.KeepBytes
 
 // Lane is what one goroutine needs to run programs: scratch memory that grows with
 // pictures, up to a share. One goroutine at a time.
@@ -39,6 +39,10 @@ type Lane struct {
 	// Beside is bytes that the caller takes for the result of the next Finish, and that
 	// are counted with the picture's.
 	Beside int64
+
+	// Then is called by the next Finish of a picture once its result is written, before
+	// the room for both is given back; nil: nothing.
+	Then func()
 
 	// The sample begun last.
 	program *Program // nil: none
@@ -279,6 +283,9 @@ func (p *Program) finishImage(l *Lane, dst []byte) *errs.Error {
 	l.job = kernel.Job{} // holds nothing of others
 	if err != nil {
 		return failed("the picture can not be decoded", err)
+	}
+	if l.Then != nil {
+		l.Then()
 	}
 	return nil
 }

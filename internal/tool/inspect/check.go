@@ -26,6 +26,7 @@ type checker struct {
 	each     func(Seen) error
 	kinds    map[string]string // of fields, where not their names tell
 	programs map[string]*transform.Program
+	limit    int64 // pixels of a picture; 0: the usual
 	workers  sync.Pool // *worker
 
 	mu     sync.Mutex
@@ -53,16 +54,17 @@ type found struct {
 
 // check reads the samples and fills in the report.
 func (r *Report) check(ctx context.Context, c Config, ds format.Dataset, ids []int64) error {
-	k := &checker{ds: ds, src: source.NewFile(), all: c.All || c.Decode, also: c.Also, each: c.Each, kinds: r.kinds(), fields: map[string]*tally{}}
+	k := &checker{ds: ds, src: source.NewFile(), all: c.All || c.Decode, limit: c.Dataset.MaxPixels, also: c.Also, each: c.Each, kinds: r.kinds(), fields: map[string]*tally{}}
 	defer k.src.Close()
 	if err := k.compile(); err != nil {
 		return err
 	}
 	var mu sync.Mutex
 	var lanes []*transform.Lane
+	room := mem.NewRoom(mem.Available() / 4)
 	k.workers.New = func() any {
 		w := &worker{lane: transform.NewLane(), reader: format.NewReader(k.ds, k.src)}
-		w.lane.Strict = true
+		w.lane.Strict, w.lane.Room = true, room
 		mu.Lock()
 		lanes = append(lanes, w.lane)
 		mu.Unlock()
@@ -110,6 +112,7 @@ func (k *checker) compile() error {
 		if err != nil {
 			return err
 		}
+		p.Limit(k.limit)
 		k.programs[kind] = p
 	}
 	return nil
@@ -213,10 +216,10 @@ func (k *checker) field(w *worker, f *format.Field) (found, error) {
 		return out, nil
 	}
 	n := shape.Elems()
-	if cap(w.dst) < n {
-		w.dst = make([]byte, n)
-	}
-	err = p.Finish(w.lane, w.dst[:n])
+	w.dst, w.lane.Beside = mem.Sized(w.dst, n), int64(n)
+	w.lane.Then = func() { mem.Trim(&w.dst) } // nobody looks at it
+	err = p.Finish(w.lane, w.dst)
+	mem.Trim(&w.dst)
 	if way, ok := w.lane.Way(); ok {
 		out.decoder = way.String()
 	}

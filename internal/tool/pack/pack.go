@@ -94,6 +94,7 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 		p.program, err = prepare.New(p.ds, p.Options.Options, p.Options.Output != OutputTar)
 	}
 	if err == nil {
+		p.program.Limit(c.Dataset.MaxPixels)
 		err = p.Options.vocabulary(p.program)
 	}
 	if err == nil {

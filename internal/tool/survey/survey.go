@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -100,7 +101,7 @@ const maxDamage = 10
 // Run describes a dataset. Samples that can not be used are in the report, and
 // left out of its figures.
 func Run(ctx context.Context, c Config) (*Report, error) {
-	t := &tallies{headers: c.Headers}
+	t := &tallies{headers: c.Headers, room: mem.NewRoom(mem.Available() / 4), limit: c.Dataset.MaxPixels}
 	defer t.close()
 	looked, err := inspect.Run(ctx, inspect.Config{
 		Dataset: c.Dataset, Check: math.MaxInt64, Share: c.Share, Indexing: c.Indexing, Progress: c.Progress,

@@ -20,6 +20,8 @@ import (
 // it, and puts it back.
 type tallies struct {
 	headers bool
+	room    *mem.Room
+	limit   int64 // pixels of a picture; 0: the usual
 	typed   format.Typed // nil: the format has no arrays
 
 	mu   sync.Mutex
@@ -62,7 +64,9 @@ func (t *tallies) take() (*tally, error) {
 	if err != nil {
 		return nil, err
 	}
+	rgb.Limit(t.limit)
 	one := &tally{lane: transform.NewLane(), rgb: rgb, fields: map[string]*figures{}}
+	one.lane.Room = t.room
 	t.all = append(t.all, one)
 	return one, nil
 }
@@ -120,13 +124,13 @@ func (one *tally) image(fig *figures, seen inspect.Seen, headers bool) error {
 			return err
 		}
 		n := shape.Elems()
-		if cap(one.pixels) < n {
-			one.pixels = make([]byte, n)
-		}
-		if err := one.rgb.Finish(one.lane, one.pixels[:n]); err != nil {
+		one.pixels, one.lane.Beside = mem.Sized(one.pixels, n), int64(n)
+		one.lane.Then = func() { fig.addPixels(one.pixels, 3, 1) }
+		err = one.rgb.Finish(one.lane, one.pixels)
+		mem.Trim(&one.pixels)
+		if err != nil {
 			return err
 		}
-		fig.addPixels(one.pixels[:n], 3, 1)
 	}
 	fig.width[seen.Width]++
 	fig.height[seen.Height]++

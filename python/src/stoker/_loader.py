@@ -86,8 +86,10 @@ class DataLoader(Generic[T]):
     output            "torch" (default where torch is installed), "numpy", "jax"
     layout            of images, "nchw" (default) or "nhwc"
     prefetch          batches made ahead; left out: 4
-    memory            limit for batches: "2GiB", a number of bytes, or "auto" (default), a quarter of what the machine
-                      has left, for all loaders of the process that have no limit of their own
+    memory            limit for batches and for what large pictures take while they are decoded: "2GiB", a number of
+                      bytes, or "auto" (default), a quarter of what the machine has left, for all loaders of the
+                      process that have no limit of their own. A picture that takes more is decoded alone
+    max_pixels        pictures of more pixels are not decoded, and are bad samples; left out: 178,956,970, as Pillow
     cache             memory for samples that are the same in every epoch, decoded and worked on up to the first random
                       transform: "8GiB", a number of bytes, or True, a quarter of what the machine has left; or
                       {"memory": "8GiB", "after": "decode"}, to keep them only decoded. What does not fit is made anew
@@ -237,6 +239,7 @@ class DataLoader(Generic[T]):
         layout: str | None = None,
         prefetch: int | None = None,
         memory: str | int | None = None,
+        max_pixels: int | None = None,
         cache: Any = None,
         tune: str | None = None,
     ) -> None:

@@ -81,6 +81,7 @@ class Settings:
     prefetch: int | None
     prefetch_factor: int | None
     memory: str | int | None
+    max_pixels: int | None
     cache: dict[str, Any] | None  # of the Spec
     on_bad: str | None
     max_bad: int | None
@@ -142,6 +143,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
     pin = _pin(k, output)
     _device(k["device"], problems)
     memory = _memory(k["memory"], problems)
+    max_pixels = _max_pixels(k["max_pixels"], problems)
     cache = read_cache(k["cache"], problems)
     if cache is not None and recipe.cache is not None and cache != recipe.cache:
         problems.add("cache and the dataset's .cache() differ", "give one of them")
@@ -166,6 +168,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
         prefetch=prefetch,
         prefetch_factor=k["prefetch_factor"],
         memory=memory,
+        max_pixels=max_pixels,
         cache=cache or recipe.cache,
         on_bad=on_bad,
         max_bad=k["max_bad"],
@@ -203,6 +206,10 @@ def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]]
         built["dataset"] = [
             {**d, "fields": _laid_out(d["fields"], settings.layout)} if "fields" in d else d for d in recipe.dataset
         ]
+    if settings.max_pixels is not None:
+        limit = {"max_pixels": settings.max_pixels}
+        members = built["dataset"]
+        built["dataset"] = [{**d, **limit} for d in members] if recipe.mix is not None else {**members, **limit}
     if fields is not None:
         built["fields"] = _laid_out(fields, settings.layout)
     ordering = settings.ordering
@@ -414,6 +421,19 @@ def _device(device: Any, problems: Problems) -> None:
         )
     elif kind != "cpu":
         problems.add(f"device is {str(device)!r}", "it can be 'cpu'")
+
+
+# The largest limit of pixels that the engine takes: kernel.MostPixels.
+MOST_PIXELS = 1 << 29
+
+
+def _max_pixels(limit: Any, problems: Problems) -> int | None:
+    if limit is None:
+        return None
+    if not whole(limit) or not 0 < limit <= MOST_PIXELS:
+        problems.add(f"max_pixels is {limit!r}", f"give a number of pixels from 1 to {MOST_PIXELS:,}")
+        return None
+    return int(limit)
 
 
 def _memory(memory: Any, problems: Problems) -> str | int | None:

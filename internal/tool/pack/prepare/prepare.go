@@ -59,12 +59,22 @@ type Program struct {
 	tokens  *token.Tokenizer   // nil: text stays as it is
 	numbers bool               // the output wants whole numbers as such, not as text
 	named   bool               // samples have the field keyField
+	room    *mem.Room          // for large pictures, of all lanes
+}
+
+// Limit sets the pixels that a picture may have, before the program is used; 0 is
+// kernel.MaxPixels.
+func (p *Program) Limit(maxPixels int64) {
+	if p.picture != nil {
+		p.picture.Limit(maxPixels)
+	}
 }
 
 // New compiles options for a dataset. numbers says that whole numbers stored as
 // text (cls and the like) are to become numbers.
 func New(ds format.Dataset, opt Options, numbers bool) (*Program, error) {
 	p := &Program{opt: opt, format: ds.Index().Meta().Format, numbers: numbers, texts: map[string]bool{}, words: map[string]bool{}}
+	p.room = mem.NewRoom(mem.Available() / 4)
 	p.typed, _ = ds.(format.Typed)
 	p.named = slices.Contains([]string{"folder", "tar", "files", "lmdb"}, p.format) || slices.Contains(ds.Index().Meta().Fields, keyField)
 	if opt.Tokenize != "" {
@@ -163,7 +173,11 @@ func (l *Lane) Close() { l.picture.Close() }
 // Run makes copy number n of a sample. The result is valid until the lane's next
 // run, and as long as s is.
 func (p *Program) Run(l *Lane, s *format.Sample, n int64) (*shard.Sample, error) {
+	if cap(l.arena) > mem.KeepBytes {
+		l.arena = nil // a large picture's
+	}
 	l.arena, l.jpeg, l.Converted = l.arena[:0], l.jpeg[:0], 0
+	l.picture.Room = p.room
 	l.out.Fields = l.out.Fields[:0]
 	name := p.name(s)
 	l.out.Key = p.key(l.out.Key[:0], s, name, n)
