@@ -86,15 +86,16 @@ def test_what_the_client_lets_through_the_engine_answers(folder: Path) -> None:
 def test_a_value_of_the_wrong_type_is_named(folder: Path, tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("path,label\n" + "".join(f"{p},{i % 2}\n" for i, p in enumerate(sorted(folder.rglob("*.jpg")))))
-    for label, given in (
+    wrong: tuple[tuple[Any, str], ...] = (
         (["a"], r'^label is \["a"\]: it must be text$'),
         ({"a": 1}, r'^label is {"a":1}: it must be text$'),
         (3.5, r"^label is 3.5: it must be text$"),
         (object(), r"(?s)^label is <object object at .*>, of type object\n.*settings are numbers, strings"),
         (float("nan"), r"(?s)^label is nan\n.*give a finite number"),
-    ):
+    )
+    for label, given in wrong:
         with pytest.raises(stoker.ConfigError, match=given) as caught:
-            len(stoker.Table(table, path="path", label=label))  # type: ignore[arg-type]
+            len(stoker.Table(table, path="path", label=label))
         assert "json" not in str(caught.value)
         assert "Go " not in str(caught.value)
     with pytest.raises(stoker.ConfigError, match=r"seed is -1"):

@@ -1,5 +1,5 @@
-"""Which epoch a loop sees, by what trainers call: the order of their calls as it was traced (`make test-frameworks` runs
-the trainers themselves), and iterators that are made and not used."""
+"""Which epoch a loop sees: by the order of trainers' calls as it was traced (`make test-frameworks` runs the trainers
+themselves), and by iterators that are made and not used."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import struct
 import textwrap
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import run_python
@@ -152,7 +153,8 @@ def test_max_pixels(folder: Path, tmp_path: Path) -> None:
     both = stoker.Mixture([stoker.ImageFolder(data, images), stoker.ImageFolder(data, images)])
     with stoker.DataLoader(both, 3, max_pixels=9_999) as loader, pytest.raises(stoker.DataError, match="limit of 9999"):
         list(loader)
-    for wrong in (0, -1, 1.5, "many", 1 << 40):
+    wrongs: tuple[Any, ...] = (0, -1, 1.5, "many", 1 << 40)
+    for wrong in wrongs:
         with pytest.raises(stoker.ConfigError, match="max_pixels"):
             stoker.DataLoader(stoker.ImageFolder(data), max_pixels=wrong)
     with pytest.raises(stoker.DataError, match="limit of 9999"):

@@ -90,13 +90,15 @@ def test_arrays_are_samplers(dataset: stoker.ImageFolder, make: Any) -> None:
 
 
 def test_arrays_are_samplers_of_batches(dataset: stoker.ImageFolder) -> None:
-    for order in (np.arange(48).reshape(6, 8), torch.arange(48).reshape(6, 8), [np.arange(8), torch.arange(8, 20)]):
+    orders: tuple[Any, ...] = (np.arange(48).reshape(6, 8), torch.arange(48).reshape(6, 8))
+    for order in (*orders, [np.arange(8), torch.arange(8, 20)]):
         with stoker.DataLoader(dataset, batch_sampler=order) as loader:
             assert [batch.ids.tolist() for batch in loader] == [[int(i) for i in row] for row in order]
 
 
 def test_arrays_are_indices_and_weights(dataset: stoker.ImageFolder) -> None:
-    for make in (np.array, torch.tensor):
+    makes: tuple[Any, ...] = (np.array, torch.tensor)
+    for make in makes:
         chosen, weights = make([3, 1, 4]), make([1.0] * N)
         assert sorted(ids(stoker.DataLoader(dataset, 2, sampler=stoker.SubsetRandomSampler(chosen, seed=1)))) == [
             1,

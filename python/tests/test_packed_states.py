@@ -1,4 +1,4 @@
-"""A run that is packed in mid-training goes on over its packing: states of the folder fit there, and of nothing else."""
+"""A run that is packed in mid-training goes on over its packing: states of the folder fit there, and no others."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def goes_on(dataset: Any, state: dict[str, Any], **order: Any) -> list[Any]:
         return rows(loader) + rows(loader)
 
 
-def tar(root: Path, transform: Any = CROP) -> stoker.WebDataset:
+def tar(root: Path, transform: Any = CROP) -> Any:
     return stoker.WebDataset(str(root / "*.tar")).decode("pil").to_tuple("jpg", "cls").map_tuple(transform)
 
 
@@ -160,9 +160,7 @@ def test_a_block_order_over_other_blocks_is_another_order(folder: Path, packed: 
     assert "blocks" not in saved(stoker.ImageFolder(folder, CROP), shuffle=True)[0]
 
 
-def test_a_packing_with_other_pixels_says_so(
-    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_packing_with_other_pixels_says_so(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     stoker.pack(folder, tmp_path / "small", resize=40)
     state, rest = saved(stoker.ImageFolder(folder, CROP), shuffle=True)
     got = goes_on(tar(tmp_path / "small"), state, shuffle=True)
@@ -191,7 +189,8 @@ def test_a_mixture_of_which_some_is_packed(folder: Path, packed: Path, tmp_path:
         next(iterator)
         state = loader.state_dict()
         rest = rows(iterator)
-    for members in (packings, [packings[0], folders[1]], [folders[0], packings[1]]):
+    mixed: list[list[Any]] = [packings, [packings[0], folders[1]], [folders[0], packings[1]]]
+    for members in mixed:
         with stoker.DataLoader(stoker.Mixture(members), 8, True, seed=5) as loader:
             loader.load_state_dict(state)
             assert rows(loader) == rest
@@ -202,7 +201,7 @@ def test_a_mixture_of_which_some_is_packed(folder: Path, packed: Path, tmp_path:
         loader.load_state_dict(state)
 
 
-def named(root: Path) -> stoker.WebDataset:
+def named(root: Path) -> Any:
     """A packing with the names of a folder's fields, for mixtures of both."""
     data = stoker.WebDataset(str(root / "*.tar")).decode("pil").rename(image="jpg", label="cls")
     return data.to_tuple("image", "label").map_tuple(CROP)

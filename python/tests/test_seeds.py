@@ -211,7 +211,7 @@ def test_the_seed_of_a_sampler_in_the_loader_gives_way_too(dataset: stoker.Image
 
 
 def test_bytes_are_told_at_start(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for dataset, output, words in (
+    cases: tuple[tuple[Any, Any, str], ...] = (
         (
             stoker.ImageFolder(folder, T.CenterCrop(8)),
             "torch",
@@ -220,7 +220,8 @@ def test_bytes_are_told_at_start(folder: Path, capfd: pytest.CaptureFixture[str]
         (stoker.ImageFolder(folder, T.CenterCrop(8)), "torch", "image.float() / 255"),
         (stoker.ImageFolder(folder, T.CenterCrop(8)), "numpy", "image.astype('float32') / 255"),
         (stoker.ImageFolder(folder, T.Compose([T.CenterCrop(8), T.ToTensor()])), "torch", ""),
-    ):
+    )
+    for dataset, output, words in cases:
         capfd.readouterr()
         stoker._notice._said.clear()
         with stoker.DataLoader(dataset, 4, output=output) as loader:

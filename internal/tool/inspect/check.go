@@ -26,7 +26,7 @@ type checker struct {
 	each     func(Seen) error
 	kinds    map[string]string // of fields, where not their names tell
 	programs map[string]*transform.Program
-	limit    int64 // pixels of a picture; 0: the usual
+	limit    int64     // pixels of a picture; 0: the usual
 	workers  sync.Pool // *worker
 
 	mu     sync.Mutex

@@ -29,8 +29,11 @@ func TestStatesOfWhatWasPacked(t *testing.T) {
 			Options:   prepare.Options{Keys: rapid.SampledFrom([]string{"", "number"}).Draw(rt, "keys")},
 		}
 		order := rapid.SampledFrom([]stoker.Order{
-			{Shuffle: stoker.ShuffleNone}, {Shuffle: stoker.ShuffleFull, Seed: 4}, {Shuffle: stoker.ShuffleWindow, Seed: 4, Window: 9},
-			{Shuffle: stoker.ShuffleBlock, Seed: 4}, {Shuffle: stoker.ShuffleBlock, Seed: 4, Block: 7},
+			{Shuffle: stoker.ShuffleNone},
+			{Shuffle: stoker.ShuffleFull, Seed: 4},
+			{Shuffle: stoker.ShuffleWindow, Seed: 4, Window: 9},
+			{Shuffle: stoker.ShuffleBlock, Seed: 4},
+			{Shuffle: stoker.ShuffleBlock, Seed: 4, Block: 7},
 		}).Draw(rt, "order")
 		dst := filepath.Join(t.TempDir(), "dst")
 		made, err := pack.Run(t.Context(), pack.Config{Dataset: loader.Dataset{Path: loader.Paths{src}}, Dst: dst, Options: opt})

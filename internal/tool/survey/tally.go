@@ -21,7 +21,7 @@ import (
 type tallies struct {
 	headers bool
 	room    *mem.Room
-	limit   int64 // pixels of a picture; 0: the usual
+	limit   int64        // pixels of a picture; 0: the usual
 	typed   format.Typed // nil: the format has no arrays
 
 	mu   sync.Mutex

@@ -78,5 +78,6 @@ class Keywords(TypedDict, total=False):
     layout: str | None
     prefetch: int | None
     memory: str | int | None
+    max_pixels: int | None
     cache: Any
     tune: str | None
