@@ -1,8 +1,9 @@
-"""Which epoch a loop sees: by the order of trainers' calls as it was traced (`make test-frameworks` runs the trainers
-themselves), and by iterators that are made and not used."""
+"""Which epoch a loop sees, by what trainers call: the order of their calls as it was traced (`make test-frameworks`
+runs the trainers themselves), and iterators that are made and not used."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from itertools import islice, pairwise
 from pathlib import Path
@@ -184,3 +185,17 @@ def test_an_iterator_of_a_closed_loader_is_over_before_its_first_batch_too(folde
         iterator = iter(loader)
     with pytest.raises(stoker.ConfigError, match="closed"):
         next(iterator)
+
+
+def test_threads_that_share_an_iterator_begin_one_pass(folder: Path) -> None:
+    with make(folder) as loader:
+        iterator = iter(loader)
+        found: list[Any] = []
+        threads = [threading.Thread(target=lambda: found.extend(iterator)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(batch.step for batch in found) == list(range(len(loader)))
+        assert {batch.epoch for batch in found} == {0}
+        assert loader.state_dict()["epoch"] == 0

@@ -97,8 +97,8 @@ def test_arrays_are_samplers_of_batches(dataset: stoker.ImageFolder) -> None:
 
 
 def test_arrays_are_indices_and_weights(dataset: stoker.ImageFolder) -> None:
-    makes: tuple[Any, ...] = (np.array, torch.tensor)
-    for make in makes:
+    makers: list[Any] = [np.array, torch.tensor]
+    for make in makers:
         chosen, weights = make([3, 1, 4]), make([1.0] * N)
         assert sorted(ids(stoker.DataLoader(dataset, 2, sampler=stoker.SubsetRandomSampler(chosen, seed=1)))) == [
             1,

@@ -114,6 +114,8 @@ class Passage(Iterator[T]):
             raise _client.closed()
         loader = self._loader
         with loader._turns:
+            if self._tally is not None:  # another thread was first
+                return self._tally
             self._remote = loader._opened()
             self._progress, self._left = loader._coming()
             at, early = self._progress, self._early
@@ -123,11 +125,11 @@ class Passage(Iterator[T]):
                 walk = early.take()
             self._walk = walk or self._begin()
             loader._took(at)
-        self._early = None
-        tally = Tally(self._remote, asked - self._entered, self._imported)
-        tally.entered = self._entered + monotonic_ns() - asked
+            self._early = None
+            tally = Tally(self._remote, asked - self._entered, self._imported)
+            tally.entered = self._entered + monotonic_ns() - asked
+            self._tally = tally
         self._meter.begins(tally)
-        self._tally = tally
         return tally
 
     def _begin(self) -> _client.Walk:

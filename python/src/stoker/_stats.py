@@ -262,8 +262,8 @@ class Tally:
 
     def __init__(self, remote: Any, begun: int, imported: int) -> None:
         self.remote = remote  # the loader in the engine
-        self.begun = begun  # when iter(loader) was called
-        self.entered = 0  # ns in iter(loader)
+        self.begun = begun  # when the first batch was asked for, less the time in iter(loader)
+        self.entered = 0  # ns in iter(loader), and until the pass had begun
         self.imported = imported  # ns of these: importing torch or JAX
         self.taken: list[Taken] = []
         self.settled = 0  # when
