@@ -90,8 +90,12 @@ def test_arrays_are_samplers(dataset: stoker.ImageFolder, make: Any) -> None:
 
 
 def test_arrays_are_samplers_of_batches(dataset: stoker.ImageFolder) -> None:
-    orders: tuple[Any, ...] = (np.arange(48).reshape(6, 8), torch.arange(48).reshape(6, 8))
-    for order in (*orders, [np.arange(8), torch.arange(8, 20)]):
+    orders: list[Any] = [
+        np.arange(48).reshape(6, 8),
+        torch.arange(48).reshape(6, 8),
+        [np.arange(8), torch.arange(8, 20)],
+    ]
+    for order in orders:
         with stoker.DataLoader(dataset, batch_sampler=order) as loader:
             assert [batch.ids.tolist() for batch in loader] == [[int(i) for i in row] for row in order]
 
