@@ -48,7 +48,7 @@ func TestTune(t *testing.T) {
 	book, plot := filepath.Join(dir, "book.yaml"), filepath.Join(dir, "plot")
 	spec := filepath.Join(dir, "spec.yaml")
 	write(t, spec, []byte("dataset: {format: synthetic, samples: 500, shape: [8, 8, 3]}\nbatch: {size: 4}\n"))
-	args := []string{"tune", "--spec", spec, "--budget", "2", "--workers", "1,2", "--prefetch", "2", "--playbook", book, "--plot", plot}
+	args := []string{"tune", "--spec", spec, "--budget", "2", "--workers", "2", "--prefetch", "2,4", "--playbook", book, "--plot", plot}
 	got := command(t, args...)
 	if got.status != 0 || !strings.Contains(got.out, "\nuse num_workers=") || strings.Contains(got.out, "since") {
 		t.Fatalf("%+v", got)

@@ -128,9 +128,9 @@ def test_tune_of_torch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         return torch.utils.data.DataLoader(Samples(), batch_size=10, **settings)
 
     book = tmp_path / "book.yaml"
-    keywords: dict[str, Any] = {"workers": [0, 1], "prefetch": [2], "budget": 4, "playbook": str(book)}
+    keywords: dict[str, Any] = {"workers": [1], "prefetch": [2, 4], "budget": 4, "playbook": str(book)}
     tuned = stoker.tune(make, plot=str(tmp_path / "plot"), **keywords)
-    assert tuned.settings in ({"num_workers": 0}, {"num_workers": 1, "prefetch_factor": 2})
+    assert tuned.settings in ({"num_workers": 1, "prefetch_factor": 2}, {"num_workers": 1, "prefetch_factor": 4})
     assert set(map(str, made)) >= {str({"num_workers": 1, "prefetch_factor": 2})}
     said = capsys.readouterr().out
     assert said == str(tuned)
@@ -157,7 +157,7 @@ def test_tune_of_stoker_and_its_playbook(
     assert "stoker tune" in str(caught.value)
     tuned = stoker.tune(
         lambda num_workers, prefetch: stoker.DataLoader(data, 5, num_workers=num_workers, prefetch=prefetch),
-        workers=[1, 2],
+        workers=[2],  # of several, none may be recommended beside other work
         prefetch=[2, 3],
         budget=4,
         playbook=book,
@@ -200,6 +200,36 @@ def test_tune_of_stoker_and_its_playbook(
     assert "prefetchh" in str(caught.value)
     with pytest.raises(stoker.ConfigError, match="tune is"):
         stoker.DataLoader(data, tune="fast")
+
+
+def test_beside_other_work_nothing_is_recommended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever goes on beside: settings and playbook, or a doubt and neither. Rates that are chance are the latter."""
+    rates = iter(np.random.default_rng(1).uniform(100, 1000, 10**6).tolist())
+
+    def measured(*_: Any, **__: Any) -> dict[str, float]:
+        rate = next(rates)
+        figures = dict.fromkeys(("samples_per_second", "batches_per_second"), rate)
+        return {**figures, "cores_busy": 1.0, "first_batch_s": 0.1, "spread": 0.5}
+
+    monkeypatch.setattr(stoker._tune._Maker, "measure", measured)
+    book = tmp_path / "book.yaml"
+    tuned = stoker.tune(
+        lambda **settings: torch.utils.data.DataLoader(Samples(), batch_size=10, **settings),
+        workers=[1, 2, 3, 4],
+        prefetch=[2],
+        budget=60,
+        playbook=str(book),
+        plot=None,
+    )
+    assert tuned.report["doubt"]
+    assert tuned.settings == {}
+    assert not book.exists()
+    said = capsys.readouterr().out
+    assert f"no recommendation: {tuned.report['doubt']}" in said
+    assert "use num_workers" not in said
+    torch.utils.data.DataLoader(Samples(), batch_size=10, **tuned.settings)
 
 
 def test_what_changed_since_the_playbook(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
