@@ -206,12 +206,18 @@ func TestStrict(t *testing.T) {
 					}
 					j.Dst = make([]byte, ow*oh*oc)
 					var damaged FormatError
-					if err := l.Run(&j); c.ok != (err == nil) || err != nil && !errors.As(err, &damaged) {
-						t.Errorf("%s with %s, %d steps: %v", name, c.what, len(steps), err)
+					strict := l.Run(&j)
+					if c.ok != (strict == nil) || strict != nil && !errors.As(strict, &damaged) {
+						t.Errorf("%s with %s, %d steps: %v", name, c.what, len(steps), strict)
 					}
 					j.Strict = false
-					if err := l.Run(&j); err != nil && name != "progressive411" {
+					err = l.Run(&j)
+					if err != nil && name != "progressive411" {
 						t.Errorf("%s with %s, %d steps, not strict: %v", name, c.what, len(steps), err)
+					}
+					var trailing TrailingError
+					if goesOn := errors.As(strict, &trailing); goesOn != (strict != nil && err == nil) {
+						t.Errorf("%s with %s, %d steps: %v is told from damage: %v", name, c.what, len(steps), strict, goesOn)
 					}
 				}
 			}
@@ -407,6 +413,27 @@ func FuzzRun(f *testing.F) {
 					t.Fatalf("%s: %s", l.target, d)
 				}
 			}
+		}
+	})
+}
+
+// A progressive picture with restart markers, as Pillow writes it, is intact: who cannot
+// decode it says so, and does not call it damaged.
+func TestScansWithRestartMarkers(t *testing.T) {
+	jpeg, err := os.ReadFile("testdata/restarts420.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	each(t, func(t *testing.T, l *Lane) {
+		err := l.Run(&Job{JPEG: jpeg, Dst: make([]byte, 60*40*3)})
+		var unsupported UnsupportedError
+		switch {
+		case byLibjpeg(l):
+			if err != nil {
+				t.Error(err)
+			}
+		case !errors.As(err, &unsupported) || !strings.Contains(err.Error(), "libjpeg62-turbo-dev"):
+			t.Errorf("%v is not an UnsupportedError that says what to install", err)
 		}
 	})
 }

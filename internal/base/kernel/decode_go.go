@@ -29,9 +29,12 @@ func decodeGo(j *Job, h *header) (Pixels, Way, error) {
 
 // checkScans makes sure that every component is in a scan, and its quantisation table there
 // before the first. The standard library gives grey, or whatever zeros make, where they are not.
+// It also refuses scans of one component in several blocks an MCU, with restart markers:
+// these stand after so many blocks, and the standard library counts MCUs.
 func checkScans(b []byte) error {
 	var tables [16]bool
-	table, scanned := map[byte]byte{}, map[byte]bool{}
+	table, scanned, blocks := map[byte]byte{}, map[byte]bool{}, map[byte]byte{}
+	interval := 0
 	for at := 2; ; {
 		m, next, ok := behindData(b, at)
 		if !ok || m == mEOI || next+2 > len(b) {
@@ -49,9 +52,15 @@ func checkScans(b []byte) error {
 			}
 		case isSOF(m) && len(seg) > 6:
 			for c := seg[6:]; len(c) >= 3; c = c[3:] {
-				table[c[0]] = c[2]
+				table[c[0]], blocks[c[0]] = c[2], (c[1]>>4)*(c[1]&15)
 			}
-		case m == mSOS && len(seg) > 0:
+		case m == mDRI && len(seg) == 2:
+			interval = word(seg)
+		case m == mSOS && len(seg) > 1:
+			if seg[0] == 1 && len(table) > 1 && blocks[seg[1]] > 1 && interval > 0 {
+				return UnsupportedError("a JPEG of several scans with restart markers, which only the C kernel with libjpeg-turbo decodes: " +
+					"build stoker where both a C compiler and Debian's libjpeg62-turbo-dev, or its like, are installed")
+			}
 			for c := seg[1:min(len(seg), 1+2*int(seg[0]))]; len(c) >= 2; c = c[2:] {
 				if t := table[c[0]]; t > 15 || !tables[t] && !scanned[c[0]] {
 					return FormatError(fmt.Sprintf("quantisation table %d, which component %d takes, is not there", t, c[0]))

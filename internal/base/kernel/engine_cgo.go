@@ -111,6 +111,8 @@ func (e *engine) failure(code C.int) error {
 		return nil
 	case C.STK_MEMORY:
 		return ErrMemory
+	case C.STK_TRAILING:
+		return TrailingError(C.GoString(C.stk_lane_msg(e.lane)))
 	case C.STK_UNSUPPORTED:
 		return UnsupportedError(C.GoString(C.stk_lane_msg(e.lane)))
 	}

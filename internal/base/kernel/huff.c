@@ -423,6 +423,7 @@ static void walk(stk_huff *h, int64_t want) {
 
 void stk_huff_rest(stk_huff *h) {
   walk(h, h->mcus);
+  h->l->ending = 1;
   scan_ended(h);
 }
 

@@ -494,8 +494,10 @@ static void run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *s
 
 int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst) {
   l->code = STK_OK;
+  l->ending = 0;
   l->job.decode_ns = l->job.write_ns = l->job.all_ns = 0;
   if (!setjmp(l->env)) run(l, jpeg, njpeg, src, dst);
+  l->ending = 0;
   stk_libjpeg_close(l);
   stk_lane_trim(l);
   return l->code;

@@ -109,10 +109,11 @@ type Job struct {
 	Out   Output
 	Dst   []byte // exactly the result's bytes
 
-	// Strict refuses a JPEG whose scan goes on behind its last block: that of a size
-	// which its header understates, or bytes between it and the end marker. What lies
-	// behind the region is then read too. Whoever looks for damage asks for it; training
-	// does not, for such bytes change no pixel and are met in sound photographs.
+	// Strict refuses a JPEG whose scan goes on after its last block, by a TrailingError:
+	// that of a size which its header understates, or bytes between it and the end
+	// marker. What is stored after the region is then read too. Whoever looks for damage
+	// asks for it; training does not, for such bytes change no pixel and are met in sound
+	// photographs.
 	Strict bool
 
 	Way Way // set by Run: which decoder took the JPEG
@@ -155,6 +156,16 @@ type Header struct {
 type FormatError string
 
 func (e FormatError) Error() string { return string(e) }
+
+// TrailingError says that a strict job's JPEG is whole, and that its scan goes on after
+// its last block: with bytes that belong to nothing, or with blocks of a picture that its
+// header says to be smaller. Nobody can tell which. It unwraps to a FormatError.
+type TrailingError string
+
+func (e TrailingError) Error() string { return string(e) }
+
+// Unwrap is the same text as what it is for those who do not tell it from damage.
+func (e TrailingError) Unwrap() error { return FormatError(e) }
 
 // UnsupportedError says that bytes are valid, of a kind that is not built.
 type UnsupportedError string

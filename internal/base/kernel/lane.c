@@ -104,6 +104,6 @@ void stk_fail(stk_lane *l, int code, const char *fmt, ...) {
   va_start(ap, fmt);
   vsnprintf(l->msg, sizeof l->msg, fmt, ap);
   va_end(ap);
-  l->code = code;
+  l->code = code == STK_FORMAT && l->ending ? STK_TRAILING : code;
   longjmp(l->env, 1);
 }

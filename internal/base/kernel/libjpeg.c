@@ -283,6 +283,7 @@ void stk_libjpeg_end(stk_lane *l) {
   struct jpeg_decompress_struct *c = &l->libjpeg->c;
   uint8_t *waste[1] = {stk_grow(l, &l->line, (size_t)c->output_width * c->output_components)};
   while (c->output_scanline < c->output_height) jpeg_read_scanlines(c, waste, 1);
+  l->ending = 1;
   jpeg_finish_decompress(c);
 }
 

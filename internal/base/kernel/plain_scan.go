@@ -142,7 +142,9 @@ func (f *frame) decodeScan() error {
 		}
 	}
 	if f.strict {
-		return s.ended(mcus)
+		if err := s.ended(mcus); err != nil {
+			return TrailingError(err.Error())
+		}
 	}
 	return nil
 }

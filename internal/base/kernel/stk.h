@@ -16,8 +16,9 @@
 
 typedef struct stk_lane stk_lane;
 
-// STK_ELSEWHERE: a JPEG that libjpeg would take, which is not built in.
-enum { STK_OK, STK_FORMAT, STK_UNSUPPORTED, STK_MEMORY, STK_ELSEWHERE };
+// STK_ELSEWHERE: a JPEG that libjpeg would take, which is not built in. STK_TRAILING: a
+// strict job whose picture is whole, and whose scan goes on after its last block.
+enum { STK_OK, STK_FORMAT, STK_UNSUPPORTED, STK_MEMORY, STK_ELSEWHERE, STK_TRAILING };
 enum { STK_MAX_PASS = 16, STK_SLACK = 128, STK_MSG = 256 };
 
 // stk_pass is one trip over the pixels: gray, box, resample, window, flips,
@@ -164,6 +165,7 @@ struct stk_lane {
   const stk_target *target;
   int level;                       // of the target: 0 base, 1 AVX2, 2 AVX-512; -1 portable, for tests
   jmp_buf env;
+  int ending;                      // the last block was read: what is wrong now is STK_TRAILING
   int code;
   char msg[STK_MSG];
   struct stk_libjpeg *libjpeg;     // made at the first picture that needs it; so are the others

@@ -321,6 +321,69 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
+// What a header says that decoding takes is at least what it takes.
+func TestScratchIsABound(t *testing.T) {
+	for _, f := range fixtures(t) {
+		if Sniff(f.data) == KindJPEG {
+			continue
+		}
+		h, err := ReadHeader(f.data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, gray := range []bool{false, true} {
+			d := NewDecoder()
+			if _, err := d.Pixels(f.data, gray); err != nil {
+				continue // not built
+			}
+			took := 0
+			for _, buf := range d.buffers() {
+				took += cap(*buf)
+			}
+			if said := h.Scratch(gray) + 64; int64(took) > said {
+				t.Errorf("%s: %d bytes where %d were said", f.name, took, said)
+			}
+		}
+	}
+}
+
+// A size that the bytes of the file cannot hold is refused with the header, before
+// whoever asked for it takes memory for the picture.
+func TestLiesAreRefusedByTheHeader(t *testing.T) {
+	for name, file := range map[string]string{
+		"bmp":  "BM\x00\x00\x00\x00\x00\x00\x00\x00\x36\x00\x00\x00\x28\x00\x00\x00\x60\x2a\x00\x00\x60\x2a\x00\x00\x01\x00\x18\x00" + strings.Repeat("\x00", 24),
+		"P6":   "P6 10000 10000 255\nabc",
+		"P5":   "P5 10000 10000 65535\n" + strings.Repeat("a", 1<<16),
+		"P3":   "P3 10000 10000 255\n1 2 3 ",
+		"P4":   "P4 10000 10000\nabc",
+		"P1":   "P1 10000 10000\n101 ",
+		"gif":  "GIF89a\x00\x20\x00\x20\x00\x00\x00,\x00\x00\x00\x00\x00\x20\x00\x20\x00\x08\x01\x00\x00;",
+		"png":  pngOf(13000, 13000, 100),
+		"tiff": "II*\x00\x08\x00\x00\x00\x03\x00\x00\x01\x03\x00\x01\x00\x00\x00\xc8\x32\x00\x00\x01\x01\x03\x00\x01\x00\x00\x00\xc8\x32\x00\x00\x11\x01\x04\x00\x01\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00",
+	} {
+		var format kernel.FormatError
+		if _, err := ReadHeader([]byte(file)); !errors.As(err, &format) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// pngOf is a PNG that says it is so large, with so many bytes of pixels.
+func pngOf(w, h uint32, n int) string {
+	b := []byte("\x89PNG\r\n\x1a\n")
+	chunk := func(kind string, data []byte) {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(data)))
+		at := len(b)
+		b = append(append(b, kind...), data...)
+		b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[at:]))
+	}
+	head := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, w), h)
+	chunk("IHDR", append(head, 8, 2, 0, 0, 0))
+	chunk("IDAT", make([]byte, n))
+	chunk("IEND", nil)
+	return string(b)
+}
+
 // A large picture's memory is not held for ever.
 func TestScratchShrinks(t *testing.T) {
 	if b := sized(make([]byte, keepBytes+1), 100); cap(b) > keepBytes {

@@ -334,7 +334,11 @@ func (l *Lane) large(n int64) {
 func failed(what string, cause error) *errs.Error {
 	var damaged kernel.FormatError
 	var unsupported kernel.UnsupportedError
+	var trailing kernel.TrailingError
 	switch {
+	case errors.As(cause, &trailing): // of strict lanes
+		return errs.New(errs.Damaged, "the picture is whole, and its data go on after the last block").Because(cause).
+			Try("look at it if its size may be wrong; else nothing has to be done: training decodes it")
 	case errors.As(cause, &damaged):
 		return errs.New(errs.Damaged, "%s", what).Because(cause).
 			Try("restore or remove it, or go past such samples with on_bad=\"skip\"")

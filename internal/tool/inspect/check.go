@@ -3,11 +3,13 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/rng"
 	"github.com/stoker-data/stoker/internal/base/wire"
@@ -32,6 +34,7 @@ type checker struct {
 	mu     sync.Mutex
 	fields map[string]*tally
 	damage []*errs.Error
+	odd    []*errs.Error // whole pictures whose data go on
 	done   int64
 }
 
@@ -93,13 +96,19 @@ func (r *Report) check(ctx context.Context, c Config, ds format.Dataset, ids []i
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(k.damage, func(a, b *errs.Error) int { return cmp.Compare(a.Where.Sample, b.Where.Sample) })
+	for _, all := range [][]*errs.Error{k.damage, k.odd} {
+		slices.SortFunc(all, func(a, b *errs.Error) int { return cmp.Compare(a.Where.Sample, b.Where.Sample) })
+	}
 	for _, e := range k.damage {
 		r.Broken = append(r.Broken, e.Where.Sample)
 	}
 	r.Checked, r.Damaged, r.Fields = k.done, int64(len(k.damage)), fields(k.fields)
 	for _, e := range k.damage[:min(len(k.damage), maxDamage)] {
 		r.Damage = append(r.Damage, wire.FromError(e))
+	}
+	r.Trailing = int64(len(k.odd))
+	for _, e := range k.odd[:min(len(k.odd), maxDamage)] {
+		r.GoOn = append(r.GoOn, wire.FromError(e))
 	}
 	return nil
 }
@@ -123,7 +132,11 @@ func (k *checker) add(seen []found, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.done++
-	if err != nil {
+	switch {
+	case err == nil:
+	case goesOn(err):
+		k.odd = append(k.odd, errs.From(err))
+	default:
 		k.damage = append(k.damage, errs.From(err))
 	}
 	for _, f := range seen {
@@ -159,12 +172,20 @@ func (k *checker) add(seen []found, err error) {
 	}
 }
 
+// goesOn says that a picture is whole and that nothing but bytes after its last block is
+// odd about it: training and stats pass over these.
+func goesOn(err error) bool {
+	var trailing kernel.TrailingError
+	return errors.As(err, &trailing)
+}
+
 // read reads and checks one sample, all fields of it; the first thing that is
-// wrong is its error.
+// wrong is its error, and only if nothing is, what is odd.
 func (k *checker) read(ctx context.Context, w *worker, id int64) (seen []found, bad error) {
 	if err := w.reader.Read(ctx, id, nil, &w.sample); err != nil {
 		return nil, err
 	}
+	var odd error
 	for i := range w.sample.Fields {
 		f := &w.sample.Fields[i]
 		if format.Hidden(f.Name) {
@@ -172,6 +193,12 @@ func (k *checker) read(ctx context.Context, w *worker, id int64) (seen []found, 
 		}
 		out, err := k.field(w, f)
 		seen = append(seen, out)
+		if err != nil && goesOn(err) {
+			if odd == nil {
+				odd = format.Place(k.ds, err, id, f)
+			}
+			err = nil
+		}
 		if err == nil && k.each != nil {
 			err = k.each(Seen{ID: id, Field: f, Kind: out.kind, Width: out.w, Height: out.h})
 		}
@@ -183,6 +210,9 @@ func (k *checker) read(ctx context.Context, w *worker, id int64) (seen []found, 
 		if err := k.also(id, &w.sample); err != nil {
 			bad = format.Place(k.ds, err, id, nil)
 		}
+	}
+	if bad == nil {
+		bad = odd
 	}
 	return seen, bad
 }

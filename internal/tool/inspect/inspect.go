@@ -106,6 +106,10 @@ type Report struct {
 	Decoded bool          `json:"decoded"` // else headers and end marks
 	Damaged int64         `json:"damaged"`
 	Damage  []*wire.Error `json:"damage,omitempty"` // by sample, the first maxDamage
+	// Trailing counts samples with a JPEG that is whole and whose data go on after its last
+	// block, which is not damage: where pictures were decoded.
+	Trailing int64         `json:"trailing"`
+	GoOn     []*wire.Error `json:"trailing_samples,omitempty"` // by sample, the first maxDamage
 	// Broken are the ids of all damaged samples, rising.
 	Broken []int64 `json:"-"`
 

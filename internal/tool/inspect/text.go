@@ -60,6 +60,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	if more := r.Damaged - shownDamage; more > 0 {
 		fmt.Fprintf(w, "  and %s more (--json lists them)\n", show.Number(float64(more)))
 	}
+	r.WriteTrailing(w)
 	_, err := fmt.Fprintf(w, "\nIn Python:\n\n%s", indent(r.Python))
 	return err
 }
@@ -157,6 +158,21 @@ func formats(m map[string]int64) string {
 
 func sizes(r *Range) string {
 	return show.Size(r.Min) + " / " + show.Size(r.Median) + " / " + show.Size(r.Max)
+}
+
+// WriteTrailing tells of pictures whose data go on after their last block.
+func (r *Report) WriteTrailing(w io.Writer) {
+	if r.Trailing == 0 {
+		return
+	}
+	fmt.Fprintf(w, "%s whole, with data after the last block of the JPEG (training decodes it; a size that the header\nunderstates looks the same):\n",
+		show.Count(r.Trailing, "sample is", "samples are"))
+	for _, e := range r.GoOn[:min(len(r.GoOn), shownDamage)] {
+		fmt.Fprintf(w, "  %s: %s\n", e.Where, e.Cause)
+	}
+	if more := r.Trailing - shownDamage; more > 0 {
+		fmt.Fprintf(w, "  and %s more (--json lists them)\n", show.Number(float64(more)))
+	}
 }
 
 // verdict says what was checked, and what that came to.

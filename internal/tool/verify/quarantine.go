@@ -175,6 +175,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(w, "%s damaged:\n", show.Count(int64(len(r.Lost)), "dataset of the file is", "datasets of the file are"))
 		list(r.Lost)
 	}
+	r.WriteTrailing(w)
 	if r.Damaged == 0 && len(r.Shards) == 0 {
 		_, err := fmt.Fprintln(w, "no damage found")
 		return err
