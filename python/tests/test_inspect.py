@@ -76,6 +76,31 @@ def test_the_lines_of_files_and_tables_run(tmp_path: Path) -> None:
     pasted(inspected(str(table)))
 
 
+def test_data_after_the_last_block_are_not_damage(tmp_path: Path) -> None:
+    """Training passes over them, and so do the figures; --all and verify count them apart."""
+    (tmp_path / "data" / "a").mkdir(parents=True)
+    whole = PHOTOS[0].read_bytes()
+    (tmp_path / "data" / "a" / "whole.jpg").write_bytes(whole)
+    (tmp_path / "data" / "a" / "longer.jpg").write_bytes(whole[:-2] + bytes(20) + whole[-2:])
+    report = inspected(str(tmp_path / "data"), "--all")
+    assert (report["checked"], report["damaged"], report["trailing"]) == (2, 0, 1)
+    (said,) = report["trailing_samples"]
+    assert said["where"]["file"].endswith("longer.jpg")
+    assert "whole" in said["what"]
+    for verb in ("inspect", "verify"):
+        flags = ["--all"] if verb == "inspect" else []
+        done = subprocess.run([find(), verb, str(tmp_path / "data"), *flags], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "no damage found" in done.stdout
+        assert "1 sample is whole, with data after the last block" in done.stdout
+    (tmp_path / "data" / "a" / "cut.jpg").write_bytes(whole[: len(whole) // 2] + whole[-2:])
+    done = subprocess.run(
+        [find(), "inspect", str(tmp_path / "data"), "--all", "--json"], capture_output=True, text=True, check=False
+    )
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["damaged"], report["trailing"]) == (3, 1, 1)
+
+
 def test_what_is_in_an_hdf5_file(tmp_path: Path) -> None:
     report = inspected(stored("hdf5/plain.h5.gz", tmp_path))
     objects = {one["path"]: one for one in report["objects"]}
