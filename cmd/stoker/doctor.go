@@ -31,6 +31,7 @@ type doctorCmd struct {
 	GPUCost    *float64 `name:"gpu-cost" help:"Say what the waiting costs a month, at this price of an hour." placeholder:"PRICE"`
 	StepMillis *float64 `name:"step-ms" help:"Pretend that a training step takes so many milliseconds a batch (PATH, --spec)." placeholder:"MS"`
 	Quick      bool     `help:"Only the verdict, without the tiers that are measured after it (PATH, --spec)."`
+	OnBad      string   `help:"What becomes of samples that cannot be read: skip, replace or fail (PATH, --spec; default skip)." placeholder:"HOW"`
 	JSON       bool     `help:"Write JSON; the script's output goes to standard error."`
 
 	Seconds float64 `hidden:"" default:"8" help:"Of the loop over PATH; the tiers take two and a half times as long at most."`
@@ -125,6 +126,7 @@ func (d doctorCmd) sensible(script, dataset bool) error {
 		{"--check", "asks whether a loop is data-bound: of a script behind --, of a dataset, of --attach or --from", run, d.Check, judged || d.Attach != nil},
 		{"--step-ms", "pretends that a loop over a dataset has steps, and there is no dataset", "20 " + load, d.StepMillis != nil, dataset},
 		{"--quick", "leaves out the tiers of a dataset, and there is none", load, d.Quick, dataset},
+		{"--on-bad", "is about the samples of a dataset, and there is none", "skip " + load, d.OnBad != "", dataset},
 	} {
 		if f.asked && !f.ok {
 			return errs.New(errs.Config, "%s %s", f.flag, f.wants).Try("stoker doctor %s %s", f.flag, f.try)
@@ -168,6 +170,9 @@ func (d doctorCmd) load(con *console) error {
 	}
 	if err := d.Data.set(&spec.Dataset); err != nil {
 		return err
+	}
+	if over(&spec.OnBad.Policy, d.OnBad); spec.OnBad.Policy == "" {
+		spec.OnBad.Policy = stoker.Skip // a diagnosis goes on
 	}
 	tell, end := con.indexing()
 	defer func() { end() }()

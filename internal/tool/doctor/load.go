@@ -3,16 +3,21 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/tool/bench"
+	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
 // Load is a dataset to look at by loading it, beside a training step that is only
@@ -60,6 +65,7 @@ func LoadIt(ctx context.Context, c Load) (Report, error) {
 		return Report{}, err
 	}
 	r.peak = peakMemory()
+	ev.Notes = append(ev.Notes, passedOver(r.bad)...)
 	ev.Run = runOf(newFolder(""), r.watched, began)
 	ev.Loops = []Loop{r.loop(spec, ev.Run.Throttled.Value >= stopped)}
 	if c.Step > 0 {
@@ -98,7 +104,8 @@ type run struct {
 	steps      int64 // of the first epoch; a last one that is smaller is one
 	began, end time.Time
 	opening    time.Duration
-	over       time.Time // when it ended
+	over       time.Time       // when it ended
+	bad        map[int64]error // by sample: those that on_bad has passed over
 	looked     time.Time
 
 	batches, bytes, samples int64
@@ -156,6 +163,12 @@ func (r *run) epoch(ctx context.Context, l *loader.Loader, epoch int64) error {
 		}
 		got := time.Now()
 		r.remember(asked, got)
+		for _, bad := range b.Bad {
+			if r.bad == nil {
+				r.bad = map[int64]error{}
+			}
+			r.bad[bad.Sample] = bad.Err
+		}
 		r.batches, r.bytes, r.samples = r.batches+1, r.bytes+int64(len(b.Slot.Mem)), r.samples+int64(b.Rows)
 		sleep(ctx, r.Step)
 		b.Release()
@@ -176,6 +189,27 @@ func (r *run) epoch(ctx context.Context, l *loader.Loader, epoch int64) error {
 			return nil
 		}
 	}
+}
+
+// shownBad is how many bad samples the notes name.
+const shownBad = 3
+
+// passedOver are notes on the samples that the loader could not deliver.
+func passedOver(bad map[int64]error) (notes []string) {
+	if len(bad) == 0 {
+		return nil
+	}
+	notes = append(notes, fmt.Sprintf("%s cannot be read, and others were loaded in their place; `stoker inspect --all` lists what is damaged.",
+		show.Count(int64(len(bad)), "sample", "samples")))
+	for i, id := range slices.Sorted(maps.Keys(bad)) {
+		if i == shownBad {
+			break
+		}
+		e := *errs.From(bad[id])
+		e.Where.Moment = nil
+		notes = append(notes, e.Error())
+	}
+	return notes
 }
 
 // rebase begins what is measured.
