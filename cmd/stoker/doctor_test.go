@@ -98,6 +98,35 @@ func TestDoctorOfADataset(t *testing.T) {
 	}
 }
 
+// One broken image of a folder does not end the look at it: the report names it.
+func TestDoctorGoesOnAfterABrokenImage(t *testing.T) {
+	root := t.TempDir()
+	b, err := os.ReadFile("../../testdata/photos/rocket.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		write(t, filepath.Join(root, "train", "things", fmt.Sprintf("%d.jpg", i)), b)
+	}
+	write(t, filepath.Join(root, "train", "things", "broken.jpg"), b[:len(b)/2])
+	t.Setenv("STOKER_CACHE", filepath.Join(root, "cache"))
+	data := filepath.Join(root, "train")
+	got := command(t, "doctor", data, "--quick", "--seconds", "0.4", "--json")
+	var r doctor.Report
+	if err := json.Unmarshal([]byte(got.out), &r); err != nil || got.status != 0 || r.Verdict.Title() == "" {
+		t.Fatalf("%d %v %s", got.status, err, got.err)
+	}
+	if notes := strings.Join(r.Evidence.Notes, "\n"); !strings.Contains(notes, "1 sample cannot be read") || !strings.Contains(notes, "things/broken.jpg") {
+		t.Errorf("notes: %s", notes)
+	}
+	if got := command(t, "doctor", data, "--quick", "--seconds", "0.4", "--on-bad", "fail"); got.status != 3 || !strings.Contains(got.err, "broken.jpg") {
+		t.Errorf("%d %s", got.status, got.err)
+	}
+	if got := command(t, "doctor", "--on-bad", "skip"); got.status != 2 {
+		t.Errorf("without a dataset: %d %s", got.status, got.err)
+	}
+}
+
 func TestDoctorErrors(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "x.json"), []byte("{"))
