@@ -65,5 +65,8 @@ func WebP(dst, stream []byte) error {
 	if len(dst) != i.W*i.H*3 {
 		return fmt.Errorf("kernel: WebP: %d bytes for %d x %d pixels", len(dst), i.W, i.H)
 	}
+	if !i.Lossless {
+		return lossy(dst, stream, i)
+	}
 	return webp(dst, stream, i)
 }

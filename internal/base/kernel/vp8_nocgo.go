@@ -1,0 +1,5 @@
+//go:build !cgo
+
+package kernel
+
+func lossy(dst, stream []byte, i WebPInfo) error { return webpTwin(dst, stream, i) }
