@@ -24,16 +24,15 @@
 enum { DC_PRED, TM_PRED, VE_PRED, HE_PRED, RD_PRED, VR_PRED, LD_PRED, VL_PRED, HD_PRED, HU_PRED };
 
 // booler is the boolean decoder (RFC 6386, 7). value has its next bits highest; of them count
-// + 8 are loaded. Past the end come zeros, and ended says so.
+// + 8 are loaded. range is its range in bits 31 to 24. Past the end come zeros, and ended says so.
 typedef struct {
-  uint64_t value;
-  uint32_t range;
+  uint64_t value, range;
   int count;
   int ended;
   const uint8_t *p, *end;
 } booler;
 
-static void b_open(booler *b, const uint8_t *p, size_t n) { *b = (booler){0, 255, -8, 0, p, p + n}; }
+static void b_open(booler *b, const uint8_t *p, size_t n) { *b = (booler){0, UINT64_C(255) << 24, -8, 0, p, p + n}; }
 
 static INLINE void b_fill(booler *b) {
   const int have = b->count + 8;
@@ -56,35 +55,38 @@ static INLINE void b_fill(booler *b) {
   b->count += 8;
 }
 
+// b_bit is a bit that is 0 with a chance of prob in 256. What it costs is the way from one range
+// to the next, seven cycles: the split is 1 + ((range - 1) * prob >> 8), made so that the
+// product comes first.
 static INLINE int b_bit(booler *b, int prob) {
-  const uint32_t split = 1 + (((b->range - 1) * (uint32_t)prob) >> 8);
+  const uint32_t split = (uint32_t)((b->range * (uint32_t)prob + ((uint64_t)(256 - prob) << 24)) >> 32);
   if (b->count < 0) b_fill(b);
   const uint64_t big = (uint64_t)split << 56;
   int bit;
   uint32_t range;
   if (b->value >= big) {
-    range = b->range - split;
+    range = (uint32_t)(b->range >> 24) - split;
     b->value -= big;
     bit = 1;
   } else {
     range = split;
     bit = 0;
   }
-  const int shift = __builtin_clz(range) - 24;
-  b->range = range << shift;
-  b->value <<= shift;
-  b->count -= shift;
+  const int zeros = __builtin_clz(range);
+  b->range = (uint64_t)range << zeros;
+  b->value <<= zeros - 24;
+  b->count -= zeros - 24;
   return bit;
 }
 
 // b_sign is v or -v by a bit of even chances. The range is below 255 after the first bit, so
 // half of it always takes one shift.
 static INLINE int b_sign(booler *b, int v) {
-  const uint32_t split = (b->range + 1) >> 1;
+  const uint32_t range = (uint32_t)(b->range >> 24), split = (range + 1) >> 1;
   if (b->count < 0) b_fill(b);
   const uint64_t big = (uint64_t)split << 56;
   const int minus = b->value >= big;
-  b->range = (minus ? b->range - split : split) << 1;
+  b->range = (uint64_t)(minus ? range - split : split) << 25;
   b->value = (minus ? b->value - big : b->value) << 1;
   b->count--;
   return minus ? -v : v;
@@ -138,7 +140,7 @@ typedef struct {
   uint8_t prob[4][BANDS][CONTEXTS][NODES];  // by place, not by band
   column *columns;
   uint8_t left_modes[4], left_nz[9];
-  int16_t coeffs[25 * 16];
+  int16_t coeffs[25 * 16];         // zeros, but for those of the macroblock in work
   uint8_t kinds[24];               // of each block: 0 nothing, 1 a DC, 2 more
   uint8_t work[BPS * 30];          // see Y_AT
   uint8_t *y, *u, *v;              // the window: 32 and 16 rows
@@ -377,13 +379,12 @@ static void wht(const int16_t *in, int16_t *out) {
 }
 
 // residuals reads what is added to a macroblock's prediction; whether there is anything.
-static int residuals(frame *f, booler *tokens, column *c) {
+static __attribute__((noinline)) int residuals(frame *f, booler *tokens, column *c) {
   booler b = *tokens;
   const quants *q = &f->quant[c->segment];
   int16_t *out = f->coeffs;
   uint8_t *top = c->nz, *left = f->left_nz;
   int first = 0, type = 3, any = 0;
-  memset(out, 0, sizeof f->coeffs);
   if (!c->small) {
     int16_t *dc = out + 24 * 16;
     const int n = block(&b, (const uint8_t(*)[CONTEXTS][NODES])f->prob[1], top[8] + left[8], q->y2, 0, dc);
@@ -394,6 +395,7 @@ static int residuals(frame *f, booler *tokens, column *c) {
       const int16_t v = (int16_t)((dc[0] + 3) >> 3);
       for (int i = 0; i < 16; i++) out[16 * i] = v;
     }
+    memset(dc, 0, 16 * sizeof *dc);
     first = 1;
     type = 0;
   }
@@ -464,11 +466,14 @@ static void idct(const int16_t *in, uint8_t *dst) {
 #endif
 }
 
-static INLINE void add(const int16_t *in, int kind, uint8_t *dst) {
+// add adds a block to its prediction, and clears it.
+static INLINE void add(int16_t *in, int kind, uint8_t *dst) {
   if (kind == 2) {
     idct(in, dst);
+    memset(in, 0, 16 * sizeof *in);
   } else if (kind == 1) {
     const int dc = (in[0] + 4) >> 3;
+    in[0] = 0;
     for (int y = 0; y < 4; y++, dst += BPS)
       for (int x = 0; x < 4; x++) dst[x] = clip(dst[x] + dc);
   }
@@ -598,7 +603,7 @@ static void predict_small(uint8_t *dst, int mode) {
 }
 
 // reconstruct makes a macroblock in work, and puts it into the window's lower half.
-static void reconstruct(frame *f, int x, int row) {
+static __attribute__((noinline)) void reconstruct(frame *f, int x, int row) {
   column *c = &f->columns[x];
   uint8_t *y = f->work + Y_AT, *u = f->work + U_AT, *v = f->work + V_AT;
   if (x == 0) { // 129 at the left of the picture, 127 above it, its corner included
@@ -876,29 +881,39 @@ static void widen(const uint8_t *restrict near, const uint8_t *restrict far, uin
   for (int i = 0; i < n - 1; i++) {
     const uint16_t a = near[i], b = near[i + 1], c = far[i], d = far[i + 1];
     const uint16_t sum = (uint16_t)(a + b + c + d + 8);
-    out[2 * i + 1] = (uint8_t)((((sum + 2 * (b + c)) >> 3) + a) >> 1);
-    out[2 * i + 2] = (uint8_t)((((sum + 2 * (a + d)) >> 3) + b) >> 1);
+    const uint16_t left = (uint16_t)((uint16_t)(sum + 2 * (b + c)) >> 3), right = (uint16_t)((uint16_t)(sum + 2 * (a + d)) >> 3);
+    out[2 * i + 1] = (uint8_t)((uint16_t)(left + a) >> 1);
+    out[2 * i + 2] = (uint8_t)((uint16_t)(right + b) >> 1);
   }
   out[2 * n - 1] = (uint8_t)((3 * near[n - 1] + far[n - 1] + 2) >> 2);
 }
 
-#define HIGH(v, k) ((int)((uint16_t)((v) << 8) * (uint32_t)(k) >> 16)) // v * k >> 8
+// HIGH is v * k >> 8 of a byte; k has 16 bits.
+#define HIGH(v, k) ((uint16_t)((uint32_t)(uint16_t)((v) << 8) * (uint32_t)(k) >> 16))
 
-static INLINE uint8_t bright(int v) { return clip(v >> 6); }
+// bright takes what has 6 bits below one.
+static INLINE uint8_t bright(int16_t v) {
+  v = (int16_t)(v >> 6);
+  v = v < 0 ? 0 : v;
+  return (uint8_t)(v > 255 ? 255 : v);
+}
 
-// colours makes n pixels, in 14-bit fixed point of BT.601 with luma from 16 to 235.
+// colours makes n pixels, in 14-bit fixed point of BT.601 with luma from 16 to 235. All fit
+// 16 bits, but for a blue that is far too bright, which has none for its sign.
 static void colours(const uint8_t *restrict y, const uint8_t *restrict u, const uint8_t *restrict v, uint8_t *restrict r, uint8_t *restrict g,
                     uint8_t *restrict b, int n) {
   for (int i = 0; i < n; i++) {
-    const int base = HIGH(y[i], 19077);
-    r[i] = bright(base + HIGH(v[i], 26149) - 14234);
-    g[i] = bright(base - HIGH(u[i], 6419) - HIGH(v[i], 13320) + 8708);
-    b[i] = bright(base + HIGH(u[i], 33050) - 17685);
+    const uint16_t base = HIGH(y[i], 19077);
+    r[i] = bright((int16_t)((int16_t)(base - 14234) + (int16_t)HIGH(v[i], 26149)));
+    g[i] = bright((int16_t)((int16_t)(base + 8708) - (int16_t)HIGH(u[i], 6419) - (int16_t)HIGH(v[i], 13320)));
+    uint16_t blue = (uint16_t)(base + HIGH(u[i], 33050));
+    blue = (uint16_t)(blue > 17685 ? blue - 17685 : 0) >> 6;
+    b[i] = (uint8_t)(blue > 255 ? 255 : blue);
   }
 }
 
 // emit writes rows from to to of the picture, of which row is the window's lower half.
-static void emit(frame *f, uint8_t *rgb, int from, int to, int row, void (*merge)(const uint8_t *, const uint8_t *, const uint8_t *, uint8_t *, int)) {
+static __attribute__((noinline)) void emit(frame *f, uint8_t *rgb, int from, int to, int row, void (*merge)(const uint8_t *, const uint8_t *, const uint8_t *, uint8_t *, int)) {
   const int n = (f->w + 1) / 2, s = f->stride, last = (f->h + 1) / 2 - 1;
   uint8_t *u = f->lines, *v = u + s, *r = v + s, *g = r + s, *b = g + s;
   for (int y = from; y < to; y++) {
