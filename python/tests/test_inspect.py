@@ -89,7 +89,9 @@ def test_data_after_the_last_block_are_not_damage(tmp_path: Path) -> None:
     assert "whole" in said["what"]
     for verb in ("inspect", "verify"):
         flags = ["--all"] if verb == "inspect" else []
-        done = subprocess.run([find(), verb, str(tmp_path / "data"), *flags], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [find(), verb, str(tmp_path / "data"), *flags], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "no damage found" in done.stdout
         assert "1 sample is whole, with data after the last block" in done.stdout

@@ -36,7 +36,8 @@ func TestScratchIsABound(t *testing.T) {
 	}
 	for range 20 {
 		for _, o := range []encodeOptions{
-			{quality: 80, subsampling: "4:4:4"}, {quality: 80, subsampling: "4:2:0", progressive: true},
+			{quality: 80, subsampling: "4:4:4"},
+			{quality: 80, subsampling: "4:2:0", progressive: true},
 			{quality: 80, subsampling: "4:2:0", restart: 4},
 		} {
 			w, h := 200+r.IntN(900), 200+r.IntN(900)
