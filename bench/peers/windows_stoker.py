@@ -1,5 +1,4 @@
-"""Random windows through stoker: every start of a window comes once an epoch; two lanes; x and y are views of one
-buffer."""
+"""Random windows through stoker: every start of a window comes once an epoch; two lanes; x and y are contiguous."""
 
 from __future__ import annotations
 

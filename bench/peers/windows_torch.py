@@ -1,6 +1,6 @@
-"""Random windows through DataLoader: a sample is a window of the mapped file, and one token more. default_collate
-stacks them, and x and y are views of the stack, which is half the work of a pair a sample. --workers: how many.
---batched: the dataset has __getitems__, which torch's fetcher calls once a batch, and fills the stack itself."""
+"""Random windows through DataLoader: a sample is x and y, cut out of one conversion of the mapped file; default_collate
+stacks each, so that both are contiguous, as stoker's and nanoGPT's are. --workers: how many. --batched: the dataset has
+__getitems__, which torch's fetcher calls once a batch, and fills x and y itself."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ from bench.windows import BATCH, LENGTH, run
 STEPS = 1_000_000
 
 
-class Windows(Dataset[torch.Tensor]):
+class Windows(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     def __init__(self, path: str) -> None:
         self.tokens = np.memmap(path, dtype=np.uint16, mode="r")
 
     def __len__(self) -> int:
         return len(self.tokens) - LENGTH
 
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.from_numpy(self.tokens[index : index + LENGTH + 1].astype(np.int64))
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        window = torch.from_numpy(self.tokens[index : index + LENGTH + 1].astype(np.int64))
+        return window[:-1], window[1:]
 
 
 class Batches(Windows):
-    """All windows of a batch at once, into one array. collate_fn gets what __getitems__ returns."""
+    """All windows of a batch at once, into two arrays. collate_fn gets what __getitems__ returns."""
 
-    def __getitems__(self, indices: list[int]) -> torch.Tensor:
-        out = np.empty((len(indices), LENGTH + 1), np.int64)
+    def __getitems__(self, indices: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        x = np.empty((len(indices), LENGTH), np.int64)
+        y = np.empty_like(x)
         for row, index in enumerate(indices):
-            out[row] = self.tokens[index : index + LENGTH + 1]
-        return torch.from_numpy(out)
+            x[row] = self.tokens[index : index + LENGTH]
+            y[row] = self.tokens[index + 1 : index + LENGTH + 1]
+        return torch.from_numpy(x), torch.from_numpy(y)
 
 
-def as_is(stacked: torch.Tensor) -> torch.Tensor:
-    return stacked
+def as_is(batch: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    return batch
 
 
 def open_batches(path: str, workers: int, batched: bool) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -48,8 +51,8 @@ def open_batches(path: str, workers: int, batched: bool) -> Iterator[tuple[torch
     sampler = RandomSampler(dataset, replacement=True, num_samples=STEPS * BATCH)
     collate = as_is if batched else None
     loader = DataLoader(dataset, batch_size=BATCH, sampler=sampler, num_workers=workers, collate_fn=collate)
-    for stacked in loader:
-        yield stacked[:, :-1], stacked[:, 1:]
+    for x, y in loader:
+        yield x, y
 
 
 if __name__ == "__main__":
