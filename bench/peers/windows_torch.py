@@ -51,8 +51,7 @@ def open_batches(path: str, workers: int, batched: bool) -> Iterator[tuple[torch
     sampler = RandomSampler(dataset, replacement=True, num_samples=STEPS * BATCH)
     collate = as_is if batched else None
     loader = DataLoader(dataset, batch_size=BATCH, sampler=sampler, num_workers=workers, collate_fn=collate)
-    for x, y in loader:
-        yield x, y
+    yield from loader
 
 
 if __name__ == "__main__":
