@@ -28,9 +28,13 @@ func jpegScratch(jpeg []byte, h *Header) int64 {
 		n += int64(h.W) * int64(h.H) / 16 // where segments begin: 4 bytes of a block's 64 pixels
 	}
 	if !HasLibjpeg {
-		if _, own := readFrame(jpeg); !own {
-			n += twinDecode(h)
+		rest := twinDecode(h)
+		if rest > 8<<20 { // to look whose picture it is costs more than to count a small one as the library's
+			if _, own := readFrame(jpeg); own {
+				rest = 0
+			}
 		}
+		n += rest
 	}
 	return n
 }
