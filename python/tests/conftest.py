@@ -55,6 +55,7 @@ def _fresh_client() -> Iterator[None]:
     _notice._said.clear()
     yield
     _client.client().stop()
+    _client._client = _client.Client()  # fixtures of a module come before the next test's own
 
 
 def picture(number: int, size: tuple[int, int] = (80, 64)) -> Image.Image:
