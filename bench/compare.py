@@ -7,6 +7,7 @@ ratio is the median of the rounds' own ratios. See bench/README.md for what each
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -63,6 +64,7 @@ REQUIRED_CPU = {
 }
 REQUIRED_WALL = {("uint8", "tf.data"): 1.0}
 REQUIRED_PSS_MIB = 200.0
+EXTRA = 3  # rounds at most, in the place of those that others disturbed
 
 
 @dataclass
@@ -220,20 +222,59 @@ class Comparison:
         ready = []
         for row in rows:
             ready += self.choose_workers(row) if KINDS[row.peer].tries else [row]
-        for number in range(self.args.repeats):
-            turn = number % len(ready)
-            for row in ready[turn:] + ready[:turn]:
-                if not row.problem:
-                    run = self.measure(row, self.args.samples, f"round {number + 1}")
-                    if run is not None:
-                        row.add(run)
+        self.rounds(ready, self.args.repeats)
+        return ready
+
+    def rounds(self, ready: Sequence[Row], wanted: int) -> None:
+        """Rounds until so many were quiet in every row; EXTRA more at most. A round that was not does not count."""
+        for number in range(wanted + EXTRA):
+            going = [row for row in ready if not row.problem]
+            if not going or quiet(going) >= wanted:
+                break
+            turn = number % len(going)
+            for row in going[turn:] + going[:turn]:
+                run = self.measure(row, self.args.samples, f"round {number + 1}")
+                if run is not None:
+                    row.add(run)
             self.record_rows(ready)
             rig.save(self.args.out, self.document)
+        drop_loud([row for row in ready if not row.problem], wanted)
+
+    def more(self, found: dict[str, Any]) -> list[Row]:
+        """The rows of an earlier run of the same commit, with as many rounds more as it lacks."""
+        here = self.document["machine"]["commit"]
+        if found["machine"]["commit"] != here:
+            raise SystemExit(f"{self.args.more}: measured at {found['machine']['commit'][:9]}, and this is {here[:9]}")
+        names = Row.__dataclass_fields__
+        ready = [Row(**{key: value for key, value in row.items() if key in names}) for row in found["rows"]]
+        self.log, self.document["crops"] = found["runs"], found["crops"]
+        self.document["machine"] = found["machine"]
+        self.rounds(ready, self.args.repeats)
         return ready
 
     def record_rows(self, rows: Sequence[Row]) -> None:
         self.document["rows"] = [{**row.__dict__, "name": row.name} for row in rows]
         self.document["runs"] = self.log
+
+
+def loud(rows: Sequence[Row]) -> list[int]:
+    """The rounds in which others disturbed a row after all retries."""
+    count = min((len(row.disturbed) for row in rows), default=0)
+    return [i for i in range(count) if any(row.disturbed[i] > rig.QUIET for row in rows)]
+
+
+def quiet(rows: Sequence[Row]) -> int:
+    return min((len(row.disturbed) for row in rows), default=0) - len(loud(rows))
+
+
+def drop_loud(rows: Sequence[Row], wanted: int) -> None:
+    """Leaves out rounds that were disturbed, if enough are left without them. The log keeps every run."""
+    if quiet(rows) < wanted:
+        return
+    for number in reversed(loud(rows)):
+        for row in rows:
+            for values in (row.per_cpu, row.per_wall, row.first, row.first_cpu, row.pss, row.disturbed):
+                del values[number]
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -323,6 +364,7 @@ def main() -> int:
     parser.add_argument("--peers", default="", help="names, for every output: " + ", ".join(KINDS))
     parser.add_argument("--cpus", default="", help="processors everything runs on (default: the first two allowed)")
     parser.add_argument("--retries", type=int, default=2, help="of a run in which others used the processors")
+    parser.add_argument("--more", type=Path, help="a result of the same commit: measure only the rounds that it lacks")
     parser.add_argument("--no-crops", action="store_true", help="skip the check that all draw equal crops")
     args = parser.parse_args()
     unknown = [p for p in args.peers.split(",") if p and p not in KINDS]
@@ -332,7 +374,7 @@ def main() -> int:
     rig.may_write(args.out)
     meter.become_subreaper()
     comparison = Comparison(args)
-    rows = comparison.run()
+    rows = comparison.more(json.loads(args.more.read_text())) if args.more else comparison.run()
     gates, doubts = judge(rows)
     comparison.record_rows(rows)
     tree = comparison.tree
