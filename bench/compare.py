@@ -241,10 +241,10 @@ class Comparison:
         drop_loud([row for row in ready if not row.problem], wanted)
 
     def more(self, found: dict[str, Any]) -> list[Row]:
-        """The rows of an earlier run of the same commit, with as many rounds more as it lacks."""
-        here = self.document["machine"]["commit"]
-        if found["machine"]["commit"] != here:
-            raise SystemExit(f"{self.args.more}: measured at {found['machine']['commit'][:9]}, and this is {here[:9]}")
+        """The rows of an earlier run of the same code, with as many rounds more as it lacks."""
+        then, now = found["machine"]["commit"], self.document["machine"]["commit"]
+        if not rig.same_code(then, now):
+            raise SystemExit(f"{self.args.more}: measured at {then[:9]}, and the code of {now[:9]} is not the same")
         names = Row.__dataclass_fields__
         ready = [Row(**{key: value for key, value in row.items() if key in names}) for row in found["rows"]]
         self.log, self.document["crops"] = found["runs"], found["crops"]
@@ -364,7 +364,7 @@ def main() -> int:
     parser.add_argument("--peers", default="", help="names, for every output: " + ", ".join(KINDS))
     parser.add_argument("--cpus", default="", help="processors everything runs on (default: the first two allowed)")
     parser.add_argument("--retries", type=int, default=2, help="of a run in which others used the processors")
-    parser.add_argument("--more", type=Path, help="a result of the same commit: measure only the rounds that it lacks")
+    parser.add_argument("--more", type=Path, help="a result of the same code: measure only the rounds that it lacks")
     parser.add_argument("--no-crops", action="store_true", help="skip the check that all draw equal crops")
     args = parser.parse_args()
     unknown = [p for p in args.peers.split(",") if p and p not in KINDS]

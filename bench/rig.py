@@ -181,6 +181,13 @@ def _git(*args: str) -> str:
         return "unknown"
 
 
+def same_code(one: str, other: str) -> bool:
+    """Whether two commits have the same engine, client and peers."""
+    paths = ["internal", "cmd", "*.go", "go.mod", "python/src", "bench/peers", "bench/kernel"]
+    done = subprocess.run(["git", "diff", "--quiet", one, other, "--", *paths], cwd=ROOT, check=False)
+    return done.returncode == 0
+
+
 def middle(values: Iterable[float]) -> float:
     listed = list(values)
     return statistics.median(listed) if listed else float("nan")
