@@ -106,11 +106,11 @@ func sentence(text string) string {
 }
 
 func fewerWorkers(v *view) []Change {
-	return []Change{{v.kept(workers(v.enough())), "as fast on these cores, with less memory and a quicker start"}}
+	return []Change{{v.kept(workers(v.enough())), "as fast on these cores, with less memory and a faster start"}}
 }
 
 func morePrefetch(v *view) []Change {
-	return []Change{{v.loader(fmt.Sprintf("prefetch_factor=%d", max(4, 4*v.job.Prefetch))), "batches that lie ready carry the loop over the slow ones"}}
+	return []Change{{v.loader(fmt.Sprintf("prefetch_factor=%d", max(4, 4*v.job.Prefetch))), "ready batches carry the loop over the slow ones"}}
 }
 
 // fewerEpochs makes longer ones of a dataset that is soon over.
@@ -123,7 +123,7 @@ func changeOfStart(v *view) []Change {
 		return []Change{{"stoker.DataLoader(..., prefetch=8)", "the next epoch is begun while this one ends, if set_epoch does not say another"}}
 	}
 	if s.Workers > 0 && !s.Persistent {
-		out := []Change{{v.loader(workers(s.Workers), "persistent_workers=True"), "workers stay from one epoch to the next"}}
+		out := []Change{{v.loader(workers(s.Workers), "persistent_workers=True"), "keeps the workers from one epoch to the next"}}
 		if s.Pickled.Value >= pickledMuch {
 			out = append(out, Change{"self.index = np.load(path, mmap_mode=\"r\")", fmt.Sprintf("the dataset is %s that goes to each worker; a mapped file is shared", size(s.Pickled.Value))})
 		}
@@ -140,7 +140,7 @@ func changeOfStart(v *view) []Change {
 }
 
 func changeOfMemory(v *view) []Change {
-	out := []Change{{v.loader(workers(max(1, v.l.Settings.Workers/2)), "prefetch_factor=2"), "each worker has a copy of what it touches, and batches lie in memory"}}
+	out := []Change{{v.loader(workers(max(1, v.l.Settings.Workers/2)), "prefetch_factor=2"), "each worker has a copy of what it touches, and batches take memory"}}
 	if v.ev.Run.Limit.Known() {
 		out = append(out, Change{fmt.Sprintf("docker run --memory %dg ...", int(2*v.ev.Run.Limit.Value/(1<<30))+1), "or a higher limit for the cgroup"})
 	}
@@ -170,9 +170,9 @@ func (v *view) oneThread() Change {
 	lines := []string{"def one_thread(worker):"}
 	switch init := v.l.Settings.Init; {
 	case strings.Contains(init, "<lambda>"):
-		lines = append(lines, "    init(worker)  # the lambda that is worker_init_fn now, under a name")
+		lines = append(lines, "    init(worker)  # your current worker_init_fn lambda, given a name")
 	case init != "":
-		lines = append(lines, "    "+short(init)+"(worker)  # what they begin with now")
+		lines = append(lines, "    "+short(init)+"(worker)  # your current worker_init_fn")
 	}
 	lines = append(lines, "    torch.set_num_threads(1)", v.loader("worker_init_fn=one_thread"))
 	return Change{strings.Join(lines, "\n"), "workers are the parallelism; set OMP_NUM_THREADS=1 and cv2.setNumThreads(0) too"}
@@ -181,14 +181,14 @@ func (v *view) oneThread() Change {
 func changeOfFiles(v *view) []Change {
 	out := []Change{}
 	if v.waitsAside() {
-		out = append(out, v.raised(v.waiting(), "waiting needs no core: more workers wait side by side"))
+		out = append(out, v.raised(v.waiting(), "waiting uses no core: more workers wait in parallel"))
 	}
 	if d := v.data(); d != ofPictures && d != ofAny {
 		return append(out, v.stored()...)
 	}
 	return append(out,
 		Change{v.pack(""), "the same samples in few large files"},
-		Change{`stoker.WebDataset("packed/shard-*.tar")`, "read many at a time, ahead of the need"},
+		Change{`stoker.WebDataset("packed/shard-*.tar")`, "many files are read at once, before they are needed"},
 	)
 }
 
@@ -225,13 +225,13 @@ func (v *view) stokers(why string) []Change {
 
 func changeOfBytes(v *view) []Change {
 	if out := v.stored(); out != nil && v.l.Settings.Class != own && v.data() != ofHDF5 && v.data() != ofNpz { // what is compressed is smaller
-		return append(out, Change{"cp -r data /local/nvme", "or nearer storage"})
+		return append(out, Change{"cp -r data /local/nvme", "or use faster storage"})
 	} else if out != nil && v.l.Settings.Class != own {
-		return []Change{{"cp -r data /local/nvme", "nearer storage; or fewer bytes a sample: a smaller type, smaller arrays"}}
+		return []Change{{"cp -r data /local/nvme", "faster storage; or fewer bytes per sample: a smaller type, smaller arrays"}}
 	}
 	return []Change{
-		{v.pack("--resize 256"), "fewer bytes a sample"},
-		{"cp -r data /local/nvme", "or nearer storage; cache=\"8GiB\" keeps what is read twice"},
+		{v.pack("--resize 256"), "fewer bytes per sample"},
+		{"cp -r data /local/nvme", "or faster storage; cache=\"8GiB\" keeps what is read twice"},
 	}
 }
 
@@ -240,18 +240,18 @@ const waiters = 64
 
 func changeOfReads(v *view) []Change {
 	if v.l.Settings.Class == own {
-		return []Change{{"order: {shuffle: block}", "reads neighbours together; stoker order --quality says how well that mixes"}, {"stoker.DataLoader(..., cache=\"8GiB\")", "keeps what is read twice"}}
+		return []Change{{"order: {shuffle: block}", "reads neighbours together; `stoker order --quality` says how well it mixes"}, {"stoker.DataLoader(..., cache=\"8GiB\")", "keeps what is read twice"}}
 	}
 	var out []Change
 	if v.waitsAside() {
-		out = append(out, v.raised(v.waiting(), "waiting needs no core: more workers wait side by side"))
+		out = append(out, v.raised(v.waiting(), "waiting uses no core: more workers wait in parallel"))
 	}
-	return append(out, v.stokers("reads ahead of the plan, 16 reads at a time: latency is not waited for one by one")...)
+	return append(out, v.stokers("reads ahead, 16 reads at a time, instead of waiting for each one")...)
 }
 
 func changeOfCollate(v *view) []Change {
 	if v.l.Settings.Class == own {
-		return []Change{{"uint8 fields, and floats made on the device", "fewer bytes a batch"}}
+		return []Change{{"uint8 fields, and floats made on the device", "fewer bytes per batch"}}
 	}
 	if c := v.l.Settings.Collate; c != "" && c != "default" {
 		if v.data() == ofTokens || v.l.Padding.Known() {
@@ -260,9 +260,9 @@ func changeOfCollate(v *view) []Change {
 		return []Change{{"def collate(batch): return torch.stack(...)", short(c) + " works sample by sample; make tensors of one shape in __getitem__ and stack them once"}}
 	}
 	if v.integers() {
-		return []Change{{"def __getitem__(self, i): return torch.from_numpy(self.tokens[i:i + n])", "one array of a sample, and no Python list of numbers: lists become tensors one number at a time"}}
+		return []Change{{"def __getitem__(self, i): return torch.from_numpy(self.tokens[i:i + n])", "one array per sample instead of a Python list of numbers: lists become tensors one number at a time"}}
 	}
-	return []Change{{"def __getitem__(self, i): return torch.from_numpy(a)", "fewer and larger fields a sample: arrays, and no lists of numbers"}}
+	return []Change{{"def __getitem__(self, i): return torch.from_numpy(a)", "fewer and larger fields per sample: arrays, not lists of numbers"}}
 }
 
 func changeOfDecode(v *view) []Change {
@@ -270,24 +270,24 @@ func changeOfDecode(v *view) []Change {
 		return []Change{{"fields in the type that they are stored in", "widened on the device: most of the work is to write wider numbers"}}
 	}
 	if v.l.Settings.Class == own {
-		return []Change{{v.pack("--resize 256"), "store pictures at the size that training looks at"}, {v.pack("--jpeg index"), "the same pixels, and crops that are cheaper to decode"}}
+		return []Change{{v.pack("--resize 256"), "store pictures at the size that training uses"}, {v.pack("--jpeg index"), "the same pixels, and crops that are cheaper to decode"}}
 	}
 	if out := v.stored(); out != nil {
 		return out
 	}
 	if v.data() != ofPictures {
-		return []Change{{"np.save(\"decoded.npy\", samples)  # once; then self.data = np.load(\"decoded.npy\", mmap_mode=\"r\")", "decode once, and not in every epoch"}}
+		return []Change{{"np.save(\"decoded.npy\", samples)  # once; then self.data = np.load(\"decoded.npy\", mmap_mode=\"r\")", "decode once instead of in every epoch"}}
 	}
 	return []Change{
 		{"stoker.ImageFolder(...)", "decodes only what the crop shows, several times as fast as PIL"},
-		{v.pack("--resize 256"), "or store pictures at the size that training looks at"},
+		{v.pack("--resize 256"), "or store pictures at the size that training uses"},
 	}
 }
 
 func changeOfTransform(v *view) []Change {
 	name := short(v.costliest().name)
 	if v.l.Settings.Class == own {
-		return []Change{{name + " on the GPU, after the batch came", "or a smaller picture before it: what leaves fewer pixels comes first"}, {v.pack("--resize 256"), "or the work done once, while packing"}}
+		return []Change{{name + " on the GPU, after the batch came", "or make the picture smaller before it: what leaves fewer pixels comes first"}, {v.pack("--resize 256"), "or the work done once, while packing"}}
 	}
 	if v.costliest().kind == Tokenize {
 		return []Change{{"stoker pack corpus tokens --tokenize gpt2", "tokenise once, not in every epoch"}}
@@ -296,11 +296,11 @@ func changeOfTransform(v *view) []Change {
 	switch s := v.stageNamed(v.costliest()); {
 	case slices.Contains(shrinks, name) || strings.HasSuffix(strings.ToLower(name), "resize"):
 		// Pictures of unequal size are no batch before it: it cannot move to the device.
-		out = append(out, Change{v.pack("--resize 256"), "pictures stored at about the size that training looks at: there is less to shrink"})
+		out = append(out, Change{v.pack("--resize 256"), "stores pictures at about the size that training uses, so there is less to resize"})
 	case strings.HasPrefix(s.Name, "torchvision."):
-		out = append(out, Change{name + " on the GPU, after batch.to(device)", "all pictures of a batch in one call, where one draw for all of them is good enough"})
+		out = append(out, Change{name + " on the GPU, after batch.to(device)", "all pictures of a batch in one call, if one random draw for all of them is good enough"})
 	default:
-		return []Change{{"# " + orElse(v.ofTransform(), name), "write it as whole-array NumPy or torch calls, run it on the batch on the GPU, or do what is the same in every epoch beforehand"}}
+		return []Change{{"# " + orElse(v.ofTransform(), name), "write it as whole-array NumPy or torch calls, run it on the batch on the GPU, or do beforehand whatever is the same in every epoch"}}
 	}
 	if v.data() == ofPictures && strings.HasPrefix(v.stageNamed(v.costliest()).Name, "torchvision.") {
 		out = append(out, Change{"stoker.DataLoader(stoker.ImageFolder(..., transform=...))", "the same transforms, compiled"})
@@ -317,19 +317,19 @@ func changeOfPython(v *view) []Change {
 	if p.blocked > p.cpu {
 		out := []Change{}
 		if v.waitsAside() {
-			out = append(out, v.raised(v.waiting(), "waiting needs no core: more workers wait side by side"))
+			out = append(out, v.raised(v.waiting(), "waiting uses no core: more workers wait in parallel"))
 		}
-		return append(out, Change{"# " + at, "it waits, and does not compute: take the wait out, or do it once and not for every sample"})
+		return append(out, Change{"# " + at, "it waits and does not compute: remove the wait, or do it once instead of for every sample"})
 	}
 	if strings.HasPrefix(p.name, "pandas.") || v.stageOfName("pandas.") >= 0.1*v.sum() {
 		return v.stored()
 	}
 	if strings.HasPrefix(p.name, "json.") || strings.HasPrefix(p.name, "orjson.") || strings.HasPrefix(p.name, "yaml.") || strings.HasPrefix(p.name, "xml") {
-		return []Change{{"# " + orElse(v.hot(true), at), "parse each file once, before training, and keep what comes of it as arrays (np.save): text is parsed again in every epoch"}}
+		return []Change{{"# " + orElse(v.hot(true), at), "parse each file once, before training, and keep the result as arrays (np.save): text is parsed again in every epoch"}}
 	}
-	why := "this is done for every sample: do it for all of them once, beforehand, and store what comes of it, or for a whole batch in one NumPy or torch call"
+	why := "this is done for every sample: do it once for all of them beforehand and store the result, or for a whole batch in one NumPy or torch call"
 	if f := v.l.Cost.Frames; len(f) > 0 && (f[0].Loop || f[0].Text == "") {
-		why = "replace loops over Python objects by one NumPy or torch call, or do the work once beforehand"
+		why = "replace loops over Python objects with one NumPy or torch call, or do the work once beforehand"
 	}
 	return []Change{{"# " + at, why}}
 }

@@ -46,12 +46,12 @@ func newHooked() (h hooked, err error) {
 		}
 	}
 	if err != nil {
-		return h, errs.New(errs.Space, "there is no folder to write what is measured").Because(err).Try("TMPDIR=/a/folder/that/can/be/written stoker doctor -- ...")
+		return h, errs.New(errs.Space, "there is no folder to write measurements to").Because(err).Try("TMPDIR=/a/folder/that/can/be/written stoker doctor -- ...")
 	}
 	h.lines, h.code = filepath.Join(h.dir, "lines"), filepath.Join(h.dir, "hook")
 	if err = h.fill(); err != nil {
 		h.remove()
-		return h, errs.New(errs.Space, "the hook can not be written").At(errs.Where{File: h.dir, Offset: -1, Sample: -1}).Because(err).Try("TMPDIR=/a/folder/with/room stoker doctor -- ...")
+		return h, errs.New(errs.Space, "the hook cannot be written").At(errs.Where{File: h.dir, Offset: -1, Sample: -1}).Because(err).Try("TMPDIR=/a/folder/with/room stoker doctor -- ...")
 	}
 	return h, nil
 }
@@ -102,7 +102,7 @@ func startChild(command []string, env []string, in io.Reader, out, errOut io.Wri
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: c.own}
 	c.cmd.WaitDelay = 2 * time.Second // what it started may hold its output open
 	if err := c.cmd.Start(); err != nil {
-		e := errs.New(errs.NotFound, "%s can not be started", command[0]).Because(err)
+		e := errs.New(errs.NotFound, "%s cannot be started", command[0]).Because(err)
 		if errors.Is(err, fs.ErrPermission) {
 			return nil, e.Try("stoker doctor -- python %s", strings.Join(command, " "))
 		}
@@ -111,7 +111,7 @@ func startChild(command []string, env []string, in io.Reader, out, errOut io.Wri
 				return nil, e.Try("stoker doctor -- python %s", strings.Join(command, " "))
 			}
 		}
-		return nil, e.Try("is it installed, and in PATH? The command stands after --, as in stoker doctor -- python train.py")
+		return nil, e.Try("is it installed, and in PATH? Put the command after --, as in stoker doctor -- python train.py")
 	}
 	go func() {
 		_ = c.cmd.Wait()

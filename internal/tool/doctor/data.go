@@ -114,7 +114,7 @@ func (v *view) stored() []Change {
 				"import h5py  # once: contiguous and not compressed, so that a sample is one read",
 				fmt.Sprintf("with h5py.File(%q) as old, h5py.File(%q, \"w\") as new:", f, beside(f, "-flat")),
 				"    for name in old: new.create_dataset(name, data=old[name][:])",
-			}, "\n"), "a sample of a compressed or large chunk costs the whole chunk; the rest of the script stays, but for the path"},
+			}, "\n"), "reading a sample from a compressed or large chunk costs the whole chunk; only the path changes in the rest of the script"},
 			{fmt.Sprintf("stoker.DataLoader(stoker.HDF5Dataset(%q), ...)", f), "or the same file read by threads of the engine"},
 		}
 	case ofNpz:
@@ -129,10 +129,10 @@ func (v *view) stored() []Change {
 				"import numpy as np; from pathlib import Path",
 				fmt.Sprintf("new = Path(%q); new.mkdir(exist_ok=True)", dir+"-plain"),
 				fmt.Sprintf("for p in Path(%q).glob(\"*.npz\"): np.savez(new / p.name, **np.load(p))", dir),
-			}, "\n"), "where shapes differ: the same files, not compressed"},
+			}, "\n"), "if shapes differ: the same files, not compressed"},
 		}
 	case ofNpy:
-		return []Change{{`self.data = np.load(path, mmap_mode="r")  # once, in __init__`, "samples are then read where they lie in the file: torch.from_numpy(self.data[i].copy())"}}
+		return []Change{{`self.data = np.load(path, mmap_mode="r")  # once, in __init__`, "samples are then read directly from the file: torch.from_numpy(self.data[i].copy())"}}
 	case ofLMDB:
 		return []Change{{"with self.env.begin(buffers=True) as txn: value = txn.get(key)", "no copy of the value; and store arrays as bytes for np.frombuffer, not pickled"}}
 	case ofHF:

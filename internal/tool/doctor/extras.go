@@ -15,7 +15,7 @@ func (r Report) WriteSince(w io.Writer, early Report) error {
 	if a, b := early.Verdict.Speedup, r.Verdict.Speedup; a > 0 && b > 0 && (a > 1.25*b || b > 1.25*a) {
 		p.line("")
 		p.line("stoker doctor, at the end of the script:")
-		p.wrap("verdict   ", fmt.Sprintf("%s, as before; over all of the run the change is worth about %.2f x, and not %.1f x [model].", r.Verdict.Title(), b, a))
+		p.wrap("verdict   ", fmt.Sprintf("%s, as before; over the whole run the change is worth about %.2f x, not %.1f x [model].", r.Verdict.Title(), b, a))
 	}
 	for _, f := range r.Findings {
 		if slices.ContainsFunc(early.Findings, func(o Finding) bool { return o.Name == f.Name && o.Loader == f.Loader }) {
@@ -150,7 +150,7 @@ func (r Report) items() (out []item) {
 	add(l.Settings.Blocking+l.Settings.NonBlocking > 0, l.Settings.Blocking == 0, "copies do not block", "%d of %d do", l.Settings.Blocking, l.Settings.Blocking+l.Settings.NonBlocking)
 	add(m.ShmFree.Known(), !found(SmallShm), "/dev/shm holds what is prefetched", "%s free", size(m.ShmFree.Value))
 	add(r.Evidence.Run.Throttled.Known() || !m.Quota.Known() && m.Cores.Known(), r.Evidence.Run.Throttled.Value < stopped, "no quota stops the processes", "%s", quotaText(m, r.Evidence.Run))
-	add(l.Cost.Threads.Known(), !found(ThreadsInWorkers), "one thread a worker", "%.0f", l.Cost.Threads.Value)
+	add(l.Cost.Threads.Known(), !found(ThreadsInWorkers), "one thread per worker", "%.0f", l.Cost.Threads.Value)
 	return out
 }
 

@@ -110,7 +110,7 @@ func findings(ev Evidence) (out []Finding) {
 }
 
 func noWorkers(v *view) (string, string, Change, bool) {
-	return fmt.Sprintf("The training process makes its batches itself: %s of %s a batch.", ms(v.l.Cost.Batch.Value), ms(v.now)), fromHook,
+	return fmt.Sprintf("The training process makes its batches itself: %s of %s per batch.", ms(v.l.Cost.Batch.Value), ms(v.now)), fromHook,
 		v.raised(v.lacking(), "batches are made while the trainer works"),
 		v.l.Settings.Workers == 0 && v.waits() && v.l.Cost.Batch.Known() && v.matters()
 }
@@ -140,7 +140,7 @@ func manyWorkers(v *view) (string, string, Change, bool) {
 		}
 	}
 	return fmt.Sprintf("%s on %s, where %d would do.", count(n, "worker"), cores(v.ev.Machine.Cores.Value), use), "settings",
-		Change{v.kept(workers(use)), "less memory, a quicker start"},
+		Change{v.kept(workers(use)), "less memory, a faster start"},
 		v.ev.Machine.Cores.Known() && n > 2*use
 }
 
@@ -169,7 +169,7 @@ func threadsInWorkers(v *view) (string, string, Change, bool) {
 
 func cudaFirst(v *view) (string, string, Change, bool) {
 	s := v.l.Settings
-	return "CUDA was in use before workers were forked; a forked process can not use it.", fromHook,
+	return "CUDA was in use before workers were forked; a forked process cannot use it.", fromHook,
 		Change{v.loader(`multiprocessing_context="spawn"`), "or make the loader's iterator before the first use of CUDA"},
 		s.CUDAFirst && s.Workers > 0 && s.Context == "fork"
 }
@@ -234,7 +234,7 @@ func wrongOrder(v *view) (string, string, Change, bool) {
 			early = name
 		}
 		if early != "" && slices.Contains(shrinks, name) {
-			return fmt.Sprintf("%s runs on all pixels before %s takes most of them away.", early, name), fromHook,
+			return fmt.Sprintf("%s runs on all pixels before %s removes most of them.", early, name), fromHook,
 				Change{fmt.Sprintf("Compose([%s(...), ..., %s(...)])", name, early), "first what leaves fewer pixels"}, true
 		}
 	}
@@ -275,7 +275,7 @@ func padding(v *view) (string, string, Change, bool) {
 
 func notPinned(v *view) (string, string, Change, bool) {
 	s := v.l.Settings
-	return fmt.Sprintf("%s are copied to the device from memory that can be paged out: each copy is made twice.", size(v.l.BatchBytes.Value)), fromHook,
+	return fmt.Sprintf("%s are copied to the device from pageable memory: each is copied twice.", size(v.l.BatchBytes.Value)), fromHook,
 		Change{v.loader("pin_memory=True"), "and batch.to(device, non_blocking=True)"},
 		s.Blocking+s.NonBlocking > 0 && !s.Pin && (s.Pinned == nil || !*s.Pinned) && v.l.BatchBytes.Value >= pageable
 }

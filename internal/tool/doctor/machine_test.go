@@ -204,7 +204,7 @@ func TestQuotaIsSeen(t *testing.T) {
 	}()
 	pid := strconv.Itoa(busy.Process.Pid)
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(pid), 0o644); err != nil {
-		t.Fatalf("a process can not be put into a cgroup of ours: %v", err)
+		t.Fatalf("a process cannot be put into a cgroup of ours: %v", err)
 	}
 	fmt.Fprintln(gate)
 	w := newWatched("/")
@@ -246,7 +246,7 @@ func quotaFolder(t *testing.T) string {
 			continue
 		}
 		if err := os.WriteFile(filepath.Join(dir, v.file), []byte(v.text), 0o644); err != nil {
-			t.Fatalf("%s can not be set: %v", v.file, err)
+			t.Fatalf("%s cannot be set: %v", v.file, err)
 		}
 		return dir
 	}

@@ -229,10 +229,10 @@ func (w *watched) span(t float64) (a, b counters, ok bool) {
 // names. Whoever is not named sleeps.
 var waitsFor = [...]struct{ in, means string }{
 	{"futex", "waits for another thread (a lock)"},
-	{"nanosleep", "sleeps for a time"},
+	{"nanosleep", "sleeps"},
 	{"pipe", "waits for another process (a pipe)"},
-	{"poll", "waits for an event (a socket, a pipe or a time)"},
-	{"select", "waits for an event (a socket, a pipe or a time)"},
+	{"poll", "waits for an event (a socket, a pipe or a timer)"},
+	{"select", "waits for an event (a socket, a pipe or a timer)"},
 	{"do_wait", "waits for a child process to end"},
 	{"unix_stream", "waits for another process (a socket)"},
 	{"tcp", "waits for the network"},
@@ -240,7 +240,7 @@ var waitsFor = [...]struct{ in, means string }{
 	{"sk_wait", "waits for the network"},
 	{"nfs", "waits for a network file system"},
 	{"rpc", "waits for a network file system"},
-	{"fuse", "waits for a file system of a program (FUSE)"},
+	{"fuse", "waits for a FUSE file system"},
 	{"folio", "waits for a read from a disk"},
 	{"page", "waits for a read from a disk"},
 	{"io_schedule", "waits for a disk"},

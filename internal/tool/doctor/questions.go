@@ -342,12 +342,12 @@ func (v *view) insufficient(missing []string) Verdict {
 		out.DataBound = true
 		out.Lines = append(v.storageLines(), v.partLines()...)
 	case !v.alone():
-		out.Sentence = fmt.Sprintf("The loop waits, but other processes use %s of this machine: what it would cost alone is not known.", cores(math.Round(10*r.Others.Value)/10))
+		out.Sentence = fmt.Sprintf("The loop waits, but other processes use %s of this machine: what it would cost on an idle machine is not known.", cores(math.Round(10*r.Others.Value)/10))
 		out.Missing = append([]string{"a machine that has its cores for this"}, missing...)
 		out.DataBound = v.bound()
 		out.Lines = append(v.loopLines(), v.partLines()...)
 	default:
-		out.Sentence = "The loop waits for data, and what was measured does not say for what."
+		out.Sentence = "The loop waits for data; the measurements do not show for which part."
 		out.DataBound = v.bound()
 		out.Lines = append(v.loopLines(), v.partLines()...)
 	}

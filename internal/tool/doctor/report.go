@@ -109,9 +109,9 @@ func (r Report) verdict(p *page) {
 	p.wrap(indent, v.Sentence)
 	switch {
 	case v.LoopSpeedup >= 1.05:
-		p.wrap(indent, fmt.Sprintf("%s, the script is about %.2f x as fast, and this loop %.1f x: %s a batch and not %s [model].", v.gain(), v.Speedup, v.LoopSpeedup, ms(v.Then), ms(v.Now)))
+		p.wrap(indent, fmt.Sprintf("%s, the script is about %.2f x as fast, and this loop %.1f x: %s per batch instead of %s [model].", v.gain(), v.Speedup, v.LoopSpeedup, ms(v.Then), ms(v.Now)))
 	case v.Speedup >= 1.05:
-		p.wrap(indent, fmt.Sprintf("%s, about %.1f x as fast: %s a batch and not %s [model].", v.gain(), v.Speedup, ms(v.Then), ms(v.Now)))
+		p.wrap(indent, fmt.Sprintf("%s, about %.1f x as fast: %s per batch instead of %s [model].", v.gain(), v.Speedup, ms(v.Then), ms(v.Now)))
 	}
 	if v.Preliminary != "" {
 		p.wrap(indent, "Preliminary: "+v.Preliminary)
@@ -163,7 +163,7 @@ func (r Report) others(p *page) {
 		}
 		text := "too few batches to say"
 		if l.Wait.Known() {
-			text = fmt.Sprintf("waits %s, steps %s a batch, %s", ms(l.Wait.Value), ms(l.Step.Value), count(l.Settings.Workers, "worker"))
+			text = fmt.Sprintf("waits %s, steps %s per batch, %s", ms(l.Wait.Value), ms(l.Step.Value), count(l.Settings.Workers, "worker"))
 		}
 		p.wrap("other     ", fmt.Sprintf("%s: %s [%s]", name, text, cmp.Or(l.Wait.Source, fromHook)))
 	}

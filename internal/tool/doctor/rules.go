@@ -45,11 +45,11 @@ var (
 	aBatch    = need{"cost of a batch in its worker", func(v *view) Figure { return v.l.Cost.Batch }}
 	aSample   = need{"cost of a sample", func(v *view) Figure { return v.l.Cost.Sample }}
 	aCollate  = need{"cost of collate", func(v *view) Figure { return v.l.Cost.Collate }}
-	anEpoch   = need{"batches an epoch", func(v *view) Figure { return v.l.PerEpoch }}
+	anEpoch   = need{"batches per epoch", func(v *view) Figure { return v.l.PerEpoch }}
 	aFirst    = need{"time to an epoch's first batch", func(v *view) Figure { return v.l.First }}
 	aQueue    = need{"time that workers waited for a core", func(v *view) Figure { return v.l.Cost.Queue }}
-	someOpens = need{"files opened a sample", func(v *view) Figure { return v.l.Cost.Opens }}
-	someBytes = need{"bytes read a sample", func(v *view) Figure { return v.l.Cost.Read }}
+	someOpens = need{"files opened per sample", func(v *view) Figure { return v.l.Cost.Opens }}
+	someBytes = need{"bytes read per sample", func(v *view) Figure { return v.l.Cost.Read }}
 	aRate     = need{"what one stream reads of the dataset's files, and many at once", func(v *view) Figure { return v.ev.Storage.Rate }}
 	aThread   = need{"threads that a worker computes with", func(v *view) Figure { return v.l.Cost.Threads }}
 )
@@ -126,11 +126,11 @@ var copiedTwice = rule{
 		return copies.Known() && copies.Value >= threshold*v.now && copies.Value >= v.lost()*v.now
 	},
 	says: func(v *view) string {
-		return fmt.Sprintf("Copying batches to the device takes %s of the time: they lie in memory that can be paged out, so that the loop stands still while each is copied twice.", percent(v.l.Pageable.Value/v.now))
+		return fmt.Sprintf("Copying batches to the device takes %s of the time: they are in pageable memory, so the loop stops while each is copied twice.", percent(v.l.Pageable.Value/v.now))
 	},
 	why: func(v *view) []Line {
 		var out lines
-		out.add("copy to the device", v.l.Pageable, "%s a batch", took(v.l.Pageable.Value))
+		out.add("copy to the device", v.l.Pageable, "%s per batch", took(v.l.Pageable.Value))
 		out.add("a batch is", v.l.BatchBytes, "%s", size(v.l.BatchBytes.Value))
 		return append(out, v.loopLines()...)
 	},
@@ -150,9 +150,9 @@ var notBound = rule{
 	holds:   func(v *view) bool { return !v.bound() },
 	says: func(v *view) string {
 		if v.keepUp() && v.wait >= threshold {
-			return "Batches lie ready, and workers have nothing to do: the trainer waits for a core, and not for data."
+			return "Batches are ready and workers are idle: the trainer waits for a core, not for data."
 		}
-		stands, gain := fmt.Sprintf("The loop stands in __next__ for %s of its time", percent(v.lost())), v.unwaited()
+		stands, gain := fmt.Sprintf("The loop spends %s of its time in __next__", percent(v.lost())), v.unwaited()
 		if all, ok := v.ev.atMost(); ok && v.ev.Subject.Kind == OfLoader { // measured over all of the loop, the starts of epochs and slower steps in it
 			if all < worthGaining {
 				return stands + ", and batches that cost nothing are no faster."
@@ -300,7 +300,7 @@ var shallow = rule{
 		return v.waits() && workers > 0 && enough && v.uneven() && v.outlast() && idle >= 0.1 && !v.crowd()
 	},
 	says: func(v *view) string {
-		return "Workers are fast enough on average; some batches take much longer, and too few lie ready then."
+		return "Workers are fast enough on average; some batches take much longer, and then too few are ready."
 	},
 	why:    func(v *view) []Line { return append(v.loopLines(), v.spreadLines()...) },
 	change: morePrefetch,

@@ -121,7 +121,7 @@ func (v *view) searches() (a again, ok bool) {
 		if aQuery.MatchString(f.Text) && sql && f.Share >= 0.3 && f.Share*v.sum() >= slowQuery && v.l.Cost.Opens.Value < 0.5 {
 			by := min(1, f.Share*v.sum()/max(p.seconds(), 1e-9))
 			return again{
-				name: "query", what: fmt.Sprintf("The query takes %s a sample, as one does that searches the whole table", ms(f.Share*v.sum())),
+				name: "query", what: fmt.Sprintf("The query takes %s per sample, as a query that searches the whole table does", ms(f.Share*v.sum())),
 				at: f.At, text: f.Text, query: true, cpu: by * p.cpu, waited: by * p.blocked,
 			}, true
 		}
@@ -139,7 +139,7 @@ var repeated = rule{
 	of: func(v *view) string { a, _ := v.repeats(); return a.name },
 	says: func(v *view) string {
 		a, _ := v.repeats()
-		return fmt.Sprintf("%s: %s of the %s that one costs.", a.what, ms(a.seconds()), ms(v.sum()))
+		return fmt.Sprintf("%s: %s of the %s that a sample costs.", a.what, ms(a.seconds()), ms(v.sum()))
 	},
 	why:    func(v *view) []Line { return append(v.partLines(), append(v.frameLines(), v.loopLines()...)...) },
 	change: changeOfRepeated,
@@ -193,7 +193,7 @@ func changeOfRepeated(v *view) []Change {
 				fmt.Sprintf("import sqlite3; db = sqlite3.connect(%q)", v.file("data.db", ".db", ".sqlite", ".sqlite3")),
 				fmt.Sprintf("db.execute(\"CREATE INDEX IF NOT EXISTS %s_%s ON %s(%s)\"); db.commit()", table, column, table, column),
 			}, "\n"),
-			fmt.Sprintf("with an index the row is found, and not searched (%s); EXPLAIN QUERY PLAN then says SEARCH and not SCAN", line),
+			fmt.Sprintf("with an index the query finds the row directly (%s); EXPLAIN QUERY PLAN then says SEARCH instead of SCAN", line),
 		}}
 	case a.whole && a.name == "numpy.load" && v.data() != ofNpz:
 		return []Change{{
@@ -203,7 +203,7 @@ func changeOfRepeated(v *view) []Change {
 	case a.whole && a.name == "open":
 		return []Change{{
 			strings.Join([]string{"# in __init__, once:", v.readOnce(), "# and in __getitem__ take the sample from there, instead of opening the file at " + line}, "\n"),
-			"workers that are forked share it; numbers are better kept as one NumPy array",
+			"forked workers share it; numbers are better kept in one NumPy array",
 		}}
 	case a.whole:
 		return []Change{{
@@ -212,7 +212,7 @@ func changeOfRepeated(v *view) []Change {
 				"self.everything = " + expression(a.text, "... # what "+line+" makes of the file"),
 				"# and in __getitem__ take the sample from self.everything, instead of " + line,
 			}, "\n"),
-			"workers that are forked share it; a large one is better kept as NumPy arrays",
+			"forked workers share it; a large one is better kept as NumPy arrays",
 		}}
 	}
 	name := openers[a.name]
@@ -246,11 +246,11 @@ var contended = rule{
 		return v.waits() && v.l.Settings.Workers > 1 && v.part(Lock).seconds() >= 0.3*v.sum()
 	},
 	says: func(v *view) string {
-		return fmt.Sprintf("Workers wait for a lock that another one holds, %s of a sample's time: they work one after the other.", percent(v.part(Lock).seconds()/v.sum()))
+		return fmt.Sprintf("Workers wait for a lock that another worker holds, for %s of a sample's time: they work one after the other.", percent(v.part(Lock).seconds()/v.sum()))
 	},
 	why: func(v *view) []Line { return append(v.partLines(), append(v.frameLines(), v.loopLines()...)...) },
 	change: func(v *view) []Change {
-		return []Change{{"# " + orElse(lineOnly(v.stageOf(Lock).At), "the lock") + ": take the lock away, or hold it for less", "what only reads needs none; give each worker a file, a connection or a cache of its own"}}
+		return []Change{{"# " + orElse(lineOnly(v.stageOf(Lock).At), "the lock") + ": remove the lock, or hold it for less time", "code that only reads needs no lock; give each worker its own file, connection or cache"}}
 	},
 	after: func(v *view) model.Job { return v.without(Lock) },
 }
@@ -296,7 +296,7 @@ func (v *view) evened() model.Job {
 func (v *view) tailText() string {
 	t, c := v.l.Cost.Tail, v.l.Cost
 	slow := t.Time.Value / max(t.Count.Value, 1e-9) * c.Sample.Value
-	return fmt.Sprintf("One sample in %.0f takes %s, where most take %s: these few are %s of the time of all.", 1/max(t.Count.Value, 1e-9), ms(slow), ms(c.P50.Value), percent(t.Time.Value))
+	return fmt.Sprintf("One sample in %.0f takes %s, while most take %s: these few take %s of the total time.", 1/max(t.Count.Value, 1e-9), ms(slow), ms(c.P50.Value), percent(t.Time.Value))
 }
 
 // tailLines name the slowest samples.
@@ -323,7 +323,7 @@ func changeOfTail(v *view) []Change {
 		}
 		which = "dataset[i] for i in (" + strings.Join(numbers, ", ") + ")"
 	}
-	return []Change{{"# look at " + which, "what makes them slow (size, format, a retry, a path of their own) can be done once beforehand, or they can be left out"}, morePrefetch(v)[0]}
+	return []Change{{"# look at " + which, "find out what makes them slow (size, format, a retry, a separate code path); do that part once beforehand, or leave them out"}, morePrefetch(v)[0]}
 }
 
 func slowFew(v *view) (string, string, Change, bool) {
@@ -365,8 +365,8 @@ func unevenSteps(v *view) (string, string, Change, bool) {
 		where = ", most of that at " + s.Long[0].At
 		code = "# " + lineOnly(s.Long[0].At)
 	}
-	what := fmt.Sprintf("%s takes about %s, where most take %s%s: %s of the time of all steps. That is the trainer's own (a checkpoint, a validation, a log), and no loading makes it shorter.", often, ms(long), ms(s.P50.Value), where, percent(s.Tail.Time.Value))
-	return what, fromHook, Change{code, "do it less often, or in a thread or a process of its own"}, true
+	what := fmt.Sprintf("%s takes about %s, while most take %s%s: %s of the time of all steps. The training loop itself spends it (a checkpoint, a validation, a log); faster loading does not shorten it.", often, ms(long), ms(s.P50.Value), where, percent(s.Tail.Time.Value))
+	return what, fromHook, Change{code, "do it less often, or in a separate thread or process"}, true
 }
 
 // repeatedWork is the finding, where it is not the verdict.
@@ -375,7 +375,7 @@ func repeatedWork(v *view) (string, string, Change, bool) {
 	if !ok || !v.waits() || a.seconds() < 0.15*v.sum() || repeated.holds(v) {
 		return "", "", Change{}, false
 	}
-	return fmt.Sprintf("%s, at %s: %s of the %s that one costs.", a.what, orElse(lineOnly(a.at), "a line that was not seen"), ms(a.seconds()), ms(v.sum())), fromHook, changeOfRepeated(v)[0], true
+	return fmt.Sprintf("%s, at %s: %s of the %s that a sample costs.", a.what, orElse(lineOnly(a.at), "an unknown line"), ms(a.seconds()), ms(v.sum())), fromHook, changeOfRepeated(v)[0], true
 }
 
 // readOnce is how to read all of a file of lines, once.

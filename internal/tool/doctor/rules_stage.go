@@ -37,7 +37,7 @@ var bandwidth = rule{
 		return v.beyond() && v.costliest().kind == Read && v.full()
 	},
 	says: func(v *view) string {
-		return fmt.Sprintf("Reading takes %s of a sample's time, and the storage gives no more than %s a second, to however many.", percent(v.part(Read).seconds()/v.sum()), size(v.ev.Storage.Rate.Value))
+		return fmt.Sprintf("Reading takes %s of a sample's time, and the storage delivers no more than %s per second, however many readers there are.", percent(v.part(Read).seconds()/v.sum()), size(v.ev.Storage.Rate.Value))
 	},
 	why:    func(v *view) []Line { return append(v.storageLines(), v.partLines()...) },
 	change: changeOfBytes,
@@ -78,10 +78,10 @@ var handed = rule{
 	},
 	change: func(v *view) []Change {
 		if v.integers() {
-			return []Change{{"return torch.from_numpy(tokens.astype(np.int32))", "half of the bytes; .long() on the device. And one tensor a sample, not many"}}
+			return []Change{{"return torch.from_numpy(tokens.astype(np.int32))", "half the bytes; call .long() on the device. One tensor per sample, not many"}}
 		}
 		if !v.pictures() && v.data() != ofPictures {
-			return []Change{{"return torch.from_numpy(a.astype(np.float16))", "fewer bytes a batch, and one tensor a sample: each goes through shared memory by itself; widen it on the device"}}
+			return []Change{{"return torch.from_numpy(a.astype(np.float16))", "fewer bytes per batch, and one tensor per sample: each passes through shared memory separately; widen it on the device"}}
 		}
 		return []Change{
 			{"return torch.from_numpy(image)  # uint8", "send bytes, and make them floats on the device: a quarter of the copying"},
@@ -109,7 +109,7 @@ var unprobed = rule{
 		return v.beyond() && v.costliest().kind == Read && !v.ev.Storage.Rate.Known() && v.l.Settings.Class != own && v.waiting() > v.l.Settings.Workers && v.idle()
 	},
 	says: func(v *view) string {
-		return fmt.Sprintf("Reads take %s of a sample's time, and the cores are idle meanwhile: %s would read side by side. What the storage gives to many at once was not measured.", percent(v.part(Read).seconds()/v.sum()), count(v.waiting(), "worker"))
+		return fmt.Sprintf("Reads take %s of a sample's time, and the cores are idle meanwhile: %s would read in parallel. How much the storage delivers to parallel reads was not measured.", percent(v.part(Read).seconds()/v.sum()), count(v.waiting(), "worker"))
 	},
 	why:    func(v *view) []Line { return append(v.storageLines(), v.partLines()...) },
 	change: func(v *view) []Change { return []Change{v.raised(v.waiting(), "waiting needs no core")} },

@@ -107,7 +107,7 @@ func TestSourcesThatAreNone(t *testing.T) {
 
 func TestWhatAProcessWaitsFor(t *testing.T) {
 	for in, want := range map[string]string{
-		"poll_schedule_timeout.constprop.0": "waits for an event (a socket, a pipe or a time)",
+		"poll_schedule_timeout.constprop.0": "waits for an event (a socket, a pipe or a timer)",
 		"futex_wait_queue":                  "waits for another thread (a lock)",
 		"folio_wait_bit_common":             "waits for a read from a disk",
 		"some_new_function.isra.0":          "",

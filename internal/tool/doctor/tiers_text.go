@@ -198,7 +198,7 @@ func (r Report) gained(tiers []Tier) []string {
 		if r.Evidence.Subject.Kind == OfLoader {
 			from = "a step"
 		}
-		return []string{fmt.Sprintf("Without "+from+" there is no loop to be faster: this loader feeds steps of %s a batch, and longer ones.", ms(real.Batch.Value))}
+		return []string{fmt.Sprintf("Without "+from+" there is no loop to speed up: this loader keeps up with steps of %s per batch or longer.", ms(real.Batch.Value))}
 	}
 	gain := none.Rate.Value / real.Rate.Value
 	if gain < worthGaining {
@@ -247,7 +247,7 @@ func (r Report) fed(tiers []Tier) []string {
 	if r.step() == 0 || !best.Batch.Known() {
 		return nil
 	}
-	return []string{fmt.Sprintf("With %s it feeds steps of %s a batch, and longer ones.", best.Name, ms(best.Batch.Value))}
+	return []string{fmt.Sprintf("With %s it keeps up with steps of %s per batch or longer.", best.Name, ms(best.Batch.Value))}
 }
 
 // decodedElsewhere says what to do about JPEGs that stoker's own decoder does not take.
@@ -264,5 +264,5 @@ func (r Report) decodedElsewhere(tiers []Tier) []string {
 	if r.tier(OfJPEG, loader.Progressive).Count.Known() {
 		return []string{text + "`stoker pack --jpeg index --progressive convert` makes progressive ones sequential, without loss."}
 	}
-	return []string{text + "`stoker pack --jpeg index` makes one scan of several, without loss; others have to be written anew."}
+	return []string{text + "`stoker pack --jpeg index` makes one scan of several, without loss; others have to be encoded again."}
 }

@@ -201,17 +201,17 @@ func (r Report) preliminary(names []string) string {
 	case r.Verdict.Name == Insufficient:
 		return ""
 	case len(last) > 1:
-		return "the last looks did not agree (" + strings.Join(last, ", ") + ")."
+		return "the last observations did not agree (" + strings.Join(last, ", ") + ")."
 	case r.draining():
-		return "fewer and fewer batches are ready: the loop may begin to wait."
+		return "the number of ready batches is falling: the loop may begin to wait."
 	case v.lost() > threshold/2 && v.lost() < 2*threshold:
-		return fmt.Sprintf("%s of the time is close to where waiting begins to matter (%s).", percent(v.lost()), percent(threshold))
+		return fmt.Sprintf("%s of the time is close to the threshold at which waiting matters (%s).", percent(v.lost()), percent(threshold))
 	case several > 0 && v.l.Epochs < 2:
-		return "of the script's loops only a part was seen yet."
+		return "only some of the script's loops have run so far."
 	case v.l.Epochs < 2 && v.bound() && v.costliest().kind == Read:
 		return "the first epoch reads files that later ones may find in memory."
 	case !v.alone():
-		return "other processes use the cores, and costs change with them."
+		return "other processes use the cores, which changes the costs."
 	}
 	return ""
 }
@@ -319,7 +319,7 @@ func (w *watching) evidence() Evidence {
 	ev.Run.Ended = w.ended
 	if w.quiet {
 		ev.Run.Quiet, ev.Run.At = figure(now()-w.moved, fromHook), w.places()
-		ev.Notes = append(ev.Notes, fmt.Sprintf("No batch came for %s before this.", took(now()-w.moved)))
+		ev.Notes = append(ev.Notes, fmt.Sprintf("No batch arrived for %s before this.", took(now()-w.moved)))
 	}
 	if w.folder.strange != "" {
 		ev.Notes = append(ev.Notes, "Some lines of the hook could not be read: "+w.folder.strange)

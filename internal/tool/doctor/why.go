@@ -30,9 +30,9 @@ func (v *view) loopLines() []Line {
 		p99 = ", p99 " + ms(l.WaitP99.Value)
 	}
 	if !v.oneBatch() { // it has none in the middle of an epoch
-		out.add("wait in __next__", l.Wait, "%s a batch%s, %s of the time", ms(l.Wait.Value), p99, percent(v.wait))
+		out.add("wait in __next__", l.Wait, "%s per batch%s, %s of the time", ms(l.Wait.Value), p99, percent(v.wait))
 	}
-	out.add("step", l.Step, "%s a batch, between two __next__", ms(l.Step.Value))
+	out.add("step", l.Step, "%s per batch, between two __next__", ms(l.Step.Value))
 	out.add("left out", l.Hung, "%s of %s in all: that is no step", count(l.Hangs, "step"), took(l.Hung.Value))
 	of := ""
 	if l.Settings.Prefetch > 0 {
@@ -76,7 +76,7 @@ func (v *view) neededLines() []Line {
 		if v.handing() {
 			by = fmt.Sprintf("a step and the %s of taking one", ms(v.job.Hand))
 		}
-		out.add("workers needed", v.l.Cost.Batch, "%.1f (a batch by %s), %d there%s", n, by, v.l.Settings.Workers, v.another())
+		out.add("workers needed", v.l.Cost.Batch, "%.1f (a batch by %s), %d set%s", n, by, v.l.Settings.Workers, v.another())
 	}
 	others := ""
 	if !v.alone() {
@@ -93,7 +93,7 @@ func (v *view) queueLines() []Line {
 	out.add("waiting for a core", c.Queue, "workers %s of the time that they could run", percent(c.Queue.Value))
 	out.add("trainer for a core", v.l.TrainerQueue, "%s of the time that it could run", percent(v.l.TrainerQueue.Value))
 	out.add("threads", c.Threads, "%.0f in each worker", c.Threads.Value)
-	out.add("taken off a core", c.Switches, "%s times a second, each worker", show.Number(c.Switches.Value))
+	out.add("taken off a core", c.Switches, "%s times per second in each worker", show.Number(c.Switches.Value))
 	out.add("other processes", v.ev.Run.Others, "use %.1f cores", v.ev.Run.Others.Value)
 	return out
 }
@@ -126,7 +126,7 @@ func (v *view) partLines() []Line {
 		if s.Kind == Collate {
 			wall, of, cpu = wall*v.batch, "batch", ""
 		}
-		out.add("  "+partName(s), s.Wall, "%s a %s (%s)%s", ms(wall), of, percent(s.Wall.Value/sum), cpu)
+		out.add("  "+partName(s), s.Wall, "%s per %s (%s)%s", ms(wall), of, percent(s.Wall.Value/sum), cpu)
 	}
 	if clock := percent(kind / max(sum, 1e-12)); v.beyond() && sum > 0 && v.sum() > 0 && clock != percent(v.costliest().seconds()/v.sum()) {
 		out.add("shares", c.Sample, "of the time by the clock; the verdict leaves out waiting for a core, and takes what decoders wait for as reading")
@@ -167,17 +167,17 @@ func (v *view) storageLines() []Line {
 	var out lines
 	c, s := v.l.Cost, v.ev.Storage
 	read := v.part(Read)
-	out.add("waiting for reads", c.Sample, "%s a sample, %s of its time", ms(read.blocked), percent(read.blocked/max(v.sum(), 1e-9)))
-	out.add("files opened", c.Opens, "%.1f a sample", c.Opens.Value)
-	out.add("read", c.Read, "%s a sample in %.1f calls", size(c.Read.Value), c.Reads.Value)
+	out.add("waiting for reads", c.Sample, "%s per sample, %s of its time", ms(read.blocked), percent(read.blocked/max(v.sum(), 1e-9)))
+	out.add("files opened", c.Opens, "%.1f per sample", c.Opens.Value)
+	out.add("read", c.Read, "%s per sample in %.1f calls", size(c.Read.Value), c.Reads.Value)
 	out.add("opening a file", s.Open, "%s", ms(s.Open.Value))
 	out.add("small read", s.Latency, "%s", ms(s.Latency.Value))
 	with := ", the script's reads with it"
 	if s.Quiet {
 		with = ""
 	}
-	out.add("one stream", s.Alone, "%s a second%s", size(s.Alone.Value), with)
-	out.add(fmt.Sprintf("%d streams", s.Streams), s.Rate, "%s a second%s", size(s.Rate.Value), with)
+	out.add("one stream", s.Alone, "%s per second%s", size(s.Alone.Value), with)
+	out.add(fmt.Sprintf("%d streams", s.Streams), s.Rate, "%s per second%s", size(s.Rate.Value), with)
 	return append(out, v.loopLines()...)
 }
 
@@ -185,9 +185,9 @@ func (v *view) memoryLines() []Line {
 	var out lines
 	r := v.ev.Run
 	out.add("waiting for memory", r.Pressure, "%s of the time", percent(r.Pressure.Value))
-	out.add("read again", r.Refaults, "%s a second of pages that were dropped", size(r.Refaults.Value))
-	out.add("major faults", r.Faults, "%s a second", show.Number(r.Faults.Value))
-	out.add("swapped in", r.Swapped, "%s a second", size(r.Swapped.Value))
+	out.add("read again", r.Refaults, "%s per second of pages that were dropped", size(r.Refaults.Value))
+	out.add("major faults", r.Faults, "%s per second", show.Number(r.Faults.Value))
+	out.add("swapped in", r.Swapped, "%s per second", size(r.Swapped.Value))
 	out.add("memory limit", r.Limit, "%s, %s used", size(r.Limit.Value), percent(r.Used.Value))
 	return out
 }
@@ -196,7 +196,7 @@ func (v *view) quotaLines() []Line {
 	var out lines
 	r, m := v.ev.Run, v.ev.Machine
 	out.add("quota", m.Quota, "%s of %s", cores(m.Quota.Value), cores(v.host()))
-	out.add("stopped by it", r.Throttled, "in %s of its periods, %.1f s of core time a second", percent(r.Throttled.Value), r.Stopped.Value)
+	out.add("stopped by it", r.Throttled, "in %s of its periods, %.1f s of core time per second", percent(r.Throttled.Value), r.Stopped.Value)
 	out.add("cores used", r.CPU, "%.2f", r.CPU.Value)
 	return out
 }
@@ -210,7 +210,7 @@ func (v *view) rankLines() (out []Line) {
 		if shown++; shown > 8 {
 			break
 		}
-		text := fmt.Sprintf("waits %s, steps %s a batch", ms(l.Wait.Value), ms(l.Step.Value))
+		text := fmt.Sprintf("waits %s, steps %s per batch", ms(l.Wait.Value), ms(l.Step.Value))
 		if l.Cost.Batch.Known() {
 			text += "; a batch costs " + ms(l.Cost.Batch.Value)
 		}
@@ -225,9 +225,9 @@ func (v *view) procLines() []Line {
 	r := v.ev.Run
 	out.add("looked at", r.Seconds, "%s, %s", took(r.Seconds.Value), count(r.Processes, "process"))
 	out.add("cores used", r.CPU, "%.2f of %s", r.CPU.Value, show.Number(v.ev.Machine.Cores.Value))
-	out.add("bytes read", r.ReadRate, "%s a second", size(r.ReadRate.Value))
+	out.add("bytes read", r.ReadRate, "%s per second", size(r.ReadRate.Value))
 	out.add("stopped by quota", r.Throttled, "in %s of the periods", percent(r.Throttled.Value))
-	out.add("major faults", r.Faults, "%.1f a second", r.Faults.Value)
+	out.add("major faults", r.Faults, "%.1f per second", r.Faults.Value)
 	out.add("no batch since", r.Quiet, "%s", took(r.Quiet.Value))
 	for _, at := range r.At {
 		out = append(out, Line{"  stands at", at, fromProc})
@@ -311,5 +311,5 @@ func (v *view) another() string {
 		return ""
 	}
 	by := v.rare(v.settled(v.job)).Mean() / max(v.rare(v.settled(v.with(n+1))).Mean(), 1e-9)
-	return fmt.Sprintf("; on these cores one more is worth %.2f x", max(1, by))
+	return fmt.Sprintf("; on these cores one more would bring %.2f x", max(1, by))
 }
