@@ -47,7 +47,7 @@ def test_nobody_set_a_seed() -> None:
     without, unset, again = (run_python(code.format(line)) for line in ("", "import torch", "import torch"))
     assert without.stdout.startswith("0 0 False"), without.stderr
     assert unset.stdout.replace("True", "False") == again.stdout.replace("True", "False") == without.stdout
-    assert "seed 0 (nobody set one" in unset.stderr
+    assert "seed 0 (the default" in unset.stderr
     assert "seed=" in unset.stderr
 
 

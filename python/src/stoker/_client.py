@@ -141,10 +141,10 @@ class Client:
         del self._crashes[number]
         epoch = f" of epoch {asked['epoch']}" if "epoch" in asked else ""
         return EngineError(
-            f"the engine died {len(crashes)} times at requests of this loader, the last time by {crash[1]} at "
-            f"{asked['type']!r}{epoch}: it is refused",
+            f"the engine died {len(crashes)} times during requests of this loader, the last time by {crash[1]} during "
+            f"{asked['type']!r}{epoch}: the loader is refused",
             code="died",
-            hint="what the engine wrote on stderr says why; please report it. Other loaders go on, and another one may "
+            hint="see what the engine wrote on stderr, and please report it. Other loaders go on; another loader may "
             "ask for something else",
         )
 

@@ -18,7 +18,7 @@ _HINT = "write it with stoker.transforms, or do it in the training loop"
 
 # For transforms that neither torchvision's names nor ours have in the engine. Of a random one a batch must not be given
 # whole to torchvision: it draws once for all of it.
-_UNBUILT = "do it in the training loop: {each}; or load the pictures by torch's DataLoader, with stoker's sampler"
+_UNBUILT = "do it in the training loop: {each}; or load the pictures with torch's DataLoader and stoker's sampler"
 _EACH = "images = torch.stack([t(image) for image in images]) draws for every image"
 _WHOLE = "images = t(images)"
 _MIXES = ("MixUp", "CutMix")  # of batches, by their nature
@@ -158,7 +158,7 @@ def unbuilt(name: str) -> str:
     if name in _MIXES:
         return "it is for batches: do it in the training loop: images, labels = t(images, labels)"
     if name in ("ToPILImage", "ToPureTensor"):
-        return "leave it out: pictures are what the other transforms take already"
+        return "leave it out: the other transforms already take pictures"
     return _UNBUILT.format(each=_WHOLE if name in _FIXED else _EACH)
 
 

@@ -51,7 +51,7 @@ def make_kind(output: str, pin: bool = False) -> Kind:
 class Dataset(Generic[T, N, J]):
     """What all datasets share. Pickles. Once made, only ``transform`` can be assigned to, where a dataset has one."""
 
-    # Attributes that decide what is delivered and can not be assigned to, each with what to do instead; "": make a new
+    # Attributes that decide what is delivered and cannot be assigned to, each with what to do instead; "": make a new
     # dataset. Of subclasses in this package each adds its own.
     _fixed: ClassVar[Mapping[str, str]] = {
         "transform": "give transforms to fields: dataset.select(stoker.Field('image', transform=...))",
@@ -72,7 +72,7 @@ class Dataset(Generic[T, N, J]):
         known = type(self)._fixed
         if name in known and not (known[name] == "" and name not in self.__dict__):
             raise ConfigError(
-                f"{type(self).__name__}.{name} can not be assigned to: it would change nothing",
+                f"{type(self).__name__}.{name} cannot be assigned to: that would change nothing",
                 hint=known[name] or "make a new dataset",
             )
         super().__setattr__(name, value)
@@ -211,8 +211,8 @@ def check_subclass(dataset: Dataset, problems: Problems) -> None:
         for name in base.__dict__.keys() & ours._overrides.keys():
             problems.add(
                 f"{base.__qualname__}.{name} overrides what makes samples: {ours._overrides[name]}",
-                f"leave it out and do its work in the training loop, on the batch; or load {kind.__name__} by torch's "
-                "DataLoader, with stoker's sampler: " + ALWAYS,
+                f"leave it out and do its work on the batch, in the training loop; or load {kind.__name__} with "
+                "torch's DataLoader and stoker's sampler: " + ALWAYS,
             )
 
 

@@ -54,8 +54,8 @@ def _items(sampler: Any, name: str) -> Iterator[Any]:
         return
     if kind == "bool":
         raise ConfigError(
-            f"the sampler is a {name} of bools, and ids are wanted",
-            hint="give the numbers of the samples where it is true: mask.nonzero()[0], or torch.where(mask)[0]",
+            f"the sampler is a {name} of bools, but samplers give ids",
+            hint="give the numbers of the samples for which it is true: mask.nonzero()[0], or torch.where(mask)[0]",
         )
     for begin in range(0, len(sampler), PIECE):
         yield from sampler[begin : begin + PIECE].tolist()

@@ -29,7 +29,7 @@ class Field:
     batch      "dense" (all samples have one shape), "padded" or "ragged" (see ``Ragged``)
     to         of padded: the length that all batches get; None: that of the longest sample of the batch
     multiple   of padded: the length is rounded up to a multiple of it
-    value      of padded: what stands behind the end of a sample
+    value      of padded: what fills the batch after the end of a sample
     truncate   of padded with ``to``: cut longer samples, which are errors otherwise
     view       (begin, end) of the first axis of a sample, as a slice: views of one stored field share one buffer
     """
@@ -69,7 +69,7 @@ class Field:
         if pad and batch is None:
             batch = "padded"
         if pad and batch != "padded":
-            problems.add(f"{', '.join(pad)} with batch={batch!r}", "padding is of batch='padded'")
+            problems.add(f"{', '.join(pad)} with batch={batch!r}", "padding needs batch='padded'")
         problems.raise_any()
         self.name = name
         self.spec: dict[str, Any] = {"name": name}

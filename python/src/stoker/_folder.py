@@ -29,7 +29,7 @@ class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
     transform    transforms of this package or of torchvision (v1 or v2), or a Compose of them
     allow_empty  accept classes without an image
 
-    ``target_transform``, ``loader`` and ``is_valid_file`` are Python functions and have to stay None.
+    ``target_transform``, ``loader`` and ``is_valid_file`` are Python functions and must be None.
 
     Raises ConfigError: a transform that is not built, no such folder, no image in it.
     """

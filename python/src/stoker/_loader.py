@@ -89,7 +89,7 @@ class DataLoader(Generic[T]):
     memory            limit for batches and for what large pictures take while they are decoded: "2GiB", a number of
                       bytes, or "auto" (default), a quarter of what the machine has left, for all loaders of the
                       process that have no limit of their own. A picture that takes more is decoded alone
-    max_pixels        pictures of more pixels are not decoded, and are bad samples; left out: 178,956,970, as Pillow
+    max_pixels        pictures of more pixels are not decoded, but bad samples; default 178,956,970, as in Pillow
     cache             memory for samples that are the same in every epoch, decoded and worked on up to the first random
                       transform: "8GiB", a number of bytes, or True, a quarter of what the machine has left; or
                       {"memory": "8GiB", "after": "decode"}, to keep them only decoded. What does not fit is made anew
@@ -627,7 +627,7 @@ class DataLoader(Generic[T]):
         """
         step = scalar(step)
         if not whole(step) or not 0 <= step <= 1 << 32:
-            raise ConfigError(f"DataLoader.explain: step is {step!r:.80}", hint="give the number of a step, from 0 on")
+            raise ConfigError(f"DataLoader.explain: step is {step!r:.80}", hint="give the number of a step, 0 or more")
         if self._settings.ordering.walked:
             raise ConfigError(
                 "DataLoader.explain: only the sampler knows what stands there", hint="use one of stoker's samplers"

@@ -65,8 +65,8 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
             told = zip(self.datasets, forms, strict=True)
             forms_told = ", ".join(f"{type(one).__name__} gives {_FORMS[form]}" for one, form in told if form)
             problems.add(
-                f"a mixture has samples of one form, and they differ: {forms_told}",
-                "call .to_tuple() or .select(names) of them, with the same fields",
+                f"all datasets of a mixture must give samples of one form, but {forms_told}",
+                "call .to_tuple() or .select(names) on each of them, with the same fields",
             )
         if not self.datasets:
             problems.add("there is no dataset in it", "give at least one")

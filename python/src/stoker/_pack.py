@@ -65,7 +65,7 @@ def pack(
     resize, crop, quality, decode   make pictures smaller, cut their middle out, write them anew, keep them as arrays
     augment, transform   so many varied copies of every sample, varied by these transforms
     tokenize, text_field, token_type   text becomes tokens: "gpt2", "cl100k_base", "o200k_base", or a model's file
-    max_pixels  pictures of more pixels are not decoded, and end the packing; left out: 178,956,970
+    max_pixels  a picture of more pixels is not decoded and ends the packing; default 178,956,970
     jobs        samples worked on at once; left out: one a core
     task        (i, n) or "i/n" makes the i-th part of n alone; finish=True, with src None, joins the parts
     dry_run     writes nothing, and returns what it would come to

@@ -37,7 +37,7 @@ Progress = Callable[[Message], None]
 
 
 class Gone(Exception):
-    """The engine of ``engine`` can not be talked to any more. Never leaves this package.
+    """The engine of ``engine`` cannot be reached any more. Never leaves this package.
 
     ``asked`` is the request that it had been sent, None if it was gone before.
     """
@@ -59,7 +59,7 @@ class Unborn(Exception):
         return EngineError(
             f"the engine ended before it said hello ({status_words(self.status)})",
             code="died",
-            hint="what it wrote on stderr, just above, says why",
+            hint="see what it wrote on stderr, just above",
         )
 
 

@@ -50,7 +50,7 @@ def _running() -> Any:
 
 
 def worker() -> Any:
-    """What torch says of the worker process of its DataLoader that this is; None: it is none."""
+    """What torch knows of this process as a worker of its DataLoader; None if it is not one."""
     known = getattr(sys.modules.get("torch.utils.data"), "get_worker_info", None)
     return known() if callable(known) else None
 
@@ -62,9 +62,9 @@ def refuse_worker() -> None:
         return
     rank, world = of_process(None, None)
     raise ConfigError(
-        f"DataLoader: it is iterated in worker {info.id} of the {info.num_workers} of a torch DataLoader, and each of "
-        "them would give all of its samples",
-        hint="iterate it in the training loop itself, where it needs no workers. To share it among them: "
+        f"DataLoader: it is iterated in worker {info.id} of the {info.num_workers} workers of a torch DataLoader; each "
+        "would deliver all samples",
+        hint="iterate it in the training loop itself, where it needs no workers. To share it among the workers: "
         "info = torch.utils.data.get_worker_info(), rank=rank * info.num_workers + info.id, "
         f"world_size=world_size * info.num_workers; that is rank={rank * info.num_workers + info.id}, "
         f"world_size={world * info.num_workers} here",
@@ -122,12 +122,12 @@ def _differs(fact: str, mine: tuple[int, Any], theirs: tuple[int, Any]) -> Stoke
             hint="give every rank the whole dataset: stoker splits it over the ranks, and slicing it by hand as well "
             "loses samples (rank=0, world_size=1 leaves the splitting to you)",
         )
-    cause = "each rank takes its share of an order of its own: some samples come twice, and others never"
+    cause = "each rank takes its share of a different order: some samples come twice, others never"
     if fact == "seed":
         return ConfigError(
             f"rank {rank} shuffles with seed {mine[1]}, rank {other} with seed {theirs[1]}",
             cause=cause,
-            hint="pass the same seed= on every rank; crops and flips differ between ranks in any case, for every "
+            hint="pass the same seed= on every rank; crops and flips differ between ranks in any case, since every "
             "sample draws its own",
         )
     return ConfigError(

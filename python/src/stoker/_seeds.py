@@ -86,7 +86,10 @@ class Seed:
             return 0, "the same on all ranks, whatever torch.manual_seed says; pass seed= for another"
         if self._torchs is not None:
             return self._torchs, "torch.manual_seed"
-        return 0, "nobody set one; torch.manual_seed below 2**32 before the loader is made, or seed=, does"
+        return (
+            0,
+            "the default; to set one, pass seed= or call torch.manual_seed (below 2**32) before the loader is made",
+        )
 
 
 def is_seed(value: Any) -> bool:

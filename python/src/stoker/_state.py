@@ -62,15 +62,15 @@ def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]
         if "processing" not in state:
             raise StateError(
                 "the state is of the dataset that this one was packed from, and an earlier release saved it without "
-                "what going on there needs",
-                hint="load it over what was packed, and save it again with this release",
+                "the digests needed to resume here",
+                hint="load it over the original dataset, and save it again with this release",
             )
         theirs["dataset"] = mine["dataset"]
         words["processing"] = words.pop("pipeline")
     if packed or "blocks" in state:
         words["blocks"] = (
             "the sizes of the blocks",
-            "block= of the same size cuts both alike; left out, it is a shard here and another there",
+            "pass the same block= in both places; left out, a block is a shard, and the shards differ",
         )
     wrong = [
         (f"{name} differs: {theirs.get(key)!r} in the state, {mine.get(key)!r} here", hint)
@@ -88,5 +88,5 @@ def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]
             hint="; ".join(hint for _, hint in wrong),
         )
     if packed:
-        altered = f"; its pictures were written anew ({info.altered}), and have other pixels" if info.altered else ""
-        _notice.say(f"the state is of the dataset that this one was packed from, and goes on here{altered}")
+        altered = f"; its pictures were rewritten ({info.altered}) and have different pixels" if info.altered else ""
+        _notice.say(f"the state is of the dataset that this one was packed from; resuming here{altered}")

@@ -1,4 +1,4 @@
-"""Datasets of fields that lie in files: what is delivered is chosen here, field by field; the engine reads them.
+"""Datasets of fields that are stored in files: what is delivered is chosen here, field by field; the engine reads them.
 
 Stored   fields of samples that some format stores, as dicts or as tuples
 """
@@ -60,8 +60,8 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         self._opened()
 
     def _opened(self) -> None:
-        """Raises what is wrong with the dataset. That its own fields can not be delivered is no error before they are
-        asked for: select() and to_tuple() may name others."""
+        """Raises what is wrong with the dataset. Its own fields that cannot be delivered are not an error before
+        they are asked for: select() and to_tuple() may name others."""
         try:
             self._remote().info()
         except ConfigError as error:

@@ -40,12 +40,12 @@ def advise(dataset: Any) -> tuple[str, str]:
             f"{_of_path(str(path)) or f'stoker.ImageFolder({path!r})'}; `stoker inspect {path}` says what it is",
         )
     what = f"dataset is a {kind.__module__}.{kind.__qualname__}, and its samples would be made by Python code"
-    fits = _fitting(dataset, 0) or "the classes for stored data are in docs/guides/formats.md"
+    fits = _fitting(dataset, 0) or "docs/guides/formats.md lists the classes for stored data"
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         always = ALWAYS
     else:
         always = "torch.utils.data.DataLoader(dataset, ...)"
-    return what, f"{fits}; what works with every dataset, until Python code runs here, is torch's own loader: {always}"
+    return what, f"{fits}; until Python code runs here, torch's own loader works with every dataset: {always}"
 
 
 def _is(value: Any, module: str, *names: str) -> bool:

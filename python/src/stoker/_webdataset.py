@@ -315,7 +315,9 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             if callable(given):
                 raise self._python("select", given, "leave it out, and choose in the training loop")
         if self._tuple is not None:
-            raise ConfigError("WebDataset.select: the samples are tuples already", hint="call select in its place")
+            raise ConfigError(
+                "WebDataset.select: the samples are tuples already", hint="call select instead of to_tuple"
+            )
         if not fields or keywords or not all(isinstance(name, str) and name for name in fields):
             raise ConfigError("WebDataset.select: it takes names of fields", hint="select('jpg;png', 'cls')")
         return self._with(_chosen=list(dict.fromkeys(fields)))
@@ -503,7 +505,7 @@ def _decoders(word: str) -> str:
     grey = word.rstrip("8").endswith("l") and not word.startswith("pil") or "gr" in word
     same = [name for name in _IMAGES if (_IMAGES[name][0] == "gray") == grey]
     near = difflib.get_close_matches(word, same, 1)
-    return f"did you mean {near[0]!r}?" if near else "there are " + ", ".join(map(repr, _IMAGES))
+    return f"did you mean {near[0]!r}?" if near else "it can be " + ", ".join(map(repr, _IMAGES))
 
 
 def _shards(urls: Any, problems: Problems) -> str | list[str]:
@@ -525,7 +527,7 @@ def _plain(url: str, problems: Problems) -> str:
         path = command.removeprefix("cat ").strip()
         known = path != command and not any(sign in path for sign in "|;&<>")
         problems.add(
-            f"{url!r} is a command, and stoker runs none: it reads local files by their paths",
+            f"{url!r} is a command, and stoker does not run commands: it reads local files by their paths",
             f"give the path: {path!r}" if known else "copy or mount the data, and give its path",
         )
         return url

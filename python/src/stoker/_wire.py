@@ -46,8 +46,8 @@ def pack(message: Mapping[str, Any]) -> bytes:
         raise ConfigError("a setting cannot be sent to the engine", cause=str(error)) from error
     if len(body) > MAX_FRAME:
         raise ConfigError(
-            f"the settings take {len(body) / 2**20:.0f} MiB, and {MAX_FRAME >> 20} MiB is the most",
-            hint="give patterns in place of long lists of paths, and long lists of numbers as arrays",
+            f"the settings take {len(body) / 2**20:.0f} MiB, more than the limit of {MAX_FRAME >> 20} MiB",
+            hint="give patterns instead of long lists of paths, and long lists of numbers as arrays",
         )
     return _LENGTH.pack(len(body)) + body
 
