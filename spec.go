@@ -150,11 +150,11 @@ func parseTree(text []byte) (any, error) {
 		return nil, errs.New(errs.Config, "the Spec is empty").Try("it needs at least dataset: {path: FOLDER}")
 	}
 	if !utf8.Valid(text) {
-		return nil, errs.New(errs.Config, "the Spec is not UTF-8").Try("write it as UTF-8; give a path that is not UTF-8 by a link")
+		return nil, errs.New(errs.Config, "the Spec is not UTF-8").Try("write it as UTF-8; for a path that is not UTF-8, make a link whose name is UTF-8")
 	}
 	if json.Valid(text) {
 		if err := jsontext.Check(text); err != nil {
-			return nil, errs.New(errs.Config, "the Spec has a text that is not Unicode").Because(err).Try("write the character itself, or both halves of its pair")
+			return nil, errs.New(errs.Config, "the Spec contains text that is not Unicode").Because(err).Try("write the character itself, or both halves of its pair")
 		}
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.UseNumber() // a seed may have 64 bits
@@ -167,7 +167,7 @@ func parseTree(text []byte) (any, error) {
 			Try("the brackets say line and column")
 	}
 	if replaced(text, tree) {
-		return nil, errs.New(errs.Config, "the Spec has a text that is not Unicode: half a surrogate pair").Try("write the character itself, or both halves of its pair")
+		return nil, errs.New(errs.Config, "the Spec contains text that is not Unicode: half a surrogate pair").Try("write the character itself, or both halves of its pair")
 	}
 	return tree, nil
 }

@@ -103,7 +103,7 @@ func (l *Loader) defaultFields(d *part) []Field {
 			continue
 		}
 		if !utf8.ValidString(name) {
-			d.notes = append(d.notes, fmt.Sprintf("field %q has a name that is not UTF-8; it is left out, and a field with source= that name and another of its own has it", name))
+			d.notes = append(d.notes, fmt.Sprintf("the name of field %q is not UTF-8, so the field is left out; to load it, pass a Field with another name and this one as source=", name))
 			continue
 		}
 		f := Field{Name: name}

@@ -99,7 +99,7 @@ func checkFields(p *problems, fields []Field, oneOf choice) {
 			p.addf("fields need names of their own: %q", f.Name)
 		}
 		if !utf8.ValidString(f.Name) {
-			p.addf("the name %q of a field is not UTF-8: give it another, and from: the name that is stored", f.Name)
+			p.addf("the field name %q is not UTF-8: give the field another name, and the stored name in from", f.Name)
 		}
 		names[f.Name] = true
 		oneOf("batch of field "+f.Name, f.Batch, batches...)

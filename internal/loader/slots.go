@@ -142,9 +142,9 @@ func (s *slots) held(p *Pass) error {
 		return nil
 	}
 	if s.bytes+s.l.slotBytes <= s.limit {
-		return errs.New(errs.Held, "the training loop holds %d batches of %.1f MiB, and all loaders together the %.0f MiB that memory=auto allows them",
+		return errs.New(errs.Held, "the training loop holds %d batches of %.1f MiB, and all loaders together hold the %.0f MiB that memory=auto allows",
 			s.leased, mib(s.l.slotBytes), mib(s.l.shared.auto)).
-			Try("let batches go (del images, or copy what you keep: images.clone()), or give the loaders memory= of their own")
+			Try("release batches (del images, or copy what you keep: images.clone()), or set memory= for each loader")
 	}
 	return errs.New(errs.Held, "the training loop holds %d batches of %.1f MiB, all that memory=%.0f MiB allows",
 		s.leased, float64(s.l.slotBytes)/(1<<20), float64(s.limit)/(1<<20)).

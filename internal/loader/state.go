@@ -66,7 +66,7 @@ func (s State) differences(other State, sources []string) (why []string) {
 			differ("the digest of the block sizes", other.Blocks, s.Blocks)
 		}
 	case other.Processing == "":
-		why = append(why, "the state is of the dataset that this one was packed from, and an earlier release saved it without what going on there needs")
+		why = append(why, "the state is of the dataset that this one was packed from, and an earlier release saved it without the digests needed to resume here")
 	default:
 		differ("what is done to the fields, whatever their names,", other.Processing, s.Processing)
 		differ("the digest of the block sizes", other.Blocks, s.Blocks)

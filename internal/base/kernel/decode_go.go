@@ -59,7 +59,7 @@ func checkScans(b []byte) error {
 		case m == mSOS && len(seg) > 1:
 			if seg[0] == 1 && len(table) > 1 && blocks[seg[1]] > 1 && interval > 0 {
 				return UnsupportedError("a JPEG of several scans with restart markers, which only the C kernel with libjpeg-turbo decodes: " +
-					"build stoker where both a C compiler and Debian's libjpeg62-turbo-dev, or its like, are installed")
+					"build stoker with a C compiler and libjpeg-turbo (Debian: libjpeg62-turbo-dev)")
 			}
 			for c := seg[1:min(len(seg), 1+2*int(seg[0]))]; len(c) >= 2; c = c[2:] {
 				if t := table[c[0]]; t > 15 || !tables[t] && !scanned[c[0]] {
@@ -91,7 +91,7 @@ func decodeStandard(b []byte, h *header) (Pixels, error) {
 		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG, which the kernel without C does not decode, and " + kernelEnv + " asks for that one: unset it")
 	}
 	if h.Arithmetic {
-		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG, which only the C kernel with libjpeg-turbo decodes: build stoker where both a C compiler and Debian's libjpeg62-turbo-dev, or its like, are installed")
+		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG, which only the C kernel with libjpeg-turbo decodes: build stoker with a C compiler and libjpeg-turbo (Debian: libjpeg62-turbo-dev)")
 	}
 	if n := bytes.Count(b[h.scan:], []byte{0xff, 0xda}); n > maxScans {
 		return Pixels{}, FormatError(fmt.Sprintf("%d scans for %d x %d pixels", n+1, h.W, h.H))

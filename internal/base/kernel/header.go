@@ -186,7 +186,7 @@ func (h *header) checkEnd(b []byte) error {
 		bits = 1
 	}
 	if !h.Arithmetic && int64(end-h.scan)*8 < h.blocks*bits {
-		return FormatError(fmt.Sprintf("the header promises %d x %d pixels, more than the %d bytes after it can hold", h.W, h.H, end-h.scan))
+		return FormatError(fmt.Sprintf("the header declares %d x %d pixels, more than the %d bytes after it can hold", h.W, h.H, end-h.scan))
 	}
 	return nil
 }

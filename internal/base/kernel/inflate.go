@@ -24,14 +24,14 @@ const (
 
 func (e InflateError) Error() string {
 	return [...]string{
-		InflateFull:   "there is more in it than there should be",
+		InflateFull:   "it unpacks to more bytes than expected",
 		InflateCut:    "the deflate stream is cut off",
-		inflateBlock:  "a deflate block of an undefined type",
+		inflateBlock:  "a deflate block has an undefined type",
 		inflateStored: "the length of a stored deflate block is damaged",
 		inflateCodes:  "the codes of a deflate block are damaged",
-		inflateCode:   "a code that its deflate block does not have",
-		inflateFar:    "a match that reaches back before the start of the deflate stream",
-		InflateHead:   "the start is not that of a zlib stream",
+		inflateCode:   "a deflate block uses a code that it does not define",
+		inflateFar:    "a match reaches back before the start of the deflate stream",
+		InflateHead:   "it does not begin with a zlib header",
 		InflateSum:    "the checksum (Adler-32) does not match",
 		inflateAny:    "the deflate stream is damaged",
 	}[e]

@@ -186,10 +186,10 @@ func CheckSize(w, h int) error { return CheckLimit(w, h, MaxPixels) }
 // CheckLimit is CheckSize with a limit in pixels.
 func CheckLimit(w, h int, limit int64) error {
 	if w <= 0 || h <= 0 {
-		return FormatError(fmt.Sprintf("the header promises %d x %d pixels", w, h))
+		return FormatError(fmt.Sprintf("the header declares %d x %d pixels", w, h))
 	}
 	if int64(w)*int64(h) > limit {
-		return FormatError(fmt.Sprintf("the header promises %d x %d pixels, more than the limit of %d", w, h, limit))
+		return FormatError(fmt.Sprintf("the header declares %d x %d pixels, more than the limit of %d", w, h, limit))
 	}
 	return nil
 }

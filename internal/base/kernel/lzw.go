@@ -20,7 +20,7 @@ type LZW struct {
 // io.ErrUnexpectedEOF if src ends, and no error if the data says so.
 func (t *LZW) Decode(dst, src []byte, bits int, tiff bool) (n int, err error) {
 	if bits < 1 || bits > 8 {
-		return 0, JobError("LZW of other than 1 to 8 bits")
+		return 0, JobError("the LZW code size is not 1 to 8 bits")
 	}
 	if !lzwInC || os.Getenv(kernelEnv) == names[0] {
 		if t.twin == nil {
@@ -53,8 +53,8 @@ func unpredictGo(block []byte, n, rows, back int) {
 }
 
 var (
-	errLZWCode  = errors.New("an LZW code that is not defined yet")
-	errLZWStart = errors.New("LZW data that does not begin by clearing its table")
+	errLZWCode  = errors.New("LZW data uses a code before it is defined")
+	errLZWStart = errors.New("LZW data does not begin with a clear code")
 )
 
 // lzwTwin holds LZW's strings as places in the output. Every string but the

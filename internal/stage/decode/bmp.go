@@ -106,7 +106,7 @@ func (p bmpInfo) holds(n int) error {
 	}
 	used, stride := p.rows()
 	if need := stride*int64(p.h-1) + used; int64(n) < need { // some writers leave the last row short
-		return malformed(KindBMP, "%d bytes of rows where %d x %d pixels take %d", n, p.w, p.h, need)
+		return malformed(KindBMP, "%d bytes of rows, but %d x %d pixels take %d", n, p.w, p.h, need)
 	}
 	return nil
 }

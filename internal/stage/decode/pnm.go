@@ -45,7 +45,7 @@ func pnmHeader(b []byte) (p pnmInfo, err error) {
 		return p, err
 	}
 	if need := p.need(); int64(len(b)-p.data) < need {
-		return p, malformed(KindPNM, "%d bytes of samples where %d x %d pixels take at least %d", len(b)-p.data, p.w, p.h, need)
+		return p, malformed(KindPNM, "%d bytes of samples, but %d x %d pixels take at least %d", len(b)-p.data, p.w, p.h, need)
 	}
 	return p, nil
 }

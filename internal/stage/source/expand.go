@@ -95,7 +95,7 @@ func notFound(pattern, name string, missing, of int) error {
 }
 
 func piped(command string) error {
-	e := errs.New(errs.Config, "%s is a command, and stoker runs none: it reads local files by their paths", quote("pipe:"+command))
+	e := errs.New(errs.Config, "%s is a command, and stoker does not run commands: it reads local files by their paths", quote("pipe:"+command))
 	if path, ok := strings.CutPrefix(strings.TrimSpace(command), "cat "); ok && !strings.ContainsAny(path, "|;&<>") {
 		return e.Try("give the path: %s", quote(strings.TrimSpace(path)))
 	}

@@ -154,8 +154,8 @@ func (p *Program) beginImage(l *Lane, encoded []byte, key rng.Key) (int, *errs.E
 // notPicture is the error of bytes in which no picture's size can be found.
 func notPicture(encoded []byte, cause error) *errs.Error {
 	if other := decode.Foreign(encoded); other != "" {
-		return errs.New(errs.Unsupported, "a picture is asked for, and this is %s", other).
-			Try("deliver the bytes of this field, by decode \"bytes\" (stoker.Field(name, decode=\"bytes\")), or go past such samples with on_bad=\"skip\"")
+		return errs.New(errs.Unsupported, "the field is decoded as a picture, but this is %s", other).
+			Try("deliver the field as bytes (stoker.Field(name, decode=\"bytes\")), or skip such samples with on_bad=\"skip\"")
 	}
 	return failed("the picture cannot be read", cause)
 }
@@ -166,8 +166,8 @@ func (p *Program) within(s size) *errs.Error {
 	if p.stored != (size{}) || int64(s.w)*int64(s.h) <= limit {
 		return nil
 	}
-	return errs.New(errs.Damaged, "the header promises %d x %d pixels, more than the limit of %d (max_pixels)", s.w, s.h, limit).
-		Try("if the picture is sound, pass max_pixels=%d or more; else remove it, or go past such samples with on_bad=\"skip\"", int64(s.w)*int64(s.h))
+	return errs.New(errs.Damaged, "the header declares %d x %d pixels, more than the limit of %d (max_pixels)", s.w, s.h, limit).
+		Try("if the picture is sound, pass max_pixels=%d or more; otherwise remove it, or skip such samples with on_bad=\"skip\"", int64(s.w)*int64(s.h))
 }
 
 // channels is how many a decoded picture has.
@@ -337,8 +337,8 @@ func failed(what string, cause error) *errs.Error {
 	var trailing kernel.TrailingError
 	switch {
 	case errors.As(cause, &trailing): // of strict lanes
-		return errs.New(errs.Damaged, "the picture is whole, and its data go on after the last block").Because(cause).
-			Try("look at it if its size may be wrong; else nothing has to be done: training decodes it")
+		return errs.New(errs.Damaged, "the picture is complete, but data follows its last block").Because(cause).
+			Try("check that its size is right; if so, nothing has to be done: training decodes it")
 	case errors.As(cause, &damaged):
 		return errs.New(errs.Damaged, "%s", what).Because(cause).
 			Try("restore or remove it, or go past such samples with on_bad=\"skip\"")

@@ -143,7 +143,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 			}
 			last.end = off + size
 			if at >= len(raw) || int64(len(raw[at])) < last.end-last.off {
-				return errs.New(errs.Bug, "the bytes handed in are not those of the extents").At(errs.Where{Shard: d.path, Offset: off, Sample: id})
+				return errs.New(errs.Bug, "the bytes passed in do not match the extents").At(errs.Where{Shard: d.path, Offset: off, Sample: id})
 			}
 			data = raw[at][off-last.off : last.end-last.off : last.end-last.off]
 		}

@@ -44,7 +44,7 @@ func build(ctx context.Context, src source.Source, paths []string, opt Options, 
 		one := Dataset{fields: bd.fields, files: bd.files[i:], chunkOff: bd.chunkOff, chunkSize: bd.chunkSize, chunkMask: bd.chunkMask, valueOff: bd.valueOff, valueSize: bd.valueSize}
 		if err := one.checkFiles([]int64{obj.Size}); err != nil {
 			return errs.New(errs.Damaged, "the file contradicts itself").At(errs.Where{Shard: obj.Name, Offset: -1, Sample: -1}).Because(err).
-				Try("write the file again; h5stat and h5dump -pH show what the HDF5 library makes of it")
+				Try("write the file again; h5stat and h5dump -pH show how the HDF5 library reads it")
 		}
 		if opt.Progress != nil {
 			opt.Progress(int64(i+1), int64(len(objs)), "files")
@@ -155,7 +155,7 @@ func (bd *builder) sound(f *tree.File, name string, d *tree.Dataset, size int64)
 		if _, why := bd.checkLayout(&l, &fd, d.Dims[0], size, nil); why != nil {
 			err = errs.New(errs.Damaged, "the dataset %q contradicts itself", d.Path).
 				At(errs.Where{Shard: bd.objs[len(bd.files)].Name, Member: d.Path, Offset: -1, Sample: -1}).Because(why).
-				Try("write the file again; h5stat and h5dump -pH show what the HDF5 library makes of it")
+				Try("write the file again; h5stat and h5dump -pH show how the HDF5 library reads it")
 		}
 	}
 	if err != nil {
@@ -298,7 +298,7 @@ func (bd *builder) unread(d *tree.Dataset, l *layout) (why, hint string, err err
 	case l.row() < 0:
 		return fmt.Sprintf("a row has %v elements of %d bytes", d.Dims[1:], l.Elem), "write rows of less than 1 GiB", nil
 	case l.Chunk != nil && l.unpacked() < 0:
-		return fmt.Sprintf("its chunks of %v elements have 1 GiB or more", l.Chunk), "write it in chunks of less than 1 GiB: h5repack -l NAME:CHUNK=...", nil
+		return fmt.Sprintf("its chunks of %v elements take 1 GiB or more", l.Chunk), "write it in chunks of less than 1 GiB: h5repack -l NAME:CHUNK=...", nil
 	}
 	for i, f := range d.Filters {
 		switch f.ID {

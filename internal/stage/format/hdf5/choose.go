@@ -195,7 +195,7 @@ func (c *chooser) astray() (out []left) {
 		if i.Outside {
 			out = append(out, left{Name: name, Why: "a link to another file, " + i.Target})
 		} else if at, _ := c.follow(i.Path); at < 0 {
-			out = append(out, left{Name: name, Why: "a link to " + i.Target + ", which is not there"})
+			out = append(out, left{Name: name, Why: "a link to " + i.Target + ", which does not exist"})
 		}
 	}
 	return out
@@ -350,7 +350,7 @@ func (c *chooser) lost(found []candidate) (out []left, err error) {
 // doubt is the error of an item without which it is not known what a sample is.
 func (c *chooser) doubt(i tree.Item) error {
 	e := *errs.From(i.Err)
-	e.Hint = "name the datasets that are wanted, if others are sound: columns=[...]; or " + e.Hint
+	e.Hint = "if the others are sound, name the datasets to load: columns=[...]; or " + e.Hint
 	return &e
 }
 

@@ -152,7 +152,7 @@ func (l *layout) fits(size int64, mask int32) error {
 		// HDF5 writes a shuffle of no number of bytes for data of variable length, and
 		// skips it in every chunk.
 		if f.ID == tree.Shuffle && uint32(mask)>>i&1 == 0 && (len(f.Values) < 1 || f.Values[0] < 1 || int64(f.Values[0]) > maxUnpacked) {
-			return fmt.Errorf("it is shuffled with %v, which is not a number of bytes", f.Values)
+			return fmt.Errorf("its shuffle filter has the element size %v, which is not a number of bytes", f.Values)
 		}
 	}
 	if known := sized(l.Filters, mask, n); known[len(known)-1] >= 0 && known[len(known)-1] != size {

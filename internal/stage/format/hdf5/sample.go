@@ -177,7 +177,7 @@ func (d *Dataset) field(id int64, no, i int, row int64, raw [][]byte, s *format.
 		ok, err = d.gather(l, row, &f, take, s)
 	}
 	if !ok {
-		return f, raw, errs.New(errs.Bug, "the bytes handed in are not those of the extents").At(d.where(id, no, l, &f))
+		return f, raw, errs.New(errs.Bug, "the bytes passed in do not match the extents").At(d.where(id, no, l, &f))
 	}
 	if err != nil {
 		return f, raw, broken(err, d.where(id, no, l, &f))
@@ -333,7 +333,7 @@ func (d *Dataset) missing(id int64, field string) error {
 		}
 		return errs.New(code, "a sample has no field %q: the dataset was left out", l.Name).
 			At(errs.Where{Shard: string(d.x.AppendPath(no, nil)), Member: l.Name, Field: field, Offset: -1, Sample: id}).Because(errors.New(l.Why)).
-			Try("ask for one of the fields there are: %s", brief(have))
+			Try("ask for one of these fields: %s", brief(have))
 	}
 	e := errs.New(errs.MissingField, "a sample has no field %q; it has %s", field, brief(have)).
 		At(errs.Where{Shard: string(d.x.AppendPath(no, nil)), Field: field, Offset: -1, Sample: id})

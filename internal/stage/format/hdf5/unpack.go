@@ -32,7 +32,7 @@ func (u *unpacker) unpack(filters []tree.Filter, mask int32, raw []byte, n int64
 		case tree.Shuffle:
 			switch {
 			case len(f.Values) == 0:
-				err = errors.New("it is shuffled by no number of bytes")
+				err = errors.New("its shuffle filter has no valid element size")
 			case f.Values[0] > 1:
 				raw, own = unshuffle(raw, int(f.Values[0])), true
 			}
@@ -50,7 +50,7 @@ func (u *unpacker) unpack(filters []tree.Filter, mask int32, raw []byte, n int64
 		}
 	}
 	if int64(len(raw)) != n {
-		return nil, fmt.Errorf("%d bytes came out, and not %d", len(raw), n)
+		return nil, fmt.Errorf("it unpacks to %d bytes, not %d", len(raw), n)
 	}
 	if !own {
 		raw = bytes.Clone(raw)
@@ -72,7 +72,7 @@ func (u *unpacker) inflate(raw []byte, n int64) ([]byte, error) {
 		return nil, fmt.Errorf("%w, at its byte %d", err, used)
 	}
 	if int64(got) != n {
-		return nil, fmt.Errorf("%d bytes came out, and not %d", got, n)
+		return nil, fmt.Errorf("it unpacks to %d bytes, not %d", got, n)
 	}
 	return out[:n:n], nil
 }
@@ -123,7 +123,7 @@ func unlzf(raw []byte, n int64) ([]byte, error) {
 		}
 	}
 	if to != len(out) {
-		return nil, fmt.Errorf("%w: %d bytes came out, and not %d", errLZF, to, n)
+		return nil, fmt.Errorf("%w: it unpacks to %d bytes, not %d", errLZF, to, n)
 	}
 	return out, nil
 }

@@ -92,7 +92,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 	if d.wants(fields) {
 		n := d.before(id)
 		if len(raw) != 1 || int64(len(raw[0])) != n+d.size[id] {
-			return errs.New(errs.Bug, "the bytes handed in are not those of the extents").At(d.where(id, ""))
+			return errs.New(errs.Bug, "the bytes passed in do not match the extents").At(d.where(id, ""))
 		}
 		if !d.sound(id, raw[0][:n]) {
 			return errs.New(errs.Damaged, "what lies before a value is not what was indexed").At(d.where(id, "")).

@@ -185,7 +185,7 @@ func (d *Dataset) sample(id int64, raw [][]byte) (data []byte, base int64, err e
 		want = st.head
 	}
 	if len(raw) != 1 || int64(len(raw[0])) != want {
-		return nil, 0, errs.New(errs.Bug, "the bytes handed in are not those of the extents").
+		return nil, 0, errs.New(errs.Bug, "the bytes passed in do not match the extents").
 			At(errs.Where{Shard: d.paths[file], Offset: -1, Sample: id})
 	}
 	if st.pack == "" {

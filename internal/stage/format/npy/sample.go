@@ -76,7 +76,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 		f := &d.fields[p.field]
 		part, e := d.extent(f, id)
 		if p.raw >= len(raw) || int64(len(raw[p.raw])) != e.Len {
-			return errs.New(errs.Bug, "the bytes handed in are not those of the extents").At(d.where(f, part, e.Off, id))
+			return errs.New(errs.Bug, "the bytes passed in do not match the extents").At(d.where(f, part, e.Off, id))
 		}
 		out := format.Field{Name: f.name, Data: raw[p.raw], File: e.File, Member: d.memberName(part), Off: e.Off}
 		if d.packed[part] >= 0 {

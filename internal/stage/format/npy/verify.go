@@ -34,7 +34,7 @@ func (z *zipFile) compare(m member, summed func(n int64)) error {
 	if sum.Sum32() == m.crc {
 		return nil
 	}
-	return errs.New(errs.Damaged, "the bytes of an array are not those that were written").
+	return errs.New(errs.Damaged, "the bytes of an array do not match its checksum").
 		At(errs.Where{Shard: z.obj.Name, Member: m.name, Offset: m.body, Sample: -1}).Because(errSum).Try("fetch or write the file again")
 }
 

@@ -95,10 +95,10 @@ func (d *Dataset) NotesFor(fields []string) (notes []string) {
 		}
 		try := "smaller pages cost less (pyarrow: write_batch_size=16, data_page_size=65536, use_dictionary=False)"
 		if packed {
-			try = `written with compression="none", a row is read by itself`
+			try = `with compression="none", each row is read by itself`
 		}
-		notes = append(notes, fmt.Sprintf("a row of %q has %s, and its whole page of %s is read and unpacked for it: "+
-			"%s; `stoker pack` makes shards of the file as it is; unpacked= keeps more than %d MiB of pages",
+		notes = append(notes, fmt.Sprintf("a row of %q has %s, but its whole page of %s is read and unpacked: "+
+			"%s; `stoker pack` makes shards of the file as it is; a larger unpacked= keeps more pages (now %d MiB)",
 			d.columns[c].name, megabytes(row), megabytes(cost), try, d.keep>>20))
 	}
 	return notes

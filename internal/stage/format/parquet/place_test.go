@@ -153,7 +153,7 @@ func TestLargePagesAreReadOnce(t *testing.T) {
 					t.Errorf("%d bytes are read of a file of %d", read, len(body))
 				}
 				notes := d.NotesFor([]string{"image", "label"})
-				if len(notes) != 1 || !strings.Contains(notes[0], `a row of "image" has 150 kB, and its whole page of 9 MB is read`) || !strings.Contains(notes[0], `compression="none"`) {
+				if len(notes) != 1 || !strings.Contains(notes[0], `a row of "image" has 150 kB, but its whole page of 9 MB is read`) || !strings.Contains(notes[0], `compression="none"`) {
 					t.Errorf("%q", notes)
 				}
 				if notes := d.NotesFor([]string{"label"}); len(notes) > 0 {

@@ -197,7 +197,7 @@ func (r *rowReader) value(c int, v place) (format.Field, error) {
 		return f, err
 	}
 	if n := binary.LittleEndian.Uint32(raw); int64(n) != int64(v.n) {
-		return f, r.d.damaged(fmt.Errorf("a value of %d bytes lies where the index has one of %d", n, v.n), r.where(c, e.Off))
+		return f, r.d.damaged(fmt.Errorf("found a value of %d bytes where the index has one of %d", n, v.n), r.where(c, e.Off))
 	}
 	f.Data = raw[lengthBytes:]
 	return f, nil
@@ -206,7 +206,7 @@ func (r *rowReader) value(c int, v place) (format.Field, error) {
 // next is the next extent, which has to be as long as it was asked for.
 func (r *rowReader) next(c int, e format.Extent) ([]byte, error) {
 	if r.used >= len(r.raw) || int64(len(r.raw[r.used])) != e.Len {
-		return nil, errs.New(errs.Bug, "the bytes handed in are not those of the extents").At(r.where(c, e.Off))
+		return nil, errs.New(errs.Bug, "the bytes passed in do not match the extents").At(r.where(c, e.Off))
 	}
 	r.used++
 	return r.raw[r.used-1], nil

@@ -284,7 +284,7 @@ func (f *footer) features() (map[string]feature, error) {
 		return nil, nil
 	}
 	if err := jsontext.Check(f.hf); err != nil {
-		return nil, errs.New(errs.Damaged, "the description of the features (huggingface) has a text that is not Unicode").Because(err).
+		return nil, errs.New(errs.Damaged, "the description of the features (huggingface) contains text that is not Unicode").Because(err).
 			Try("write the file again")
 	}
 	out := make(map[string]feature)

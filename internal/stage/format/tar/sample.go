@@ -216,7 +216,7 @@ func (d *Dataset) slice(id int64, pick []int64, raw [][]byte, s *format.Sample) 
 		}
 		end = d.off[m] + d.size[m]
 		if at >= len(raw) || end-start > int64(len(raw[at])) {
-			return errs.New(errs.Bug, "the bytes handed in are not those of the extents").At(d.where(id, m))
+			return errs.New(errs.Bug, "the bytes passed in do not match the extents").At(d.where(id, m))
 		}
 		head := d.off[m] - blockLen - start
 		if int64(xxhash.Sum64(raw[at][head:head+blockLen])) != d.head[m] {

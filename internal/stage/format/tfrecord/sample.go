@@ -128,7 +128,7 @@ func (d *Dataset) take(id int64, raw [][]byte) (record, error) {
 	r := record{d: d, id: id, file: file, base: off, apart: d.packed.Packed(file)}
 	e := d.extent(id)
 	if len(raw) != 1 || int64(len(raw[0])) != e.Len {
-		return r, errs.New(errs.Bug, "the bytes handed in are not those of the extents").At(r.where(""))
+		return r, errs.New(errs.Bug, "the bytes passed in do not match the extents").At(r.where(""))
 	}
 	p := raw[0]
 	if r.apart {

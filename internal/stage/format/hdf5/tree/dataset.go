@@ -92,7 +92,7 @@ func (f *File) stored(d *Dataset, o *object) (err error) {
 		return err
 	}
 	if n := int64(len(d.Fill)); n != 0 && n != d.Type.Size {
-		return f.Damaged(o.off, "the fill value of %q has %d bytes, an element %d", d.Path, n, d.Type.Size)
+		return f.Damaged(o.off, "the fill value of %q has %d bytes, but an element has %d", d.Path, n, d.Type.Size)
 	}
 	if c = o.first(msgFilters); c != nil {
 		if d.Filters, err = f.filters(c); err != nil {
@@ -104,7 +104,7 @@ func (f *File) stored(d *Dataset, o *object) (err error) {
 		return nil
 	}
 	if c = o.first(msgLayout); c == nil {
-		return f.Damaged(o.off, "the dataset %q does not say where its data lies", d.Path)
+		return f.Damaged(o.off, "the dataset %q does not say where its data is stored", d.Path)
 	}
 	return f.layout(d, c)
 }
@@ -242,7 +242,7 @@ func (f *File) layout(d *Dataset, c *cursor) error {
 		d.Why, d.Hint = "its layout is of HDF5 1.4 or older", repack
 		return nil
 	case version > 5:
-		d.Why, d.Hint = "its layout is of a later HDF5 than 2.0", "write it with an older bound: h5py.File(name, 'w', libver='v114')"
+		d.Why, d.Hint = "its layout is from an HDF5 release after 2.0", "write it with an older bound: h5py.File(name, 'w', libver='v114')"
 		return nil
 	}
 	switch class {

@@ -119,7 +119,7 @@ func (w *listing) group(path string, o *object, deep int) error {
 	slices.SortFunc(links, func(a, b link) int { return cmp.Compare(a.name, b.name) })
 	for i, l := range links {
 		if i > 0 && l.name == links[i-1].name || l.name == "" || strings.ContainsAny(l.name, "/\x00") {
-			return w.f.Damaged(o.off, "the group %q has the name %q twice, or it is not a name", path, l.name)
+			return w.f.Damaged(o.off, "the group %q has the name %q twice, or the name is not valid", path, l.name)
 		}
 	}
 	for _, l := range links {
