@@ -165,7 +165,7 @@ func (r *Report) WriteTrailing(w io.Writer) {
 	if r.Trailing == 0 {
 		return
 	}
-	fmt.Fprintf(w, "%s whole, with data after the last block of the JPEG (training decodes it; a size that the header\nunderstates looks the same):\n",
+	fmt.Fprintf(w, "%s complete, with data after the last block of the JPEG (training decodes it; a header that\nunderstates the size looks the same):\n",
 		show.Count(r.Trailing, "sample is", "samples are"))
 	for _, e := range r.GoOn[:min(len(r.GoOn), shownDamage)] {
 		fmt.Fprintf(w, "  %s: %s\n", e.Where, e.Cause)

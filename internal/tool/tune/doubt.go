@@ -26,7 +26,7 @@ func doubt(table []Measurement, rates map[Settings][]float64, choice Measurement
 		return "", noise // there is nothing to choose
 	}
 	if others > crowded*cores {
-		return fmt.Sprintf("other processes kept %.1f of %.1f cores busy: what was measured is a loader on the rest", others, cores), noise
+		return fmt.Sprintf("other processes kept %.1f of %.1f cores busy: the measurements are of a loader on the remaining cores", others, cores), noise
 	}
 	least, most := interval(choice, rates[choice.Settings], noise)
 	for _, m := range table {
@@ -35,7 +35,7 @@ func doubt(table []Measurement, rates map[Settings][]float64, choice Measurement
 		}
 		_, top := interval(m, rates[m.Settings], noise)
 		if m.Workers > choice.Workers && least < (1-2*Slack)*top || m.Workers < choice.Workers && top > most {
-			return fmt.Sprintf("measurements of one setting differ by %.0f %%, and %d workers from %d by %.0f %%: which are enough is not to be told",
+			return fmt.Sprintf("measurements of one setting differ by %.0f %%, and %d workers from %d by %.0f %%: it cannot be told which number is enough",
 				100*max(noise, spread(rates[m.Settings]), spread(rates[choice.Settings])), m.Workers, choice.Workers,
 				100*max(m.Samples-choice.Samples, choice.Samples-m.Samples)/max(m.Samples, choice.Samples)), noise
 		}

@@ -100,12 +100,12 @@ func TestDoubtOfTables(t *testing.T) {
 		rates map[int][]float64
 		doubt string
 	}{
-		"noise":         {map[int][]float64{1: {300, 210, 340}, 2: {290, 350, 180}, 4: {310, 150, 280}}, "which are enough is not to be told"},
+		"noise":         {map[int][]float64{1: {300, 210, 340}, 2: {290, 350, 180}, 4: {310, 150, 280}}, "it cannot be told which number is enough"},
 		"quiet":         {map[int][]float64{1: {300, 302, 299}, 2: {303, 301, 304}, 4: {298, 303, 301}}, ""},
 		"steps":         {map[int][]float64{1: {100}, 2: {200}, 4: {395, 401, 399}}, ""},
 		"burst":         {map[int][]float64{1: {100}, 2: {200}, 4: {395, 401, 399, 130, 398, 400}}, ""},
 		"single":        {map[int][]float64{1: {300, 100, 200}}, ""},
-		"fewer":         {map[int][]float64{1: {290, 410, 350}, 4: {395, 401, 399}}, "which are enough is not to be told"},
+		"fewer":         {map[int][]float64{1: {290, 410, 350}, 4: {395, 401, 399}}, "it cannot be told which number is enough"},
 		"noisy but far": {map[int][]float64{1: {100, 120, 110}, 4: {395, 361, 399}}, ""},
 	} {
 		var table []Measurement
@@ -126,7 +126,7 @@ func TestDoubtOfTables(t *testing.T) {
 
 func TestADoubtedChoiceIsNotKept(t *testing.T) {
 	r := example()
-	r.Doubt = "other processes kept 3.0 of 4.0 cores busy: what was measured is a loader on the rest"
+	r.Doubt = "other processes kept 3.0 of 4.0 cores busy: the measurements are of a loader on the remaining cores"
 	path := filepath.Join(t.TempDir(), "playbook.yaml")
 	if err := r.Keep(path, "", time.Unix(0, 0)); err != nil {
 		t.Fatal(err)

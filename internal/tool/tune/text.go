@@ -25,7 +25,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		b.WriteString("the budget ended before the search did\n")
 	}
 	if r.Doubt != "" {
-		fmt.Fprintf(&b, "\nno recommendation: %s\n  run it again when nothing else runs here, or with a larger budget; the playbook is left as it is\n", r.Doubt)
+		fmt.Fprintf(&b, "\nno recommendation: %s\n  run it again when nothing else runs here, or with a larger budget; the playbook is unchanged\n", r.Doubt)
 	} else {
 		fmt.Fprintf(&b, "\nuse %s\n", r.Choice.Words(r.Loader))
 		r.writeWhy(&b)

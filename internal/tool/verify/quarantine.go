@@ -95,7 +95,7 @@ func (r *Report) Err() error {
 		return errs.New(errs.Damaged, "%d of %d files can not be read", len(r.Shards), r.Files).
 			Try("fetch those files again, and verify again: of the others no sample was read")
 	case len(r.Sound) > 0:
-		return errs.New(errs.Damaged, "%d files can not be read, and %d of the %d samples of the others that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
+		return errs.New(errs.Damaged, "%d files can not be read, and %d of the %d samples checked in the other datasets are damaged", len(r.Shards), r.Damaged, r.Checked).
 			Try("fetch those files again; --quarantine DIR lists the samples of the others that are sound, whose ids count without these files")
 	case len(r.Shards) > 0 && r.Manifest == "":
 		return errs.New(errs.Damaged, "%d files are not as their hashes say, and %d of the %d samples that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
@@ -104,8 +104,8 @@ func (r *Report) Err() error {
 		return errs.New(errs.Damaged, "%d files are not as the manifest says, and %d of the %d samples that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
 			Try("remove the damaged shards and run `stoker pack` again as before: it makes those alone")
 	case len(r.Lost) > 0:
-		return errs.New(errs.Damaged, "%d datasets of the file cannot be read, and %d of the %d samples of the others that were checked are damaged", len(r.Lost), r.Damaged, r.Checked).
-			Try("fetch the file again, or load the others alone: columns=[...]")
+		return errs.New(errs.Damaged, "%d datasets of the file cannot be read, and %d of the %d samples checked in the other datasets are damaged", len(r.Lost), r.Damaged, r.Checked).
+			Try("fetch the file again, or load only the others: columns=[...]")
 	case r.Damaged == 0:
 		return nil
 	}
