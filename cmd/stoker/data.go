@@ -27,7 +27,7 @@ type dataFlags struct {
 	Documents  bool     `help:"A sample is a document (tokens)."`
 	EOS        *int64   `name:"eos" help:"The token that ends a document." placeholder:"TOKEN"`
 	BOS        *int64   `name:"bos" help:"The token that begins a document." placeholder:"TOKEN"`
-	MaxPixels  int64    `help:"Decode no picture of more than N pixels (default 178956970)." placeholder:"N"`
+	MaxPixels  int64    `help:"Refuse to decode pictures of more than N pixels (default 178956970)." placeholder:"N"`
 	Unpacked   string   `help:"Memory for what was decompressed, such as 1GiB." placeholder:"SIZE"`
 }
 

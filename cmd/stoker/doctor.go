@@ -31,7 +31,7 @@ type doctorCmd struct {
 	GPUCost    *float64 `name:"gpu-cost" help:"Say what the waiting costs a month, at this price of an hour." placeholder:"PRICE"`
 	StepMillis *float64 `name:"step-ms" help:"Pretend that a training step takes so many milliseconds a batch (PATH, --spec)." placeholder:"MS"`
 	Quick      bool     `help:"Only the verdict, without the tiers that are measured after it (PATH, --spec)."`
-	OnBad      string   `help:"What becomes of samples that cannot be read: skip, replace or fail (PATH, --spec; default skip)." placeholder:"HOW"`
+	OnBad      string   `help:"How to treat samples that cannot be read: skip, replace or fail (with PATH or --spec; default skip)." placeholder:"HOW"`
 	JSON       bool     `help:"Write JSON; the script's output goes to standard error."`
 
 	Seconds float64 `hidden:"" default:"8" help:"Of the loop over PATH; the tiers take two and a half times as long at most."`
@@ -63,7 +63,7 @@ func (d doctorCmd) Run(con *console, behind another) error {
 		}
 	}
 	if asked > 1 {
-		return errs.New(errs.Config, "a command behind --, a dataset, --attach and --from exclude each other").Try("see `stoker doctor --help`")
+		return errs.New(errs.Config, "a command after --, a dataset, --attach and --from exclude each other").Try("see `stoker doctor --help`")
 	}
 	if err := d.sensible(behind != nil, dataset); err != nil {
 		return err
@@ -120,13 +120,13 @@ func (d doctorCmd) sensible(script, dataset bool) error {
 		flag, wants, try string
 		asked, ok        bool
 	}{
-		{"--stop", "ends a script, and there is none", run, d.Stop, script},
-		{"--timeline", "draws the steps of a loop: of a script behind --, of a dataset, of --attach or --from", run, d.Timeline, judged || d.Attach != nil},
-		{"--gpu-cost", "prices what a loop waits: of a script behind --, of a dataset, of --attach or --from", "2.50 " + run, d.GPUCost != nil, judged || d.Attach != nil},
-		{"--check", "asks whether a loop is data-bound: of a script behind --, of a dataset, of --attach or --from", run, d.Check, judged || d.Attach != nil},
-		{"--step-ms", "pretends that a loop over a dataset has steps, and there is no dataset", "20 " + load, d.StepMillis != nil, dataset},
-		{"--quick", "leaves out the tiers of a dataset, and there is none", load, d.Quick, dataset},
-		{"--on-bad", "is about the samples of a dataset, and there is none", "skip " + load, d.OnBad != "", dataset},
+		{"--stop", "ends a script, and no script is given", run, d.Stop, script},
+		{"--timeline", "draws the steps of a loop: of a script after --, of a dataset, of --attach or --from", run, d.Timeline, judged || d.Attach != nil},
+		{"--gpu-cost", "prices what a loop waits: of a script after --, of a dataset, of --attach or --from", "2.50 " + run, d.GPUCost != nil, judged || d.Attach != nil},
+		{"--check", "asks whether a loop is data-bound: of a script after --, of a dataset, of --attach or --from", run, d.Check, judged || d.Attach != nil},
+		{"--step-ms", "simulates the steps of a loop over a dataset, and no dataset is given", "20 " + load, d.StepMillis != nil, dataset},
+		{"--quick", "leaves out the tiers of a dataset, and no dataset is given", load, d.Quick, dataset},
+		{"--on-bad", "says how to treat samples of a dataset, and no dataset is given", "skip " + load, d.OnBad != "", dataset},
 	} {
 		if f.asked && !f.ok {
 			return errs.New(errs.Config, "%s %s", f.flag, f.wants).Try("stoker doctor %s %s", f.flag, f.try)
@@ -242,7 +242,7 @@ func (d doctorCmd) watch(con *console, command []string) error {
 		err = con.writeJSON(out.Report)
 	case early == nil || d.Stop || early.Verdict.Title() != out.Report.Verdict.Title():
 		if early != nil && !d.Stop && early.Verdict.Title() != out.Report.Verdict.Title() {
-			fmt.Fprintf(said, "\nstoker doctor: after a longer look the verdict is no longer %q; this one counts.\n", early.Verdict.Title())
+			fmt.Fprintf(said, "\nstoker doctor: after longer observation this verdict replaces %q.\n", early.Verdict.Title())
 		}
 		err = d.text(said, out.Report)
 	default:

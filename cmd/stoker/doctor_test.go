@@ -170,7 +170,7 @@ func TestDoctorErrors(t *testing.T) {
 		{[]string{"--quick"}, 2, "--quick leaves out the tiers"},
 		{[]string{dir, "--quick"}, 2, "no class folder"},
 		{[]string{"sh", "train.sh"}, 2, "stoker doctor -- sh train.sh"},
-		{[]string{"--", "no-such-command-anywhere"}, 2, "can not be started"},
+		{[]string{"--", "no-such-command-anywhere"}, 2, "cannot be started"},
 		{[]string{"--"}, 2, "no command to watch"},
 	} {
 		got := command(t, append([]string{"doctor"}, c.args...)...)
