@@ -74,7 +74,7 @@ def test_a_run_goes_on_over_its_packing(
     """The rest of the epoch is the samples that were left, in the same order, with the same pixels and labels."""
     state, rest = saved(stoker.ImageFolder(folder, CROP), **order)
     assert goes_on(tar(packed / "tar"), state, **order) == rest
-    assert "packed from, and goes on here\n" in capfd.readouterr().err
+    assert "packed from; resuming here\n" in capfd.readouterr().err
     fields = [stoker.Field("image", decode="rgb", transform=CROP), stoker.Field("label", decode="int")]
     assert goes_on(stoker.TFRecordDataset(str(packed / "tfrecord"), fields), state, **order) == rest
 
@@ -156,7 +156,7 @@ def test_a_block_order_over_other_blocks_is_another_order(folder: Path, packed: 
     assert state["blocks"]
     with pytest.raises(stoker.StateError, match="the sizes of the blocks differ") as caught:
         goes_on(tar(packed / "tar"), state, shuffle="block")
-    assert "block= of the same size" in str(caught.value)
+    assert "pass the same block= in both places" in str(caught.value)
     assert "blocks" not in saved(stoker.ImageFolder(folder, CROP), shuffle=True)[0]
 
 
