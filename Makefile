@@ -27,7 +27,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test test-all setup engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short unpack-fuzz jpeg-all wheel clean test-frameworks
+.PHONY: always demo figures test test-all setup engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short unpack-fuzz jpeg-all wheel clean test-frameworks webp-fuzz
 
 demo: setup engine
 	@build/stoker demo
@@ -134,6 +134,15 @@ build/unpack-fuzz: $(UNPACK_FUZZ) internal/base/kernel/inflate.h internal/base/k
 
 unpack-fuzz: build/unpack-fuzz
 	build/unpack-fuzz -seed $${SEED:-1} -seconds $${SECONDS_EACH:-60}
+
+# Our decoder of lossy WebP on damaged files, against libwebp.
+WEBP_FUZZ := $(filter-out %/nolibjpeg.c,$(wildcard internal/base/kernel/*.c)) internal/base/kernel/fuzz/webp/main.c
+build/webp-fuzz: $(WEBP_FUZZ) $(wildcard internal/base/kernel/*.h)
+	@mkdir -p build
+	$${CC:-gcc} $(JPEG_FUZZ_FLAGS) -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer $(WEBP_FUZZ) -l:libwebp.a -l:libjpeg.a -lm -lpthread -o $@
+
+webp-fuzz: build/webp-fuzz
+	build/webp-fuzz -seed $${SEED:-1} -seconds $${SECONDS_EACH:-60}
 
 # Every size with every kind of JPEG, 200 boxes each, and of every photograph of a folder.
 jpeg-all:

@@ -6,7 +6,6 @@ package kernel
 #cgo noescape stk_vp8
 #cgo nocallback stk_vp8
 #include "vp8.h"
-#include "inflate.h"
 */
 import "C"
 
@@ -21,12 +20,15 @@ func lossy(dst, stream []byte, i WebPInfo) error {
 	if target == names[0] {
 		return webpTwin(dst, stream, i)
 	}
-	level := C.int(0)
+	level := 0
 	if rank(target) > rank("base") {
-		level = C.stk_inflate_level()
+		level = lossyLevel()
 	}
-	return lossyAt(dst, stream, i, int(level))
+	return lossyAt(dst, stream, i, level)
 }
+
+// lossyLevel is the best that this processor has for lossyAt: 0, or 1 for AVX2.
+func lossyLevel() int { return int(C.stk_vp8_level()) }
 
 func lossyAt(dst, stream []byte, i WebPInfo, level int) error {
 	switch C.stk_vp8((*C.uint8_t)(unsafe.SliceData(dst)), (*C.uint8_t)(unsafe.SliceData(stream)), C.size_t(len(stream)),
@@ -35,6 +37,8 @@ func lossyAt(dst, stream []byte, i WebPInfo, level int) error {
 		return nil
 	case C.STK_VP8_MEMORY:
 		return ErrMemory
+	case C.STK_VP8_ODD:
+		return webp(dst, stream, i)
 	case C.STK_VP8_CUT:
 		return FormatError("WebP: the compressed pixels end before the last row")
 	}

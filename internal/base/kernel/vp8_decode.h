@@ -32,7 +32,11 @@ typedef struct {
   const uint8_t *p, *end;
 } booler;
 
-static void b_open(booler *b, const uint8_t *p, size_t n) { *b = (booler){0, UINT64_C(255) << 24, -8, 0, p, p + n}; }
+// b_open says whether the value is below the range, as it must be.
+static int b_open(booler *b, const uint8_t *p, size_t n) {
+  *b = (booler){0, UINT64_C(255) << 24, -8, 0, p, p + n};
+  return !n || *p < 255;
+}
 
 static INLINE void b_fill(booler *b) {
   const int have = b->count + 8;
@@ -141,7 +145,7 @@ typedef struct {
   column *columns;
   uint8_t left_modes[4], left_nz[9];
   int16_t coeffs[25 * 16];         // zeros, but for those of the macroblock in work
-  uint8_t kinds[24];               // of each block: 0 nothing, 1 a DC, 2 more
+  uint8_t kinds[24];               // of each block: 0 nothing, 1 a DC, 2 of the first three, 3 more
   uint8_t work[BPS * 30];          // see Y_AT
   uint8_t *y, *u, *v;              // the window: 32 and 16 rows
   int stride;
@@ -159,6 +163,7 @@ static INLINE int bound(int v, int most) { return v < 0 ? 0 : v > most ? most : 
 static void read_segments(frame *f, booler *b) {
   f->segments = b_bit(b, 128);
   memset(f->segment_prob, 255, sizeof f->segment_prob);
+  f->absolute = 1;
   if (!f->segments) return;
   f->map = b_bit(b, 128);
   if (b_bit(b, 128)) {
@@ -194,11 +199,11 @@ static int read_parts(frame *f, const uint8_t *p, size_t n) {
   for (int i = 0; i < f->parts - 1; i++, size += 3) {
     size_t k = (size_t)size[0] | (size_t)size[1] << 8 | (size_t)size[2] << 16;
     if (k > n) k = n;
-    b_open(&f->tokens[i], p, k);
+    if (!b_open(&f->tokens[i], p, k)) return STK_VP8_ODD;
     p += k;
     n -= k;
   }
-  b_open(&f->tokens[f->parts - 1], p, n);
+  if (!b_open(&f->tokens[f->parts - 1], p, n)) return STK_VP8_ODD;
   return n ? STK_VP8_OK : STK_VP8_CUT;
 }
 
@@ -263,7 +268,7 @@ static int read_header(frame *f, const uint8_t *src, size_t n) {
   n -= 10;
   if (first > n) return STK_VP8_CUT;
   booler *b = &f->modes;
-  b_open(b, src, first);
+  if (!b_open(b, src, first)) return STK_VP8_ODD;
   b_number(b, 2); // colour space, clamping: neither changes what decoders do
   read_segments(f, b);
   read_filter(f, b);
@@ -403,13 +408,13 @@ static __attribute__((noinline)) int residuals(frame *f, booler *tokens, column 
     uint8_t *up = &top[i & 3], *side = &left[i >> 2];
     const int n = block(&b, (const uint8_t(*)[CONTEXTS][NODES])f->prob[type], *up + *side, q->y1, first, out);
     *up = *side = n > first;
-    any |= f->kinds[i] = n > 1 ? 2 : out[0] != 0;
+    any |= f->kinds[i] = n > 3 ? 3 : n > 1 ? 2 : out[0] != 0;
   }
   for (int i = 16; i < 24; i++, out += 16) {
     uint8_t *up = &top[4 + (i >> 1 & 2) + (i & 1)], *side = &left[4 + (i >> 1 & 2) + (i >> 1 & 1)];
     const int n = block(&b, (const uint8_t(*)[CONTEXTS][NODES])f->prob[2], *up + *side, q->uv, 0, out);
     *up = *side = n > 0;
-    any |= f->kinds[i] = n > 1 ? 2 : out[0] != 0;
+    any |= f->kinds[i] = n > 3 ? 3 : n > 1 ? 2 : out[0] != 0;
   }
   *tokens = b;
   return any;
@@ -417,6 +422,11 @@ static __attribute__((noinline)) int residuals(frame *f, booler *tokens, column 
 
 // ---- prediction and what is added to it (RFC 6386, 12 and 14) ----
 
+#define MUL1(v) (((v) * 20091 >> 16) + (v))
+#define MUL2(v) ((v) * 35468 >> 16)
+
+// What sound streams hold fits 16 bits at every step. Of absurd ones libwebp's pixels are those
+// of 16 bits for whole blocks on x86, and of 32 bits for those of few coefficients, and so are these.
 static void idct(const int16_t *in, uint8_t *dst) {
 #ifdef __SSE2__
   const __m128i k1 = _mm_set1_epi16(20091), k2 = _mm_set1_epi16(-30068); // of 35468, as a product of x and itself
@@ -444,8 +454,6 @@ static void idct(const int16_t *in, uint8_t *dst) {
     memcpy(dst, &p, 4);
   }
 #else
-#define MUL1(v) (((v) * 20091 >> 16) + (v))
-#define MUL2(v) ((v) * 35468 >> 16)
   int t[16];
   for (int i = 0; i < 4; i++) {
     const int a = in[i] + in[8 + i], b = in[i] - in[8 + i];
@@ -466,16 +474,25 @@ static void idct(const int16_t *in, uint8_t *dst) {
 #endif
 }
 
+// idct_3 is of the first three coefficients: 0, 1 and 4.
+static void idct_3(const int16_t *in, uint8_t *dst) {
+  const int dc = in[0] + 4, c4 = MUL2(in[4]), d4 = MUL1(in[4]), c1 = MUL2(in[1]), d1 = MUL1(in[1]);
+  const int down[4] = {dc + d4, dc + c4, dc - c4, dc - d4}, right[4] = {d1, c1, -c1, -d1};
+  for (int y = 0; y < 4; y++, dst += BPS)
+    for (int x = 0; x < 4; x++) dst[x] = clip(dst[x] + ((down[y] + right[x]) >> 3));
+}
+
 // add adds a block to its prediction, and clears it.
 static INLINE void add(int16_t *in, int kind, uint8_t *dst) {
-  if (kind == 2) {
-    idct(in, dst);
-    memset(in, 0, 16 * sizeof *in);
-  } else if (kind == 1) {
+  if (kind == 1) {
     const int dc = (in[0] + 4) >> 3;
     in[0] = 0;
     for (int y = 0; y < 4; y++, dst += BPS)
       for (int x = 0; x < 4; x++) dst[x] = clip(dst[x] + dc);
+  } else if (kind) {
+    if (kind == 2) idct_3(in, dst);
+    else idct(in, dst);
+    memset(in, 0, 16 * sizeof *in);
   }
 }
 
@@ -638,9 +655,11 @@ static __attribute__((noinline)) void reconstruct(frame *f, int x, int row) {
   }
   predict(u, c->uvmode, 8, x > 0, row > 0);
   predict(v, c->uvmode, 8, x > 0, row > 0);
-  for (int i = 0; i < 4; i++) {
-    add(f->coeffs + 16 * (16 + i), f->kinds[16 + i], u + (i >> 1) * 4 * BPS + (i & 1) * 4);
-    add(f->coeffs + 16 * (20 + i), f->kinds[20 + i], v + (i >> 1) * 4 * BPS + (i & 1) * 4);
+  for (int plane = 16; plane < 24; plane += 4) {
+    const uint8_t *kinds = f->kinds + plane;
+    const int whole = (kinds[0] | kinds[1] | kinds[2] | kinds[3]) > 1; // then all four are, for libwebp
+    for (int i = 0; i < 4; i++)
+      add(f->coeffs + 16 * (plane + i), whole ? 3 : kinds[i], (plane == 16 ? u : v) + (i >> 1) * 4 * BPS + (i & 1) * 4);
   }
   memcpy(c->y, y + 15 * BPS, 16);
   memcpy(c->u, u + 7 * BPS, 8);
