@@ -64,7 +64,6 @@ REQUIRED_CPU = {
 }
 REQUIRED_WALL = {("uint8", "tf.data"): 1.0}
 REQUIRED_PSS_MIB = 200.0
-EXTRA = 3  # rounds at most, in the place of those that others disturbed
 
 
 @dataclass
@@ -226,8 +225,8 @@ class Comparison:
         return ready
 
     def rounds(self, ready: Sequence[Row], wanted: int) -> None:
-        """Rounds until so many were quiet in every row; EXTRA more at most. A round that was not does not count."""
-        for number in range(wanted + EXTRA):
+        """Rounds until so many were quiet in every row; rig.EXTRA more at most. A round that was not does not count."""
+        for number in range(wanted + rig.EXTRA):
             going = [row for row in ready if not row.problem]
             if not going or quiet(going) >= wanted:
                 break

@@ -120,24 +120,28 @@ class Formats:
 
     def turns(self, question: str, commands: dict[str, list[str | Path]]) -> dict[str, list[dict[str, Any]]]:
         """Runs each command once a round; what each measured, a value a round."""
-        runs: dict[str, list[dict[str, Any]]] = {name: [] for name in commands}
-        for number in range(self.args.repeats):
+
+        def turn(number: int) -> tuple[dict[str, dict[str, Any]], float]:
             names = list(commands)
-            turn = number % len(names)
-            for name in names[turn:] + names[:turn]:
+            at = number % len(names)
+            round_of: dict[str, dict[str, Any]] = {}
+            for name in names[at:] + names[:at]:
                 one = rig.quietest(commands[name], self.cpus, question, self.args.retries)
                 begin, end = one.marks["start"], one.marks["stop"]
-                found = {
+                found = round_of[name] = {
                     **{"per_cpu": end["samples"] / (end["cpu"] - begin["cpu"]), "marks": one.marks},
                     **{"per_wall": end["samples"] / (end["wall"] - begin["wall"]), "pss": one.memory["pss"]},
                     **{"disturbed": one.disturbed, "left_behind": one.left_behind},
                 }
-                runs[name].append(found)
-                self.disturbed.append(one.disturbed)
                 rig.say(
                     f"round {number + 1}  {question:9} {name:22} {found['per_cpu']:8.0f}/CPU-s"
                     f" {found['per_wall']:8.0f}/s  others {100 * one.disturbed:.0f} %"
                 )
+            return round_of, max(found["disturbed"] for found in round_of.values())
+
+        kept = rig.rounds(self.args.repeats, turn)
+        runs = {name: [round_of[name] for round_of in kept] for name in commands}
+        self.disturbed += [one["disturbed"] for own in runs.values() for one in own]
         for name, own in runs.items():
             self.add(question, name, *([one[key] for one in own] for key in ("per_cpu", "per_wall")))
         return runs

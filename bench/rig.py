@@ -14,18 +14,22 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench import meter
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 TIME_LIMIT = 900.0
+EXTRA = 3  # rounds at most, in the place of those that others disturbed
 QUIET = 0.03  # the share of the processors that others may have during a window
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+T = TypeVar("T")
 
 
 class PeerError(Exception):
@@ -133,6 +137,20 @@ def quietest(command: Sequence[str | Path], cpus: Sequence[int], name: str, retr
             break
         best = min(best, run(command, cpus, name), key=lambda one: one.disturbed)
     return best
+
+
+def rounds(wanted: int, measure: Callable[[int], tuple[T, float]]) -> list[T]:
+    """What so many quiet rounds gave. measure(number) gives a round's values and what others took in it, at most.
+
+    EXTRA rounds more are made in the place of those that were disturbed; if that is not enough, the least disturbed
+    count, and conclude() finds them.
+    """
+    found: list[tuple[float, int, T]] = []
+    while len([one for one in found if one[0] <= QUIET]) < wanted and len(found) < wanted + EXTRA:
+        values, disturbed = measure(len(found))
+        found.append((disturbed, len(found), values))
+    best = sorted(sorted(found, key=lambda one: one[:2])[:wanted], key=lambda one: one[1])
+    return [values for _, _, values in best]
 
 
 def books_differ(one: Run) -> bool:

@@ -92,7 +92,8 @@ def figures(contest: Contest) -> dict[str, float]:
 
 
 def doubts(contest: Contest) -> list[str]:
-    found = [f"{peer.name}: {peer.problem}" for peer in contest.peers if peer.problem]
+    # A target that this processor lacks is no doubt about the others; "peers" of the result names it.
+    found = [f"{peer.name}: {peer.problem}" for peer in contest.peers if peer.problem and peer.name not in STOKER]
     if contest.plan.left_out:
         path, why = next(iter(contest.plan.left_out.items()))
         found.append(f"{len(contest.plan.left_out)} files are left out, the first of them {path}: {why}")
@@ -122,8 +123,7 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         contest = Contest(args, stack)
         contest.warm()
-        for number in range(args.repeats):
-            contest.round(number)
+        contest.rounds(args.repeats)
     contest.total()
     found = document(contest)
     data = found["data"]

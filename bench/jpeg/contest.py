@@ -180,7 +180,16 @@ class Contest:
                     pairs = list(zip(answers[0]["sums"], wanted["sums"], strict=True))
                     cell.same = sum(a == b for a, b in pairs) / len(pairs)
 
-    def round(self, number: int) -> None:
+    def rounds(self, wanted: int) -> None:
+        """So many quiet rounds, for every cell."""
+        for costs, disturbed in rig.rounds(wanted, self.round):
+            self.disturbed.append(disturbed)
+            for key, cost in costs.items():
+                self.cells[key].cost.append(cost)
+
+    def round(self, number: int) -> tuple[tuple[dict[tuple[str, str, str], float], float], float]:
+        """Each cell's microseconds a picture, and what others took."""
+        costs = {}
         others = meter.Disturbance(self.cpus, lambda: (pid for peer in self.peers for pid in peer.pids()))
         for group in self.groups:
             for mode in self.args.modes.split(","):
@@ -192,10 +201,10 @@ class Contest:
                         rig.say(f"{peer.name}: {group}, {mode}: {peer.problem}")
                         continue
                     cpu = sum(one["cpu"] for one in answers)
-                    pictures = sum(one["pictures"] for one in answers)
-                    self.cells[mode, group, peer.name].cost.append(1e6 * cpu / pictures)
-        self.disturbed.append(sum(others.shares()))
-        rig.say(f"round {number + 1}: others had {100 * self.disturbed[-1]:.1f} % of the processors")
+                    costs[mode, group, peer.name] = 1e6 * cpu / sum(one["pictures"] for one in answers)
+        disturbed = sum(others.shares())
+        rig.say(f"round {number + 1}: others had {100 * disturbed:.1f} % of the processors")
+        return (costs, disturbed), disturbed
 
     def total(self) -> None:
         """What a picture of DATA costs, whatever its kind: its groups, each by its number of pictures."""
