@@ -118,7 +118,7 @@ REFUSED: list[tuple[Any, str]] = [
     ([2**63], "gave sample 9223372036854775808"),
     ([-(2**63) - 1], "gave sample -9223372036854775809"),
     (np.array([2**63], np.uint64), "gave sample 9223372036854775808"),
-    (np.array([1.5]), "samplers give ids"),
+    (np.array([1.5]), "it must give ids"),
     (np.arange(N) % 2 == 0, "bools"),
     (torch.arange(N) % 2 == 0, "bools"),
     ([N], f"gave sample {N}"),

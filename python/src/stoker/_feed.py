@@ -121,7 +121,7 @@ class Feed:
             except TypeError as error:
                 what = "lists of ids" if self._batched else "ids"
                 raise ConfigError(
-                    f"the sampler {self._name} gave {item!r:.80} as item {self._item}, and {what} are wanted",
+                    f"the sampler {self._name} gave {item!r:.80} as item {self._item}; it must give {what}",
                     cause=str(error),
                     hint="ids are integers from 0 to len(dataset) - 1",
                 ) from error
