@@ -392,7 +392,7 @@ func TestInspectFolder(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for _, args := range [][]string{{"inspect", longer, "--all"}, {"verify", longer}} {
-		if got = command(t, args...); got.status != 0 || !strings.Contains(got.out, "1 sample is whole, with data after the last block") || !strings.Contains(got.out, "before the end marker") {
+		if got = command(t, args...); got.status != 0 || !strings.Contains(got.out, "1 sample is complete, with data after the last block") || !strings.Contains(got.out, "before the end marker") {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}

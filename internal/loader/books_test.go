@@ -252,11 +252,11 @@ func TestTheBooksOfDecoders(t *testing.T) {
 	}
 	s, _ := booked(t)
 	l := open(t, s, photoSpec(t, root))
+	before := l.Stats()
 	p, err := l.PassOver(times(n+others, often), 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := l.Stats()
 	emptied(t, p)
 	waitAsleep(t, s)
 	got := l.Stats()

@@ -86,7 +86,7 @@ def test_data_after_the_last_block_are_not_damage(tmp_path: Path) -> None:
     assert (report["checked"], report["damaged"], report["trailing"]) == (2, 0, 1)
     (said,) = report["trailing_samples"]
     assert said["where"]["file"].endswith("longer.jpg")
-    assert "whole" in said["what"]
+    assert "complete" in said["what"]
     for verb in ("inspect", "verify"):
         flags = ["--all"] if verb == "inspect" else []
         done = subprocess.run(
@@ -94,7 +94,7 @@ def test_data_after_the_last_block_are_not_damage(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "no damage found" in done.stdout
-        assert "1 sample is whole, with data after the last block" in done.stdout
+        assert "1 sample is complete, with data after the last block" in done.stdout
     (tmp_path / "data" / "a" / "cut.jpg").write_bytes(whole[: len(whole) // 2] + whole[-2:])
     done = subprocess.run(
         [find(), "inspect", str(tmp_path / "data"), "--all", "--json"], capture_output=True, text=True, check=False

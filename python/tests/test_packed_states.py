@@ -165,7 +165,7 @@ def test_a_packing_with_other_pixels_says_so(folder: Path, tmp_path: Path, capfd
     state, rest = saved(stoker.ImageFolder(folder, CROP), shuffle=True)
     got = goes_on(tar(tmp_path / "small"), state, shuffle=True)
     assert [row[:3] + row[4:] for row in got] == [row[:3] + row[4:] for row in rest]
-    assert "its pictures were written anew (resize 40), and have other pixels" in capfd.readouterr().err
+    assert "its pictures were rewritten (resize 40) and have different pixels" in capfd.readouterr().err
 
 
 def test_states_of_earlier_releases(folder: Path, packed: Path) -> None:

@@ -217,7 +217,7 @@ def test_pillow_decodes_as_pil(shards: str) -> None:
         ("tochl", "'torchl'"),
         ("torchl88", "'torchl8'"),
         ("torch_audio", "delivered as bytes"),
-        ("zzz", "there are 'pil'"),
+        ("zzz", "it can be 'pil'"),
     ],
 )
 def test_decoders_of_the_same_kind_are_suggested(word: str, want: str, shards: str) -> None:
@@ -240,7 +240,7 @@ def test_a_sound_is_not_a_broken_picture(tmp_path: Path) -> None:
         sound.setsampwidth(2)
         sound.setframerate(8000)
         sound.writeframes(bytes(200))
-    with pytest.raises(stoker.DataError, match="a picture is asked for, and this is a WAV sound") as caught:
+    with pytest.raises(stoker.DataError, match="the field is decoded as a picture, but this is a WAV sound") as caught:
         stoker.files(f"{tmp_path}/*.wav", None)[0]
     assert caught.value.code == "unsupported"
     assert "restore" not in str(caught.value)

@@ -87,7 +87,7 @@ func TestIndexDamage(t *testing.T) {
 		{"a Huffman table of too many codes", patched(plain, huff+5, 3), false, "Huffman", false},
 		{"no quantisation table", splice(plain, quant, quantEnd), false, "uantization table", false},
 		{"two frame headers", splice(plain, sos, sos, plain[sofAt:sofAt+19]...), false, "second frame", false},
-		{"more pixels than bytes", patched(plain, sofAt+5, 0x60, 0, 0x60, 0), false, "promises", false},
+		{"more pixels than bytes", patched(plain, sofAt+5, 0x60, 0, 0x60, 0), false, "declares", false},
 		{"a few rows too many", patched(plain, sofAt+5, 0, 130), false, "premature end", false},
 		{"a few rows too few", patched(plain, sofAt+5, 0, 60), false, "extraneous bytes", false},
 		{"a restart marker missing", splice(restart, mark(3), mark(3)+2), false, "", false},
