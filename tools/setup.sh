@@ -30,7 +30,7 @@ if [ "${1:-}" != all ]; then
 	*)
 		less=()
 		case " ${missing[*]} " in *" libjpeg62-turbo-dev "*) less+=("progressive and CMYK JPEGs are decoded by Go, slower and up to 4 of 255 apart, arithmetic ones refused") ;; esac
-		case " ${missing[*]} " in *" libwebp-dev "*) less+=("WebP is decoded by Go, slower") ;; esac
+		case " ${missing[*]} " in *" libwebp-dev "*) less+=("lossless WebP is decoded by Go, slower") ;; esac
 		printf 'built without %s: ' "$(sed 's/ / and /' <<<"${missing[*]}")"
 		[ ${#less[@]} -eq 1 ] && printf '%s' "${less[0]}" || printf '%s; %s' "${less[@]}"
 		echo " (Debian: apt-get install ${missing[*]})"

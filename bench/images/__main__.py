@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from bench import meter, rig
-from bench.images.contest import GROUPS, PEERS, STOKER, STREAMS, WEBP, Contest
+from bench.images.contest import GROUPS, PEERS, STOKER, STREAMS, Contest
 
-# (group, peers; empty: all others), times as fast as they are
+# (group, peers; empty: all others), times as fast as they are. Lossless WebP is libwebp's here and there, theirs newer
+# than the one that is linked: what it costs is shown, not required.
 REQUIRED = (
     ("png rgb", ("opencv",), 1.5),
     ("png grey", ("opencv",), 1.5),
-    *((group, (), 1.0) for group in WEBP),
+    ("webp", (), 1.0),
 )
 
 

@@ -20,7 +20,8 @@
 // resampling weights; base.c, avx2.c and avx512.c hold the loops of each target.
 //
 // Beside jobs there is what other pictures and formats are packed by: Inflater (inflate.c,
-// inflate_loop.h; deflate, zlib, gzip), LZW (lzw.c), PNG's filters (unfilter.c), WebP.
+// inflate_loop.h; deflate, zlib, gzip), LZW (lzw.c), PNG's filters (unfilter.c), WebP (vp8_decode.h
+// for lossy ones, libwebp for others).
 //
 // twin.go, resample.go, upsample.go, decode_go.go and the plain JPEG decoder
 // (plain.go, plain_scan.go, plain_dct.go, plain_draft.go) are the twin. Results do

@@ -4,8 +4,9 @@ import "fmt"
 
 // WebP pictures come to the kernel as bare bitstreams: what a VP8 chunk (lossy)
 // or a VP8L chunk (lossless) holds. Containers are taken apart by the decode
-// stage. libwebp decodes where it is built in (build tag stoker_libwebp); webpTwin,
-// over golang.org/x/image, is the reference and gives the same bytes.
+// stage. Lossy ones are decoded by our own C (vp8_decode.h), lossless ones by libwebp
+// where it is built in (build tag stoker_libwebp). webpTwin, over golang.org/x/image,
+// is the reference and gives the same bytes.
 
 // WebPInfo is what a bitstream's first bytes say.
 type WebPInfo struct {
