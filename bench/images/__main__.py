@@ -57,8 +57,6 @@ def doubts(contest: Contest) -> list[str]:
         for group in contest.groups
         if contest.cells[group, STOKER].same != 1
     ]
-    if max(contest.disturbed) > rig.QUIET:
-        found.append(f"others had up to {100 * max(contest.disturbed):.1f} % of the processor in a round")
     return found
 
 
@@ -69,16 +67,24 @@ def document(contest: Contest) -> dict[str, Any]:
         "settings": {k: str(v) if isinstance(v, Path) else v for k, v in vars(contest.args).items()},
         "data": {group: len(contest.plan[group]["Items"]) for group in contest.groups},
         "peers": {peer.name: {"versions": peer.versions, "problem": peer.problem} for peer in contest.peers},
-        "disturbed": contest.disturbed,
         "rows": [
             {"group": group, "peer": name, "us": cell.cost, "same_bytes": cell.same}
             | ({"mb_per_second": contest.megabytes(group, name)} if group in STREAMS else {})
             for (group, name), cell in contest.cells.items()
             if cell.cost
         ],
-        "gates": [gate.as_dict() for gate in gates(contest)],
-        "doubts": doubts(contest),
     }
+
+
+def figures(contest: Contest) -> dict[str, float]:
+    """Of each decoder and group: microseconds, and how many times as fast stoker is."""
+    found = {}
+    for (group, name), cell in contest.cells.items():
+        if cell.cost:
+            found[f"{group} {name}, us"] = rig.middle(cell.cost)
+            if name != STOKER:
+                found[f"{group} over {name}"] = contest.ratio(group, name)
+    return found
 
 
 def main() -> int:
@@ -86,7 +92,6 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True, help="a folder of JPEGs, with or without class folders")
     parser.add_argument("--out", type=Path, default=rig.ROOT / "bench" / "results" / "pictures.json")
     parser.add_argument("--repeats", type=int, default=7, help="rounds (default: %(default)s)")
-    parser.add_argument("--retries", type=int, default=5, help="of rounds that are disturbed (default: %(default)s)")
     parser.add_argument("--pictures", type=int, default=80, help="of the folder (default: %(default)s)")
     parser.add_argument("--groups", default="", help=f"of {', '.join(GROUPS)}")
     parser.add_argument(
@@ -99,6 +104,7 @@ def main() -> int:
     unknown += [group for group in args.groups.split(",") if group and group not in GROUPS]
     if unknown:
         parser.error(f"{', '.join(unknown)}: not known; there are {', '.join([*PEERS, *GROUPS])}")
+    rig.may_write(args.out)
     meter.become_subreaper()
     with contextlib.ExitStack() as stack:
         contest = Contest(args, stack)
@@ -108,15 +114,7 @@ def main() -> int:
         print(f"CPU time an item, and bytes unpacked a second; processor {contest.cpu}, medians of {args.repeats}")
         print("same: results that are the bytes of Pillow, and of zlib\n")
         print(render(contest, contest.groups))
-    rig.save(args.out, found)
-    print("\nfigures to reach:" if found["gates"] else "")
-    reached = gates(contest)
-    for gate in reached:
-        print(gate.line())
-    for doubt in found["doubts"]:
-        print(f"  note     {doubt}")
-    print(f"\nraw runs: {args.out}")
-    return 0 if all(gate.reached for gate in reached) and not found["doubts"] else 1
+    return rig.finish(args.out, found, gates(contest), doubts(contest), figures(contest), contest.disturbed)
 
 
 if __name__ == "__main__":

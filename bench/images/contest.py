@@ -68,6 +68,9 @@ class Peer:
         stack.callback(self._end)
         self.versions = self._hear().get("versions", {})
 
+    def pids(self) -> list[int]:
+        return [self._process.pid] if self._process is not None else []
+
     def ask(self, group: str, *, check: bool) -> dict[str, Any]:
         """One turn. What goes wrong is the end of this peer."""
         with contextlib.suppress(BrokenPipeError):
@@ -136,38 +139,28 @@ class Contest:
                     cell.same = sum(a == b for a, b in zip(own, right, strict=True)) / len(right)
 
     def rounds(self) -> None:
-        """As many rounds as were asked for; one that is disturbed is repeated, and the quietest count."""
-        tried: list[tuple[float, dict[tuple[str, str], float]]] = []
-        for number in range(self.args.repeats + self.args.retries):
-            tried.append(self._round(number))
-            quiet = [one for one in tried if one[0] <= rig.QUIET]
-            if len(quiet) >= self.args.repeats:
-                break
-        tried.sort(key=lambda one: one[0])
-        for foreign, costs in tried[: self.args.repeats]:
-            self.disturbed.append(foreign)
+        """As many quiet rounds as were asked for, for every cell."""
+        for costs, disturbed in rig.rounds(self.args.repeats, self._round):
+            self.disturbed.append(disturbed)
             for key, cost in costs.items():
                 self.cells[key].cost.append(cost)
 
-    def _round(self, number: int) -> tuple[float, dict[tuple[str, str], float]]:
-        foreign = wall = 0.0
+    def _round(self, number: int) -> tuple[tuple[dict[tuple[str, str], float], float], float]:
+        """Each cell's microseconds an item, and what others took."""
         costs = {}
+        others = meter.Disturbance([self.cpu], lambda: (pid for peer in self.peers for pid in peer.pids()))
         for group in self.groups:
             ready = self.of(group)
             turn = number % len(ready)
             for peer in ready[turn:] + ready[:turn]:
-                before = meter.machine_cpu([self.cpu])
                 answer = peer.ask(group, check=False)
-                after = meter.machine_cpu([self.cpu])
                 if peer.problem:
                     rig.say(f"{peer.name}: {group}: {peer.problem}")
                     continue
                 costs[group, peer.name] = 1e6 * answer["cpu"] / len(self.plan[group]["Items"])
-                foreign += after[0] - before[0] - answer["cpu"] + after[1] - before[1]
-                wall += answer["wall"]
-        share = max(0.0, foreign / wall)
-        rig.say(f"round {number + 1}: others had {100 * share:.1f} % of the processor")
-        return share, costs
+        disturbed = sum(others.shares())
+        rig.say(f"round {number + 1}: others had {100 * disturbed:.1f} % of the processor")
+        return (costs, disturbed), disturbed
 
     def ratio(self, group: str, other: str) -> float:
         """How many times as fast stoker is as another."""
