@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import io
 import json
+import logging
 import os
 import shutil
 import signal
@@ -53,6 +54,7 @@ def _fresh_client() -> Iterator[None]:
     _client.client().stop()
     _client._client = _client.Client()
     _notice._said.clear()
+    logging.getLogger("stoker").setLevel(logging.NOTSET)  # a sample of a guide silences notices
     yield
     _client.client().stop()
     _client._client = _client.Client()  # fixtures of a module come before the next test's own
