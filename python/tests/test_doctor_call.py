@@ -149,7 +149,8 @@ def test_without_a_step_it_says_how_much_there_is_to_gain(photos: Path) -> None:
     assert names == ["batches out of nothing", "the dataset"]
     rates = [tier["samples_per_second"]["value"] for tier in found.evidence["tiers"]]
     assert rates[0] > rates[1]
-    assert "Without a step there is no loop to speed up: this loader keeps up with steps of" in " ".join(str(found).split())
+    said = " ".join(str(found).split())
+    assert "Without a step there is no loop to speed up: this loader keeps up with steps of" in said
 
 
 def test_the_report_is_evidence_again(photos: Path, tmp_path: Path) -> None:
