@@ -155,7 +155,7 @@ def test_a_loader_that_crashes_the_engine_is_refused_alone(
             bad.close()
         deadly.loader = bad
         for _ in range(6):
-            with pytest.raises(stoker.EngineError, match="died 2 times during requests of this.*refused") as caught:
+            with pytest.raises(stoker.EngineError, match=r"died 2 times during requests of this.*refused") as caught:
                 next(iter(bad))
             assert caught.value.code == "died"
             got += rows([next(iterator)])
