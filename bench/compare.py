@@ -106,7 +106,7 @@ class Comparison:
         self.document: dict[str, Any] = {
             "question": "the same photographs through stoker and its peers",
             "machine": rig.machine(self.cpus),
-            "settings": {k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items()},
+            "settings": rig.settings(args),
             "data": {
                 "pictures": self.tree.pictures,
                 "samples": self.tree.samples,

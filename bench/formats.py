@@ -78,7 +78,7 @@ class Formats:
     def ask(self, question: str, measure: Callable[[], Any]) -> None:
         """Answers to other questions that are in the file stay what they are."""
         self.gates, self.figures, self.disturbed = [], {}, []
-        settings = {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.args).items()}
+        settings = rig.settings(self.args)
         answer: dict[str, Any] = {"machine": rig.machine(self.cpus), "settings": settings}
         doubts = []
         try:

@@ -199,6 +199,11 @@ def _git(*args: str) -> str:
         return "unknown"
 
 
+def settings(args: Any) -> dict[str, Any]:
+    """A script's options as a result has them: of paths the last name, since where files are is nobody's business."""
+    return {key: value.name if isinstance(value, Path) else value for key, value in vars(args).items()}
+
+
 def same_code(one: str, other: str) -> bool:
     """Whether two commits have the same engine, client and peers."""
     paths = ["internal", "cmd", "*.go", "go.mod", "python/src", "bench/peers", "bench/kernel"]

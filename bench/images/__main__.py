@@ -64,7 +64,7 @@ def document(contest: Contest) -> dict[str, Any]:
     return {
         "question": "PNG, WebP and TIFF decoding, and inflating, without a loader",
         "machine": rig.machine([contest.cpu]),
-        "settings": {k: str(v) if isinstance(v, Path) else v for k, v in vars(contest.args).items()},
+        "settings": rig.settings(contest.args),
         "data": {group: len(contest.plan[group]["Items"]) for group in contest.groups},
         "peers": {peer.name: {"versions": peer.versions, "problem": peer.problem} for peer in contest.peers},
         "rows": [

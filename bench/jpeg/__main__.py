@@ -61,7 +61,7 @@ def document(contest: Contest) -> dict[str, Any]:
     return {
         "question": "JPEG decoding alone, whole pictures and regions",
         "machine": rig.machine(contest.cpus),
-        "settings": {k: str(v) if isinstance(v, Path) else v for k, v in vars(contest.args).items()},
+        "settings": rig.settings(contest.args),
         "data": {
             "groups": {name: len(group) for name, group in contest.plan.groups.items()},
             "found": contest.plan.found,
