@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/klauspost/compress/snappy"
@@ -82,14 +83,14 @@ func optional(values ...[]byte) crafted {
 	return c
 }
 
-// counting is a source that counts the bytes that are read.
+// counting is a source that counts the bytes that are read, by any goroutine.
 type counting struct {
 	stagetest.Bytes
 	n *int64
 }
 
 func (c counting) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
-	*c.n += int64(len(p))
+	atomic.AddInt64(c.n, int64(len(p)))
 	return c.Bytes.ReadAt(ctx, obj, p, off)
 }
 
