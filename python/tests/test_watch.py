@@ -159,7 +159,7 @@ def test_spawned_workers_get_what_they_are_sent(scripts: Scripts) -> None:
 def test_counts_and_times(scripts: Scripts) -> None:
     run = scripts.run("""
         import time, torch
-        from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+        from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, get_worker_info
 
         class Slow(Dataset):
             def __len__(self):
@@ -171,6 +171,7 @@ def test_counts_and_times(scripts: Scripts) -> None:
 
         class Inline(Slow): pass
         class Kept(Slow): pass
+        class Rank(Slow): pass
         class Again(Slow): pass
 
         class Whole(Slow):
@@ -189,7 +190,7 @@ def test_counts_and_times(scripts: Scripts) -> None:
             time.sleep(0.01)
             return torch.stack(samples)
 
-        for _ in DataLoader(Slow(), 4, num_workers=2):  # train.py:31
+        for _ in DataLoader(Slow(), 4, num_workers=2):  # train.py:34
             time.sleep(0.015)
         for _ in DataLoader(Inline(), 4, shuffle=True, collate_fn=pause): pass
         kept = DataLoader(Kept(), 5, num_workers=2, persistent_workers=True, prefetch_factor=3, drop_last=True)
@@ -198,19 +199,22 @@ def test_counts_and_times(scripts: Scripts) -> None:
         for _ in range(3):
             for _ in DataLoader(Again(), 11): pass
         for _ in DataLoader(Whole(), 4): pass
+        for _ in DataLoader(Rank(), 4, sampler=DistributedSampler(Rank(), num_replicas=2, rank=1)): break
         for _ in DataLoader(Stream(), 4, num_workers=2): pass
         for _ in DataLoader(Short(), 4, num_workers=2, drop_last=True): pass
     """)
     assert run.code == 0, run.err
     slow = run.loader("Slow")
     assert (slow["batches"], slow["workers"], slow["prefetch"], slow["length"]) == (6, 2, 2, 22)
+    per_epoch = {name: run.loader(name)["per_epoch"] for name in ("Slow", "Rank", "Kept", "Stream")}
+    assert per_epoch == {"Slow": 6, "Rank": 3, "Kept": 4, "Stream": None}  # a rank's own, whatever WORLD_SIZE says
     assert (slow["kind"], slow["sampler"], slow["shuffled"], slow["collate"]) == (
         "map",
         "SequentialSampler",
         False,
         "default",
     )
-    assert slow["where"] == "train.py:33"
+    assert slow["where"] == "train.py:34"
     assert slow["class"] == "torch.utils.data.dataloader.DataLoader"
     assert slow["shape"] == "[[2,3,5],float32]" or slow["shape"] == "[[4,3,5],float32]"
     assert slow["sample_bytes"] == 60

@@ -328,14 +328,8 @@ func (l *Loop) epochs(last *loaderLine) {
 			l.PerEpoch = figure(e.Batches, fromHook)
 		}
 	}
-	if !l.PerEpoch.Known() && last.Length != nil && last.BatchSize != nil && *last.BatchSize > 0 {
-		n := float64(*last.Length) / float64(*last.BatchSize) / float64(l.World)
-		if last.DropLast {
-			n = math.Floor(n)
-		}
-		if n > 0 {
-			l.PerEpoch = figure(math.Ceil(n), "length of the dataset")
-		}
+	if n := last.PerEpoch; !l.PerEpoch.Known() && n != nil && *n > 0 {
+		l.PerEpoch = figure(float64(*n), "length of the loader")
 	}
 }
 

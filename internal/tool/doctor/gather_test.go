@@ -21,7 +21,7 @@ func recordedLines(t *testing.T) string {
 	dir := t.TempDir()
 	main := func(at float64, batches int, wait, step float64) string {
 		return fmt.Sprintf(`{"v":1,"pid":10,"ppid":1,"role":"main","t":%g,"started":100,"python":"3.11.7","libraries":{"torch":"2.15.0"},"rank":null,"world":null,"exit":null,"loaders":[`+
-			`{"id":7,"class":"torch.utils.data.dataloader.DataLoader","where":"train.py:40","kind":"map","length":1000,"batch_size":10,"workers":1,"prefetch":2,"passes":1,"collate":"default","context":"fork",`+
+			`{"id":7,"class":"torch.utils.data.dataloader.DataLoader","where":"train.py:40","kind":"map","length":1000,"per_epoch":100,"batch_size":10,"workers":1,"prefetch":2,"passes":1,"collate":"default","context":"fork",`+
 			`"epochs":[{"begin":101,"first":2.5,"end":null,"batches":%d}],"batches":%d,"wait":%g,"wait_first":2,"step":%g,"ready":0.25,"bytes":1000,"wait_hist":{"p50":0.01,"p99":0.03,"max":2},`+
 			`"recent":[[105,105.010,0],[105.030,105.031,1],[105.051,105.0515,2],[105.07,105.0705,1],[105.1,null,null]]}]}`, at, batches, batches, wait, step)
 	}
@@ -234,7 +234,7 @@ func TestAnyLines(t *testing.T) {
 		for range rapid.IntRange(1, 6).Draw(t, "lines") {
 			inner := fmt.Sprintf(`{"loader":1,"batches":%s,"samples":%s,"fetch":%s,"sample":%s,"sample_cpu":%s,"collate":%s,"idle":%s,"calls":{"open":{"n":%s,"s":%s,"cpu":%s}},"stacks":[["x",%s]],"waits":{"read":%s},"looks":%s}`,
 				number("a"), number("b"), number("c"), number("d"), number("e"), number("f"), number("g"), number("h"), number("i"), number("j"), number("k"), number("l"), number("m"))
-			lines = append(lines, fmt.Sprintf(`{"v":1,"t":%s,"loaders":[{"id":1,"workers":%s,"batch_size":%s,"length":3,"batches":%s,"wait":%s,"wait_first":%s,"step":%s,"ready":%s,"recent":[[%s,%s,%s],[1],[]],"epochs":[{"begin":%s,"first":%s,"batches":%s}],"inline":%s}],"worker":%s}`,
+			lines = append(lines, fmt.Sprintf(`{"v":1,"t":%s,"loaders":[{"id":1,"workers":%s,"batch_size":%s,"length":3,"per_epoch":2,"batches":%s,"wait":%s,"wait_first":%s,"step":%s,"ready":%s,"recent":[[%s,%s,%s],[1],[]],"epochs":[{"begin":%s,"first":%s,"batches":%s}],"inline":%s}],"worker":%s}`,
 				number("t"), rapid.SampledFrom([]string{"0", "1", "4"}).Draw(t, "workers"), rapid.SampledFrom([]string{"0", "null", "8", "-3"}).Draw(t, "size"), number("n"), number("o"), number("p"), number("q"), number("r"),
 				number("s"), number("u"), number("v"), number("w"), number("x"), number("y"), inner, inner))
 		}

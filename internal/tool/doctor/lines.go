@@ -48,6 +48,7 @@ type loaderLine struct {
 	Dataset       string         `json:"dataset"`
 	Kind          string         `json:"kind"`
 	Length        *int64         `json:"length"`
+	PerEpoch      *int           `json:"per_epoch"` // batches of one, as the loader says; a rank's own
 	BatchSize     *int           `json:"batch_size"`
 	Workers       int            `json:"workers"`
 	Prefetch      *int           `json:"prefetch"`

@@ -431,10 +431,10 @@ def _facts(loader) -> dict:
         sizes = batches
         for inner in _inside(batches):
             sampler = inner
-    length = None
+    length = per_epoch = None
     if kind == "map" and {"SequentialSampler", "RandomSampler", "DistributedSampler"} & _kinds(sampler):
         try:
-            length = len(dataset)
+            length, per_epoch = len(dataset), _plain(len(loader))
         except Exception:
             pass
     return {
@@ -442,6 +442,7 @@ def _facts(loader) -> dict:
         "dataset": _named(type(dataset)),
         "kind": kind,
         "length": length,
+        "per_epoch": per_epoch,
         "batch_size": _plain(getattr(sizes, "batch_size", None)),
         "workers": int(getattr(loader, "num_workers", 0)),
         "prefetch": _plain(getattr(loader, "prefetch_factor", None)),
