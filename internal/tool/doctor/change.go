@@ -57,10 +57,6 @@ func (v *view) kept(settings ...string) string {
 	return v.loader(settings...)
 }
 
-func moreWorkers(v *view) []Change {
-	return []Change{v.raised(v.enlist(), "as many as it takes to make a batch in the time of a step")}
-}
-
 // raised is a change to more workers. Each of them iterates over all of an iterable
 // dataset: what deals that out stands first, in the same code, so that nobody raises
 // the one without the other.
@@ -167,6 +163,12 @@ func changeOfRanks(v *view) []Change {
 
 // oneThread keeps the function that the script's workers begin with already.
 func (v *view) oneThread() Change {
+	if v.otherThreads() {
+		return Change{
+			"import os; os.environ[\"OPENBLAS_NUM_THREADS\"] = \"1\"  # in the first line of the script, before numpy is imported",
+			"NumPy starts a thread per core in each worker, and workers are the parallelism already; for conda's NumPy it is MKL_NUM_THREADS, for OpenCV cv2.setNumThreads(0)",
+		}
+	}
 	lines := []string{"def one_thread(worker):"}
 	switch init := v.l.Settings.Init; {
 	case strings.Contains(init, "<lambda>"):

@@ -163,8 +163,7 @@ func smallPrefetch(v *view) (string, string, Change, bool) {
 func shallowHolds(v *view) bool { return len(shallow.lacks(v)) == 0 && shallow.holds(v) }
 
 func threadsInWorkers(v *view) (string, string, Change, bool) {
-	return fmt.Sprintf("Each of %s computes with %.0f threads on %s.", count(v.l.Settings.Workers, "worker"), v.l.Cost.Threads.Value, cores(v.ev.Machine.Cores.Value)), fromHook,
-		v.oneThread(), v.ev.Machine.Cores.Known() && v.manyThreads()
+	return v.threadsText(), fromHook, v.oneThread(), v.ev.Machine.Cores.Known() && v.manyThreads()
 }
 
 func cudaFirst(v *view) (string, string, Change, bool) {

@@ -337,6 +337,22 @@ func (v *view) less(j model.Job, kind string, share float64) model.Job {
 	return j
 }
 
+// withoutStage is the loop without the stage that gives a group its name: the others of
+// its kind stay.
+func (v *view) withoutStage(p part) model.Job {
+	all, this := 0.0, 0.0
+	for _, s := range v.l.Cost.Stages {
+		if s.Kind != p.kind {
+			continue
+		}
+		all += s.Wall.Value
+		if s.Name == p.name {
+			this += s.Wall.Value
+		}
+	}
+	return v.less(v.job, p.kind, this/max(all, 1e-9))
+}
+
 // smaller is the loop over pictures that are stored as large as they are looked at:
 // hardly anything is left of decoding them, nor of what works on all of their pixels
 // before most are taken away.

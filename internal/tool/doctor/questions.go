@@ -206,9 +206,28 @@ func (v *view) crowd() bool {
 	return v.l.Settings.Workers >= 3*v.usable() && v.l.Settings.Workers > 2*v.needed() && v.l.Cost.Queue.Value >= 0.3
 }
 
+// manyThreads says whether workers compute with more threads than there are cores for:
+// torch's, which says how many, or those of another library, which show only in what
+// they take of the cores.
 func (v *view) manyThreads() bool {
 	c := v.l.Cost
-	return c.Threads.Value > 1 && c.Threads.Value*float64(v.l.Settings.Workers) >= 2*v.ev.Machine.Cores.Value
+	if c.Threads.Value > 1 && c.Threads.Value*float64(v.l.Settings.Workers) >= 2*v.ev.Machine.Cores.Value {
+		return true
+	}
+	return v.otherThreads()
+}
+
+// otherThreads says whether threads that are not torch's compete with the workers' own.
+func (v *view) otherThreads() bool {
+	return v.waits() && v.l.Cost.Threads.Value <= 1 && v.l.Settings.Workers >= 2 && v.job.Threads >= 0.5*v.job.CPU && v.l.Cost.Queue.Value >= 0.4
+}
+
+func (v *view) threadsText() string {
+	workers, on := count(v.l.Settings.Workers, "worker"), cores(v.ev.Machine.Cores.Value)
+	if v.otherThreads() {
+		return fmt.Sprintf("Each of %s computes with several threads, on %s: a batch takes %s of a core in the worker's own thread, and %s in others.", workers, on, ms(v.job.CPU), ms(v.job.Threads))
+	}
+	return fmt.Sprintf("Each of %s computes with %.0f threads, on %s.", workers, v.l.Cost.Threads.Value, on)
 }
 
 // squeezed says whether memory is taken away from the processes: it is swapped in,

@@ -67,7 +67,7 @@ var (
 func rules() []rule {
 	return []rule{
 		ranksDiffer, starves, copiedTwice, notBound, tooManyStart, startOfEpochs, noMemory, oversubscribed, limited,
-		contended, repeated, longTail, tooFew, shallow, tooMany, handed, smallFiles, bandwidth, latency, unprobed, assembly, decoding, transforming, inPython,
+		contended, repeated, longTail, tooFew, shallow, tooMany, handed, smallFiles, bandwidth, latency, unprobed, assembly, decoding, transforming, aside, inPython,
 	}
 }
 
@@ -164,7 +164,7 @@ var notBound = rule{
 		}
 		return fmt.Sprintf("%s: faster loading gains at most %.2f x.", stands, gain)
 	},
-	why: func(v *view) []Line { return append(v.loopLines(), v.startLines()...) },
+	why: func(v *view) []Line { return append(append(v.loopLines(), v.stepLines()...), v.startLines()...) },
 }
 
 // tooManyStart: every epoch starts more workers than there is use for.
@@ -227,13 +227,18 @@ var oversubscribed = rule{
 	holds: func(v *view) bool {
 		return v.waits() && v.manyThreads() && v.job.Threads >= 0.3*v.job.CPU
 	},
-	of: func(*view) string { return ThreadsInWorkers },
-	says: func(v *view) string {
-		return fmt.Sprintf("Each of %s computes with %.0f threads, on %s.", count(v.l.Settings.Workers, "worker"), v.l.Cost.Threads.Value, cores(v.ev.Machine.Cores.Value))
-	},
-	why:    func(v *view) []Line { return append(v.queueLines(), v.loopLines()...) },
+	of:     func(*view) string { return ThreadsInWorkers },
+	says:   (*view).threadsText,
+	why:    func(v *view) []Line { return append(v.queueLines(), append(v.frameLines(), v.loopLines()...)...) },
 	change: func(v *view) []Change { return []Change{v.oneThread()} },
-	after:  func(v *view) model.Job { j := v.job; j.Threads = 0; return j },
+	after: func(v *view) model.Job {
+		j := v.job
+		j.Threads = 0
+		if v.otherThreads() { // libraries of matrices spin while they wait for a thread that has no core
+			j.CPU *= 1 - min(v.l.Cost.Queue.Value, 0.9)
+		}
+		return j
+	},
 }
 
 // stopped is the share of a quota's periods in which it stops the processes, from
@@ -267,11 +272,14 @@ var tooFew = rule{
 	verdict: TooFew,
 	needs:   []need{aWait, aBatch, aCores},
 	holds: func(v *view) bool {
-		return v.waits() && !v.tooDear() && v.enlist() > v.l.Settings.Workers
+		if v.l.Settings.Workers == 0 && v.firstWorkers() {
+			return true
+		}
+		return v.waits() && !v.tooDear() && v.enlist() > v.l.Settings.Workers && !v.collates()
 	},
 	says: func(v *view) string {
 		if v.l.Settings.Workers == 0 {
-			return fmt.Sprintf("The trainer makes its batches itself; %s would make them meanwhile.", count(v.enlist(), "worker"))
+			return fmt.Sprintf("The trainer makes its batches itself; %s would make them meanwhile.", count(v.lacking(), "worker"))
 		}
 		taking, work := "", "work"
 		if v.handing() {
@@ -282,9 +290,42 @@ var tooFew = rule{
 		}
 		return fmt.Sprintf("A batch costs as much as %.1f steps%s, and %s %s on it.", v.job.Needed(), taking, count(v.l.Settings.Workers, "worker"), work)
 	},
-	why:    func(v *view) []Line { return append(append(v.loopLines(), v.neededLines()...), v.costliestLines()...) },
-	change: moreWorkers,
-	after:  func(v *view) model.Job { return v.with(v.enlist()) },
+	why: func(v *view) []Line { return append(append(v.loopLines(), v.neededLines()...), v.costliestLines()...) },
+	change: func(v *view) []Change {
+		return []Change{v.raised(v.lacking(), "as many as it takes to make a batch in the time of a step")}
+	},
+	after: func(v *view) model.Job { return v.with(v.lacking()) },
+}
+
+// firstWorkers says whether a loop without workers gains more from some than from a
+// cheaper sample, or nearly so much: they are the smaller change.
+func (v *view) firstWorkers() bool {
+	if !v.waits() || v.l.Settings.Class == own {
+		return false
+	}
+	some, cheaper := v.settled(v.with(v.lacking())).Mean(), v.settled(v.without(v.costliest().kind)).Mean()
+	return v.now >= 1.3*some && some <= 1.25*cheaper
+}
+
+// collates says whether a collate function of the script's own takes most of a batch, and
+// mending it brings clearly more than workers do.
+func (v *view) collates() bool {
+	c := v.l.Settings.Collate
+	if c == "" || c == "default" || v.costliest().kind != Collate || v.costliest().seconds() < 0.7*v.sum() {
+		return false
+	}
+	return v.settled(v.with(v.lacking())).Mean() >= 1.3*v.settled(v.uncollated()).Mean()
+}
+
+// uncollated is the loop whose collate function costs nothing. A worker that computes in
+// Python is also late to send off what is ready: its thread for that waits for the
+// interpreter's lock. What is left of taking a batch is mapping and copying it.
+func (v *view) uncollated() model.Job {
+	j := v.without(Collate)
+	if v.l.BatchBytes.Known() && v.l.Settings.Collate != "default" {
+		j.Hand = min(j.Hand, 1e-3+v.l.BatchBytes.Value/1e9)
+	}
+	return j
 }
 
 // shallow: enough workers on average, but batches take unequally long and the

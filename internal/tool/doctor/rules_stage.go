@@ -65,7 +65,7 @@ var handed = rule{
 		// No copying is as slow as five megabytes a second: what takes that long is a worker
 		// that does not come to answer.
 		copied := !v.l.BatchBytes.Known() || v.l.BatchBytes.Value >= 5e6*v.l.Hand.Value
-		return v.waits() && v.l.Settings.Workers > 0 && v.l.Hand.Value >= 0.6*v.l.Wait.Value && copied
+		return v.waits() && !v.collates() && v.l.Settings.Workers > 0 && v.l.Hand.Value >= max(0.6*v.l.Wait.Value, threshold*v.now) && copied
 	},
 	says: func(v *view) string {
 		return fmt.Sprintf("Batches are ready, and taking one takes the trainer %s.", ms(v.l.Hand.Value))
@@ -130,13 +130,13 @@ func (v *view) waiting() int {
 var assembly = rule{
 	verdict: Assembly,
 	needs:   []need{aWait, aCollate, aSample},
-	holds:   func(v *view) bool { return v.beyond() && v.costliest().kind == Collate },
+	holds:   func(v *view) bool { return v.beyond() && v.costliest().kind == Collate || v.waits() && v.collates() },
 	says: func(v *view) string {
 		return fmt.Sprintf("Putting samples together into a batch takes %s of the time that it takes to make.", percent(v.part(Collate).seconds()/v.sum()))
 	},
 	why:    func(v *view) []Line { return append(v.partLines(), v.loopLines()...) },
 	change: changeOfCollate,
-	after:  func(v *view) model.Job { return v.without(Collate) },
+	after:  (*view).uncollated,
 }
 
 var decoding = rule{
@@ -185,11 +185,40 @@ var transforming = rule{
 	},
 	why:    func(v *view) []Line { return append(v.partLines(), v.neededLines()...) },
 	change: changeOfTransform,
-	after:  func(v *view) model.Job { return v.without(v.costliest().kind) },
+	after:  func(v *view) model.Job { return v.withoutStage(v.costliest()) },
 }
 
 // short is a transform's name as its user writes it.
 func short(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+
+// aside: samples wait for something that takes no core, and more of them could wait at a
+// time.
+var aside = rule{
+	verdict: TooFew,
+	needs:   []need{aWait, aSample, aBatch, aCores},
+	holds: func(v *view) bool {
+		p := v.costliest()
+		return v.beyond() && p.kind == Python && p.blocked > p.cpu && v.waitsAside()
+	},
+	says: func(v *view) string {
+		return fmt.Sprintf("A sample waits for %s of its time and needs no core meanwhile%s: %s would wait in parallel, and %s.", percent(v.part(Python).blocked/v.sum()), v.topFrame(), count(v.waiting(), "worker"), v.there())
+	},
+	why:    func(v *view) []Line { return append(v.partLines(), append(v.frameLines(), v.neededLines()...)...) },
+	change: changeOfPython,
+	after:  func(v *view) model.Job { return v.with(v.waiting()) },
+}
+
+// there says how many workers there are.
+func (v *view) there() string {
+	switch n := v.l.Settings.Workers; n {
+	case 0:
+		return "there are none"
+	case 1:
+		return "there is one"
+	default:
+		return fmt.Sprintf("there are %d", n)
+	}
+}
 
 var inPython = rule{
 	verdict: PythonCode,
@@ -206,9 +235,16 @@ var inPython = rule{
 	why:    func(v *view) []Line { return append(v.partLines(), append(v.frameLines(), v.neededLines()...)...) },
 	change: changeOfPython,
 	after: func(v *view) model.Job {
-		if p := v.part(Python); p.blocked > p.cpu && v.waitsAside() {
-			return v.with(v.waiting())
-		}
-		return v.without(Python)
+		return v.less(v.job, Python, v.atLine())
 	},
+}
+
+// atLine is the share of the time of Python code that goes with the line that is named:
+// all of it where that is one of a loop, or where lines are not known.
+func (v *view) atLine() float64 {
+	f, p := v.l.Cost.Frames, v.part(Python).seconds()
+	if len(f) == 0 || f[0].Loop || f[0].Text == "" || p <= 0 {
+		return 1
+	}
+	return min(1, f[0].Share*v.sum()/p)
 }

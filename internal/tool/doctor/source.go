@@ -66,9 +66,38 @@ func (s *sources) annotate(frames []Frame) {
 	for i, f := range frames {
 		if lines, n := s.place(f.At); n > 0 {
 			frames[i].Text = oneLine(strings.TrimSpace(statement(lines, n-1)))
+			if sql := s.query(frames[i].Text); sql != "" {
+				frames[i].Text += "  # " + strings.Join(strings.Fields(sql), " ")
+			}
 			frames[i].Loop = inLoop(lines, n-1)
 		}
 	}
+}
+
+var (
+	executed = regexp.MustCompile(`(?:\.execute|read_sql\w*)\(\s*(?:\w+\.)*([A-Za-z_]\w*)\s*[,)]`)
+	selects  = regexp.MustCompile(`(?i)\bselect\b`)
+)
+
+// query is the statement that gives its text to a query that is executed by a name; empty
+// where the query is written in place, or the name is not found.
+func (s *sources) query(text string) string {
+	m := executed.FindStringSubmatch(text)
+	if m == nil {
+		return ""
+	}
+	is := regexp.MustCompile(`^\s*(?:self\.)?` + regexp.QuoteMeta(m[1]) + `\s*(?::[^=]*)?=[^=]`)
+	for _, path := range s.paths {
+		lines := s.lines(path)
+		for i, line := range lines {
+			if is.MatchString(line) {
+				if made := strings.TrimSpace(statement(lines, i)); selects.MatchString(made) {
+					return made
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // text is the statement at a place.

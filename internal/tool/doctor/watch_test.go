@@ -90,7 +90,7 @@ func TestAScriptThatEnds(t *testing.T) {
 	if o.Status != 3 || o.Stopped {
 		t.Errorf("%+v", o)
 	}
-	if v := o.Report.Verdict; v.Name != PythonCode || v.Loader != "train.py:9" || !v.DataBound || v.Speedup < 2 {
+	if v := o.Report.Verdict; v.Name != TooFew || v.Loader != "train.py:9" || !v.DataBound || v.Speedup < 2 {
 		t.Errorf("verdict %+v", v)
 	}
 	if strings.Count(out, "\n") != 1 {
@@ -113,10 +113,10 @@ func TestVerdictWhileItRuns(t *testing.T) {
 			signals <- syscall.SIGTERM // as it would reach us
 		}
 	})
-	if len(early) != 1 || early[0].Verdict.Name != PythonCode {
+	if len(early) != 1 || early[0].Verdict.Name != TooFew {
 		t.Errorf("verdicts while it ran: %+v", early)
 	}
-	if o.Status != 128+15 || o.Stopped || o.Report.Verdict.Name != PythonCode || !strings.Contains(o.Report.Evidence.Run.Ended, "signal 15") {
+	if o.Status != 128+15 || o.Stopped || o.Report.Verdict.Name != TooFew || !strings.Contains(o.Report.Evidence.Run.Ended, "signal 15") {
 		t.Errorf("status %d, %q", o.Status, o.Report.Evidence.Run.Ended)
 	}
 	gone(t, out)
@@ -132,7 +132,7 @@ func TestStop(t *testing.T) {
 		s.Stop = true
 		s.Command = []string{"/bin/sh", "-c", `setsid /bin/sh -c 'trap "" TERM; echo $$ >"$PIDFILE"; while :; do sleep 0.1; done' & exec "$SELF"`}
 	})
-	if !o.Stopped || o.Report.Verdict.Name != PythonCode || o.Report.Evidence.Run.Ended != "by --stop" {
+	if !o.Stopped || o.Report.Verdict.Name != TooFew || o.Report.Evidence.Run.Ended != "by --stop" {
 		t.Errorf("%+v", o.Report.Verdict)
 	}
 	b, err := os.ReadFile(pid)

@@ -43,6 +43,33 @@ func (v *view) loopLines() []Line {
 	return out
 }
 
+// stepLines say where a step's time goes, and where that of the rare long ones.
+func (v *view) stepLines() (out []Line) {
+	add := func(what string, frames []Frame) {
+		for i, f := range frames {
+			if i == 3 || f.Share < 0.1 || lineOnly(f.At) == "" {
+				break
+			}
+			text := fmt.Sprintf("%s at %s", percent(f.Share), lineOnly(f.At))
+			if f.Text != "" {
+				text += ": " + shortened(f.Text, 44)
+			}
+			out = append(out, Line{what, text, "hook's samples of the stack"})
+		}
+	}
+	add("  of a step", v.l.Steps.Usual)
+	add("  of long steps", v.l.Steps.Long)
+	return out
+}
+
+// shortened is a text of at most so many characters.
+func shortened(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most-3]) + "..."
+	}
+	return text
+}
+
 // firstBatch is the line of what epochs' starts take.
 const firstBatch = "first batch"
 
@@ -92,7 +119,7 @@ func (v *view) queueLines() []Line {
 	out.add("workers", v.l.Cost.Batch, "%d, on %s", v.l.Settings.Workers, cores(v.ev.Machine.Cores.Value))
 	out.add("waiting for a core", c.Queue, "workers %s of the time that they could run", percent(c.Queue.Value))
 	out.add("trainer for a core", v.l.TrainerQueue, "%s of the time that it could run", percent(v.l.TrainerQueue.Value))
-	out.add("threads", c.Threads, "%.0f in each worker", c.Threads.Value)
+	out.add("threads of torch", c.Threads, "%.0f in each worker", c.Threads.Value)
 	out.add("taken off a core", c.Switches, "%s times per second in each worker", show.Number(c.Switches.Value))
 	out.add("other processes", v.ev.Run.Others, "use %.1f cores", v.ev.Run.Others.Value)
 	return out

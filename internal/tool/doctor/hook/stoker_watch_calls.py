@@ -138,6 +138,10 @@ class Spans:
             if path is None and len(original) > 1:
                 path = getattr(original[1], "filename", None)
             path = path if isinstance(path, str) else None
+            if path is not None and path.startswith("file:"):  # as SQLite takes them: file:PATH?mode=ro
+                from urllib.parse import unquote  # here: few scripts need it
+
+                path = unquote(path[5:].partition("?")[0])
             if path is None and name in NAMELESS or path is not None and not path.endswith(CODE):
                 self.targets.append((name, path))
 
