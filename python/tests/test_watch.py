@@ -30,7 +30,7 @@ SAME = """
             while frame is not None:
                 files.append(frame.f_code.co_filename)
                 frame = frame.f_back
-            assert not [name for name in files if "stoker" in name]
+            assert not [name for name in files if "stoker_watch" in name]
             return i, torch.rand(2), random.random(), np.random.rand(), len(files)
 
     class Stream(IterableDataset):

@@ -104,6 +104,17 @@ func (v *view) file(name string, extensions ...string) string {
 	return name
 }
 
+// oneArray makes one array for each key of many .npz files: stack where each is a sample,
+// concatenate where each holds many.
+func (v *view) oneArray(join string) Change {
+	dir := filepath.Dir(v.file("data/x.npz", ".npz"))
+	return Change{strings.Join([]string{
+		"import glob, numpy as np  # once: one array of all samples for each key",
+		fmt.Sprintf("files = sorted(glob.glob(%q))", dir+"/*.npz"),
+		fmt.Sprintf("for key in np.load(files[0]).files: np.save(key + \".npy\", np.%s([np.load(f)[key] for f in files]))", join),
+	}, "\n"), "then self.x = np.load(\"x.npy\", mmap_mode=\"r\") in __init__, and self.x[i].copy() for a sample: nothing is unpacked or opened"}
+}
+
 // stored is how to keep what samples are decoded from so that it costs less.
 func (v *view) stored() []Change {
 	switch v.data() {
@@ -120,11 +131,7 @@ func (v *view) stored() []Change {
 	case ofNpz:
 		dir := filepath.Dir(v.file("data/x.npz", ".npz"))
 		return []Change{
-			{strings.Join([]string{
-				"import glob, numpy as np  # once: one array of all samples for each key",
-				fmt.Sprintf("files = sorted(glob.glob(%q))", dir+"/*.npz"),
-				"for key in np.load(files[0]).files: np.save(key + \".npy\", np.stack([np.load(f)[key] for f in files]))",
-			}, "\n"), "then self.x = np.load(\"x.npy\", mmap_mode=\"r\") in __init__, and self.x[i].copy() for a sample: nothing is unpacked or opened"},
+			v.oneArray("stack"),
 			{strings.Join([]string{
 				"import numpy as np; from pathlib import Path",
 				fmt.Sprintf("new = Path(%q); new.mkdir(exist_ok=True)", dir+"-plain"),

@@ -200,6 +200,8 @@ func changeOfRepeated(v *view) []Change {
 			"self.data = " + strings.TrimSuffix(expression(a.text, "np.load(path)"), ")") + ", mmap_mode=\"r\")  # in __init__, instead of " + line,
 			"mapped once; a sample then reads only its own part: np.array(self.data[i])",
 		}}
+	case a.whole && v.data() == ofNpz:
+		return []Change{v.oneArray("concatenate")}
 	case a.whole && a.name == "open":
 		return []Change{{
 			strings.Join([]string{"# in __init__, once:", v.readOnce(), "# and in __getitem__ take the sample from there, instead of opening the file at " + line}, "\n"),
