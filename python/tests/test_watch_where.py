@@ -176,3 +176,27 @@ def test_the_line_that_sets_a_value(scripts: Scripts) -> None:
     path = str(scripts.folder / "train.py")
     assert [path, line_of(scripts, "make(Handed"), "<module>"] in handed["lines"]
     assert run.loader("Own")["where"] == f"train.py:{line_of(scripts, 'super().__init__(data, batch')}"
+
+
+def test_a_sampler_that_the_trainer_runs(scripts: Scripts) -> None:
+    """With workers the sampler's own code runs inside __next__: it is told with its line and its share."""
+    run = scripts.run(
+        LOOP
+        + """
+    class Slow(torch.utils.data.Sampler):
+        def __len__(self): return 160
+        def __iter__(self):
+            for i in range(160):
+                burn(0.004) # an index
+                yield i
+
+    for _ in DataLoader(list(range(160)), batch_size=4, sampler=Slow(), num_workers=1): pass
+    for _ in DataLoader(tuple(range(2000)), batch_size=4, num_workers=1): pass
+    """
+    )
+    assert run.code == 0, run.err
+    slow, quick = run.main()["loaders"]
+    places = dict(slow["steps"]["inside"])
+    assert sum(places.values()) > 0.6, slow["steps"]
+    assert max(places, key=places.get).startswith("train.py:burn:"), places
+    assert quick["steps"]["inside"] == []

@@ -291,6 +291,10 @@ type Steps struct {
 	Every Figure  `json:"every,omitzero"` // steps from one long one to the next, where that is regular
 	Usual []Frame `json:"usual,omitempty"`
 	Long  []Frame `json:"long,omitempty"` // where the script was in the long ones
+
+	// Inside is the script's own code that the trainer runs in __next__, beside workers: its
+	// sampler. Shares are of the time in __next__.
+	Inside []Frame `json:"inside,omitempty"`
 }
 
 // IsZero says that nothing is known.

@@ -189,9 +189,11 @@ func stateful(v *view) (string, string, Change, bool) {
 
 func largeIndex(v *view) (string, string, Change, bool) {
 	s := v.l.Settings
+	// Forked workers share arrays, mapped or not: only counted objects are copied when they are looked at.
+	mapped := s.Context == "fork" && (slices.Contains(s.Stores, "memmap") || slices.Contains(s.Stores, "array"))
 	return fmt.Sprintf("The dataset is %s that every worker gets a copy of, %s of them.", size(s.Pickled.Value), count(s.Workers, "worker")), s.Pickled.Source,
 		Change{"self.index = np.load(path, mmap_mode=\"r\")", "a mapped file is shared; lists of Python objects are copied when they are only looked at"},
-		s.Workers > 0 && s.Pickled.Value >= pickledMuch
+		s.Workers > 0 && s.Pickled.Value >= pickledMuch && !mapped
 }
 
 func smallShm(v *view) (string, string, Change, bool) {

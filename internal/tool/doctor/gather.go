@@ -180,7 +180,7 @@ func (l *Loop) between(s *stepsLine, src *sources) {
 	}
 	l.Steps.P50, l.Steps.Most = figure(s.P50, fromHook), figure(s.Max, fromHook)
 	l.Steps.Tail = s.Tail.tail()
-	for to, from := range map[*[]Frame][]stackLine{&l.Steps.Usual: s.Usual, &l.Steps.Long: s.Long} {
+	for to, from := range map[*[]Frame][]stackLine{&l.Steps.Usual: s.Usual, &l.Steps.Long: s.Long, &l.Steps.Inside: s.Inside} {
 		for _, f := range from {
 			*to = append(*to, Frame{At: f.At, Share: math.Round(1000*f.Share) / 1000})
 		}

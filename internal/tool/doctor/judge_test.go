@@ -73,6 +73,7 @@ var cases = []struct {
 	{"python-computes", PythonCode, nil},
 	{"python-waits", TooFew, nil},
 	{"waits-aside", TooFew, nil},
+	{"slow-sampler", PythonCode + ": sampler", nil},
 	{"one-line", PythonCode, []string{NoWorkers}},
 	{"opened-again", Repeated + ": h5py.File", nil},
 	{"parsed-again", Repeated + ": json.loads", nil},

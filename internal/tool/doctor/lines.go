@@ -125,6 +125,7 @@ type stepsLine struct {
 	Numbers []int       `json:"numbers"` // of the last long ones
 	Usual   []stackLine `json:"usual"`
 	Long    []stackLine `json:"long"`
+	Inside  []stackLine `json:"inside"` // of __next__; shares of all looks at a loop that waits
 }
 
 // tailLine is what took several times as long as the middle one.

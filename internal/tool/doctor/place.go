@@ -35,6 +35,9 @@ func (v *view) line(verdict string) string {
 	case Contention:
 		return lineOnly(v.stageOf(Lock).At)
 	case FewSlow, PythonCode:
+		if verdict == PythonCode && len(v.l.Steps.Inside) > 0 && sampled.holds(v) {
+			return lineOnly(v.l.Steps.Inside[0].At)
+		}
 		return v.hot(PythonCode == verdict)
 	case TheDecode:
 		return orElse(lineOnly(v.stageNamed(v.part(Decode)).At), v.hot(false))

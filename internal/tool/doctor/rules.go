@@ -67,7 +67,7 @@ var (
 func rules() []rule {
 	return []rule{
 		ranksDiffer, starves, copiedTwice, notBound, tooManyStart, startOfEpochs, noMemory, oversubscribed, limited,
-		contended, repeated, longTail, tooFew, shallow, tooMany, handed, smallFiles, bandwidth, latency, unprobed, assembly, decoding, transforming, aside, inPython,
+		sampled, contended, repeated, longTail, tooFew, shallow, tooMany, handed, smallFiles, bandwidth, latency, unprobed, assembly, decoding, transforming, aside, inPython,
 	}
 }
 

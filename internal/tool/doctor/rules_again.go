@@ -241,6 +241,46 @@ func lineOnly(at string) string {
 	return parts[0] + ":" + parts[len(parts)-1]
 }
 
+// sampled: the trainer computes which samples come next, and is slow at that. Workers have
+// nothing to do meanwhile, however many there are.
+var sampled = rule{
+	verdict: PythonCode,
+	needs:   []need{aWait},
+	holds: func(v *view) bool {
+		return v.waits() && v.l.Settings.Workers > 0 && v.l.Settings.Class != own && v.sampling() >= 0.4
+	},
+	of: func(*view) string { return "sampler" },
+	says: func(v *view) string {
+		return fmt.Sprintf("The sampler runs in the trainer, and takes %s of the time in __next__, most of it at %s: workers wait for it, however many there are.", percent(v.sampling()), lineOnly(v.l.Steps.Inside[0].At))
+	},
+	why: func(v *view) (out []Line) {
+		for _, f := range v.l.Steps.Inside {
+			out = append(out, Line{"in __next__", fmt.Sprintf("%s at %s: %s", percent(f.Share), lineOnly(f.At), shortened(f.Text, 44)), "hook's samples of the stack"})
+		}
+		return append(out, v.loopLines()...)
+	},
+	change: func(v *view) []Change {
+		return []Change{{
+			"order = torch.randperm(n).tolist()  # or rng.choice(n, size=n, p=weights): once per epoch, in one call\nreturn iter(order)  # in __iter__, instead of " + lineOnly(v.l.Steps.Inside[0].At),
+			"an index must cost microseconds: compute all of an epoch's at once, and whatever is the same for all of them in __init__",
+		}}
+	},
+	after: func(v *view) model.Job {
+		j := v.job
+		j.Hand = max(0, j.Hand-v.sampling()*v.l.Wait.Value)
+		return j
+	},
+}
+
+// sampling is the share of the time in __next__ in which the trainer runs code of the
+// script's own.
+func (v *view) sampling() (share float64) {
+	for _, f := range v.l.Steps.Inside {
+		share += f.Share
+	}
+	return min(1, share)
+}
+
 var contended = rule{
 	verdict: Contention,
 	needs:   []need{aWait, aSample},
