@@ -2,12 +2,19 @@
 
     python -m bench.doctor_set --set bench/doctor/set2 --out FILE.json --data CACHE --photos DIR
         [--only 03,07] [--cpus 0,1] [--label first] [--stoker build/stoker] [--python python3]
+        [--rates FILE.json] [--advised DIR]
 
 A set is a folder of make_data.py and of NN_name/ with train.py, well.py (the same without the fault), for scripts with
 two causes main_only.py (the same without the main one), and truth.json. For every script: the steady rates of all of
 them without the doctor, twice and in turn; the doctor's report on train.py, and on well.py. The reports lie beside
-FILE.json, in FILE-reports/. Scripts are started with DATA_DIR in their environment and print lines with `samples N` and
-`time T`. Beside a script that is `loaded` in truth.json, one more process uses a core of the same ones.
+FILE.json, in FILE-reports/.
+
+With --rates the rates are those of an earlier result, and only the doctor runs. With --advised too, only scripts run
+that a report's first change was applied to: DIR/NN_name/train_advised.py. DIR/judged.json says of each whether it could
+be applied as written ("A"), with an obvious completion ("B"), or not ("C").
+
+Scripts are started with DATA_DIR in their environment and print lines with `samples N` and `time T`. Beside a script
+that is `loaded` in truth.json, one more process uses a core of the same ones.
 """
 
 import argparse
@@ -26,6 +33,8 @@ import sys
 import threading
 import time
 import uuid
+
+from bench import meter, rig
 
 PROGRESS = re.compile(r"samples[=: ]+(\d+).*?time[=: ]+([\d.]+)")
 PLACE = re.compile(r"([\w./-]+\.py):(?:[^:\"\s]+:)?(\d+)")
@@ -201,13 +210,14 @@ def name_matches(name, patterns):
 def read_report(report, text):
     """What a report says, in the terms of the comparison."""
     verdict = report.get("verdict") or {}
+    title = re.search(r"^verdict\s+(.+?)(?: \(\S+\.py:\d+\))?$", text, re.MULTILINE)
     head = re.search(r"^verdict .*\((\S+?\.py:\d+)\)", text, re.MULTILINE)
     return {
-        "verdict": verdict.get("name", ""),
+        "verdict": title[1] if title else verdict.get("name", ""),
         "data_bound": bool(verdict.get("data_bound")),
         "sentence": verdict.get("sentence", ""),
         "headline_line": head[1] if head else verdict.get("loader"),
-        "lines": places_in(verdict),
+        "lines": list(dict.fromkeys(places_in(verdict) + places_in(report.get("findings") or []))),
         "changes": [change.get("code") for change in verdict.get("changes") or []],
         "findings": [finding.get("name") for finding in report.get("findings") or []],
         "speedup": verdict.get("speedup"),
@@ -248,6 +258,27 @@ class Set:
         }
         self.reports = args.out.resolve().with_name(args.out.stem + "-reports")
         self.reports.mkdir(parents=True, exist_ok=True)
+        before = json.loads(args.rates.read_text())["scripts"] if args.rates else []
+        self.earlier = {script["script"]: script["rates"] for script in before}
+
+    def advice(self, script, judged):
+        """The rate with a report's first change, beside what the report promised."""
+        folder, truth = self.args.advised.resolve() / script["script"], script["truth"]
+        if judged["grade"] == "C" or not (folder / "train_advised.py").exists():
+            return {**judged, "measured": None, "within_25": False}
+        with self.load(truth):
+            rate, tail = steady_rate(
+                self.command(truth, "train_advised.py"),
+                folder,
+                self.environment,
+                truth.get("seconds", self.args.seconds),
+            )
+        if rate is None:
+            print(script["script"], "no rate; its last lines:", *tail, sep="\n  ", file=sys.stderr)
+            return {**judged, "measured": None, "within_25": False}
+        measured = rate / statistics.mean(script["rates"]["train.py"])
+        promised = script["train"]["speedup"] or 1.0
+        return {**judged, "measured": round(measured, 3), "within_25": abs(promised / measured - 1) <= WITHIN}
 
     def make_data(self):
         command = [*self.args.python, str((self.args.set / "make_data.py").resolve())]
@@ -257,6 +288,8 @@ class Set:
         return [*self.args.python, *truth.get("launch", []), name]
 
     def rates(self, folder, truth, names):
+        if folder.name in self.earlier:
+            return self.earlier[folder.name]
         rates = {name: [] for name in names}
         for _ in range(self.args.rounds):
             for name in names:
@@ -356,8 +389,27 @@ def print_row(r):
     )
 
 
-def main(argv=None, machine=None):
-    """machine: what the JSON says of the machine; None leaves it to be filled."""
+def finish(path, document, shares):
+    """Aims are those of issue 14's targets, by the number of scripts."""
+    found, n = document["summary"], document["summary"]["scripts"]
+    gates = [
+        rig.Gate(f"verdicts right, of {n}", found["verdict_right"], 0.95 * n, "high"),
+        rig.Gate(f"lines right, of {n}", found["line_right"], 0.85 * n, "high"),
+        rig.Gate(f"gains within 25 %, of {n}", found["within_25"], 0.75 * n, "high"),
+        rig.Gate("alarms on healthy scripts", found["false_alarms"], 0, "low"),
+    ]
+    if "applicable" in found:
+        gates.append(rig.Gate(f"advice applicable, of {n}", found["applicable"], 0.9 * n, "high"))
+        gates.append(
+            rig.Gate(f"advice that gains what it promises, of {n}", found["advice_within_25"], 0.75 * n, "high")
+        )
+    missing = [s["script"] for s in document["scripts"] if not all(s["rates"].values())]
+    doubts = [f"no rate of {name}" for name in missing]
+    figures = {name: float(value) for name, value in found.items()}
+    return rig.finish(path, document, gates, doubts, figures, [sum(shares)])
+
+
+def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", type=pathlib.Path, required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
@@ -370,6 +422,8 @@ def main(argv=None, machine=None):
     parser.add_argument("--python", type=str.split, default=[sys.executable])
     parser.add_argument("--seconds", type=float, default=15.0, help="of a rate, unless truth.json says how many")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rates", type=pathlib.Path, help="an earlier result, whose rates are taken")
+    parser.add_argument("--advised", type=pathlib.Path, help="scripts with the advice applied, and judged.json")
     args = parser.parse_args(argv)
     if args.cpus:
         os.sched_setaffinity(0, {int(c) for c in args.cpus.split(",")})
@@ -377,9 +431,15 @@ def main(argv=None, machine=None):
     folders = sorted(f for f in args.set.resolve().glob("[0-9][0-9]_*") if not only or int(f.name[:2]) in only)
     args.stoker = absolute(args.stoker.split())
     args.python = absolute(args.python)
+    rig.may_write(args.out)
+    meter.become_subreaper()
+    cpus = sorted(os.sched_getaffinity(0))
+    machine = rig.machine(cpus)
+    others = meter.Disturbance(cpus, lambda: meter.descendants(os.getpid()))
     scripts = Set(args)
+    if args.advised:
+        return measure_advice(args, scripts, machine, others)
     scripts.make_data()
-    machine = machine or {"cpu": None, "cpus": args.cpus or None, "commit": None, "date": None}
     results = []
     print(
         f"{'script':22} V=verdict L=line P=prediction; verdict, line, predicted and measured gain; verdict on well.py"
@@ -389,9 +449,27 @@ def main(argv=None, machine=None):
         print_row(results[-1])
         record = {"schema": 1, "set": args.set.name, "label": args.label, "machine": machine}
         record |= {"summary": summary(results), "scripts": results}
-        args.out.write_text(json.dumps(record, indent=1) + "\n")
-    print(json.dumps(summary(results)))
+        args.out.with_suffix(".part").write_text(json.dumps(record, indent=1) + "\n")
+    return finish(args.out, record, others.shares())
+
+
+def measure_advice(args, scripts, machine, others):
+    """Adds to an earlier result (--rates) what its advice gained."""
+    document = json.loads(args.rates.read_text())
+    judged = json.loads((args.advised / "judged.json").read_text())
+    only = {int(n) for n in args.only.split(",") if n}
+    for script in document["scripts"]:
+        if only and int(script["script"][:2]) not in only:
+            continue
+        script["advice"] = scripts.advice(script, judged[script["script"]])
+        print(script["script"], script["train"]["speedup"], json.dumps(script["advice"]), flush=True)
+        args.out.with_suffix(".part").write_text(json.dumps(document, indent=1) + "\n")
+    advice = [script["advice"] for script in document["scripts"] if "advice" in script]
+    document["summary"]["applicable"] = sum(one["grade"] in "AB" for one in advice)
+    document["summary"]["advice_within_25"] = sum(one["within_25"] for one in advice)
+    document["advice_machine"] = machine
+    return finish(args.out, document, others.shares())
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -127,7 +127,7 @@ func processorOfScripts() []Scenario {
 			Sick: func(x float64) Job { return made(8, 40*ms, computing(between(13*ms, 25*ms, x))) },
 			Well: func(float64) Job { return made(8, 40*ms) },
 		}, {
-			Name: "a call to somewhere in __getitem__", Label: pythonCode, Kind: Torch,
+			Name: "a call to somewhere in __getitem__", Label: tooFew, Kind: Torch,
 			Sick: func(x float64) Job { return made(8, 30*ms, sleeping(between(20*ms, 45*ms, x))) },
 			Well: func(float64) Job { return made(8, 30*ms) },
 		}, {
