@@ -200,3 +200,20 @@ def test_a_sampler_that_the_trainer_runs(scripts: Scripts) -> None:
     assert sum(places.values()) > 0.3, slow["steps"]  # 0.9 where the worker has a core at once
     assert max(places, key=lambda at: places[at]).startswith("train.py:burn:"), places
     assert quick["steps"]["inside"] == []
+
+
+def test_loaders_that_are_made_anew_are_counted(scripts: Scripts) -> None:
+    run = scripts.run(
+        LOOP
+        + """
+    for _ in range(3):
+        for _ in DataLoader(list(range(8)), batch_size=4): pass
+    kept = DataLoader(tuple(range(8)), batch_size=4)
+    for _ in range(3):
+        for _ in kept: pass
+    """
+    )
+    assert run.code == 0, run.err
+    anew, kept = run.main()["loaders"]
+    assert (anew["made"], anew["passes"]) == (3, 3)
+    assert (kept["made"], kept["passes"]) == (1, 3)

@@ -3,7 +3,9 @@ package doctor
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -93,6 +95,40 @@ func dealsOut(class string) bool {
 	return slices.Contains([]string{"datasets", "webdataset", "streaming", "litdata"}, root)
 }
 
+// afterwards is a transform that leaves fewer pixels and comes after the costliest one; by
+// the order that is known of the transforms, or by the lines that they are made in.
+func (v *view) afterwards() string {
+	costly := v.stageNamed(v.costliest())
+	name := short(costly.Name)
+	if i := slices.IndexFunc(v.l.Settings.Transforms, func(t string) bool { return short(t) == name }); i >= 0 {
+		for _, t := range v.l.Settings.Transforms[i+1:] {
+			if slices.Contains(shrinks, short(t)) {
+				return short(t)
+			}
+		}
+		return ""
+	}
+	file, line := madeAt(costly)
+	for _, s := range v.l.Cost.Stages {
+		if f, n := madeAt(s); file != "" && f == file && n > line && n <= line+nearby && slices.Contains(shrinks, short(s.Name)) {
+			return short(s.Name)
+		}
+	}
+	return ""
+}
+
+// nearby is how many lines a list of transforms may have.
+const nearby = 16
+
+// madeAt is the file and the line where the script makes a transform; none if not known.
+func madeAt(s Stage) (file string, line int) {
+	file, number, ok := strings.Cut(lineOnly(s.At), ":")
+	if line, err := strconv.Atoi(number); ok && err == nil && strings.HasPrefix(s.Name, "torchvision.") {
+		return file, line
+	}
+	return "", 0
+}
+
 // sentence begins with a capital, and ends with a full stop.
 func sentence(text string) string {
 	if text == "" {
@@ -112,11 +148,21 @@ func morePrefetch(v *view) []Change {
 // fewerEpochs makes longer ones of a dataset that is soon over.
 var fewerEpochs = Change{"sampler=RandomSampler(data, num_samples=10 * len(data))", "fewer, longer epochs start less often"}
 
+// remade says whether the script makes a new loader for every epoch.
+func (v *view) remade() bool { return v.l.Settings.Made >= 2 && v.l.Settings.Made >= v.l.Epochs }
+
 func changeOfStart(v *view) []Change {
 	s := v.l.Settings
 	fewer := v.l.PerEpoch.Value < 100 && s.Kind != "iterable"
 	if s.Class == own {
 		return []Change{{"stoker.DataLoader(..., prefetch=8)", "the next epoch is begun while this one ends, if set_epoch does not say another"}}
+	}
+	if s.Workers > 0 && v.remade() {
+		name := orElse(s.Name, "loader")
+		return []Change{{
+			fmt.Sprintf("%s = %s  # once, before the first epoch", name, v.loader(workers(s.Workers), "persistent_workers=True")),
+			fmt.Sprintf("%s makes a new DataLoader for every epoch, and that starts new workers whatever its settings are: keep the first one and iterate over it again", orElse(s.Where, "the script")),
+		}}
 	}
 	if s.Workers > 0 && !s.Persistent {
 		out := []Change{{v.loader(workers(s.Workers), "persistent_workers=True"), "keeps the workers from one epoch to the next"}}
@@ -151,14 +197,17 @@ func changeOfQuota(v *view) []Change {
 }
 
 func changeOfRanks(v *view) []Change {
+	look := fmt.Sprintf("taskset -pc %d", v.l.PID)
 	other := v.others()
-	if v.l.Cost.Batch.Value > 1.3*other.Cost.Batch.Value && other.Cost.Batch.Known() {
-		return []Change{
-			{"DistributedSampler(dataset, shuffle=True)", fmt.Sprintf("rank %d's samples cost %.1f times those of rank %d: deal them out at random", v.l.Rank, v.l.Cost.Batch.Value/other.Cost.Batch.Value, other.Rank)},
-			{fmt.Sprintf("taskset -pc %d", v.l.PID), "or its cores and its disk are not those of the others: look"},
-		}
+	if !other.Cost.Batch.Known() || v.l.Cost.Batch.Value <= 1.3*other.Cost.Batch.Value {
+		return []Change{{look, "while it runs: shows the cores that this rank may use; all ranks should have as many"}}
 	}
-	return []Change{{fmt.Sprintf("taskset -pc %d", v.l.PID), "shows the cores that this rank may use; all ranks should have as many"}}
+	dearer := fmt.Sprintf("rank %d's samples cost %.1f times those of rank %d", v.l.Rank, v.l.Cost.Batch.Value/other.Cost.Batch.Value, other.Rank)
+	deal := Change{"DistributedSampler(dataset, shuffle=True)", dearer + ": deal them out at random, and call set_epoch in every epoch"}
+	if v.l.Settings.Sampler != "DistributedSampler" { // the script deals them out itself: a sampler on top would do it twice
+		deal = Change{"items = items[rank::world]  # where the script takes a rank's own part of the list", dearer + ": neighbours in the list are alike, so give every rank one in so many instead of a block; or shuffle the list first, with the same seed in all ranks"}
+	}
+	return []Change{deal, {look, "or its cores are not those of the others; while it runs this shows them"}}
 }
 
 // oneThread keeps the function that the script's workers begin with already.
@@ -257,7 +306,7 @@ func changeOfCollate(v *view) []Change {
 	}
 	if c := v.l.Settings.Collate; c != "" && c != "default" {
 		if v.data() == ofTokens || v.l.Padding.Known() {
-			return []Change{{"torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True)", short(c) + " works sample by sample; pad all of a batch in one call"}}
+			return []Change{{"torch.nn.utils.rnn.pad_sequence([torch.as_tensor(s) for s in sequences], batch_first=True)", short(c) + " works sample by sample, and number by number where samples are lists; this pads all of a batch in one call, to the longest in it"}}
 		}
 		return []Change{{"def collate(batch): return torch.stack(...)", short(c) + " works sample by sample; make tensors of one shape in __getitem__ and stack them once"}}
 	}
@@ -280,10 +329,37 @@ func changeOfDecode(v *view) []Change {
 	if v.data() != ofPictures {
 		return []Change{{"np.save(\"decoded.npy\", samples)  # once; then self.data = np.load(\"decoded.npy\", mmap_mode=\"r\")", "decode once instead of in every epoch"}}
 	}
+	if d := v.l.Settings.Dataset; d != "" && !strings.HasPrefix(d, "torchvision.datasets.folder.") && v.stageOfName("PIL") > 0 {
+		side := 256
+		if h, w := pictureSize(v.l.Settings.Shape); h > 0 {
+			side = 2 * max(h, w)
+		}
+		at := lineOnly(v.stageNamed(v.part(Decode)).At)
+		if at != "" {
+			at = " at " + at
+		}
+		return []Change{
+			{fmt.Sprintf("img.draft(\"RGB\", (%d, %d))  # after Image.open%s, before the picture is converted", side, side, at), "a JPEG is then decoded at a half, a quarter or an eighth of its size, at least this large; other files stay as they are"},
+			{v.pack("--resize 256"), "or store pictures at the size that training uses"},
+		}
+	}
 	return []Change{
-		{"stoker.ImageFolder(...)", "decodes only what the crop shows, several times as fast as PIL"},
+		{"stoker.DataLoader(stoker.ImageFolder(root, transform=...), ...)", "decodes only what a crop shows, several times as fast as PIL"},
 		{v.pack("--resize 256"), "or store pictures at the size that training uses"},
 	}
+}
+
+var pictured = regexp.MustCompile(`^\[\[\d+,(?:[13],(\d+),(\d+)|(\d+),(\d+),[13])\]`)
+
+// pictureSize is the height and width of the pictures of a batch, by its first shape.
+func pictureSize(shape string) (h, w int) {
+	m := pictured.FindStringSubmatch(shape)
+	if m == nil {
+		return 0, 0
+	}
+	h, _ = strconv.Atoi(m[1] + m[3])
+	w, _ = strconv.Atoi(m[2] + m[4])
+	return h, w
 }
 
 func changeOfTransform(v *view) []Change {
@@ -299,6 +375,9 @@ func changeOfTransform(v *view) []Change {
 	case slices.Contains(shrinks, name) || strings.HasSuffix(strings.ToLower(name), "resize"):
 		// Pictures of unequal size are no batch before it: it cannot move to the device.
 		out = append(out, Change{v.pack("--resize 256"), "stores pictures at about the size that training uses, so there is less to resize"})
+	case v.afterwards() != "":
+		later := v.afterwards()
+		out = append(out, Change{fmt.Sprintf("Compose([..., %s(...), %s(...), ...])", later, name), fmt.Sprintf("first what leaves fewer pixels: %s then works on what %s leaves (pictures differ a little)", name, later)})
 	case strings.HasPrefix(s.Name, "torchvision."):
 		out = append(out, Change{name + " on the GPU, after batch.to(device)", "all pictures of a batch in one call, if one random draw for all of them is good enough"})
 	default:
@@ -309,6 +388,12 @@ func changeOfTransform(v *view) []Change {
 	}
 	return out
 }
+
+// filtered is a selection of the rows of a frame whose column has a value: the frame, the
+// column, the value.
+var filtered = regexp.MustCompile(`([\w.]+?)(?:\.loc)?\[\s*[\w.]+\[["'](\w+)["']\]\s*==\s*([^\]]+)\]`)
+
+var assignment = regexp.MustCompile(`^\w+ = `)
 
 func changeOfPython(v *view) []Change {
 	at := "__getitem__"
@@ -323,13 +408,27 @@ func changeOfPython(v *view) []Change {
 		}
 		return append(out, Change{"# " + at, "it waits and does not compute: remove the wait, or do it once instead of for every sample"})
 	}
+	if f := v.l.Cost.Frames; len(f) > 0 {
+		if m := filtered.FindStringSubmatch(f[0].Text); m != nil {
+			return []Change{{
+				fmt.Sprintf("self.groups = dict(list(%s.groupby(%q)))  # once, in __init__\n%sself.groups[%s]  # instead of %s", m[1], m[2], assignment.FindString(f[0].Text), strings.TrimSpace(m[3]), lineOnly(f[0].At)),
+				"a comparison looks at every row of the table for every sample; groups are found by their key",
+			}}
+		}
+	}
 	if strings.HasPrefix(p.name, "pandas.") || v.stageOfName("pandas.") >= 0.1*v.sum() {
 		return v.stored()
 	}
 	if strings.HasPrefix(p.name, "json.") || strings.HasPrefix(p.name, "orjson.") || strings.HasPrefix(p.name, "yaml.") || strings.HasPrefix(p.name, "xml") {
 		return []Change{{"# " + orElse(v.hot(true), at), "parse each file once, before training, and keep the result as arrays (np.save): text is parsed again in every epoch"}}
 	}
-	why := "this is done for every sample: do it once for all of them beforehand and store the result, or for a whole batch in one NumPy or torch call"
+	if v.l.Cost.Sample.Value < 200e-6 && v.batch >= 64 && v.l.Settings.Kind == "map" {
+		return []Change{{
+			"def __getitems__(self, indices): return self[indices]  # in the dataset: all of a batch, with array indices in __getitem__\n" + v.loader("collate_fn=lambda batch: batch"),
+			fmt.Sprintf("a sample takes %s, nearly all of it calls (%s): torch hands the indices of a whole batch to __getitems__, which reads them in one NumPy call", ms(v.l.Cost.Sample.Value), lineOnly(at)),
+		}}
+	}
+	why := "this is done for every sample: do it once for all of them beforehand and store the result, or for a whole batch in one NumPy or torch call (__getitems__)"
 	if f := v.l.Cost.Frames; len(f) > 0 && (f[0].Loop || f[0].Text == "") {
 		why = "replace loops over Python objects with one NumPy or torch call, or do the work once beforehand"
 	}

@@ -181,6 +181,8 @@ type Settings struct {
 	ID         int      `json:"id"`
 	Class      string   `json:"class"`
 	Where      string   `json:"where,omitempty"` // file:line that made it
+	Name       string   `json:"name,omitempty"`  // that it is assigned to there
+	Made       int      `json:"made,omitempty"`  // loaders that this line made, one after the other
 	Dataset    string   `json:"dataset,omitempty"`
 	Kind       string   `json:"kind,omitempty"` // map or iterable
 	Length     *int64   `json:"length,omitempty"`

@@ -147,8 +147,20 @@ func manyWorkers(v *view) (string, string, Change, bool) {
 func tornDown(v *view) (string, string, Change, bool) {
 	s := v.l.Settings
 	return fmt.Sprintf("For each of %d epochs %s must start; the first batch comes after %s.", v.l.Epochs, count(s.Workers, "worker"), took(v.l.First.Value)), fromHook,
-		Change{v.loader(workers(s.Workers), "persistent_workers=True"), "workers stay"},
+		v.stayingWorkers(),
 		s.Workers > 0 && !s.Persistent && v.l.Epochs >= 2 && v.start >= 0.05
+}
+
+// stayingWorkers keeps workers from one epoch to the next, as many as are of use.
+func (v *view) stayingWorkers() Change {
+	if v.remade() {
+		return changeOfStart(v)[0]
+	}
+	n := v.l.Settings.Workers
+	if _, _, _, many := manyWorkers(v); many {
+		n = v.enough()
+	}
+	return Change{v.loader(workers(n), "persistent_workers=True"), "workers stay"}
 }
 
 func smallPrefetch(v *view) (string, string, Change, bool) {

@@ -64,6 +64,7 @@ func loopOf(f *folder, w *watched, pid, id int) Loop {
 	}
 	src := newSources(end.Sources)
 	l.Settings.Lines = src.settingsOf(last.Lines)
+	l.Settings.Name = src.assigned(last.Lines)
 	base, from := stretch(p, id)
 	l.epochs(last)
 	l.shares(p, last)
@@ -208,7 +209,7 @@ func settingsOf(l *loaderLine, end line) Settings {
 		Pin: l.Pin, Persistent: l.Persistent, DropLast: l.DropLast, Sampler: l.Sampler, Shuffled: l.Shuffled, Collate: l.Collate,
 		Context: l.Context, Init: l.Init, Shape: l.Shape, Transforms: l.Transforms, Pickled: maybe(l.DatasetBytes), Stateful: l.Stateful, Handles: l.Handles,
 		Stores: l.Stores, SetEpoch: l.SetEpoch, OrderRepeated: l.OrderRepeated, Pinned: l.Pinned,
-		NonBlocking: l.NonBlocking["true"], Blocking: l.NonBlocking["false"], CUDAFirst: end.CUDABefore,
+		Made: l.Made, NonBlocking: l.NonBlocking["true"], Blocking: l.NonBlocking["false"], CUDAFirst: end.CUDABefore,
 	}
 	if l.BatchSize != nil {
 		s.BatchSize = *l.BatchSize

@@ -51,6 +51,7 @@ type Verdict struct {
 	// Where the script has other loops or does other things, Speedup is that of all of it,
 	// and LoopSpeedup that of this loop.
 	LoopSpeedup float64 `json:"loop_speedup,omitempty"`
+	Over        string  `json:"over,omitempty"` // the script's name of the loader
 
 	Now  float64 `json:"seconds_per_batch,omitempty"`
 	Then float64 `json:"seconds_per_batch_then,omitempty"`
@@ -175,7 +176,7 @@ func (v *view) verdict() Verdict {
 		if low, high, is := v.undecided(); is {
 			return v.either(low, high)
 		}
-		out := Verdict{Name: r.verdict, DataBound: r.verdict != NotDataBound, Loader: v.l.Settings.Where, Rank: v.l.Rank, Lines: r.why(v), Sentence: r.says(v), Thin: v.thin()}
+		out := Verdict{Name: r.verdict, Over: v.l.Settings.Name, DataBound: r.verdict != NotDataBound, Loader: v.l.Settings.Where, Rank: v.l.Rank, Lines: r.why(v), Sentence: r.says(v), Thin: v.thin()}
 		if v.start >= 0.05 && !slices.ContainsFunc(out.Lines, func(l Line) bool { return l.What == firstBatch }) {
 			out.Lines = append(out.Lines, v.startLines()...)
 		}

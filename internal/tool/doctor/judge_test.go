@@ -253,7 +253,7 @@ func TestNoVerdictWithoutItsFigures(t *testing.T) {
 			}
 		}
 		got := Judge(blank(ev, "cost")).Verdict
-		switch got.Name {
+		switch got.Title() {
 		case TooFew, TheDecode, TheTransform, PythonCode, SmallFiles, Bandwidth, Latency, Shallow, TooMany:
 			t.Errorf("%s without the cost of a batch: %s", c.name, got.Name)
 		}

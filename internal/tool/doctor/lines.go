@@ -83,6 +83,7 @@ type loaderLine struct {
 	Padding       *float64       `json:"padding"`
 	Inline        *workerLine    `json:"inline"`
 	Passes        int            `json:"passes"`
+	Made          int            `json:"made"`   // objects, one after the other, made by the same line
 	Doing         []any          `json:"doing"`  // wait, step or start; since
 	Recent        [][]*float64   `json:"recent"` // asked, got, ready or null
 }

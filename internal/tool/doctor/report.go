@@ -109,7 +109,7 @@ func (r Report) verdict(p *page) {
 	p.wrap(indent, v.Sentence)
 	switch {
 	case v.LoopSpeedup >= 1.05:
-		p.wrap(indent, fmt.Sprintf("%s, the script is about %.2f x as fast, and this loop %.1f x: %s per batch instead of %s [model].", v.gain(), v.Speedup, v.LoopSpeedup, ms(v.Then), ms(v.Now)))
+		p.wrap(indent, fmt.Sprintf("%s, the script is about %.2f x as fast, and the loop over %s %.1f x: %s per batch instead of %s [model].", v.gain(), v.Speedup, orElse(v.Over, "this loader"), v.LoopSpeedup, ms(v.Then), ms(v.Now)))
 	case v.Speedup >= 1.05:
 		p.wrap(indent, fmt.Sprintf("%s, about %.1f x as fast: %s per batch instead of %s [model].", v.gain(), v.Speedup, ms(v.Then), ms(v.Now)))
 	}

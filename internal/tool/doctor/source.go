@@ -407,6 +407,22 @@ func key(lines []string, name string) int {
 	return 0
 }
 
+var target = regexp.MustCompile(`^\s*((?:\w+\.)*\w+)\s*(?::[^=]*)?=[^=]`)
+
+// assigned is the name that the script's innermost call which made a loader is assigned to.
+func (s *sources) assigned(calls []callLine) string {
+	for _, c := range calls {
+		lines := s.lines(c.Path)
+		if c.Line < 1 || c.Line > len(lines) {
+			continue
+		}
+		if m := target.FindStringSubmatch(lines[c.Line-1]); m != nil {
+			return m[1]
+		}
+	}
+	return ""
+}
+
 // anywhere is that in any of the script's files.
 func (s *sources) anywhere(name string) string {
 	for _, path := range s.paths {

@@ -49,6 +49,7 @@ class Loader:
         self.steps = 0
         self.epochs: deque = deque(maxlen=EPOCHS)
         self.passes = 0
+        self.made = 1  # objects that were this loader, one after the other
         # Replaced as a whole: batches, wait s, of it for the first batches, step s, sum of ready, how many of them
         self.totals = (0, 0.0, 0.0, 0.0, 0, 0)
         self.waits = fetch.Histogram()
@@ -106,7 +107,7 @@ class Loader:
         self.steps += 1
         return Pass(self, epoch)
 
-    def made(self, iterator) -> None:
+    def iterated(self, iterator) -> None:
         workers = getattr(iterator, "_workers", None)
         if workers:
             self.context = getattr(workers[0]._popen, "method", None)
@@ -158,6 +159,7 @@ class Loader:
             "set_epoch": self.set_epoch,
             "order_repeated": self.repeated,
             "passes": self.passes,
+            "made": self.made,
             "epochs": [dict(epoch) for epoch in list(self.epochs)],
             "batches": batches,
             "wait": wait,
@@ -335,7 +337,7 @@ class _Start:
         try:
             if self.over is not None and isinstance(iterator, _torch._BaseDataLoaderIter):
                 iterator.__dict__[PASS] = self.over
-                self.over.loader.made(iterator)
+                self.over.loader.iterated(iterator)
             core.process.pulse.start()
         except Exception as error:
             trouble(error)
@@ -407,6 +409,7 @@ def of(loader) -> "Loader | None":
     facts = _facts(loader)
     for known in core.process.loaders:
         if known.where == where and known.reference() is None and known.facts == facts:
+            known.made += 1
             known.reference = weakref.ref(loader)
             break
     else:
