@@ -8,8 +8,8 @@
 // grey) -> output layout (uint8 or normalised float32; HWC or CHW), written to
 // its final place. A leading crop of a JPEG decodes only that region.
 //
-// Where to look: plan_cgo.go folds the steps into passes, job.c runs them row
-// by row. A JPEG's markers are read by frame.c, its entropy-coded data by huff.c,
+// Where to look: chain.go says which steps commute and fuse, plan_cgo.go lays them out
+// in passes, job.c runs those row by row. A JPEG's markers are read by frame.c, its entropy-coded data by huff.c,
 // with segment.c finding restart markers for it; jpeg.c turns them into rows of
 // pixels, by the transforms of dct.h and, to fewer samples, reduced.h, and the
 // upsampling of chroma.h, compiled for each target in jpeg_base.c, jpeg_avx2.c and

@@ -4,8 +4,6 @@ package kernel
 
 import "fmt"
 
-type rect struct{ x, y, w, h int }
-
 // pass is the Go half of stk_pass: gray, box, mirror, resample, window,
 // mirror, gray, pad. Without resample, the window is the box and only the
 // mirrors after it are used.
@@ -31,11 +29,9 @@ type pass struct {
 // maxPass is STK_MAX_PASS.
 const maxPass = 16
 
-// planner folds steps into passes. What may be folded is what leaves every
-// pixel as it would be, one step after the other: crops move into the window,
-// so that nothing outside of it is made; flips move past crops and pads, but
-// never past a resampling, which is not symmetric to the last bit; grey moves
-// past everything but bilinear.
+// planner lays steps out in passes, by the rules of chain.go: crops become part of
+// the window, so that nothing outside of it is made, and flips mirror what they
+// move in front of. What the order of a pass has no place for begins the next pass.
 type planner struct {
 	pass [maxPass]pass
 	n    int // the pass under construction
@@ -81,6 +77,9 @@ func (p *planner) next() error {
 func (p *planner) fold(steps []Step) error {
 	for i := range steps {
 		s := &steps[i]
+		if s.idle(size{p.w, p.h}, p.c) {
+			continue
+		}
 		var err error
 		switch s.Op {
 		case OpCrop:
@@ -92,13 +91,13 @@ func (p *planner) fold(steps []Step) error {
 		case OpFlipH:
 			q := &p.pass[p.n]
 			if q.pad {
-				q.out.x = q.out.w - q.out.x - q.win.w
+				q.out.x = mirrored(q.out.x, q.win.w, q.out.w)
 			}
 			q.postH = !q.postH
 		case OpFlipV:
 			q := &p.pass[p.n]
 			if q.pad {
-				q.out.y = q.out.h - q.out.y - q.win.h
+				q.out.y = mirrored(q.out.y, q.win.h, q.out.h)
 			}
 			q.postV = !q.postV
 		case OpGray:
@@ -114,21 +113,40 @@ func (p *planner) fold(steps []Step) error {
 func (p *planner) crop(r rect) {
 	q := &p.pass[p.n]
 	p.w, p.h = r.w, r.h
-	if q.pad {
-		q.out = rect{q.out.x - r.x, q.out.y - r.y, r.w, r.h}
-		p.trim()
+	if q.pad && !q.cropPad(&r) {
 		return
 	}
 	q.cut(r)
 }
 
+// cropPad crops the padded window to r, and makes r what that leaves of the window.
+// It says false where the window has to stay as it is.
+func (q *pass) cropPad(r *rect) bool {
+	pad := Step{Op: OpPad, Mode: q.mode, X: q.out.x, Y: q.out.y, W: q.out.w, H: q.out.h}
+	window := size{q.win.w, q.win.h}
+	shown := rect{q.out.x - r.x, q.out.y - r.y, r.w, r.h}
+	if pad.before(window, r) {
+		q.out = rect{pad.X, pad.Y, pad.W, pad.H}
+		q.pad = !pad.idle(size{r.w, r.h}, q.cOut)
+		return true
+	}
+	q.out = shown
+	if q.mode != PadConstant {
+		return false
+	}
+	// Only fill is left: one pixel, placed where it does not show.
+	q.out.x, q.out.y = q.out.w, q.out.h
+	*r = rect{0, 0, 1, 1}
+	return true
+}
+
 // cut narrows the window to r, given as seen after the flips.
 func (q *pass) cut(r rect) {
 	if q.postH {
-		r.x = q.win.w - r.x - r.w
+		r.x = mirrored(r.x, r.w, q.win.w)
 	}
 	if q.postV {
-		r.y = q.win.h - r.y - r.h
+		r.y = mirrored(r.y, r.h, q.win.h)
 	}
 	q.win = rect{q.win.x + r.x, q.win.y + r.y, r.w, r.h}
 	if !q.resample {
@@ -136,35 +154,7 @@ func (q *pass) cut(r rect) {
 	}
 }
 
-// trim drops a pad that has been cropped away, and what a constant pad's
-// picture no longer shows.
-func (p *planner) trim() {
-	q := &p.pass[p.n]
-	x0, y0 := max(0, -q.out.x), max(0, -q.out.y)
-	x1, y1 := min(q.win.w, q.out.w-q.out.x), min(q.win.h, q.out.h-q.out.y)
-	if x1 <= x0 || y1 <= y0 {
-		if q.mode == PadConstant {
-			// Only fill is left: one pixel, placed where it does not show.
-			q.cut(rect{0, 0, 1, 1})
-			q.out.x, q.out.y = q.out.w, q.out.h
-		}
-		return
-	}
-	covered := x1-x0 == q.out.w && y1-y0 == q.out.h
-	if q.mode != PadConstant && !covered {
-		return
-	}
-	q.cut(rect{x0, y0, x1 - x0, y1 - y0})
-	q.out.x, q.out.y = q.out.x+x0, q.out.y+y0
-	if covered {
-		q.pad = false
-	}
-}
-
 func (p *planner) resize(s *Step) error {
-	if s.W == p.w && s.H == p.h {
-		return nil
-	}
 	if q := &p.pass[p.n]; q.resample || q.pad {
 		if err := p.next(); err != nil {
 			return err
@@ -183,9 +173,6 @@ func (p *planner) resize(s *Step) error {
 }
 
 func (p *planner) padTo(s *Step) error {
-	if s.W == p.w && s.H == p.h {
-		return nil
-	}
 	if p.pass[p.n].pad {
 		if err := p.next(); err != nil {
 			return err
@@ -199,9 +186,6 @@ func (p *planner) padTo(s *Step) error {
 }
 
 func (p *planner) gray(c int) {
-	if c == p.c && c == 1 {
-		return
-	}
 	q := &p.pass[p.n]
 	if p.c == 3 {
 		y := luma(q.fill[0], q.fill[1], q.fill[2])
