@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -175,8 +174,12 @@ func (l *Loader) newCache() error {
 		part.before = make([]*transform.Program, len(part.programs))
 		part.after = slices.Clone(part.programs)
 		for i, prog := range part.programs {
-			if before, after, ok := prog.Split(l.spec.Cache.After == afterDecode); ok {
-				part.before[i], part.after[i] = before, after
+			n, ok := prog.Settled()
+			if l.spec.Cache.After == afterDecode {
+				n = 0
+			}
+			if ok {
+				part.before[i], part.after[i] = prog.Cut(n)
 			}
 		}
 	}
@@ -289,7 +292,7 @@ func (l *Loader) cacheNotes() (notes []string) {
 			if i >= len(part.before) || part.before[i] == nil {
 				continue
 			}
-			if first, later := wasted(f.Transform); later != "" {
+			if first, later := transform.Wasted(f.Transform); later != "" {
 				notes = append(notes, fmt.Sprintf("field %q: %s stands behind %s, and is done anew in every epoch: in front of it, the result is the same and the cache keeps it", f.Name, later, first))
 			}
 			if part.before[i].Steps() == 0 && l.spec.Cache.After != afterDecode {
@@ -298,26 +301,4 @@ func (l *Loader) cacheNotes() (notes []string) {
 		}
 	}
 	return notes
-}
-
-// wasted is a step that is the same every time and stands behind a random one
-// with which it could change places: a flip or a change of colour.
-func wasted(ops []transform.Op) (first, later string) {
-	for _, op := range ops {
-		switch op.Name {
-		case "RandomHorizontalFlip", "RandomVerticalFlip", "RandomGrayscale":
-			if first == "" {
-				first = op.Name
-			}
-		case "Resize":
-			if first != "" {
-				return first, op.Name
-			}
-		default:
-			if strings.HasPrefix(op.Name, "Random") {
-				return "", "" // what comes behind depends on it
-			}
-		}
-	}
-	return "", ""
 }

@@ -45,8 +45,6 @@ type part struct {
 	// Where there is a cache: of every program of a picture what comes in front of
 	// it (nil for others), and of every program what comes behind it.
 	before, after []*transform.Program
-
-	npy map[string]*npyHeader // of stored names that are decoded as npy
 }
 
 // openCollection opens what the Spec names.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/npy"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
@@ -27,11 +27,14 @@ func (d *part) stored(from string) (format.Type, bool) {
 
 // column compiles one field: what is done to every sample, and where it goes.
 func (l *Loader) column(d *part, f *Field) (*transform.Program, batch.Field, error) {
-	stored, array := d.stored(f.From)
-	if array && pictured(f, stored) {
-		return pixelsColumn(f, stored.Shape)
+	t, array := d.stored(f.From)
+	stored := transform.Stored{
+		Array: array, DType: t.DType, Shape: t.Shape, Ragged: t.Ragged,
+		Described: described(),
+		First:     func(like func([]byte) error) error { return l.first(d, f.From, like) },
 	}
-	if f.Decode == "" {
+	want := transform.Want{Decode: f.Decode, Ops: f.Transform, Layout: f.Layout, DType: f.DType, Ragged: f.Batch == "padded" || f.Batch == "ragged"}
+	if f.Decode == "" && !want.Pictured(&stored) {
 		if why := d.refused(f.From); why != "" {
 			return nil, batch.Field{}, errs.New(errs.Config, "%s", why).
 				Try("leave the field out, write it as .npy or .json, or take its bytes with decode \"bytes\"")
@@ -40,144 +43,34 @@ func (l *Loader) column(d *part, f *Field) (*transform.Program, batch.Field, err
 		if array {
 			f.Decode = "array"
 		}
+		want.Decode = f.Decode
 	}
-	a := transform.Array{From: stored.DType, Shape: stored.Shape, Ragged: stored.Ragged}
-	scalar := array && len(stored.Shape) == 0 && !stored.Ragged
-	switch f.Decode {
-	case "array":
-		if !array {
-			return nil, batch.Field{}, errs.New(errs.Config, "it is stored as bytes of a file, not as an array").
-				Try("decode it as rgb, text, json, int, float or npy, or leave it as bytes")
-		}
-	case "npy":
-		if array {
-			return nil, batch.Field{}, errs.New(errs.Config, "it is stored as an array of %s, not as a .npy file", stored.DType).Try("leave decode out")
-		}
-		h, err := l.firstArray(d, f.From)
-		if err != nil {
-			return nil, batch.Field{}, err
-		}
-		a.From, a.Shape, array = h.dtype, h.shape, true
-		if len(f.Transform) > 0 && pictured(f, format.Type{DType: h.dtype, Shape: h.shape}) {
-			if d.npy == nil {
-				d.npy = map[string]*npyHeader{}
-			}
-			d.npy[f.From] = h
-			return pixelsColumn(f, h.shape)
-		}
-		if f.Batch == "padded" || f.Batch == "ragged" {
-			if len(a.Shape) == 0 {
-				return nil, batch.Field{}, scalars(f.Batch)
-			}
-			a.Shape, a.Ragged = a.Shape[1:], true
-		}
-		if d.npy == nil {
-			d.npy = map[string]*npyHeader{}
-		}
-		h.ragged = a.Ragged
-		d.npy[f.From] = h
-	case "int", "float":
-		if array && !scalar {
-			return nil, batch.Field{}, errs.New(errs.Config, "it is stored as an array of %s, and %s is for one number", stored.DType, f.Decode).Try("leave decode out, or cast with dtype")
-		}
-		a.To = mem.Int64
-		if f.Decode == "float" {
-			a.To = mem.Float64
-		}
-		array = scalar
-	case "bytes":
-		array = false
-	default:
-		if stored.DType == mem.Uint8 && stored.Ragged && len(stored.Shape) == 0 {
-			array = false // bytes of any number: files, as HDF5 keeps them
-		} else if array && len(f.Transform) > 0 {
-			return nil, batch.Field{}, errs.New(errs.Config, "it is stored as %s, and transforms are for pictures", described(stored)).
-				Try("leave its transform out; dtype casts numbers")
-		} else if array {
-			return nil, batch.Field{}, errs.New(errs.Config, "it is stored as an array of %s, which needs no decoding as %s", stored.DType, f.Decode).Try("leave decode out")
-		}
-	}
-	if array {
-		if len(f.Transform) > 0 || f.Layout != "" {
-			return nil, batch.Field{}, errs.New(errs.Config, "transforms and layout are for pictures, and this field holds an array").
-				Try("leave them out, or decode pictures as rgb or gray")
-		}
-		return arrayColumn(f, a)
-	}
-	return valueColumn(f)
-}
-
-// described is a stored array in words.
-func described(t format.Type) string {
-	switch {
-	case t.Ragged:
-		return fmt.Sprintf("arrays of %s of many lengths", t.DType)
-	case len(t.Shape) == 0:
-		return fmt.Sprintf("a number, %s", t.DType)
-	}
-	return fmt.Sprintf("an array of %s of shape %v", t.DType, []int(t.Shape))
-}
-
-// pictured says whether an array is a picture, and is treated as one: decoded
-// bytes, HWC, that are asked for as rgb or gray or with transforms.
-func pictured(f *Field, t format.Type) bool {
-	if t.DType != mem.Uint8 || t.Ragged || len(t.Shape) != 3 || t.Shape[2] != 1 && t.Shape[2] != 3 {
-		return false
-	}
-	switch f.Decode {
-	case "rgb":
-		return t.Shape[2] == 3
-	case "gray":
-		return t.Shape[2] == 1
-	}
-	return len(f.Transform) > 0 || f.Layout != ""
-}
-
-// pixelsColumn is the column of pictures that lie decoded.
-func pixelsColumn(f *Field, stored mem.Shape) (*transform.Program, batch.Field, error) {
-	if f.Batch != "" || !f.View.IsZero() || f.DType != "" {
-		return nil, batch.Field{}, errs.New(errs.Config, "batch, view and dtype are for arrays, and this field holds pictures").Try("leave them out, or leave out transforms, layout and decode")
-	}
-	prog, err := transform.CompilePixels(stored, f.Transform, f.Layout)
+	prog, err := transform.CompileField(want, stored)
 	if err != nil {
 		return nil, batch.Field{}, err
 	}
-	shape, fixed := prog.Shape()
-	return prog, batch.Field{Name: f.Name, DType: prog.DType(), Shape: shape, Loose: !fixed}, nil
-}
-
-// valueColumn is the column of a field that is decoded.
-func valueColumn(f *Field) (*transform.Program, batch.Field, error) {
+	if a, ok := prog.Array(); ok {
+		out, err := arrayColumn(f, prog, a)
+		return prog, out, err
+	}
 	if f.Batch != "" || !f.View.IsZero() {
+		if want.Pictured(&stored) || f.Decode == "npy" {
+			return nil, batch.Field{}, errs.New(errs.Config, "batch, view and dtype are for arrays, and this field holds pictures").Try("leave them out, or leave out transforms, layout and decode")
+		}
 		return nil, batch.Field{}, errs.New(errs.Config, "batch and view are for arrays, and this field is decoded as %s", f.Decode).Try("leave them out")
 	}
-	prog, err := transform.Compile(f.Decode, f.Transform, f.Layout)
-	if err != nil {
-		return nil, batch.Field{}, err
-	}
-	if f.DType != "" {
-		to, err := dtypeOf(f.DType)
-		if err != nil {
-			return nil, batch.Field{}, err
-		}
-		if prog, err = prog.As(to); err != nil {
-			return nil, batch.Field{}, err
-		}
-	}
 	shape, fixed := prog.Shape()
 	return prog, batch.Field{Name: f.Name, DType: prog.DType(), Shape: shape, Loose: !fixed}, nil
 }
 
-func dtypeOf(name string) (mem.DType, error) {
-	d, ok := mem.ParseDType(name)
-	if ok && d != mem.Object {
-		return d, nil
+// described are the ways of storing arrays in which values say what they hold.
+func described() map[string]transform.Described {
+	return map[string]transform.Described{
+		"npy": {Name: ".npy", Swap: format.Swap, Read: func(value []byte) (transform.Header, error) {
+			h, err := npy.ParseHeader(value)
+			return transform.Header(h), err
+		}},
 	}
-	e := errs.New(errs.Config, "there is no dtype %q", name)
-	if near := errs.Nearest(name, mem.DTypes()); near != "" {
-		return d, e.Try("did you mean %q?", near)
-	}
-	return d, e.Try("there are %s", strings.Join(mem.DTypes(), ", "))
 }
 
 func scalars(how string) error {
@@ -185,27 +78,15 @@ func scalars(how string) error {
 }
 
 // arrayColumn is the column of an array, or of a number that is stored as one.
-func arrayColumn(f *Field, a transform.Array) (*transform.Program, batch.Field, error) {
-	out := batch.Field{Name: f.Name}
-	if f.DType != "" {
-		to, err := dtypeOf(f.DType)
-		if err != nil {
-			return nil, out, err
-		}
-		a.To = to
-	}
-	prog, err := transform.CompileArray(a)
-	if err != nil {
-		return nil, out, err
-	}
-	out.DType, out.Shape = prog.DType(), a.Shape
+func arrayColumn(f *Field, prog *transform.Program, a transform.Array) (out batch.Field, err error) {
+	out = batch.Field{Name: f.Name, DType: prog.DType(), Shape: a.Shape}
 	switch {
 	case f.Batch == "dense" && a.Ragged:
-		return nil, out, errs.New(errs.Config, "its samples differ in the length of their first axis, and a dense batch needs one shape").
+		return out, errs.New(errs.Config, "its samples differ in the length of their first axis, and a dense batch needs one shape").
 			Try("use batch ragged (the default) or padded")
 	case (f.Batch == "padded" || f.Batch == "ragged") && !a.Ragged:
 		if len(a.Shape) == 0 {
-			return nil, out, scalars(f.Batch)
+			return out, scalars(f.Batch)
 		}
 		out.Shape = a.Shape[1:]
 	}
@@ -219,14 +100,14 @@ func arrayColumn(f *Field, a transform.Array) (*transform.Program, batch.Field, 
 		}
 	case !f.View.IsZero():
 		if len(a.Shape) == 0 {
-			return nil, out, errs.New(errs.Config, "a view is of arrays, and its samples are single numbers").Try("leave view out")
+			return out, errs.New(errs.Config, "a view is of arrays, and its samples are single numbers").Try("leave view out")
 		}
 		out.From, out.To = f.View.of(a.Shape[0])
 		if out.From == out.To {
 			err = errs.New(errs.Config, "its view of an axis of %d is empty", a.Shape[0]).Try("view is [from, to] as in Python's slices, null for an open end")
 		}
 	}
-	return prog, out, err
+	return out, err
 }
 
 // padColumn makes a column whose shape is that of one step a padded one.
@@ -290,19 +171,18 @@ func (l *Loader) lengthColumns(p *problems) {
 // the field's name.
 const lengthsSuffix = "_lengths"
 
-// firstArray is the header of the first .npy file of a field that can be read.
-func (l *Loader) firstArray(d *part, from string) (*npyHeader, error) {
+// first calls like with the first values of a field until one of them can be read.
+func (l *Loader) first(d *part, from string, like func(value []byte) error) error {
 	r := format.NewReader(d.ds, l.data.src)
 	var s format.Sample
 	var first error
 	for id := range min(d.n, firstTries) {
 		err := r.Read(context.Background(), id, []string{from}, &s)
-		var h *npyHeader
 		if err == nil {
-			h, err = readHeader(s.Fields[0].Data)
+			err = like(s.Fields[0].Data)
 		}
 		if err == nil {
-			return h, nil
+			return nil
 		}
 		if first == nil {
 			first = format.Place(d.ds, err, id, nil)
@@ -310,7 +190,7 @@ func (l *Loader) firstArray(d *part, from string) (*npyHeader, error) {
 	}
 	e := *errs.From(first)
 	e.What = fmt.Sprintf("the first samples have no .npy array there to go by; sample 0: %s", e.What)
-	return nil, &e
+	return &e
 }
 
 // firstTries is how many samples are looked at where the first ones are damaged.

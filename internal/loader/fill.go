@@ -143,17 +143,9 @@ func (l *Loader) fillValue(lane *transform.Lane, prog *transform.Program, i int,
 		}
 		data = strconv.AppendInt(nil, f.Int, 10)
 	}
-	if part.npy != nil {
-		if h := part.npy[part.fields[i].From]; h != nil && part.fields[i].Decode == "npy" {
-			var err error
-			if data, err = h.elements(data); err != nil {
-				return err
-			}
-		}
-	}
 	switch {
 	case l.fields[i].Packed > 0:
-		return l.fillPacked(prog, i, data, t)
+		return l.fillPacked(lane, prog, i, data, t)
 	case l.fields[i].Form != batch.Dense:
 		return l.fillArray(lane, prog, i, data, t)
 	}
@@ -174,9 +166,9 @@ func (l *Loader) fillArray(lane *transform.Lane, prog *transform.Program, i int,
 			return errs.New(errs.Damaged, "the sample has %d steps, and batches are padded to %d", n, room).
 				Try("raise pad.to, cut longer samples with pad: {truncate: true}, or go past them with on_bad=\"skip\"")
 		} else if n > room {
-			n, data = room, data[:len(data)/n*room]
+			n = room
 		}
-		if err := prog.Elements(row[:n*step], data); err != nil {
+		if err := prog.Part(lane, row[:n*step], 0, n*shape[1:].Elems()); err != nil {
 			return err
 		}
 		f.Pad.Fill(row[n*step:])
@@ -196,24 +188,19 @@ func (l *Loader) fillArray(lane *transform.Lane, prog *transform.Program, i int,
 }
 
 // fillPacked writes the run of a sample's tokens that a task stands for.
-func (l *Loader) fillPacked(prog *transform.Program, i int, data []byte, t *task) error {
-	from, to := 1, 1 // bytes of a token
-	if prog.Kind() == "array" {
-		from, to = prog.Stored().Size(), prog.DType().Size()
+func (l *Loader) fillPacked(lane *transform.Lane, prog *transform.Program, i int, data []byte, t *task) error {
+	shape, err := prog.Begin(lane, data, t.key)
+	if err != nil {
+		return err
 	}
-	end := t.from + t.length
-	said := int64(l.lens[t.req.Sample])
-	if int64(len(data)) != said*int64(from) || end > said {
-		return errs.New(errs.Config, "sample %d has %d tokens (or bytes), and its length is given as %d", t.req.Sample, len(data)/from, said).
+	has, end, said := int64(shape[0]), t.from+t.length, int64(l.lens[t.req.Sample])
+	if has != said || end > said {
+		return errs.New(errs.Config, "sample %d has %d tokens (or bytes), and its length is given as %d", t.req.Sample, has, said).
 			Try("lengths= must count what is packed; the name of the field counts its tokens, or its bytes")
 	}
-	dst := t.batch.layout.Column(t.batch.slot.Mem, i)[t.at*int64(to) : (t.at+t.length)*int64(to)]
-	src := data[t.from*int64(from) : end*int64(from)]
-	if prog.Kind() != "array" {
-		copy(dst, src)
-		return nil
-	}
-	return prog.Elements(dst, src)
+	size := int64(max(prog.DType().Size(), 1))
+	dst := t.batch.layout.Column(t.batch.slot.Mem, i)[t.at*size : (t.at+t.length)*size]
+	return prog.Part(lane, dst, int(t.from), int(end))
 }
 
 // fillRun writes the columns that tell the samples of a packed row apart.
@@ -249,8 +236,8 @@ func (l *Loader) fillField(lane *transform.Lane, prog *transform.Program, i int,
 		return err
 	}
 	if c := &l.fields[i]; c.To > 0 {
-		step := c.Shape[1:].Elems() * prog.Stored().Size()
-		return prog.Elements(t.batch.layout.Row(t.batch.slot.Mem, i, t.row), data[c.From*step:c.To*step])
+		step := c.Shape[1:].Elems()
+		return prog.Part(lane, t.batch.layout.Row(t.batch.slot.Mem, i, t.row), c.From*step, c.To*step)
 	}
 	if !l.fields[i].Loose {
 		return prog.Finish(lane, t.batch.layout.Row(t.batch.slot.Mem, i, t.row))

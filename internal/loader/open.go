@@ -21,6 +21,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format/tokens"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
 // opening is what a format needs to open a dataset.
@@ -129,7 +130,7 @@ func openTokens(ctx context.Context, o opening) (format.Dataset, error) {
 	opt := tokens.Options{Progress: o.progress}
 	if o.d.DType != "" {
 		var err error
-		if opt.DType, err = dtypeOf(o.d.DType); err != nil {
+		if opt.DType, err = transform.DTypeOf(o.d.DType); err != nil {
 			return nil, err
 		}
 	}

@@ -179,12 +179,6 @@ func (r *profiler) field(part *part, i int, prog *transform.Program, place int64
 		return nil
 	}
 	data := f.Data
-	if h := part.npy[part.fields[i].From]; h != nil && part.fields[i].Decode == "npy" {
-		var err error
-		if data, err = h.elements(data); err != nil {
-			return err
-		}
-	}
 	r.lane.Timed(true)
 	shape, err := prog.Begin(r.lane, data, r.epoch.Key(place).With(uint64(i)))
 	if err != nil {

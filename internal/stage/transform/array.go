@@ -1,14 +1,12 @@
 package transform
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/rng"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 )
 
@@ -22,6 +20,12 @@ type Array struct {
 	Ragged bool
 }
 
+// array is the kind of program of an Array.
+type array struct {
+	Array
+	step int // bytes stored, of a sample or of one step of a ragged one
+}
+
 // CompileArray makes the program of such a field. Its Begin takes the elements as
 // they are stored, little-endian and in C order, and gives the shape of the
 // sample; Finish writes them. Kind is "array", or "number" for scalars.
@@ -32,79 +36,77 @@ func CompileArray(a Array) (*Program, error) {
 	if err := decode.Castable(a.From, a.To); err != nil {
 		return nil, err
 	}
-	p := &Program{codec: codecArray, kind: "array", dtype: a.To, array: a, step: a.From.Size()}
+	k := &array{a, a.From.Size()}
+	p := &Program{of: "array", kind: k, from: a.From, dtype: a.To}
 	for _, n := range a.Shape {
-		if n < 0 || n > 0 && p.step > maxStep/n {
+		if n < 0 || n > 0 && k.step > maxStep/n {
 			return nil, errs.New(errs.Unsupported, "samples of shape %v are too large", a.Shape)
 		}
-		p.step *= n
+		k.step *= n
 	}
 	if len(a.Shape) == 0 && !a.Ragged {
-		p.kind = "number"
+		p.of = "number"
 	}
-	if a.Ragged && p.step == 0 {
+	if a.Ragged && k.step == 0 {
 		return nil, errs.New(errs.Unsupported, "samples of shape %v hold nothing, and their length can not be told", a.Shape)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "stoker array 1\n%s %s %v %t\n", a.From, a.To, []int(a.Shape), a.Ragged))
-	p.digest = hex.EncodeToString(sum[:16])
+	p.digest = digest(fmt.Appendf(nil, "stoker array 1\n%s %s %v %t\n", a.From, a.To, []int(a.Shape), a.Ragged))
 	return p, nil
 }
 
 // maxStep bounds the bytes of one sample, or of one step along a ragged axis.
 const maxStep = 1 << 40
 
-// Stored is the type of an array's elements as they are stored.
-func (p *Program) Stored() mem.DType { return p.array.From }
+// Array is what the values of the program are; false if it is not of arrays.
+func (p *Program) Array() (Array, bool) {
+	if k, ok := p.kind.(*array); ok {
+		return k.Array, true
+	}
+	return Array{}, false
+}
 
-// beginArray gives the number of dimensions, of which l.shape has the sizes.
-func (p *Program) beginArray(l *Lane, encoded []byte) (mem.Shape, *errs.Error) {
-	a := &p.array
-	if !a.Ragged {
-		if len(encoded) != p.step {
-			return nil, failed("the array can not be read", kernel.FormatError(fmt.Sprintf("%d bytes are no %s of shape %v", len(encoded), a.From, a.Shape)))
+func (k *array) begin(_ *Program, l *Lane, value []byte, _ rng.Key) (mem.Shape, *errs.Error) {
+	if !k.Ragged {
+		if len(value) != k.step {
+			return nil, failed("the array can not be read", kernel.FormatError(fmt.Sprintf("%d bytes are no %s of shape %v", len(value), k.From, k.Shape)))
 		}
-		return a.Shape, nil
+		return k.Shape, nil
 	}
-	if len(encoded)%p.step != 0 {
-		return nil, failed("the array can not be read", kernel.FormatError(fmt.Sprintf("%d bytes are no whole number of steps of %d bytes (%s of shape %v)", len(encoded), p.step, a.From, a.Shape)))
+	if len(value)%k.step != 0 {
+		return nil, failed("the array can not be read", kernel.FormatError(fmt.Sprintf("%d bytes are no whole number of steps of %d bytes (%s of shape %v)", len(value), k.step, k.From, k.Shape)))
 	}
-	l.shape = append(append(l.shape[:0], len(encoded)/p.step), a.Shape...)
+	l.shape = append(append(l.shape[:0], len(value)/k.step), k.Shape...)
 	return l.shape, nil
 }
 
-// Elements writes elements as they are stored as those that are delivered: a part
-// of a sample, for packs. Errors are as Finish's.
-func (p *Program) Elements(dst, stored []byte) error {
-	if err := decode.Cast(dst, stored, p.array.From, p.dtype); err != nil {
-		return failed("the numbers can not be converted", err)
+func (k *array) size(_ *Program, l *Lane) int {
+	return len(l.value) / max(1, k.From.Size()) * k.To.Size()
+}
+
+func (k *array) finish(p *Program, l *Lane, dst []byte) *errs.Error { return p.cast(dst, l.value) }
+
+// Part writes the elements [from, to) of the array begun last, or of the bytes, into
+// dst: any number of parts instead of Finish. It counts elements, of the whole array
+// in C order.
+func (p *Program) Part(l *Lane, dst []byte, from, to int) error {
+	if l.program != p {
+		return errs.New(errs.Bug, "transform: Part without a Begin of the same program")
+	}
+	if _, ok := p.kind.(blob); ok {
+		copy(dst, l.value[from:to])
+		return nil
+	}
+	size := p.from.Size()
+	if err := p.cast(dst, l.value[from*size:to*size]); err != nil {
+		return err
 	}
 	return nil
 }
 
-// As is the program of a number (int, float), with its result as another type.
-func (p *Program) As(to mem.DType) (*Program, error) {
-	if p.kind != "number" {
-		return nil, errs.New(errs.Config, "dtype is for numbers and arrays, and this field holds %s", p.kind).Try("leave dtype out")
-	}
-	if err := decode.Castable(p.dtype, to); err != nil {
-		return nil, err
-	}
-	out := *p
-	out.array = Array{From: p.dtype, To: to}
-	out.dtype = to
-	if to != p.dtype {
-		sum := sha256.Sum256(fmt.Appendf(nil, "stoker number 1\n%s %s\n", p.digest, to))
-		out.digest = hex.EncodeToString(sum[:16])
-	}
-	return &out, nil
-}
-
-// Int writes a number that an index holds as this program delivers numbers.
-func (p *Program) Int(dst []byte, n int64) error {
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(n))
-	if err := decode.Cast(dst, b[:], mem.Int64, p.dtype); err != nil {
-		return failed("the number can not be converted", err)
+// cast writes elements as they are stored as those that are delivered.
+func (p *Program) cast(dst, stored []byte) *errs.Error {
+	if err := decode.Cast(dst, stored, p.from, p.dtype); err != nil {
+		return failed("the numbers can not be converted", err)
 	}
 	return nil
 }

@@ -254,7 +254,7 @@ func TestAnyArguments(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "ops") {
 			e := rapid.SampledFrom(catalog()).Draw(t, "op")
 			op := Op{Name: e.name, Args: map[string]json.RawMessage{}}
-			for _, name := range e.args {
+			for _, name := range e.params {
 				if rapid.Bool().Draw(t, "given") {
 					op.Args[name] = json.RawMessage(rapid.SampledFrom(values).Draw(t, name))
 				}

@@ -8,18 +8,18 @@ import (
 
 // Every random choice is a function of the sample's key, rng.Sample(seed,
 // epoch, place), and of nothing else. Users keep runs by it, testdata/draws.json
-// locks it, and it may never change:
+// and choices.json lock it, and it may never change:
 //
-//   - The operations that draw (RandomApply, RandomCrop, RandomGrayscale,
-//     RandomHorizontalFlip, RandomResizedCrop, RandomVerticalFlip) are numbered
-//     0, 1, 2, ... in the order in which they are written, RandomApply before
-//     what it holds. Others have no number, so that a Normalize more or less
-//     leaves every crop where it was. Operation n draws below key.With(n).
+//   - The operations that draw, as their descriptors say, are numbered 0, 1, 2, ...
+//     in the order in which they are written, RandomApply before what it holds.
+//     Others have no number, so that a Normalize more or less leaves every crop
+//     where it was. Operation n draws below key.With(n).
 //   - RandomApply, RandomGrayscale and the flips act if Float64(0) < p.
 //   - RandomCrop: the top is Intn(0, rows), the left Intn(1, columns), of all
 //     places where the crop fits.
 //   - RandomResizedCrop: try t of 0 to 9 takes area, log ratio, top and left
 //     from the draws 4t, 4t+1, 4t+2 and 4t+3.
+//   - Any other says how it draws where it chooses.
 //
 // Arithmetic is float64, every product rounded before it is added (no fused
 // multiply-add), and exp and log are the ones below: the standard library's

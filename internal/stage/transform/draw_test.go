@@ -13,7 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-var update = flag.Bool("update", false, "write testdata/draws.json anew: only before a first release")
+var update = flag.Bool("update", false, "keep the choices of new operations in testdata/choices.json; write draws.json anew (only before a first release)")
 
 // law and boxes as testdata/draws.json and histograms.json hold them.
 type drawn struct {
@@ -49,15 +49,12 @@ func drawAll() []drawn {
 			for i := range d.Acts {
 				d.Acts[i] = happens(key, uint64(i), 0.5)
 			}
-			r := run{tone: plain()}
-			r.reset(d.W, d.H, 3)
 			crop := &randomCrop{to: size{(d.W + 3) / 4, (d.H + 3) / 4}}
-			if err := crop.resolve(&r, key); err != nil {
+			c, err := crop.choose(key, extent{picture, 3})
+			if err != nil {
 				panic(err)
 			}
-			if len(r.steps) > 0 {
-				d.Crop = [2]int{r.steps[0].X, r.steps[0].Y}
-			}
+			d.Crop = [2]int{int(c[1]), int(c[0])}
 			all = append(all, d)
 		}
 	}
@@ -176,7 +173,6 @@ func TestUniformChoices(t *testing.T) {
 	rows, columns := make([]int, 21), make([]int, 13)
 	acts := map[float64]int{0.1: 0, 0.5: 0, 0.9: 0}
 	crop := &randomCrop{to: size{20, 20}, frame: frame{margins: margins{4, 4, 4, 4}}, number: 2}
-	var r run
 	for place := range int64(n) {
 		key := rng.Sample(11, 4, place)
 		for p := range acts {
@@ -184,14 +180,12 @@ func TestUniformChoices(t *testing.T) {
 				acts[p]++
 			}
 		}
-		r.reset(24, 32, 3)
-		r.tone = plain()
-		if err := crop.resolve(&r, key); err != nil {
+		c, err := crop.choose(key, extent{size{24, 32}, 3})
+		if err != nil {
 			t.Fatal(err)
 		}
-		x, y := origin(&r.geometry)
-		columns[x+4]++
-		rows[y+4]++
+		columns[int(c[1])+4]++
+		rows[int(c[0])+4]++
 	}
 	for name, counts := range map[string][]int{"rows": rows, "columns": columns} {
 		want := n / float64(len(counts))
@@ -209,18 +203,6 @@ func TestUniformChoices(t *testing.T) {
 			t.Errorf("p = %v: %d of %d", p, c, n)
 		}
 	}
-}
-
-// origin is where the result's corner lies in the source: crops and pads only.
-func origin(g *geometry) (x, y int) {
-	for i := len(g.steps) - 1; i >= 0; i-- {
-		sign := 1
-		if len(g.sizes) > 0 && g.steps[i].W >= g.sizes[i].w && g.steps[i].H >= g.sizes[i].h {
-			sign = -1 // a pad
-		}
-		x, y = x+sign*g.steps[i].X, y+sign*g.steps[i].Y
-	}
-	return x, y
 }
 
 func TestBoxesLieInThePicture(t *testing.T) {

@@ -9,13 +9,12 @@ import (
 )
 
 // Choice is what one operation did to one picture. As JSON it is one flat
-// object, "op" first, the values in their order:
+// object, "op" first, the numbers that its descriptor names in their order:
 //
 //	{"op": "RandomApply", "applied": true}                 what it holds follows if it was applied
-//	{"op": "RandomHorizontalFlip", "flipped": true}        RandomVerticalFlip too
-//	{"op": "RandomGrayscale", "gray": false}
+//	{"op": "RandomHorizontalFlip", "flipped": true}
 //	{"op": "RandomResizedCrop", BOX, "to_height": 224, "to_width": 224, STORED}
-//	{"op": "RandomCrop", BOX, STORED}                      CenterCrop too
+//	{"op": "RandomCrop", BOX, STORED}
 //	{"op": "Resize", "from_height": 300, "from_width": 451, "to_height": 256, "to_width": 384}
 //	{"op": "Pad", "pad_left": 4, "pad_top": 4, "pad_right": 4, "pad_bottom": 4}
 //	{"op": "Grayscale", "channels": 1}
@@ -26,7 +25,7 @@ import (
 // padding there. Doing one choice after the other gives the picture that is
 // delivered.
 //
-// STORED is the same box as "stored_top", "stored_left", "stored_height",
+// Operations that keep a region say BOX and STORED. STORED is the same box as "stored_top", "stored_left", "stored_height",
 // "stored_width": pixels of the picture as it is decoded, before every
 // operation, with a fraction where a Resize stands between. The EXIF
 // orientation of a JPEG, PNG or WebP is not applied, by decoding or here; a
@@ -72,102 +71,45 @@ func (c Choice) MarshalJSON() ([]byte, error) {
 }
 
 // Explain says what Begin chooses for a sample with this key, one Choice for
-// each operation that draws, resizes, crops, pads or makes grey, in the order
-// in which they are written. Compose, conversions and Normalize say nothing,
-// nor does what can change no picture of this program (CenterCrop to the size
-// that it is given, RandomGrayscale of a grey field). Fields that are no
-// pictures have no choices.
+// each operation whose choices have numbers, in the order in which they are
+// written. Compose, conversions and Normalize say nothing, nor does what can
+// change no picture of this program (CenterCrop to the size that it is given,
+// RandomGrayscale of a grey field). Fields that are not pictures have no choices.
 //
 // It reads the header only: a picture whose pixels are damaged is explained as
 // if they were not. It fails where Begin fails, by the same error. The lane
 // forgets the sample that was begun; the choices stay valid.
 func (p *Program) Explain(l *Lane, encoded []byte, key rng.Key) ([]Choice, error) {
-	if p.kind != "image" {
+	if p.of != "image" {
 		return nil, nil
 	}
-	l.program = nil
 	var told []Choice
 	l.run.told = &told
-	_, err := p.beginImage(l, encoded, key)
-	l.run.told = nil
+	_, err := p.Begin(l, encoded, key)
+	l.run.told, l.program = nil, nil
 	if err != nil {
 		return nil, err
 	}
 	return told, nil
 }
 
-// The methods below are called by resolve with what it has just chosen, so that
-// no choice is worked out twice. They take plain numbers: with nobody to tell,
-// a sample allocates nothing.
-
-// tellActed tells of an operation that acts or not.
-func (r *run) tellActed(op, word string, acted bool) {
-	if r.told != nil {
-		r.tell(op, Value{word, acted})
-	}
-}
-
-// tellCrop tells of the region b of the picture as it stands, to which the
-// operation itself has just added m. It is told before the crop is made. to is
-// what the region becomes if it is resized, else zero.
-func (r *run) tellCrop(op string, b box, m margins, to size) {
-	if r.told == nil {
+// tell explains the choice c of an operation that is about to be done. With nobody
+// to tell, a sample allocates nothing.
+func (r *run) tell(d *descriptor, c choice) {
+	if r.told == nil || d.says == silent {
 		return
 	}
-	values := []Value{{"top", b.y - m.top}, {"left", b.x - m.left}, {"height", b.h}, {"width", b.w}}
-	if to != (size{}) {
-		values = append(values, Value{"to_height", to.h}, Value{"to_width", to.w})
-	}
-	s := r.stored(b)
-	values = append(values, Value{"stored_top", s.y}, Value{"stored_left", s.x}, Value{"stored_height", s.h}, Value{"stored_width", s.w})
-	r.tell(op, values...)
-}
-
-// tellResize is told before the resize is made.
-func (r *run) tellResize(op string, to size) {
-	if r.told != nil {
-		r.tell(op, Value{"from_height", r.h}, Value{"from_width", r.w}, Value{"to_height", to.h}, Value{"to_width", to.w})
-	}
-}
-
-func (r *run) tellPad(op string, m margins) {
-	if r.told != nil {
-		r.tell(op, Value{"pad_left", m.left}, Value{"pad_top", m.top}, Value{"pad_right", m.right}, Value{"pad_bottom", m.bottom})
-	}
-}
-
-func (r *run) tellChannels(op string, c int) {
-	if r.told != nil {
-		r.tell(op, Value{"channels", c})
-	}
-}
-
-func (r *run) tell(op string, values ...Value) { *r.told = append(*r.told, Choice{op, values}) }
-
-// region is a box with fractions, in pixels of the source.
-type region struct{ x, y, w, h float64 }
-
-// stored is where b, a region of the picture as it stands, lies in the source:
-// the way back through the very steps that the kernel is given. Outside of the
-// source is padding.
-func (g *geometry) stored(b box) region {
-	r := region{float64(b.x), float64(b.y), float64(b.w), float64(b.h)}
-	for i := len(g.steps) - 1; i >= 0; i-- {
-		s, in := &g.steps[i], g.sizes[i]
-		switch s.Op {
-		case kernel.OpCrop:
-			r.x, r.y = r.x+float64(s.X), r.y+float64(s.Y)
-		case kernel.OpPad:
-			r.x, r.y = r.x-float64(s.X), r.y-float64(s.Y)
-		case kernel.OpFlipH:
-			r.x = float64(in.w) - r.x - r.w
-		case kernel.OpFlipV:
-			r.y = float64(in.h) - r.y - r.h
-		case kernel.OpResize:
-			// A product is divided before anything is added to it: nothing to fuse.
-			r.x, r.w = r.x*float64(in.w)/float64(s.W), r.w*float64(in.w)/float64(s.W)
-			r.y, r.h = r.y*float64(in.h)/float64(s.H), r.h*float64(in.h)/float64(s.H)
+	values := make([]Value, 0, len(d.numbers)+4)
+	for i, name := range d.numbers {
+		if d.says == facts {
+			values = append(values, Value{name, c[i] != 0})
+		} else {
+			values = append(values, Value{name, int(c[i])})
 		}
 	}
-	return r
+	if d.says == region {
+		o := r.chain.Origin(kernel.Region{X: c[1], Y: c[0], W: c[3], H: c[2]})
+		values = append(values, Value{"stored_top", o.Y}, Value{"stored_left", o.X}, Value{"stored_height", o.H}, Value{"stored_width", o.W})
+	}
+	*r.told = append(*r.told, Choice{d.name, values})
 }

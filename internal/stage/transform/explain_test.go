@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -62,46 +60,6 @@ func TestChoicesAreReadable(t *testing.T) {
 		}
 		if got := strings.Join(lines, "\n"); got != c.want {
 			t.Errorf("%s %s, place %d:\n%s\nwanted\n%s", c.source, c.ops, c.place, got, c.want)
-		}
-	}
-}
-
-// TestEveryDrawIsExplained: an operation that joins the catalogue and draws has
-// to be told of too; nothing tells in other words than the documented ones.
-func TestEveryDrawIsExplained(t *testing.T) {
-	l := NewLane()
-	defer l.Close()
-	silent := []string{"Compose", "ConvertImageDtype", "Identity", "Normalize", "PILToTensor", "ToDtype", "ToImage", "ToTensor"}
-	snake := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
-	arguments := map[string]string{
-		"CenterCrop": `,"size":9`, "ConvertImageDtype": `,"dtype":"float32"`, "Compose": `,"transforms":[]`, "Normalize": `,"mean":0,"std":1`, "Pad": `,"padding":1`,
-		"RandomApply": `,"transforms":["RandomVerticalFlip"]`, "RandomCrop": `,"size":9`, "RandomResizedCrop": `,"size":9`, "Resize": `,"size":9`, "ToDtype": `,"dtype":"float32"`,
-	}
-	for _, e := range catalog() {
-		ops := fmt.Sprintf(`[{"op":%q%s}]`, e.name, arguments[e.name])
-		if e.name == "Normalize" {
-			ops = `["ToImage",{"op":"ToDtype","dtype":"float32"},` + ops[1:]
-		}
-		p := mustCompile(t, "rgb", opsOf(t, ops), "")
-		for place := range int64(8) { // it acts, and it does not
-			choices, err := p.Explain(l, readSource(t, "wide.png"), rng.Sample(1, 0, place))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if slices.Contains(silent, e.name) {
-				if len(choices) > 0 {
-					t.Errorf("%s says %v", e.name, choices)
-				}
-				continue
-			}
-			if len(choices) == 0 || choices[0].Op != e.name || len(choices[0].Values) == 0 {
-				t.Fatalf("%s says %v", e.name, choices)
-			}
-			for _, v := range choices[0].Values {
-				if !snake.MatchString(v.Name) {
-					t.Errorf("%s: the value %q", e.name, v.Name)
-				}
-			}
 		}
 	}
 }

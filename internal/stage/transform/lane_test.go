@@ -164,10 +164,19 @@ func TestNumbersOfOperations(t *testing.T) {
 		}
 	}
 	p := mustCompile(t, "rgb", opsOf(t, `["RandomVerticalFlip",{"op":"RandomApply","transforms":["RandomGrayscale",{"op":"RandomApply","transforms":["RandomVerticalFlip"]}]},"RandomHorizontalFlip"]`), "")
-	outer := p.ops[1].(*apply)
-	inner := outer.held[1].(*apply)
-	got := []uint64{
-		p.ops[0].(*flip).number, outer.number, outer.held[0].(*gray).number, inner.number, inner.held[0].(*flip).number, p.ops[2].(*flip).number,
+	var got []uint64
+	for _, s := range p.steps {
+		switch o := s.op.(type) {
+		case *flip:
+			got = append(got, o.number)
+		case *apply:
+			got = append(got, o.number)
+		case *gray:
+			got = append(got, o.number)
+		}
+	}
+	if len(got) != 6 || p.steps[1].span != 3 || p.steps[3].span != 1 {
+		t.Fatalf("numbers %v, holding %d and %d", got, p.steps[1].span, p.steps[3].span)
 	}
 	for i, n := range got {
 		if n != uint64(i) {

@@ -21,27 +21,36 @@ func (s size) possible() bool {
 
 // flip is RandomHorizontalFlip and RandomVerticalFlip.
 type flip struct {
-	name   string
 	op     kernel.Op
 	p      float64
 	number uint64
 }
 
 func buildFlip(a *arguments, number uint64) operation {
-	o := &flip{name: a.op.Name, op: kernel.OpFlipH, p: a.probability(0.5), number: number}
-	if o.name == "RandomVerticalFlip" {
+	o := &flip{op: kernel.OpFlipH, p: a.probability(0.5), number: number}
+	if a.op.Name == "RandomVerticalFlip" {
 		o.op = kernel.OpFlipV
 	}
 	return o
 }
 
+func describeFlip(name string) descriptor {
+	return descriptor{
+		name: name, params: []string{"p"}, build: buildFlip,
+		draws: true, cost: moves, slides: true, says: facts, numbers: []string{"flipped"},
+		example: `{}`,
+	}
+}
+
 func (o *flip) plan(*known) (operation, *problem) { return o, nil }
 
-func (o *flip) resolve(r *run, key rng.Key) *errs.Error {
-	acts := happens(key, o.number, o.p)
-	r.tellActed(o.name, "flipped", acts)
-	if acts {
-		r.flip(o.op)
+func (o *flip) choose(key rng.Key, _ extent) (choice, *errs.Error) {
+	return acted(happens(key, o.number, o.p)), nil
+}
+
+func (o *flip) do(r *run, c choice) *errs.Error {
+	if c[0] != 0 {
+		r.chain.Flip(o.op)
 	}
 	return nil
 }
@@ -57,6 +66,16 @@ type randomResizedCrop struct {
 	filter kernel.Filter
 	draft  bool // pixels may be near instead of exact
 	number uint64
+}
+
+func describeRandomResizedCrop() descriptor {
+	return descriptor{
+		name: "RandomResizedCrop", build: buildRandomResizedCrop,
+		params: []string{"size", "scale", "ratio", "interpolation", "antialias", "draft"},
+		draws:  true, cost: resamples, resizes: true,
+		says: region, numbers: []string{"top", "left", "height", "width", "to_height", "to_width"},
+		example: `{"size": 64}`,
+	}
 }
 
 func buildRandomResizedCrop(a *arguments, number uint64) operation {
@@ -76,11 +95,15 @@ func (o *randomResizedCrop) plan(k *known) (operation, *problem) {
 	return o, nil
 }
 
-func (o *randomResizedCrop) resolve(r *run, key rng.Key) *errs.Error {
-	b := o.law.draw(key.With(o.number), r.w, r.h)
-	r.tellCrop("RandomResizedCrop", b, margins{}, o.to)
-	r.crop(b)
-	r.resize(o.to.w, o.to.h, o.filter, o.draft)
+func (o *randomResizedCrop) choose(key rng.Key, at extent) (choice, *errs.Error) {
+	c := regionOf(o.law.draw(key.With(o.number), at.w, at.h), margins{})
+	c[4], c[5] = float64(o.to.h), float64(o.to.w)
+	return c, nil
+}
+
+func (o *randomResizedCrop) do(r *run, c choice) *errs.Error {
+	r.crop(c.region(margins{}))
+	r.chain.Resize(int(c[5]), int(c[4]), o.filter, o.draft)
 	return nil
 }
 
@@ -96,6 +119,15 @@ type resize struct {
 	long   int  // max_size; 0: none
 	filter kernel.Filter
 	draft  bool // pixels may be near instead of exact
+}
+
+func describeResize() descriptor {
+	return descriptor{
+		name: "Resize", params: []string{"size", "interpolation", "max_size", "antialias", "draft"}, build: buildResize,
+		cost: resamples, resizes: true, settled: true,
+		says: counts, numbers: []string{"from_height", "from_width", "to_height", "to_width"},
+		example: `{"size": 64}`,
+	}
 }
 
 func buildResize(a *arguments, _ uint64) operation {
@@ -166,14 +198,17 @@ func (o *resize) plan(k *known) (operation, *problem) {
 	return o, nil
 }
 
-func (o *resize) resolve(r *run, _ rng.Key) *errs.Error {
-	to := o.target(r.w, r.h)
+func (o *resize) choose(_ rng.Key, at extent) (choice, *errs.Error) {
+	to := o.target(at.w, at.h)
 	if !to.possible() {
-		return misfit("give Resize both height and width, or crop first",
-			"Resize would make %d x %d pixels of a picture of %d x %d", to.w, to.h, r.w, r.h)
+		return choice{}, misfit("give Resize both height and width, or crop first",
+			"Resize would make %d x %d pixels of a picture of %d x %d", to.w, to.h, at.w, at.h)
 	}
-	r.tellResize("Resize", to)
-	r.resize(to.w, to.h, o.filter, o.draft)
+	return choice{float64(at.h), float64(at.w), float64(to.h), float64(to.w)}, nil
+}
+
+func (o *resize) do(r *run, c choice) *errs.Error {
+	r.chain.Resize(int(c[3]), int(c[2]), o.filter, o.draft)
 	return nil
 }
 
@@ -188,212 +223,4 @@ func canonDraft(b []byte, draft bool) []byte {
 		b = append(b, " draft"...)
 	}
 	return b
-}
-
-// frame is padding as it is written: what stands around a picture.
-type frame struct {
-	margins
-	mode kernel.PadMode
-	fill fill
-}
-
-// check says why the frame can not be drawn around a picture of s pixels (zero:
-// not known) whose numbers are t; hint first. Reflections have no bound: they
-// go to and fro, as NumPy's do.
-func (f *frame) check(s size, t *tone) (hint, what string) {
-	m := f.margins
-	if m == (margins{}) {
-		return "", ""
-	}
-	w, h := m.left+s.w+m.right, m.top+s.h+m.bottom
-	if f.mode == kernel.PadConstant {
-		if _, ok := t.bytes(f.fill); !ok && t.float {
-			return "pad before the conversion to floats", "the fill is no byte's value after the conversion to floats"
-		} else if !ok {
-			return "fill is one whole number from 0 to 255, or one for each channel", "the fill is no byte"
-		}
-	}
-	if s.w > 0 && !(size{w, h}).possible() {
-		return "pad less", fmt.Sprintf("padding would make %d x %d pixels", w, h)
-	}
-	return "", ""
-}
-
-// plan is check for operations that always pad.
-func (f *frame) plan(name string, k *known) *problem {
-	if f.margins == (margins{}) {
-		return nil
-	}
-	if f.fill.each && k.c == 1 {
-		return problemf("give fill as one number", "the fill has 3 channels, the picture has 1")
-	}
-	if f.fill.each && f.mode != kernel.PadConstant {
-		return problemf("leave fill out", "a fill of 3 channels has a meaning only with padding_mode \"constant\"")
-	}
-	if k.wild && f.mode == kernel.PadConstant {
-		return before(name, k)
-	}
-	hint, what := f.check(k.size, &k.tone)
-	if what == "" {
-		return nil
-	}
-	if k.tone.float && f.mode == kernel.PadConstant {
-		return before(name, k)
-	}
-	return problemf(hint, "%s", what)
-}
-
-// draw adds the frame to the sample.
-func (f *frame) draw(name string, r *run) *errs.Error {
-	if hint, what := f.check(size{r.w, r.h}, &r.tone); what != "" {
-		return misfit(hint, "%s: %s", name, what)
-	}
-	if f.margins == (margins{}) {
-		return nil
-	}
-	fill, _ := r.tone.bytes(f.fill)
-	r.pad(f.margins, f.mode, fill)
-	return nil
-}
-
-func (f *frame) canon(b []byte) []byte {
-	fill := f.fill.v
-	if f.mode != kernel.PadConstant {
-		fill = [3]float64{} // of no effect
-	}
-	return fmt.Appendf(b, "%v %d %v", f.margins, f.mode, fill)
-}
-
-// pad is Pad.
-type pad struct{ frame }
-
-func buildPad(a *arguments, _ uint64) operation {
-	a.required("padding", "1, 2 or 4 whole numbers")
-	return &pad{frame{a.padding(), a.mode(), a.fill()}}
-}
-
-func (o *pad) plan(k *known) (operation, *problem) {
-	if o.margins == (margins{}) {
-		return nil, nil
-	}
-	p := o.frame.plan("Pad", k)
-	if k.sized() {
-		k.size = size{o.left + k.w + o.right, o.top + k.h + o.bottom}
-	}
-	return o, p
-}
-
-func (o *pad) resolve(r *run, _ rng.Key) *errs.Error {
-	r.tellPad("Pad", o.margins)
-	return o.draw("Pad", r)
-}
-
-func (o *pad) canon(b []byte) []byte { return o.frame.canon(append(b, "pad "...)) }
-
-// centerCrop is CenterCrop: what is missing is padded with zeros.
-type centerCrop struct{ to size }
-
-func buildCenterCrop(a *arguments, _ uint64) operation { return &centerCrop{a.size()} }
-
-// missing is what must be padded.
-func (o *centerCrop) missing(s size) frame {
-	w, h := max(0, o.to.w-s.w), max(0, o.to.h-s.h)
-	return frame{margins: margins{w / 2, h / 2, (w + 1) / 2, (h + 1) / 2}}
-}
-
-func (o *centerCrop) plan(k *known) (operation, *problem) {
-	var p *problem
-	if k.sized() {
-		if k.size == o.to {
-			return nil, nil
-		}
-		f := o.missing(k.size)
-		p = f.plan("CenterCrop", k)
-	}
-	k.size = o.to
-	return o, p
-}
-
-func (o *centerCrop) resolve(r *run, _ rng.Key) *errs.Error {
-	f := o.missing(size{r.w, r.h})
-	if err := f.draw("CenterCrop", r); err != nil {
-		return err
-	}
-	b := box{halved(r.w - o.to.w), halved(r.h - o.to.h), o.to.w, o.to.h}
-	r.tellCrop("CenterCrop", b, f.margins, size{})
-	r.crop(b)
-	return nil
-}
-
-// halved is Python's int(round(n / 2.0)): halves go to the even number.
-func halved(n int) int { return int(math.RoundToEven(float64(n) / 2)) }
-
-func (o *centerCrop) canon(b []byte) []byte {
-	return fmt.Appendf(b, "center crop %d %d", o.to.w, o.to.h)
-}
-
-// randomCrop is RandomCrop: pad, pad more if needed, crop anywhere.
-type randomCrop struct {
-	to     size
-	frame  frame
-	always bool // pad_if_needed
-	number uint64
-}
-
-func buildRandomCrop(a *arguments, number uint64) operation {
-	o := &randomCrop{to: a.size(), always: a.flag("pad_if_needed", false), number: number}
-	o.frame = frame{a.padding(), a.mode(), a.fill()}
-	return o
-}
-
-// margins are all that is padded around a picture of s pixels.
-func (o *randomCrop) around(s size) margins {
-	m := o.frame.margins
-	if !o.always {
-		return m
-	}
-	if lacks := o.to.h - (m.top + s.h + m.bottom); lacks > 0 {
-		m.top, m.bottom = m.top+lacks, m.bottom+lacks
-	}
-	if lacks := o.to.w - (m.left + s.w + m.right); lacks > 0 {
-		m.left, m.right = m.left+lacks, m.right+lacks
-	}
-	return m
-}
-
-func (o *randomCrop) plan(k *known) (operation, *problem) {
-	f := o.frame
-	if k.sized() {
-		f.margins = o.around(k.size)
-		if w, h := f.left+k.w+f.right, f.top+k.h+f.bottom; w < o.to.w || h < o.to.h {
-			return nil, problemf("pad_if_needed=True pads it", "a crop of %d x %d pixels does not fit into %d x %d", o.to.w, o.to.h, w, h)
-		}
-	}
-	p := f.plan("RandomCrop", k)
-	k.size = o.to
-	return o, p
-}
-
-func (o *randomCrop) resolve(r *run, key rng.Key) *errs.Error {
-	f := o.frame
-	f.margins = o.around(size{r.w, r.h})
-	rows, columns := f.top+r.h+f.bottom-o.to.h+1, f.left+r.w+f.right-o.to.w+1
-	if rows < 1 || columns < 1 {
-		return misfit("pad_if_needed=True pads it, Resize before it makes it larger",
-			"RandomCrop: a crop of %d x %d pixels does not fit into a picture of %d x %d", o.to.w, o.to.h, r.w, r.h)
-	}
-	if err := f.draw("RandomCrop", r); err != nil {
-		return err
-	}
-	key = key.With(o.number)
-	y, x := key.Intn(0, int64(rows)), key.Intn(1, int64(columns))
-	b := box{int(x), int(y), o.to.w, o.to.h}
-	r.tellCrop("RandomCrop", b, f.margins, size{})
-	r.crop(b)
-	return nil
-}
-
-func (o *randomCrop) canon(b []byte) []byte {
-	b = fmt.Appendf(b, "random crop %d %d %d %v ", o.number, o.to.w, o.to.h, o.always)
-	return o.frame.canon(b)
 }

@@ -50,21 +50,45 @@ func (t *tone) bytes(f fill) ([3]uint8, bool) {
 // lay is ToImage and PILToTensor: numbers stay as they are.
 type lay struct{}
 
-func buildLay(*arguments, uint64) operation { return lay{} }
+func describeLay(name string) descriptor {
+	return descriptor{
+		name: name, cost: nothing, settled: true, says: silent, example: `{}`,
+		build: func(*arguments, uint64) operation { return lay{} },
+	}
+}
 
 func (lay) plan(k *known) (operation, *problem) {
 	k.laid = true
 	return nil, nil
 }
 
-func (lay) resolve(*run, rng.Key) *errs.Error { return nil }
-func (lay) canon(b []byte) []byte             { return b }
+func (lay) choose(rng.Key, extent) (c choice, _ *errs.Error) { return c, nil }
+func (lay) do(*run, choice) *errs.Error                      { return nil }
+func (lay) canon(b []byte) []byte                            { return b }
 
 // convert is ToTensor, ToDtype and ConvertImageDtype.
 type convert struct {
 	name  string
 	float bool // to float32, else to uint8
 	scale bool // 255 becomes 1
+}
+
+func describeToTensor() descriptor {
+	return descriptor{name: "ToTensor", build: buildToTensor, cost: converts, says: silent, example: `{}`}
+}
+
+func describeConvertImageDtype() descriptor {
+	return descriptor{
+		name: "ConvertImageDtype", params: []string{"dtype"}, build: buildConvertImageDtype,
+		cost: converts, says: silent, example: `{}`,
+	}
+}
+
+func describeToDtype() descriptor {
+	return descriptor{
+		name: "ToDtype", params: []string{"dtype", "scale"}, build: buildToDtype,
+		cost: converts, says: silent, example: `{"dtype": "float32", "scale": true}`,
+	}
 }
 
 func buildToTensor(a *arguments, _ uint64) operation {
@@ -130,7 +154,9 @@ func (o *convert) convert(t *tone) {
 	}
 }
 
-func (o *convert) resolve(r *run, _ rng.Key) *errs.Error {
+func (o *convert) choose(rng.Key, extent) (c choice, _ *errs.Error) { return c, nil }
+
+func (o *convert) do(r *run, _ choice) *errs.Error {
 	o.convert(&r.tone)
 	return nil
 }
@@ -149,6 +175,13 @@ func (o *convert) canon(b []byte) []byte {
 type normalize struct {
 	n         int // channels it is written for; 1: any
 	mean, std [3]float64
+}
+
+func describeNormalize() descriptor {
+	return descriptor{
+		name: "Normalize", params: []string{"mean", "std", "inplace"}, build: buildNormalize,
+		cost: converts, says: silent, example: `{"mean": 0.5, "std": 0.25}`,
+	}
 }
 
 func buildNormalize(a *arguments, _ uint64) operation {
@@ -195,7 +228,9 @@ func (o *normalize) normalize(t *tone) {
 	}
 }
 
-func (o *normalize) resolve(r *run, _ rng.Key) *errs.Error {
+func (o *normalize) choose(rng.Key, extent) (c choice, _ *errs.Error) { return c, nil }
+
+func (o *normalize) do(r *run, _ choice) *errs.Error {
 	o.normalize(&r.tone)
 	return nil
 }
@@ -211,6 +246,20 @@ type gray struct {
 	random bool
 	p      float64
 	number uint64
+}
+
+func describeGrayscale() descriptor {
+	return descriptor{
+		name: "Grayscale", params: []string{"num_output_channels"}, build: buildGrayscale,
+		cost: moves, says: counts, numbers: []string{"channels"}, example: `{}`,
+	}
+}
+
+func describeRandomGrayscale() descriptor {
+	return descriptor{
+		name: "RandomGrayscale", params: []string{"p"}, build: buildRandomGrayscale,
+		draws: true, cost: moves, slides: true, says: facts, numbers: []string{"gray"}, example: `{"p": 0.5}`,
+	}
 }
 
 func buildGrayscale(a *arguments, _ uint64) operation {
@@ -242,20 +291,19 @@ func (o *gray) plan(k *known) (operation, *problem) {
 	return o, nil
 }
 
-func (o *gray) resolve(r *run, key rng.Key) *errs.Error {
-	c := o.c
-	if c == 0 {
-		c = r.c
-	}
+func (o *gray) choose(key rng.Key, _ extent) (choice, *errs.Error) {
 	if !o.random {
-		r.tellChannels(o.name, c)
-		r.gray(c)
-		return nil
+		return choice{float64(o.c)}, nil
 	}
-	acts := happens(key, o.number, o.p)
-	r.tellActed(o.name, "gray", acts)
-	if acts {
-		r.gray(c)
+	return acted(happens(key, o.number, o.p)), nil
+}
+
+func (o *gray) do(r *run, c choice) *errs.Error {
+	switch {
+	case !o.random:
+		r.chain.Gray(int(c[0]))
+	case c[0] != 0:
+		r.chain.Gray(r.at().c)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
-// Package transform compiles the transforms of one field into a program, and
-// runs it: randomness by key, geometry resolved for the sample at hand, decode
-// and pixels fused into one kernel job. Which steps fuse is decided here and
-// nowhere else.
+// Package transform compiles what is done to one field into a program, and runs
+// it: randomness by key, geometry resolved for the sample at hand, decode and
+// pixels fused into one kernel job.
 //
 // Names, arguments, defaults and random distributions are torchvision v2's, and
 // so are the results: uint8 within 1 of its antialiased result on the same
@@ -13,6 +12,13 @@
 //	lane := transform.NewLane()                         // once a goroutine
 //	shape, err := program.Begin(lane, encoded, key)     // what the sample will need
 //	err = program.Finish(lane, place)                   // decoded to where it stays
+//
+// An operation is described once, by the descriptor beside its code; catalog.go
+// lists them. For each picture it chooses, from the key and the size alone, plain
+// numbers; these give the kernel steps, and the explanation. Programs of pictures
+// can be cut in front of any operation (Cut). What is not a picture is another
+// kind of program: a number, a text, an array whose shape is stored beside the
+// values or told by each of them (Described).
 package transform
 
 import (
@@ -24,58 +30,58 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// codec is how the encoded bytes of a field are read.
-type codec uint8
-
-const (
-	codecRGB codec = iota
-	codecGray
-	codecBytes
-	codecText
-	codecInt
-	codecFloat
-	codecJSON
-	codecArray // CompileArray's
-)
-
-// codecs is what there is to know about each, in the order above.
-func codecs() []codecInfo {
-	return []codecInfo{
-		{"rgb", "image", mem.Uint8},
-		{"gray", "image", mem.Uint8},
-		{"bytes", "bytes", mem.Object},
-		{"text", "text", mem.Object},
-		{"int", "number", mem.Int64},
-		{"float", "number", mem.Float64},
-		{"json", "json", mem.Object},
-	}
+// kind is how the values of a field become rows.
+type kind interface {
+	// begin is Begin, of a value without what it says of itself. The shape may be
+	// the lane's.
+	begin(p *Program, l *Lane, value []byte, key rng.Key) (mem.Shape, *errs.Error)
+	// finish is Finish: dst has as many bytes as size asks for.
+	finish(p *Program, l *Lane, dst []byte) *errs.Error
+	// size is the bytes of the result of what was begun last.
+	size(p *Program, l *Lane) int
 }
 
-type codecInfo struct {
+// codec is a way of reading encoded bytes, by its name in a Spec.
+type codec struct {
 	name  string
-	kind  string
+	of    string // Program.Kind
 	dtype mem.DType
+	kind  kind
+}
+
+func codecs() []codec {
+	return []codec{
+		{"rgb", "image", mem.Uint8, &picture{}},
+		{"gray", "image", mem.Uint8, &picture{gray: true}},
+		{"bytes", "bytes", mem.Object, blob{}},
+		{"text", "text", mem.Object, blob{validText}},
+		{"int", "number", mem.Int64, number{readInt}},
+		{"float", "number", mem.Float64, number{readFloat}},
+		{"json", "json", mem.Object, blob{validJSON}},
+	}
 }
 
 // Program is the compiled work of one field. It is immutable: any number of
 // lanes may run it.
 type Program struct {
-	codec  codec
-	kind   string
+	codec  string // "": the values are arrays
+	of     string
+	kind   kind
+	says   *Described // values say what they hold; nil: they do not
+	from   mem.DType  // of numbers and arrays: what is stored
 	dtype  mem.DType
-	ops    []operation
-	at     known // what is known of every result
-	chw    bool  // floats lie in planes
-	shown  string
 	digest string
-	stored size // of pictures that lie decoded; zero: they are encoded
 
+	// Of pictures.
+	steps     []step
+	at        known // what is known of every result
+	chw       bool  // floats are in planes
+	shown     string
+	undone    bool  // bytes are delivered, whatever tone they have: see Cut
 	maxPixels int64 // of a picture; 0: kernel.MaxPixels
-
-	array Array // of codecArray
-	step  int   // of codecArray: bytes stored, of a sample or of one step of a ragged one
 }
 
 // Compile makes the program of a field: its codec (rgb, gray, bytes, text, int,
@@ -83,26 +89,30 @@ type Program struct {
 // the user sees them, "nchw" (also ""), or "nhwc". An error names every problem
 // there is.
 func Compile(codecName string, ops []Op, layout string) (*Program, error) {
-	c := &compiler{}
+	return compile(catalog(), codecName, ops, layout)
+}
+
+func compile(catalog []descriptor, codecName string, ops []Op, layout string) (*Program, error) {
+	c := &compiler{catalog: catalog}
 	p := &Program{}
 	p.setCodec(c, codecName)
 	if layout != "" && layout != "nchw" && layout != "nhwc" {
 		c.note("", *problemf("possible are nchw and nhwc", "there is no layout %q", layout))
 	}
-	if p.kind != "image" && p.kind != "" && len(ops) > 0 {
+	if p.of != "image" && p.of != "" && len(ops) > 0 {
 		c.note("", *problemf("leave the transforms of this field out, or decode it as rgb or gray",
 			"transforms are for pictures, and the codec of this field is %s", codecName))
 	}
 	p.at = known{c: 3, tone: plain()}
-	if p.codec == codecGray {
+	if codecName == "gray" {
 		p.at.c = 1
 	}
-	p.ops = c.list(ops, "", &p.at)
-	c.checkCount(p.ops)
+	p.steps = c.list(ops, "", &p.at)
+	c.checkCount(p.steps)
 	if err := report(c.problems); err != nil {
 		return nil, err
 	}
-	if p.kind == "image" {
+	if p.of == "image" {
 		p.lay(layout)
 	}
 	p.digest = p.fingerprint()
@@ -111,16 +121,17 @@ func Compile(codecName string, ops []Op, layout string) (*Program, error) {
 
 func (p *Program) setCodec(c *compiler, name string) {
 	all := codecs()
-	i := slices.IndexFunc(all, func(known codecInfo) bool { return known.name == name })
+	i := slices.IndexFunc(all, func(known codec) bool { return known.name == name })
 	if i >= 0 {
-		p.codec, p.kind, p.dtype = codec(i), all[i].kind, all[i].dtype
+		p.codec, p.of, p.kind, p.dtype = name, all[i].of, all[i].kind, all[i].dtype
+		p.from = p.dtype
 		return
 	}
 	var names []string
 	for _, known := range all {
 		names = append(names, known.name)
 	}
-	names = append(names, "array", "npy") // CompileArray's
+	names = append(names, "array", "npy") // CompileField's
 	hint := "possible are " + strings.Join(names, ", ")
 	if near := errs.Nearest(name, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
@@ -128,8 +139,8 @@ func (p *Program) setCodec(c *compiler, name string) {
 	c.note("", *problemf(hint, "there is no codec %q", name))
 }
 
-// lay decides how pictures lie: bytes as HWC, which is how they are decoded,
-// floats as they are shown.
+// lay decides how pictures are laid out: bytes as HWC, which is how they are
+// decoded, floats as they are shown.
 func (p *Program) lay(layout string) {
 	p.shown = "chw"
 	if layout == "nhwc" {
@@ -143,14 +154,15 @@ func (p *Program) lay(layout string) {
 
 func (p *Program) fingerprint() string {
 	lies, shown := p.Axes()
-	b := fmt.Appendf(nil, "stoker transform 1\n%s %s %s\n", codecs()[p.codec].name, lies, shown)
-	if p.stored != (size{}) {
-		b = fmt.Appendf(b, "pixels %d %d\n", p.stored.w, p.stored.h)
+	b := fmt.Appendf(nil, "stoker transform 1\n%s %s %s\n", p.codec, lies, shown)
+	if pic, ok := p.kind.(*picture); ok && pic.stored != (size{}) {
+		b = fmt.Appendf(b, "pixels %d %d\n", pic.stored.w, pic.stored.h)
 	}
-	for _, op := range p.ops {
-		b = append(op.canon(b), '\n')
-	}
-	sum := sha256.Sum256(b)
+	return digest(canon(b, p.steps, '\n'))
+}
+
+func digest(text []byte) string {
+	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
@@ -159,38 +171,38 @@ func (p *Program) fingerprint() string {
 func (p *Program) Limit(maxPixels int64) { p.maxPixels = maxPixels }
 
 // Kind is image, array, number, bytes, text or json.
-func (p *Program) Kind() string { return p.kind }
+func (p *Program) Kind() string { return p.of }
 
 // DType is the type of one element; Object for bytes, text and json.
 func (p *Program) DType() mem.DType { return p.dtype }
 
-// Shape is the shape of every sample as it lies in memory; false if it depends
-// on the sample.
+// Shape is the shape of every sample in memory; false if it depends on the sample.
 func (p *Program) Shape() (mem.Shape, bool) {
+	if a, ok := p.Array(); ok {
+		return a.Shape, !a.Ragged
+	}
 	switch {
-	case p.codec == codecArray:
-		return p.array.Shape, !p.array.Ragged
-	case p.kind == "number":
+	case p.of == "number":
 		return mem.Shape{}, true
-	case p.kind != "image" || !p.at.sized():
+	case p.of != "image" || !p.at.sized():
 		return nil, false
 	}
-	dims := p.dims(p.at.w, p.at.h, p.at.c)
+	dims := p.dims(extent{p.at.size, p.at.c})
 	return dims[:], true
 }
 
-func (p *Program) dims(w, h, c int) [3]int {
+func (p *Program) dims(at extent) [3]int {
 	if p.chw {
-		return [3]int{c, h, w}
+		return [3]int{at.c, at.h, at.w}
 	}
-	return [3]int{h, w, c}
+	return [3]int{at.h, at.w, at.c}
 }
 
-// Axes is how a picture lies in memory and how it is shown to the user, each
+// Axes is how a picture is laid out in memory and how it is shown to the user, each
 // "hwc" or "chw"; empty for other kinds.
 func (p *Program) Axes() (lies, shown string) {
 	switch {
-	case p.kind != "image":
+	case p.of != "image":
 		return "", ""
 	case p.chw:
 		return "chw", p.shown
@@ -201,3 +213,42 @@ func (p *Program) Axes() (lies, shown string) {
 // Digest is equal for programs that do the same, whatever way they were
 // written, and only for them. It is kept in saved states.
 func (p *Program) Digest() string { return p.digest }
+
+// Begin reads what must be known before there is room for the sample: it makes
+// all random choices (key is rng.Sample of its place) and gives the shape of the
+// result in memory. bytes, text and json have one dimension, their length, and are
+// valid when this returns.
+//
+// The shape is valid until the next Begin; encoded must stay as it is until
+// Finish has returned. Errors are *errs.Error, without a place: damaged or
+// unsupported.
+func (p *Program) Begin(l *Lane, encoded []byte, key rng.Key) (mem.Shape, error) {
+	l.program = nil
+	value, err := p.open(l, encoded)
+	if err != nil {
+		return nil, err
+	}
+	l.value = value
+	shape, e := p.kind.begin(p, l, value, key)
+	if e != nil {
+		return nil, e
+	}
+	l.program = p
+	return shape, nil
+}
+
+// Finish writes the sample begun last into dst, which has exactly the bytes of
+// its shape and type. After an error dst holds anything.
+func (p *Program) Finish(l *Lane, dst []byte) error {
+	if l.program != p {
+		return errs.New(errs.Bug, "transform: Finish without a Begin of the same program")
+	}
+	l.program, l.decoded = nil, false
+	if need := p.kind.size(p, l); len(dst) != need {
+		return errs.New(errs.Bug, "transform: a sample of %d bytes is to be written to %d", need, len(dst))
+	}
+	if err := p.kind.finish(p, l, dst); err != nil {
+		return err
+	}
+	return nil
+}

@@ -15,12 +15,12 @@ func (l *Lane) Timed(on bool) { l.timed, l.spent = on, Spent{} }
 type Spent struct{ Decode, Pixels, Write time.Duration }
 
 // Names are the operations of a program as they are written, in order: those that
-// do something. What Compose holds stands there by itself, what RandomApply holds
-// is RandomApply.
+// do something. What Compose holds is there by itself, what RandomApply holds is
+// RandomApply.
 func (p *Program) Names() []string {
-	names := make([]string, len(p.ops))
-	for i, op := range p.ops {
-		names[i], _ = cost(op)
+	var names []string
+	for i := 0; i < len(p.steps); i += 1 + p.steps[i].span {
+		names = append(names, p.steps[i].name)
 	}
 	return names
 }
@@ -31,26 +31,25 @@ func (p *Program) Names() []string {
 // another order of reading; else those that move pixels share it. Conversions share
 // the writing. The rest is decoding.
 func (p *Program) Divide(l *Lane, into []time.Duration) ([]time.Duration, bool) {
-	if !l.timed || p.kind != "image" {
+	if !l.timed || p.of != "image" {
 		return into[:0], false
 	}
-	var many [classes]int
-	for _, op := range p.ops {
-		_, class := cost(op)
-		many[class]++
+	var many [nothing + 1]int
+	for i := 0; i < len(p.steps); i += 1 + p.steps[i].span {
+		many[p.cost(i)]++
 	}
 	pixels := resamples
 	if many[resamples] == 0 {
 		pixels = moves
 	}
 	into = into[:0]
-	for _, op := range p.ops {
+	for i := 0; i < len(p.steps); i += 1 + p.steps[i].span {
 		var d time.Duration
-		switch _, class := cost(op); class {
+		switch c := p.cost(i); c {
 		case pixels:
-			d = l.spent.Pixels / time.Duration(many[class])
+			d = l.spent.Pixels / time.Duration(many[c])
 		case converts:
-			d = l.spent.Write / time.Duration(many[class])
+			d = l.spent.Write / time.Duration(many[c])
 		}
 		into = append(into, d)
 	}
@@ -58,38 +57,10 @@ func (p *Program) Divide(l *Lane, into []time.Duration) ([]time.Duration, bool) 
 	return into, true
 }
 
-// The classes of operations.
-const (
-	moves = iota
-	resamples
-	converts
-	classes
-)
-
-// cost is an operation's name, and what it costs.
-func cost(op operation) (name string, class int) {
-	switch o := op.(type) {
-	case *randomResizedCrop:
-		return "RandomResizedCrop", resamples
-	case *resize:
-		return "Resize", resamples
-	case *convert:
-		return o.name, converts
-	case *normalize:
-		return "Normalize", converts
-	case *flip:
-		return o.name, moves
-	case *gray:
-		return o.name, moves
-	case *pad:
-		return "Pad", moves
-	case *centerCrop:
-		return "CenterCrop", moves
-	case *randomCrop:
-		return "RandomCrop", moves
-	case *apply:
-		_, class = cost(o.held[0])
-		return "RandomApply", class
+// cost is that of step i: of RandomApply, the cost of the first that it holds.
+func (p *Program) cost(i int) cost {
+	for p.steps[i].descriptor.cost == held {
+		i++
 	}
-	return "Identity", moves
+	return p.steps[i].descriptor.cost
 }

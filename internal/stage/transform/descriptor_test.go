@@ -1,0 +1,324 @@
+package transform
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/rng"
+)
+
+// exampleOf is a program of one operation, by its example, and how many steps are
+// in front of it: those that need floats get them.
+func exampleOf(t *testing.T, all []descriptor, d *descriptor) (*Program, int) {
+	t.Helper()
+	op := Op{Name: d.name}
+	if err := json.Unmarshal([]byte(d.example), &op.Args); err != nil {
+		t.Fatalf("%s has no example: %v", d.name, err)
+	}
+	p, err := compile(all, "rgb", []Op{op}, "nhwc")
+	if err == nil {
+		return p, 0
+	}
+	if p, err = compile(all, "rgb", []Op{{Name: "ToTensor"}, op}, "nhwc"); err != nil {
+		t.Fatalf("%s: %v", d.name, err)
+	}
+	return p, 1
+}
+
+// seen is what an operation does to one picture.
+type seen struct {
+	choices []Choice
+	shape   mem.Shape
+	pixels  []byte
+	steps   int
+}
+
+func see(t *testing.T, l *Lane, p *Program, in []byte, key rng.Key) (s seen) {
+	t.Helper()
+	var err error
+	if s.choices, err = p.Explain(l, in, key); err != nil {
+		t.Fatal(err)
+	}
+	s.steps = len(l.run.chain.Steps())
+	shape, pixels := whole(t, l, p, in, key)
+	s.shape, s.pixels = shape, pixels
+	return s
+}
+
+// TestDescriptors: every operation says all there is to say of it, and nothing that
+// what it does to its example contradicts.
+func TestDescriptors(t *testing.T) { checkDescriptors(t, catalog()) }
+
+func checkDescriptors(t *testing.T, all []descriptor) {
+	l := NewLane()
+	defer l.Close()
+	in := readSource(t, "wide.png")
+	snake := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+	for i := range all {
+		d := &all[i]
+		t.Run(d.name, func(t *testing.T) {
+			if d.cost == 0 || d.says == 0 || d.example == "" {
+				t.Fatalf("its cost (%d), what its choices say (%d) or its example (%q) is missing", d.cost, d.says, d.example)
+			}
+			if (d.says == silent) != (len(d.numbers) == 0) || len(d.numbers) > mostNumbers || d.says == region && len(d.numbers) < 4 {
+				t.Errorf("the numbers of a choice are %v", d.numbers)
+			}
+			if d.draws && d.says == silent {
+				t.Error("it draws, and its choices are not explained")
+			}
+			for _, name := range append(slices.Clone(d.params), d.numbers...) {
+				if !snake.MatchString(name) {
+					t.Errorf("the name %q", name)
+				}
+			}
+			p, front := exampleOf(t, all, d)
+			if d.cost == nothing {
+				if d.name != "Compose" && len(p.steps) > front {
+					t.Error("it costs nothing, and leaves a trace")
+				}
+				return
+			}
+			if len(p.steps) <= front {
+				t.Fatal("its example does nothing")
+			}
+			s := &p.steps[front]
+			if s.descriptor != d && s.name != d.name {
+				t.Fatalf("it is compiled to %s", s.name)
+			}
+			if _, ok := s.op.(measurer); ok != d.reduces {
+				t.Errorf("it reduces: %v, and it has measure: %v", d.reduces, ok)
+			}
+			plain, err := compile(all, "rgb", p.opsBefore(front), "nhwc")
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkFacts(t, l, d, p, plain, in)
+		})
+	}
+}
+
+// opsBefore is what exampleOf puts in front.
+func (p *Program) opsBefore(n int) []Op { return []Op{{Name: "ToTensor"}}[:n] }
+
+// checkFacts holds d to what p, its example, does for many keys. plain is what is in
+// front of it.
+func checkFacts(t *testing.T, l *Lane, d *descriptor, p, plain *Program, in []byte) {
+	t.Helper()
+	before := see(t, l, plain, in, 0)
+	first := see(t, l, p, in, rng.Sample(1, 0, 0))
+	varies, resized, changed, moved := false, false, false, false
+	for place := range int64(32) {
+		s := see(t, l, p, in, rng.Sample(1, 0, place))
+		varies = varies || fmt.Sprint(s.choices) != fmt.Sprint(first.choices) || !bytes.Equal(s.pixels, first.pixels)
+		resized = resized || !slices.Equal(s.shape[:2], before.shape[:2])
+		changed = changed || !bytes.Equal(s.pixels, before.pixels) || !slices.Equal(s.shape, before.shape)
+		moved = moved || s.steps > before.steps
+		if d.says == silent {
+			if len(s.choices) > 0 {
+				t.Fatalf("it is silent, and says %v", s.choices)
+			}
+			continue
+		}
+		if len(s.choices) == 0 || s.choices[0].Op != d.name {
+			t.Fatalf("it says %v", s.choices)
+		}
+		for i, name := range d.numbers {
+			if s.choices[0].Values[i].Name != name {
+				t.Errorf("number %d is told as %q", i, s.choices[0].Values[i].Name)
+			}
+		}
+	}
+	settled := !varies && first.shape[2] == before.shape[2] && p.DType() == mem.Uint8
+	for _, fact := range []struct {
+		name       string
+		said, done bool
+	}{
+		{"draws", d.draws, varies},
+		{"resizes", d.resizes || d.cost == held, resized},
+		{"is settled", d.settled, settled},
+		{"does something", true, changed},
+		{"gives kernel steps", d.cost != converts, moved},
+		{"makes floats, or changes them", d.cost == converts, p.DType() == mem.Float32},
+	} {
+		if fact.said != fact.done {
+			t.Errorf("%s: %v in its descriptor, %v by what it does", fact.name, fact.said, fact.done)
+		}
+	}
+}
+
+// TestChoicesNeverChange: what each operation chooses for its example. Users keep
+// runs by it. A new operation gets its entry by -update; an old one never.
+func TestChoicesNeverChange(t *testing.T) {
+	const name = "testdata/choices.json"
+	l := NewLane()
+	defer l.Close()
+	got := map[string][]string{}
+	all := catalog()
+	for i := range all {
+		if all[i].says == silent {
+			continue
+		}
+		p, _ := exampleOf(t, all, &all[i])
+		for place := range int64(8) {
+			choices, err := p.Explain(l, readSource(t, "wide.png"), rng.Sample(2, 1, place))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := json.Marshal(choices)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[all[i].name] = append(got[all[i].name], string(b))
+		}
+	}
+	var kept map[string][]string
+	if *update {
+		b, err := os.ReadFile(name)
+		if err == nil {
+			err = json.Unmarshal(b, &kept)
+		}
+		if kept == nil || err != nil {
+			kept = map[string][]string{}
+		}
+		for op, choices := range got {
+			if kept[op] == nil {
+				kept[op] = choices
+			}
+		}
+		if b, err = json.MarshalIndent(kept, "", " "); err == nil {
+			err = os.WriteFile(name, append(b, '\n'), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	readJSON(t, name, &kept)
+	if diff := cmp.Diff(kept, got); diff != "" {
+		t.Errorf("choices have changed, or those of a new operation are not kept yet (-kept +now):\n%s", diff)
+	}
+}
+
+// meanPad is an operation that reduces: it pads with the mean colour of what it is
+// given.
+type meanPad struct{ n int }
+
+func describeMeanPad() descriptor {
+	return descriptor{
+		name: "MeanPad", params: []string{"padding"}, cost: moves, resizes: true, settled: true, reduces: true,
+		says: counts, numbers: []string{"around"}, example: `{"padding": 3}`,
+		build: func(a *arguments, _ uint64) operation {
+			return &meanPad{a.wholes("padding", "a whole number", 1, 99)[0]}
+		},
+	}
+}
+
+func (o *meanPad) plan(k *known) (operation, *problem) {
+	if k.sized() {
+		k.size = size{k.w + 2*o.n, k.h + 2*o.n}
+	}
+	return o, nil
+}
+
+func (o *meanPad) choose(rng.Key, extent) (choice, *errs.Error) { return choice{float64(o.n)}, nil }
+
+func (o *meanPad) measure(p *kernel.Pixels) (m measured) {
+	for i, v := range p.Pix {
+		m[i%p.C] += float64(v)
+	}
+	for c := range p.C {
+		m[c] = m[c] / float64(p.W*p.H)
+	}
+	return m
+}
+
+func (o *meanPad) do(r *run, _ choice) *errs.Error {
+	m := r.measured
+	r.chain.Pad(o.n, o.n, o.n, o.n, kernel.PadConstant, [3]uint8{uint8(m[0]), uint8(m[1]), uint8(m[2])})
+	return nil
+}
+
+func (o *meanPad) canon(b []byte) []byte { return fmt.Appendf(b, "mean pad %d", o.n) }
+
+// TestOperationsThatMeasure: a program with one of them is explained, cut and run as
+// any other, and gives what its parts give one after the other.
+func TestOperationsThatMeasure(t *testing.T) {
+	all := append(catalog(), describeMeanPad())
+	checkDescriptors(t, all)
+	l := NewLane()
+	defer l.Close()
+	room := &counting{}
+	l.Room = room
+	for _, ops := range []string{
+		`[{"op":"MeanPad","padding":5}]`,
+		`[{"op":"RandomCrop","size":40},{"op":"MeanPad","padding":5},"RandomHorizontalFlip",{"op":"CenterCrop","size":44},"ToTensor"]`,
+		`["Grayscale",{"op":"MeanPad","padding":2},{"op":"RandomApply","transforms":[{"op":"MeanPad","padding":9},{"op":"RandomCrop","size":50}]}]`,
+	} {
+		p, err := compile(all, "rgb", opsOf(t, ops), "nhwc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"wide.png", "chelsea.jpg"} {
+			in := readSource(t, name)
+			for place := range int64(6) {
+				key := rng.Sample(3, 0, place)
+				shape, want := whole(t, l, p, in, key)
+				if explained, err := p.Explain(l, in, key); err != nil || len(explained) == 0 {
+					t.Fatalf("%s: %v %v", ops, explained, err)
+				}
+				for n := range p.Steps() + 1 {
+					before, after := p.Cut(n)
+					at, pixels := whole(t, l, before, in, key)
+					pnm := fmt.Appendf(nil, "P%d %d %d 255\n", 5+at[2]/3, at[1], at[0])
+					gotShape, got := whole(t, l, after, append(pnm, pixels...), key)
+					if !slices.Equal(shape, gotShape) || !bytes.Equal(want, got) {
+						t.Fatalf("%s of %s, cut at %d: %v, not %v, or other bytes", ops, name, n, gotShape, shape)
+					}
+				}
+			}
+		}
+	}
+	p, err := compile(all, "rgb", opsOf(t, `[{"op":"Resize","size":[20,30]},{"op":"MeanPad","padding":1}]`), "nhwc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := mustCompile(t, "rgb", opsOf(t, `[{"op":"Resize","size":[20,30]}]`), "nhwc")
+	in := readSource(t, "coffee.jpg")
+	_, pixels := whole(t, l, half, in, 1)
+	mean := (&meanPad{}).measure(&kernel.Pixels{Pix: pixels, W: 30, H: 20, C: 3})
+	if _, got := whole(t, l, p, in, 1); got[0] != uint8(mean[0]) || got[1] != uint8(mean[1]) || got[2] != uint8(mean[2]) {
+		t.Errorf("it is padded with %v, and the mean is %v", got[:3], mean)
+	}
+	if room.taken != room.given {
+		t.Errorf("%d bytes were taken, %d given back", room.taken, room.given)
+	}
+}
+
+type counting struct{ taken, given int64 }
+
+func (c *counting) Take(n int64) { c.taken += n }
+func (c *counting) Give(n int64) { c.given += n }
+
+// TestWasted: only what could be in front of a random operation is wasted after it.
+func TestWasted(t *testing.T) {
+	for ops, want := range map[string]string{
+		`["RandomHorizontalFlip",{"op":"Resize","size":9}]`:                                     "RandomHorizontalFlip Resize",
+		`["RandomGrayscale","RandomVerticalFlip",{"op":"Resize","size":9}]`:                     "RandomGrayscale Resize",
+		`[{"op":"Resize","size":9},"RandomHorizontalFlip"]`:                                     " ",
+		`[{"op":"RandomCrop","size":9},"RandomHorizontalFlip",{"op":"Resize","size":5}]`:        " ",
+		`["RandomHorizontalFlip",{"op":"RandomResizedCrop","size":9},{"op":"Resize","size":5}]`: " ",
+	} {
+		if first, later := Wasted(opsOf(t, ops)); first+" "+later != want {
+			t.Errorf("%s: %q %q", ops, first, later)
+		}
+	}
+}

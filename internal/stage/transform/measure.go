@@ -1,0 +1,71 @@
+package transform
+
+import (
+	"slices"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/mem"
+)
+
+// A program with an operation that measures the picture is done in parts: the
+// pixels in front of it are made, measured, and given to the next part. Since the
+// choices follow from key and size, the parts choose what Begin chose.
+
+// reduces says whether the program is done in parts.
+func (p *Program) reduces() bool {
+	return slices.ContainsFunc(p.steps, func(s step) bool { return s.reduces })
+}
+
+// finishParts is finish. src reads the first part.
+func (k *picture) finishParts(p *Program, l *Lane, src kernel.Job, dst []byte) *errs.Error {
+	r := &l.run
+	k.reset(l)
+	for from, part := 0, 0; ; part++ {
+		next, err := p.through(r, from, true)
+		if err != nil {
+			return err
+		}
+		if next == len(p.steps) {
+			return l.kernel(src, p.output(&r.tone), dst)
+		}
+		at, buf := r.at(), &l.between[part%2]
+		*buf = slices.Grow((*buf)[:0], at.bytes())[:at.bytes()]
+		if err := l.kernel(src, kernel.Output{}, *buf); err != nil {
+			return err
+		}
+		src = kernel.Job{Src: kernel.Pixels{Pix: *buf, W: at.w, H: at.h, C: at.c}}
+		r.measured, r.by = p.steps[next].op.(measurer).measure(&src.Src), next
+		r.chain.Reset(at.w, at.h, at.c)
+		from = next
+	}
+}
+
+func (e extent) bytes() int { return e.w * e.h * e.c }
+
+// partsScratch is the most that a part takes, with the pictures between them. The
+// lane's job reads the picture.
+func (k *picture) partsScratch(p *Program, l *Lane, head *kernel.Header) (most int64) {
+	r := &l.run
+	k.reset(l)
+	for from := 0; from < len(p.steps); {
+		next, err := p.through(r, from, true)
+		if err != nil {
+			break // Begin has met it
+		}
+		at := r.at()
+		l.job.Steps = r.chain.Steps()
+		most = max(most, l.Kernel.Scratch(&l.job, head)+2*int64(at.bytes()))
+		l.job, head = kernel.Job{Src: kernel.Pixels{W: at.w, H: at.h, C: at.c}}, nil
+		r.chain.Reset(at.w, at.h, at.c)
+		from, r.by = next, next
+	}
+	return most
+}
+
+// freeBetween gives large pictures between parts back.
+func (l *Lane) freeBetween() {
+	for i := range l.between {
+		mem.Trim(&l.between[i])
+	}
+}

@@ -1,0 +1,208 @@
+package transform
+
+import (
+	"cmp"
+	"runtime/debug"
+	"time"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/base/rng"
+	"github.com/stoker-data/stoker/internal/stage/decode"
+)
+
+// picture is the kind of program that has steps.
+type picture struct {
+	gray   bool // decoded to one channel, not three
+	stored size // of pictures that are stored decoded; zero: they are encoded
+}
+
+// channels is how many a decoded picture has.
+func (k *picture) channels() int {
+	if k.gray {
+		return 1
+	}
+	return 3
+}
+
+func (k *picture) begin(p *Program, l *Lane, encoded []byte, key rng.Key) (mem.Shape, *errs.Error) {
+	if err := k.head(p, l, encoded); err != nil {
+		return nil, err
+	}
+	k.reset(l)
+	l.run.key = key
+	if _, err := p.through(&l.run, 0, false); err != nil {
+		return nil, err
+	}
+	l.dims = p.dims(l.run.at())
+	return l.dims[:3:3], nil
+}
+
+// head reads the size of the picture.
+func (k *picture) head(p *Program, l *Lane, encoded []byte) *errs.Error {
+	l.jpeg = k.stored == (size{}) && decode.Sniff(encoded) == decode.KindJPEG
+	switch {
+	case k.stored != (size{}):
+		if want := k.stored.w * k.stored.h * k.channels(); len(encoded) != want {
+			return errs.New(errs.Damaged, "a picture of %d bytes, not %d", len(encoded), want)
+		}
+		l.picture = k.stored
+		return nil
+	case l.jpeg:
+		h, err := kernel.ReadAnyHeader(encoded)
+		if err != nil {
+			return failed("the picture can not be read", err)
+		}
+		l.picture, l.head = size{h.W, h.H}, h
+	default:
+		h, err := decode.ReadAnyHeader(encoded)
+		if err != nil {
+			return notPicture(encoded, err)
+		}
+		l.picture, l.decodes = size{h.W, h.H}, h.Scratch(k.gray)
+	}
+	return p.within(l.picture)
+}
+
+// reset brings the run back to the picture as it is decoded.
+func (k *picture) reset(l *Lane) {
+	l.run.chain.Reset(l.picture.w, l.picture.h, k.channels())
+	l.run.tone, l.run.measured, l.run.by = plain(), measured{}, -1
+}
+
+// notPicture is the error of bytes in which no picture's size can be found.
+func notPicture(encoded []byte, cause error) *errs.Error {
+	if other := decode.Foreign(encoded); other != "" {
+		return errs.New(errs.Unsupported, "the field is decoded as a picture, but this is %s", other).
+			Try("deliver the field as bytes (stoker.Field(name, decode=\"bytes\")), or skip such samples with on_bad=\"skip\"")
+	}
+	return failed("the picture cannot be read", cause)
+}
+
+// within refuses pictures of more pixels than the program may decode.
+func (p *Program) within(s size) *errs.Error {
+	limit := cmp.Or(p.maxPixels, kernel.MaxPixels)
+	if int64(s.w)*int64(s.h) <= limit {
+		return nil
+	}
+	return errs.New(errs.Damaged, "the header declares %d x %d pixels, more than the limit of %d (max_pixels)", s.w, s.h, limit).
+		Try("if the picture is sound, pass max_pixels=%d or more; otherwise remove it, or skip such samples with on_bad=\"skip\"", int64(s.w)*int64(s.h))
+}
+
+func (k *picture) size(p *Program, l *Lane) int {
+	return p.dtype.Size() * l.dims[0] * l.dims[1] * l.dims[2]
+}
+
+func (k *picture) finish(p *Program, l *Lane, dst []byte) *errs.Error {
+	defer l.large(k.reserve(p, l))
+	src, decoded, err := k.source(l)
+	if err != nil {
+		return err
+	}
+	if l.timed {
+		l.spent = Spent{Decode: decoded}
+	}
+	if p.reduces() {
+		err = k.finishParts(p, l, src, dst)
+	} else {
+		err = l.kernel(src, p.output(&l.run.tone), dst)
+	}
+	if err == nil && l.Then != nil {
+		l.Then()
+	}
+	return err
+}
+
+// source is the job that reads the picture begun last, and what decoding took
+// before it, while timed.
+func (k *picture) source(l *Lane) (src kernel.Job, decoded time.Duration, _ *errs.Error) {
+	switch {
+	case k.stored != (size{}):
+		src.Src = kernel.Pixels{W: k.stored.w, H: k.stored.h, C: k.channels(), Pix: l.value}
+		return src, 0, nil
+	case l.jpeg:
+		src.JPEG, src.Gray = l.value, k.gray
+		return src, 0, nil
+	}
+	var begin time.Time
+	if l.timed {
+		begin = time.Now()
+	}
+	pixels, err := l.Decoder.Pixels(l.value, k.gray)
+	if l.timed {
+		decoded = time.Since(begin)
+	}
+	if err != nil {
+		return src, 0, failed("the picture can not be decoded", err)
+	}
+	if pixels.W != l.picture.w || pixels.H != l.picture.h {
+		return src, 0, failed("the picture can not be decoded", kernel.FormatError("its size is not what its header says"))
+	}
+	src.Src = pixels
+	return src, decoded, nil
+}
+
+// kernel does the steps of the run with what src reads.
+func (l *Lane) kernel(src kernel.Job, out kernel.Output, dst []byte) *errs.Error {
+	l.job = src
+	l.job.Steps, l.job.Out, l.job.Dst, l.job.Strict, l.job.Timed = l.run.chain.Steps(), out, dst, l.Strict, l.timed
+	err := l.Kernel.Run(&l.job)
+	l.garbage = l.garbage || l.Kernel.Garbage(&l.job)
+	if s := l.job.Spent; l.timed {
+		l.spent.Decode += s.Decode
+		l.spent.Pixels += s.All - s.Decode - s.Write
+		l.spent.Write += s.Write
+	}
+	if l.job.JPEG != nil {
+		l.decoded, l.way = err == nil, l.job.Way
+	}
+	l.job = kernel.Job{} // holds nothing of others
+	if err != nil {
+		return failed("the picture can not be decoded", err)
+	}
+	return nil
+}
+
+// reserve waits until there is room for what decoding the sample begun last will take,
+// and says how much that is; 0: no more than a lane's share.
+func (k *picture) reserve(p *Program, l *Lane) (n int64) {
+	l.garbage = false
+	l.job = kernel.Job{Src: kernel.Pixels{W: l.picture.w, H: l.picture.h, C: k.channels()}}
+	var head *kernel.Header
+	if l.jpeg {
+		l.job, head = kernel.Job{JPEG: l.value}, &l.head
+	}
+	if p.reduces() {
+		n = k.partsScratch(p, l, head)
+	} else {
+		l.job.Steps = l.run.chain.Steps()
+		n = l.Kernel.Scratch(&l.job, head)
+	}
+	if k.stored == (size{}) && !l.jpeg {
+		n += l.decodes
+		l.garbage = !kernel.HasLibwebp && decode.Sniff(l.value) == decode.KindWebP
+	}
+	if n += l.Beside; n <= Share {
+		return 0
+	}
+	if l.Room != nil {
+		l.Room.Take(n)
+	}
+	return n
+}
+
+// large gives back what a large picture took.
+func (l *Lane) large(n int64) {
+	if n == 0 {
+		return
+	}
+	l.Decoder.Free()
+	l.freeBetween()
+	if l.garbage {
+		debug.FreeOSMemory() // or the next picture's would come on top of it
+	}
+	if l.Room != nil {
+		l.Room.Give(n)
+	}
+}
