@@ -6,13 +6,13 @@ attributes. A subclass of a known transform is not that transform, whatever it i
 
 from __future__ import annotations
 
-import enum
-import math
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
+from . import _parameters as read
+from . import transforms as _ours
 from ._errors import Problems
+from ._parameters import Arguments, Wrong
 
 _HINT = "write it with stoker.transforms, or do it in the training loop"
 
@@ -26,11 +26,6 @@ _FIXED = ("RGB", "LinearTransformation")  # draw nothing
 
 # How deep lists, Compose and RandomApply may hold each other; the engine has the same bound.
 _DEEPEST = 32
-
-# Pillow's integers for the ways of resampling.
-_PIL_MODES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
-
-Arguments = dict[str, Any]
 
 
 def to_ops(transform: Any, where: str) -> list[Arguments]:
@@ -69,14 +64,14 @@ def _one(transform: Any, place: str, problems: Problems) -> list[Arguments]:
         if held is not None:  # leaves no trace of itself
             return _many(held, f" in {place} ({type(transform).__name__})", problems)
         if name == "RandomApply":
-            chance = _number("p", transform.p)
+            chance = read.number("p", transform.p)
             inner = _many(transform.transforms, f" in {place} (RandomApply)", problems)
             return [{"op": name, "transforms": inner, "p": chance}]
         if name == "ImageClassification":
             return _preset(transform)
         if name is not None:
-            return [{"op": name, **_READERS[name](transform)}]
-    except _Wrong as wrong:
+            return [{"op": name, **_KNOWN[name]._read(transform)}]
+    except Wrong as wrong:
         problems.add(f"{place}: {type(transform).__name__}: {wrong.what}", wrong.hint)
         return []
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
@@ -85,15 +80,6 @@ def _one(transform: Any, place: str, problems: Problems) -> list[Arguments]:
     what, hint = _stranger(transform)
     problems.add(f"{place}: {what}", hint)
     return []
-
-
-class _Wrong(Exception):
-    """An argument that the engine does not have."""
-
-    def __init__(self, what: str, hint: str | None = None) -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
 
 
 def _is_ours(cls: type) -> bool:
@@ -111,7 +97,7 @@ def _is_torch(cls: type) -> bool:
 def _name_of(cls: type) -> str | None:
     """The operation that a class is, if the engine has it."""
     name = cls.__name__
-    if (_is_ours(cls) or _is_torchvision(cls)) and (name in _READERS or name in ("RandomApply", "ImageClassification")):
+    if (_is_ours(cls) or _is_torchvision(cls)) and (name in _KNOWN or name in ("RandomApply", "ImageClassification")):
         return name
     if _is_torch(cls) and name == "Identity":
         return name
@@ -171,200 +157,24 @@ def _function(function: Any) -> str:
     return f"{kind} ({code.co_filename}, line {code.co_firstlineno})"
 
 
-# Arguments, one function a kind. They read attributes, which torchvision's classes and ours name alike.
-
-
-def _whole(name: str, value: Any) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        pass
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    raise _Wrong(f"{name} must be a whole number, not {value!r}")
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise _Wrong(f"{name} must be a number, not {value!r}") from None
-    if not math.isfinite(number):
-        raise _Wrong(f"{name} must be finite, not {value!r}")
-    return number
-
-
-def _is_list(value: Any) -> bool:
-    """Whether a value is several: also arrays and tensors, but those without dimensions."""
-    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
-        return False
-    return getattr(value, "shape", None) != ()
-
-
-def _wholes(name: str, value: Any) -> list[int]:
-    if _is_list(value):
-        return [_whole(name, v) for v in value]
-    return [_whole(name, value)]
-
-
-def _numbers(name: str, value: Any) -> list[float]:
-    if _is_list(value):
-        return [_number(name, v) for v in value]
-    return [_number(name, value)]
-
-
-def _interpolation(transform: Any) -> Arguments:
-    mode = transform.interpolation
-    if isinstance(mode, enum.Enum):
-        mode = mode.value
-    if not isinstance(mode, str):
-        mode = _PIL_MODES.get(_whole("interpolation", mode), mode)
-    if mode not in ("bilinear", "nearest"):
-        raise _Wrong(f"interpolation can not be {mode!r}", "the engine has bilinear (antialiased) and nearest")
-    antialias = getattr(transform, "antialias", True)
-    # Versions before 0.17 write "warn" for None, which is True for the PIL pictures of a dataset.
-    if antialias is not None and antialias != "warn" and not antialias and mode == "bilinear":
-        raise _Wrong("bilinear with antialias=False is not built", 'leave antialias out, or interpolation="nearest"')
-    out: Arguments = {"interpolation": mode}
-    if getattr(transform, "draft", False):  # ours only
-        if mode != "bilinear":
-            raise _Wrong("draft is for bilinear only", 'leave draft out, or interpolation="nearest"')
-        out["draft"] = True
-    return out
-
-
-def _dtype(value: Any) -> str:
-    if isinstance(value, Mapping):
-        value = _for_images("dtype", value)
-    name = getattr(value, "__name__", None) or str(value)
-    name = name.removeprefix("torch.").removeprefix("jnp.")
-    name = {"float": "float32"}.get(name, name) if not isinstance(value, type) else name
-    if name not in ("uint8", "float32"):
-        raise _Wrong(f"dtype can not be {name}", "pictures are uint8 or float32; convert further in the training loop")
-    return name
-
-
-def _for_images(argument: str, by_type: Mapping[Any, Any]) -> Any:
-    """The value for pictures of an argument that v2 lets differ from type to type."""
-    found = [v for key, v in by_type.items() if getattr(key, "__name__", None) == "Image"]
-    found = found or [v for key, v in by_type.items() if getattr(key, "__name__", None) == "Tensor"]
-    found = found or [v for key, v in by_type.items() if key == "others"]
-    if not found:
-        raise _Wrong(f"{argument} has no value for images", 'give one for tv_tensors.Image or for "others"')
-    return found[0]
-
-
-def _fill(transform: Any) -> float | list[float]:
-    fill = transform.fill
-    if isinstance(fill, Mapping):
-        fill = _for_images("fill", fill)
-    if fill is None:
-        return 0.0
-    numbers = _numbers("fill", fill)
-    return numbers[0] if len(numbers) == 1 else numbers
-
-
-def _two(name: str, value: Any) -> list[float]:
-    numbers = _numbers(name, value)
-    if len(numbers) != 2:
-        raise _Wrong(f"{name} must be two numbers, not {value!r}")
-    return numbers
-
-
-# One reader an operation.
-
-
-def _nothing(_: Any) -> Arguments:
-    return {}
-
-
-def _chance(t: Any) -> Arguments:
-    return {"p": _number("p", t.p)}
-
-
-def _center_crop(t: Any) -> Arguments:
-    return {"size": _wholes("size", t.size)}
-
-
-def _convert(t: Any) -> Arguments:
-    return {"dtype": _dtype(t.dtype)}
-
-
-def _to_dtype(t: Any) -> Arguments:
-    if isinstance(t.dtype, Mapping) and _for_images("dtype", t.dtype) is None:
-        return {"dtype": "uint8"}  # for every other type than images: nothing to do
-    return {"dtype": _dtype(t.dtype), "scale": bool(t.scale)}
-
-
-def _grayscale(t: Any) -> Arguments:
-    return {"num_output_channels": _whole("num_output_channels", t.num_output_channels)}
-
-
-def _normalize(t: Any) -> Arguments:
-    return {"mean": _numbers("mean", t.mean), "std": _numbers("std", t.std)}
-
-
-def _pad(t: Any) -> Arguments:
-    return {"padding": _wholes("padding", t.padding), "fill": _fill(t), "padding_mode": str(t.padding_mode)}
-
-
-def _random_crop(t: Any) -> Arguments:
-    out: Arguments = {"size": _wholes("size", t.size), "pad_if_needed": bool(t.pad_if_needed)}
-    padding = t.padding
-    if padding is not None:
-        out["padding"] = _wholes("padding", padding)
-        if type(t).__module__.startswith("torchvision.transforms.v2") and len(out["padding"]) == 4:
-            left, right, top, bottom = out["padding"]  # the order in which v2's class keeps them
-            out["padding"] = [left, top, right, bottom]
-    if padding is not None or t.pad_if_needed:
-        out["fill"] = _fill(t)
-        out["padding_mode"] = str(t.padding_mode)
-    return out
-
-
-def _random_resized_crop(t: Any) -> Arguments:
-    return {
-        "size": _wholes("size", t.size),
-        "scale": _two("scale", t.scale),
-        "ratio": _two("ratio", t.ratio),
-        **_interpolation(t),
-    }
-
-
-def _resize(t: Any) -> Arguments:
-    out = _interpolation(t)
-    if t.size is not None:
-        out["size"] = _wholes("size", t.size)
-    if t.max_size is not None:
-        out["max_size"] = _whole("max_size", t.max_size)
-    return out
-
-
 def _preset(t: Any) -> list[Arguments]:
     """The preset that comes with torchvision's classification weights."""
     return [
-        {"op": "Resize", "size": _wholes("resize_size", t.resize_size), **_interpolation(t)},
-        {"op": "CenterCrop", "size": _wholes("crop_size", t.crop_size)},
+        {"op": "Resize", "size": read.wholes("resize_size", t.resize_size), **read.interpolation(t)},
+        {"op": "CenterCrop", "size": read.wholes("crop_size", t.crop_size)},
         {"op": "ToDtype", "dtype": "float32", "scale": True},
-        {"op": "Normalize", **_normalize(t)},
+        {"op": "Normalize", **_ours.Normalize._read(t)},
     ]
 
 
-_READERS: dict[str, Callable[[Any], Arguments]] = {
-    "CenterCrop": _center_crop,
-    "ConvertImageDtype": _convert,
-    "Grayscale": _grayscale,
-    "Identity": _nothing,
-    "Normalize": _normalize,
-    "PILToTensor": _nothing,
-    "Pad": _pad,
-    "RandomCrop": _random_crop,
-    "RandomGrayscale": _chance,
-    "RandomHorizontalFlip": _chance,
-    "RandomResizedCrop": _random_resized_crop,
-    "RandomVerticalFlip": _chance,
-    "Resize": _resize,
-    "ToDtype": _to_dtype,
-    "ToImage": _nothing,
-    "ToTensor": _nothing,
+# By name: each class reads objects of its own and of torchvision's class of that name.
+_KNOWN: dict[str, type[_ours.Transform]] = {
+    name: cls
+    for name, cls in vars(_ours).items()
+    if name in _ours.__all__ and issubclass(cls, _ours.Transform) and not issubclass(cls, _ours._Holder)
 }
+
+
+def on_bytes(name: str) -> bool:
+    """Whether the operation gives other numbers on floats than on bytes."""
+    return name in _KNOWN and _KNOWN[name]._on_bytes

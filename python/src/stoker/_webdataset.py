@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from . import _client, _notice
-from ._compile import to_ops
+from ._compile import on_bytes, to_ops
 from ._datasets import Dataset, _path, absolute, check_keywords
 from ._errors import ConfigError, Problems, whole
 from ._numbers import scalar
@@ -23,9 +23,6 @@ Ops = list[dict[str, Any]]
 
 _FLOAT: Ops = [{"op": "ToImage"}, {"op": "ToDtype", "dtype": "float32", "scale": True}]
 _BYTES: Ops = [{"op": "ToImage"}]
-
-# Transforms that give other numbers on floats than on bytes.
-_ON_BYTES = {"RandomResizedCrop", "Resize", "Grayscale", "RandomGrayscale"}
 
 # decode's words for images: codec, operations, layout, without channel axis.
 _IMAGES: dict[str, tuple[str, Ops, str | None, bool]] = {
@@ -420,7 +417,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         codec, own, layout = codecs[0]
         if any(other != codecs[0] for other in codecs):
             problems.add(f"field {name!r}: {stored} are decoded in different ways", "name fields of one kind")
-        if own == _FLOAT and (late := [op["op"] for op in ops if op["op"] in _ON_BYTES]):
+        if own == _FLOAT and (late := [op["op"] for op in ops if on_bytes(op["op"])]):
             problems.add(
                 f"field {name!r}: decode() makes floats of images, and {late[0]} works on bytes",
                 "decode('pil') leaves them bytes; add ToTensor() behind the other transforms",

@@ -14,9 +14,10 @@ tensors.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from . import _parameters as read
 from ._errors import ConfigError
 
 __all__ = [
@@ -51,6 +52,14 @@ class InterpolationMode(enum.Enum):
 
 class Transform:
     """Base of all. Arguments are attributes, nothing else is kept."""
+
+    # Whether it gives other numbers on floats than on bytes.
+    _on_bytes: ClassVar[bool] = False
+
+    @staticmethod
+    def _read(_: Any) -> read.Arguments:
+        """The arguments of an operation of a Spec, from an object of this class or of torchvision's of this name."""
+        return {}
 
     def __call__(self, *inputs: Any) -> Any:
         raise ConfigError(
@@ -89,6 +98,10 @@ class _Chance(Transform):
 
     def __init__(self, p: float = 0.5) -> None:
         self.p = _probability(self, p)
+
+    @staticmethod
+    def _read(t: Any) -> read.Arguments:
+        return {"p": read.number("p", t.p)}
 
 
 def _probability(owner: Transform, p: float) -> float:
@@ -133,6 +146,7 @@ class Resize(Transform):
     """
 
     draft = False
+    _on_bytes = True
 
     def __init__(
         self,
@@ -159,12 +173,25 @@ class Resize(Transform):
         if draft:
             self.draft = True
 
+    @staticmethod
+    def _read(t: Any) -> read.Arguments:
+        out = read.interpolation(t)
+        if t.size is not None:
+            out["size"] = read.wholes("size", t.size)
+        if t.max_size is not None:
+            out["max_size"] = read.whole("max_size", t.max_size)
+        return out
+
 
 class CenterCrop(Transform):
     """The centre; what is missing is padded with zeros."""
 
     def __init__(self, size: int | Sequence[int]) -> None:
         self.size = _pair(self, size)
+
+    @staticmethod
+    def _read(t: Any) -> read.Arguments:
+        return {"size": read.wholes("size", t.size)}
 
 
 class RandomResizedCrop(Transform):
@@ -178,6 +205,7 @@ class RandomResizedCrop(Transform):
     """
 
     draft = False
+    _on_bytes = True
 
     def __init__(
         self,
@@ -197,6 +225,15 @@ class RandomResizedCrop(Transform):
         if draft:
             self.draft = True
 
+    @staticmethod
+    def _read(t: Any) -> read.Arguments:
+        return {
+            "size": read.wholes("size", t.size),
+            "scale": read.two("scale", t.scale),
+            "ratio": read.two("ratio", t.ratio),
+            **read.interpolation(t),
+        }
+
 
 class RandomCrop(Transform):
     """A region of ``size`` at a random place, after padding."""
@@ -215,6 +252,20 @@ class RandomCrop(Transform):
         self.fill = fill
         self.padding_mode = padding_mode
 
+    @staticmethod
+    def _read(t: Any) -> read.Arguments:
+        out: read.Arguments = {"size": read.wholes("size", t.size), "pad_if_needed": bool(t.pad_if_needed)}
+        padding = t.padding
+        if padding is not None:
+            out["padding"] = read.wholes("padding", padding)
+            if type(t).__module__.startswith("torchvision.transforms.v2") and len(out["padding"]) == 4:
+                left, right, top, bottom = out["padding"]  # the order in which v2's class keeps them
+                out["padding"] = [left, top, right, bottom]
+        if padding is not None or t.pad_if_needed:
+            out["fill"] = read.fill(t)
+            out["padding_mode"] = str(t.padding_mode)
+        return out
+
 
 class Pad(Transform):
     """More pixels on each side: one number, (left and right, top and bottom), or (left, top, right, bottom)."""
@@ -228,6 +279,10 @@ class Pad(Transform):
         self.padding = padding if isinstance(padding, int) else list(padding)
         self.fill = fill
         self.padding_mode = padding_mode
+
+    @staticmethod
+    def _read(t: Any) -> read.Arguments:
+        return {"padding": read.wholes("padding", t.padding), "fill": read.fill(t), "padding_mode": str(t.padding_mode)}
 
 
 class RandomHorizontalFlip(_Chance):
@@ -247,12 +302,20 @@ class RandomVerticalFlip(_Chance):
 class Grayscale(Transform):
     """Luma, as Pillow computes it, in one channel or three."""
 
+    _on_bytes = True
+
     def __init__(self, num_output_channels: int = 1) -> None:
         self.num_output_channels = num_output_channels
+
+    @staticmethod
+    def _read(t: Any) -> read.Arguments:
+        return {"num_output_channels": read.whole("num_output_channels", t.num_output_channels)}
 
 
 class RandomGrayscale(_Chance):
     """Luma in as many channels as before, with probability ``p``."""
+
+    _on_bytes = True
 
     def __init__(self, p: float = 0.1) -> None:
         super().__init__(p)
@@ -277,12 +340,22 @@ class ToDtype(Transform):
         self.dtype = dtype
         self.scale = scale
 
+    @staticmethod
+    def _read(t: Any) -> read.Arguments:
+        if isinstance(t.dtype, Mapping) and read.for_images("dtype", t.dtype) is None:
+            return {"dtype": "uint8"}  # for every other type than images: nothing to do
+        return {"dtype": read.dtype(t.dtype), "scale": bool(t.scale)}
+
 
 class ConvertImageDtype(Transform):
     """``ToDtype`` with ``scale=True``."""
 
     def __init__(self, dtype: Any = "float32") -> None:
         self.dtype = dtype
+
+    @staticmethod
+    def _read(t: Any) -> read.Arguments:
+        return {"dtype": read.dtype(t.dtype)}
 
 
 class Normalize(Transform):
@@ -292,6 +365,10 @@ class Normalize(Transform):
         self.mean = [float(v) for v in mean]
         self.std = [float(v) for v in std]
         self.inplace = inplace
+
+    @staticmethod
+    def _read(t: Any) -> read.Arguments:
+        return {"mean": read.numbers("mean", t.mean), "std": read.numbers("std", t.std)}
 
 
 if not TYPE_CHECKING:  # checkers know every name that there is
