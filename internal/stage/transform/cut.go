@@ -21,6 +21,7 @@ func (p *Program) Cut(n int) (before, after *Program) {
 	}
 	first, second := *p, *p
 	first.steps, second.steps = halves(p.steps, n)
+	first.parts, second.parts = reduces(first.steps), reduces(second.steps)
 	first.dtype, first.chw, first.shown, first.undone = mem.Uint8, false, "hwc", true
 	first.at = known{c: in.c, tone: plain()}
 	first.digest = first.fingerprint()

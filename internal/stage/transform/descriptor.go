@@ -160,7 +160,9 @@ func (p *Program) through(r *run, from int, stop bool) (int, *errs.Error) {
 		if err != nil {
 			return i, err
 		}
-		r.tell(s.descriptor, c)
+		if r.told != nil {
+			r.tell(s.descriptor, c)
+		}
 		if s.span > 0 && c[0] == 0 {
 			i += s.span
 			continue

@@ -25,13 +25,12 @@ import (
 // padding there. Doing one choice after the other gives the picture that is
 // delivered.
 //
-// Operations that keep a region say BOX and STORED. STORED is the same box as "stored_top", "stored_left", "stored_height",
-// "stored_width": pixels of the picture as it is decoded, before every
-// operation, with a fraction where a Resize stands between. The EXIF
-// orientation of a JPEG, PNG or WebP is not applied, by decoding or here; a
-// TIFF's orientation is, by both. A flip before the box is undone: the box says
-// where in the file to look, the flip's own choice that what is seen there is
-// mirrored.
+// STORED, after every BOX, is the same box as "stored_top", "stored_left",
+// "stored_height", "stored_width": pixels of the picture as it is decoded, before
+// every operation, with a fraction where a Resize is between. The EXIF orientation
+// of a JPEG, PNG or WebP is not applied, by decoding or here; a TIFF's orientation
+// is, by both. A flip before the box is undone: the box says where in the file to
+// look, the flip's own choice that what is seen there is mirrored.
 type Choice struct {
 	Op     string // torchvision's name
 	Values []Value
@@ -93,10 +92,9 @@ func (p *Program) Explain(l *Lane, encoded []byte, key rng.Key) ([]Choice, error
 	return told, nil
 }
 
-// tell explains the choice c of an operation that is about to be done. With nobody
-// to tell, a sample allocates nothing.
+// tell explains the choice c of an operation that is about to be done.
 func (r *run) tell(d *descriptor, c choice) {
-	if r.told == nil || d.says == silent {
+	if d.says == silent {
 		return
 	}
 	values := make([]Value, 0, len(d.numbers)+4)

@@ -40,7 +40,6 @@ type Lane struct {
 	// The sample begun last.
 	program *Program // nil: none
 	value   []byte   // without what it says of itself
-	swap    bool     // it is an array of big-endian elements
 	swapped []byte   // those elements, in the order of this machine
 	number  uint64   // an int or float, as its bits
 	bits    [8]byte

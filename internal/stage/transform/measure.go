@@ -12,9 +12,9 @@ import (
 // pixels in front of it are made, measured, and given to the next part. Since the
 // choices follow from key and size, the parts choose what Begin chose.
 
-// reduces says whether the program is done in parts.
-func (p *Program) reduces() bool {
-	return slices.ContainsFunc(p.steps, func(s step) bool { return s.reduces })
+// reduces says whether steps are done in parts.
+func reduces(steps []step) bool {
+	return slices.ContainsFunc(steps, func(s step) bool { return s.reduces })
 }
 
 // finishParts is finish. src reads the first part.

@@ -103,7 +103,7 @@ func (k *picture) finish(p *Program, l *Lane, dst []byte) *errs.Error {
 	if l.timed {
 		l.spent = Spent{Decode: decoded}
 	}
-	if p.reduces() {
+	if p.parts {
 		err = k.finishParts(p, l, src, dst)
 	} else {
 		err = l.kernel(src, p.output(&l.run.tone), dst)
@@ -173,7 +173,7 @@ func (k *picture) reserve(p *Program, l *Lane) (n int64) {
 	if l.jpeg {
 		l.job, head = kernel.Job{JPEG: l.value}, &l.head
 	}
-	if p.reduces() {
+	if p.parts {
 		n = k.partsScratch(p, l, head)
 	} else {
 		l.job.Steps = l.run.chain.Steps()

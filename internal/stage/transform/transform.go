@@ -77,6 +77,7 @@ type Program struct {
 
 	// Of pictures.
 	steps     []step
+	parts     bool  // one of them reduces
 	at        known // what is known of every result
 	chw       bool  // floats are in planes
 	shown     string
@@ -108,6 +109,7 @@ func compile(catalog []descriptor, codecName string, ops []Op, layout string) (*
 		p.at.c = 1
 	}
 	p.steps = c.list(ops, "", &p.at)
+	p.parts = reduces(p.steps)
 	c.checkCount(p.steps)
 	if err := report(c.problems); err != nil {
 		return nil, err
