@@ -10,13 +10,18 @@ import pickle
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import stoker
 from stoker import transforms as T
 from stoker._compile import to_ops
 from stoker._errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+PHOTOS = ROOT / "testdata" / "photos"
 
 # One of each, with arguments that are not the defaults: name, arguments, keywords.
 EXAMPLES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
@@ -113,6 +118,23 @@ def spread(op: dict[str, Any]) -> dict[str, Any]:
     if p is not None:
         op["padding"] = p * 4 if len(p) == 1 else [p[0], p[1], p[0], p[1]] if len(p) == 2 else p
     return op
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), EXAMPLES)
+def test_the_engine_has_what_is_offered(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    front = [T.ToTensor()] if name == "Normalize" else [T.CenterCrop(64)]
+    data = stoker.files([PHOTOS / "coffee.jpg"], transform=[*front, ours(name, *args, **kwargs)])
+    (batch,) = stoker.DataLoader(data, batch_size=1)
+    assert batch[0].ndim == 4
+
+
+def test_every_class_is_tested_and_listed() -> None:
+    tested = {name for name, _, _ in EXAMPLES}
+    # Of one version of torchvision only, or with tests of their own.
+    assert set(CLASSES) - tested == {"Compose", "ConvertImageDtype", "Identity", "RandomApply", "ToDtype"}
+    guide = (ROOT / "docs" / "guides" / "pytorch.md").read_text()
+    listed = guide[guide.index("Native: `") + len("Native: `") :]
+    assert sorted(listed[: listed.index("`")].split()) == CLASSES
 
 
 @pytest.mark.parametrize(("name", "args", "kwargs"), EXAMPLES)
