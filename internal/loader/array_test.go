@@ -559,3 +559,39 @@ func TestValuesThatDoNotFit(t *testing.T) {
 		t.Errorf("%v at %+v", err, e.Where)
 	}
 }
+
+// Pictures in .npy members are delivered as they are explained.
+func TestPicturesInNpyMembers(t *testing.T) {
+	var members []member
+	var rows [][]byte
+	for i := range 6 {
+		data := random(5*4*3, uint64(i))
+		rows = append(rows, data)
+		members = append(members, member{fmt.Sprintf("%d.img.npy", i), arrayFile(1, "'|u1'", "(5, 4, 3)", data)})
+	}
+	path := filepath.Join(t.TempDir(), "pictures.tar")
+	writeTar(t, path, members)
+	spec := arraySpec(fieldsOf(t, `[{"name": "img", "from": "img.npy", "decode": "npy", "layout": "nhwc", "transform": ["RandomVerticalFlip"]}]`), path)
+	l := open(t, ground(t), spec)
+	got := arrays(t, l)
+	e, err := l.Explain(0, 0)
+	if err != nil || len(e.Rows) == 0 {
+		t.Fatalf("%+v %v", e, err)
+	}
+	for _, row := range e.Rows {
+		choices := row.Choices["img"]
+		if row.Error != "" || len(choices) != 1 {
+			t.Fatalf("sample %d is explained as %+v, %s", row.Sample, choices, row.Error)
+		}
+		want := rows[row.Sample]
+		if choices[0].Values[0].Of == true {
+			want = nil
+			for y := 4; y >= 0; y-- {
+				want = append(want, rows[row.Sample][12*y:12*y+12]...)
+			}
+		}
+		if !bytes.Equal(got[row.Sample]["img"], want) {
+			t.Errorf("sample %d, %v: %x, not %x", row.Sample, choices, got[row.Sample]["img"], want)
+		}
+	}
+}
