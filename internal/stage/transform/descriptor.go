@@ -19,7 +19,7 @@ type descriptor struct {
 	resizes bool // may give a picture of another size
 	settled bool // gives the same bytes, of the same channels, for every key
 	reduces bool // is a measurer: its steps need numbers worked out over all pixels
-	slides  bool // commutes with a Resize after it, up to rounding
+	slides  bool // it draws, and commutes with a Resize after it, up to rounding
 
 	says    says     // how a choice is explained
 	numbers []string // what a choice consists of, in snake case; none if it says nothing

@@ -103,6 +103,9 @@ func checkDescriptors(t *testing.T, all []descriptor) {
 				t.Fatal(err)
 			}
 			checkFacts(t, l, d, p, plain, in)
+			if d.draws && slides(t, l, all, d) != d.slides {
+				t.Errorf("it commutes with a Resize: %v in its descriptor, not by what it does", d.slides)
+			}
 		})
 	}
 }
@@ -154,6 +157,34 @@ func checkFacts(t *testing.T, l *Lane, d *descriptor, p, plain *Program, in []by
 			t.Errorf("%s: %v in its descriptor, %v by what it does", fact.name, fact.said, fact.done)
 		}
 	}
+}
+
+// slides says whether the example of d gives nearly the same in front of a Resize as
+// after it.
+func slides(t *testing.T, l *Lane, all []descriptor, d *descriptor) bool {
+	t.Helper()
+	op := Op{Name: d.name}
+	if err := json.Unmarshal([]byte(d.example), &op.Args); err != nil {
+		t.Fatal(err)
+	}
+	resize := opsOf(t, `[{"op":"Resize","size":[72,96]}]`)[0]
+	first, err := compile(all, "rgb", []Op{op, resize}, "nhwc")
+	later, err2 := compile(all, "rgb", []Op{resize, op}, "nhwc")
+	if err != nil || err2 != nil {
+		return false
+	}
+	for place := range int64(8) {
+		shape, a := whole(t, l, first, readSource(t, "wide.png"), rng.Sample(1, 0, place))
+		other, b := whole(t, l, later, readSource(t, "wide.png"), rng.Sample(1, 0, place))
+		sum := 0
+		for i := range min(len(a), len(b)) {
+			sum += max(int(a[i])-int(b[i]), int(b[i])-int(a[i]))
+		}
+		if !slices.Equal(shape, other) || sum > 2*len(a) {
+			return false
+		}
+	}
+	return true
 }
 
 // TestChoicesNeverChange: what each operation chooses for its example. Users keep
