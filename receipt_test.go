@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	stoker "github.com/stoker-data/stoker"
-	"github.com/stoker-data/stoker/internal/loader"
 )
 
 // shards is tar shards of the given sizes. Every sample has a picture of its id,
@@ -63,7 +62,7 @@ func shardSpec(dir string) stoker.Spec {
 func packed(dir string) stoker.Spec {
 	spec := shardSpec(dir)
 	spec.Fields = []stoker.Field{{Name: "bin"}, {Name: "label", From: "cls", Decode: "int"}}
-	spec.Batch = stoker.BatchSpec{Size: 2, Pack: 8, Lengths: loader.Lengths{Field: "bin"}, Window: 16}
+	spec.Batch = stoker.BatchSpec{Size: 2, Pack: 8, Lengths: stoker.Lengths{Field: "bin"}, Window: 16}
 	return spec
 }
 
@@ -82,10 +81,10 @@ func receiptSpecs(dir, more string) map[string]stoker.Spec {
 		}
 	})
 	one("bucket", func(s *stoker.Spec) {
-		s.Batch.Lengths, s.Batch.Bucket, s.Batch.Window = loader.Lengths{Field: "bin"}, 3, 9
+		s.Batch.Lengths, s.Batch.Bucket, s.Batch.Window = stoker.Lengths{Field: "bin"}, 3, 9
 	})
 	one("tokens", func(s *stoker.Spec) {
-		s.Batch = stoker.BatchSpec{Lengths: loader.Lengths{Field: "bin"}, Tokens: 40, Window: 9}
+		s.Batch = stoker.BatchSpec{Lengths: stoker.Lengths{Field: "bin"}, Tokens: 40, Window: 9}
 	})
 	mix := func(name string, change func(s *stoker.Spec)) {
 		one(name, func(s *stoker.Spec) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
@@ -23,48 +23,48 @@ import (
 // the same words.
 type (
 	// Spec is everything that decides what a Loader delivers, and how.
-	Spec = loader.Spec
+	Spec = spec.Spec
 	// Dataset says where samples lie: Path (folders, shards, globs, braces) and
 	// Format (found out where it is empty).
-	Dataset = loader.Dataset
+	Dataset = spec.Dataset
 	// Paths is one path or several.
-	Paths = loader.Paths
+	Paths = spec.Paths
 	// Field is one named value of a sample: which stored value it comes From,
 	// how to Decode it (rgb, gray, bytes, text, int, float, json, array, npy), and
 	// the Transform of a picture. Floats lie as Layout says (nchw, or nhwc), bytes
 	// always as NHWC. Arrays become a DType and lie in a Batch dense, padded (by
 	// Pad) or ragged; of a dense one a View delivers a part.
-	Field = loader.Field
+	Field = spec.Field
 	// Pad is how a batch of Field.Batch "padded" makes samples equal in length: To a
 	// length (0: the longest), rounded up to a Multiple, with a Value.
-	Pad = loader.Pad
+	Pad = spec.Pad
 	// View is the part of the first axis of an array that a field delivers, as a
 	// slice of Python: View{To: new(-1)} is all but the last.
-	View = loader.View
+	View = spec.View
 	// Op is one transform; see Transform.
 	Op = transform.Op
 	// Order decides which sample comes when: Shuffle and what belongs to it, Seed,
 	// Tail, and weighted draws.
-	Order = loader.Order
+	Order = spec.Order
 	// Mix is how the datasets of Dataset.Mixed become one stream.
-	Mix = loader.Mix
+	Mix = spec.Mix
 	// MixStage is the weights of a Mix from a place on.
-	MixStage = loader.Stage
+	MixStage = spec.Stage
 	// BatchSpec is how many samples come at once, per rank or over all, and what
 	// lengths have to do with it: Bucket, Tokens, Pack.
-	BatchSpec = loader.BatchSpec
+	BatchSpec = spec.Batch
 	// Numbers is one number a sample: a List, or the File of a .npy array.
-	Numbers = loader.Numbers
+	Numbers = spec.Numbers
 	// Lengths is Numbers, or the name of the stored Field whose bytes count.
-	Lengths = loader.Lengths
+	Lengths = spec.Lengths
 	// Deliver is how many batches are ready ahead (Prefetch), and the Memory
 	// that batches may take.
-	Deliver = loader.Deliver
+	Deliver = spec.Deliver
 	// OnBad is what happens to a sample that can not be delivered: Policy is
 	// fail, skip or replace.
-	OnBad = loader.OnBad
+	OnBad = spec.OnBad
 	// Bytes is an amount of memory; as text "8GiB", "500MB" or "auto".
-	Bytes = loader.Bytes
+	Bytes = spec.Bytes
 )
 
 // Values of Order.Shuffle and Order.Tail.
@@ -95,9 +95,9 @@ const (
 
 // Values of OnBad.Policy.
 const (
-	Fail    = loader.Fail
-	Skip    = loader.Skip
-	Replace = loader.Replace
+	Fail    = spec.Fail
+	Skip    = spec.Skip
+	Replace = spec.Replace
 )
 
 // Args are the arguments of a Transform, by torchvision's names.
@@ -140,7 +140,7 @@ func ParseSpec(text []byte) (Spec, error) {
 	if err != nil {
 		return Spec{}, errs.New(errs.Config, "the Spec can not be read").Because(err)
 	}
-	return loader.ReadSpec(raw)
+	return spec.Read(raw)
 }
 
 // parseTree is the document as maps, lists, texts and numbers.

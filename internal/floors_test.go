@@ -21,9 +21,9 @@ var floors = [][]string{
 		"internal/stage/source", "internal/stage/index", "internal/stage/format", "internal/stage/order", "internal/stage/fetch",
 		"internal/stage/decode", "internal/stage/transform", "internal/stage/batch", "internal/stage/deliver",
 	},
-	{"internal/loader", "internal/engine"}, // 2: assembly
-	{"internal/tool"},                      // 3: tools
-	{".", "cmd/stoker", "examples"},        // 4: doors
+	{"internal/spec", "internal/loader", "internal/engine"}, // 2: assembly, each importing only those before it
+	{"internal/tool"},               // 3: tools
+	{".", "cmd/stoker", "examples"}, // 4: doors
 }
 
 // edges are the imports allowed between rooms of one floor.
@@ -36,7 +36,8 @@ var edges = map[string][]string{
 	"internal/stage/transform": {"internal/stage/decode"},
 	"internal/stage/deliver":   {"internal/stage/batch"},
 
-	"internal/engine": {"internal/loader"},
+	"internal/loader": {"internal/spec"},
+	"internal/engine": {"internal/spec", "internal/loader"},
 	"cmd/stoker":      {"."},
 	"examples":        {"."},
 }

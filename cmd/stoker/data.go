@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 )
 
 // dataFlags are what a dataset is beside its paths: the flags that all verbs which
@@ -32,13 +32,13 @@ type dataFlags struct {
 }
 
 // dataset is the flags, and the paths of a command line, as a Spec has them.
-func (f dataFlags) dataset(paths ...string) (d loader.Dataset, err error) {
+func (f dataFlags) dataset(paths ...string) (d spec.Dataset, err error) {
 	d.Path = paths
 	return d, f.set(&d)
 }
 
 // set writes what the flags say over a dataset.
-func (f dataFlags) set(d *loader.Dataset) error {
+func (f dataFlags) set(d *spec.Dataset) error {
 	over(&d.Format, f.Format)
 	over(&d.AllowEmpty, f.AllowEmpty)
 	over(&d.Group, f.Group)
@@ -59,7 +59,7 @@ func (f dataFlags) set(d *loader.Dataset) error {
 		d.Columns = nil
 		for _, c := range f.Columns {
 			name, from, _ := strings.Cut(c, "=")
-			d.Columns = append(d.Columns, loader.Column{Name: name, From: from})
+			d.Columns = append(d.Columns, spec.Column{Name: name, From: from})
 		}
 	}
 	if f.Manifest || f.PathColumn != "" || f.Root != "" {

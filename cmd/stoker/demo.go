@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/tool/bench"
@@ -60,9 +60,9 @@ func (d demoCmd) Run(con *console) error {
 		return err
 	}
 	c := bench.Config{
-		Spec: loader.Spec{
-			Dataset: loader.Dataset{Path: loader.Paths{r.Data.Path}, Format: "folder"},
-			Order:   loader.Order{Shuffle: order.Full}, Batch: loader.BatchSpec{Size: 64},
+		Spec: spec.Spec{
+			Dataset: spec.Dataset{Path: spec.Paths{r.Data.Path}, Format: "folder"},
+			Order:   spec.Order{Shuffle: order.Full}, Batch: spec.Batch{Size: 64},
 		},
 		Time: seconds(d.Seconds),
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 	"github.com/stoker-data/stoker/internal/tool/pack"
@@ -153,7 +153,7 @@ func (p packCmd) config() (c pack.Config, err error) {
 	}
 	c.Dst, c.Jobs, c.Overwrite = p.Path[last], p.Jobs, p.Overwrite
 	if p.Dataset != "" {
-		c.Dataset = loader.Dataset{}
+		c.Dataset = spec.Dataset{}
 		if err := jsontext.UnmarshalNames([]byte(p.Dataset), &c.Dataset); err != nil {
 			return c, errs.New(errs.Config, "--dataset is no dataset of a Spec").Because(err)
 		}
@@ -163,7 +163,7 @@ func (p packCmd) config() (c pack.Config, err error) {
 			return c, err
 		}
 	}
-	size, err := loader.ParseBytes(p.ShardSize)
+	size, err := spec.ParseBytes(p.ShardSize)
 	if err != nil {
 		return c, errs.New(errs.Config, "--shard-size: %v", err)
 	}

@@ -6,14 +6,14 @@ import (
 	"text/tabwriter"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/tool/peek"
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
 // open opens a dataset for a command, and shows how far indexing is.
-func (c *console) open(d loader.Dataset) (*peek.Dataset, error) {
+func (c *console) open(d spec.Dataset) (*peek.Dataset, error) {
 	tell, end := c.indexing()
 	defer end()
 	return peek.Open(c.ctx, d, index.Progress(tell))

@@ -17,6 +17,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/deliver"
 )
 
@@ -30,7 +31,7 @@ func Run(fd, parent int, version, kernel string) error {
 	// The trainer may be saving when the terminal or the scheduler signals the
 	// whole group: the engine goes when its client does, not before.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	cores := loader.Cores()
+	cores := spec.Cores()
 	// Lanes sit in C most of the time; two more threads run Go beside them.
 	runtime.GOMAXPROCS(cores + 2)
 

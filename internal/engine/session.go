@@ -14,6 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/deliver"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
@@ -93,7 +94,7 @@ func undecoded(bad *wire.BadMessage) error {
 			Try("install one version of stoker: `pip install --force-reinstall stoker`, and unset STOKER_ENGINE")
 	}
 	given := strings.TrimPrefix(kind.Value, "number ")
-	return errs.New(errs.Config, "%s is %s: it must be %s", kind.Field, given, loader.Wanted(kind.Type, given))
+	return errs.New(errs.Config, "%s is %s: it must be %s", kind.Field, given, spec.Wanted(kind.Type, given))
 }
 
 // answer sends what f makes of a request, or its error.
@@ -126,7 +127,7 @@ func one(m *wire.Message, fds ...int) []deliver.Envelope {
 }
 
 func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
-	spec, err := loader.ReadSpec(m.Spec)
+	spec, err := spec.Read(m.Spec)
 	if err != nil {
 		return nil, err
 	}

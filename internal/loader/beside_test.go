@@ -15,7 +15,7 @@ import (
 
 // moved is a dataset whose files were copied from one folder into a new one, and
 // got new times.
-func (d Dataset) moved(t *testing.T, from string) (_ Dataset, to string) {
+func moved(t *testing.T, d Dataset, from string) (_ Dataset, to string) {
 	t.Helper()
 	to = t.TempDir()
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
@@ -80,7 +80,7 @@ func TestIndexesTravel(t *testing.T) {
 			for i := range x.Files() {
 				paths = append(paths, string(x.AppendPath(i, nil)))
 			}
-			here, from := d.moved(t, format.Folder(paths)) // not beside the fixtures
+			here, from := moved(t, d, format.Folder(paths)) // not beside the fixtures
 			there, _ := openCounted(t, here)
 			file := source.NewFile()
 			defer file.Close()
@@ -88,7 +88,7 @@ func TestIndexesTravel(t *testing.T) {
 			if err != nil || !strings.HasPrefix(at, from) {
 				t.Fatal(at, err)
 			}
-			away, to := here.moved(t, from)
+			away, to := moved(t, here, from)
 			copied, reads := openCounted(t, away)
 			x = copied.ds.Index()
 			if reads > 3*int64(x.Files()) {

@@ -12,28 +12,9 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/rng"
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
-)
-
-// Cache keeps in memory what comes out the same in every epoch: the fields of
-// samples, their pictures decoded and worked on up to the first random step. What
-// is delivered is the same with and without it.
-type Cache struct {
-	// Memory bounds it; 0: a quarter of what is left.
-	Memory Bytes `json:"memory,omitempty"`
-	// After is where it stands: random (""), in front of the first random step, or
-	// decode, right behind decoding.
-	After string `json:"after,omitempty"`
-}
-
-// IsZero says that nothing is kept.
-func (c Cache) IsZero() bool { return c == Cache{} }
-
-// Where a cache can stand.
-const (
-	afterSettled = "random"
-	afterDecode  = "decode"
 )
 
 // cache is the kept samples of one loader. What is kept stays until the loader
@@ -175,7 +156,7 @@ func (l *Loader) newCache() error {
 		part.after = slices.Clone(part.programs)
 		for i, prog := range part.programs {
 			n, ok := prog.Settled()
-			if l.spec.Cache.After == afterDecode {
+			if l.spec.Cache.After == spec.AfterDecode {
 				n = 0
 			}
 			if ok {
@@ -295,7 +276,7 @@ func (l *Loader) cacheNotes() (notes []string) {
 			if first, later := transform.Wasted(f.Transform); later != "" {
 				notes = append(notes, fmt.Sprintf("field %q: %s stands behind %s, and is done anew in every epoch: in front of it, the result is the same and the cache keeps it", f.Name, later, first))
 			}
-			if part.before[i].Steps() == 0 && l.spec.Cache.After != afterDecode {
+			if part.before[i].Steps() == 0 && l.spec.Cache.After != spec.AfterDecode {
 				notes = append(notes, fmt.Sprintf("field %q: its first step is random, so that the cache keeps whole pictures: a Resize in front of it makes them small", f.Name))
 			}
 		}

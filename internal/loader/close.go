@@ -6,6 +6,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
@@ -81,7 +82,7 @@ func (l *Loader) count(ob *openBatch) {
 			l.blank(ob, t, -1)
 			continue
 		}
-		stands := ob.good[i] && (t.attempt == 0 || l.spec.OnBad.Policy == Replace)
+		stands := ob.good[i] && (t.attempt == 0 || l.spec.OnBad.Policy == spec.Replace)
 		if stands && t.from == 0 && ob.pass.order.Real(t.place) {
 			c.Sum.Add(t.place, t.req.Sample)
 			c.Real++
@@ -123,7 +124,7 @@ func (l *Loader) mend(ob *openBatch) error {
 			if t.place != ob.bad[i].Place {
 				continue
 			}
-			if ob.good[r] && l.spec.OnBad.Policy == Replace {
+			if ob.good[r] && l.spec.OnBad.Policy == spec.Replace {
 				ob.bad[i].Put = t.req.Sample
 			}
 		}

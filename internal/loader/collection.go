@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -26,7 +27,7 @@ type collection struct {
 
 // part is one dataset of a collection.
 type part struct {
-	spec      Dataset
+	spec      spec.Dataset
 	ds        format.Dataset // nil: synthetic
 	synthetic []byte         // what every row of a synthetic dataset is a copy of
 	n         int64
@@ -38,7 +39,7 @@ type part struct {
 	notes     []string // for Loader.Notes: of fields that are left out
 	left      string   // those of them that a format leaves out, and why; "": none
 
-	fields   []Field
+	fields   []spec.Field
 	programs []*transform.Program // one a field
 	wanted   []string             // stored names, each once
 	value    []int                // of each field: number of its stored name in wanted
@@ -48,7 +49,7 @@ type part struct {
 }
 
 // openCollection opens what the Spec names.
-func openCollection(ctx context.Context, d Dataset, opt Options) (*collection, error) {
+func openCollection(ctx context.Context, d spec.Dataset, opt Options) (*collection, error) {
 	file := source.NewFile()
 	c := &collection{src: file, close: file.Close}
 	if opt.Wrap != nil {
@@ -56,11 +57,11 @@ func openCollection(ctx context.Context, d Dataset, opt Options) (*collection, e
 	}
 	specs := d.Mixed
 	if specs == nil {
-		specs = []Dataset{d}
+		specs = []spec.Dataset{d}
 	}
 	files := 0
-	for i, spec := range specs {
-		p, err := openPart(ctx, c.src, spec, opt)
+	for i, one := range specs {
+		p, err := openPart(ctx, c.src, one, opt)
 		if err != nil {
 			c.Close()
 			if len(specs) > 1 {

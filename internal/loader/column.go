@@ -7,6 +7,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -26,7 +27,7 @@ func (d *part) stored(from string) (format.Type, bool) {
 }
 
 // column compiles one field: what is done to every sample, and where it goes.
-func (l *Loader) column(d *part, f *Field) (*transform.Program, batch.Field, error) {
+func (l *Loader) column(d *part, f *spec.Field) (*transform.Program, batch.Field, error) {
 	t, array := d.stored(f.From)
 	stored := transform.Stored{
 		Array: array, DType: t.DType, Shape: t.Shape, Ragged: t.Ragged,
@@ -78,7 +79,7 @@ func scalars(how string) error {
 }
 
 // arrayColumn is the column of an array, or of a number that is stored as one.
-func arrayColumn(f *Field, prog *transform.Program, a transform.Array) (out batch.Field, err error) {
+func arrayColumn(f *spec.Field, prog *transform.Program, a transform.Array) (out batch.Field, err error) {
 	out = batch.Field{Name: f.Name, DType: prog.DType(), Shape: a.Shape}
 	switch {
 	case f.Batch == "dense" && a.Ragged:
@@ -102,7 +103,7 @@ func arrayColumn(f *Field, prog *transform.Program, a transform.Array) (out batc
 		if len(a.Shape) == 0 {
 			return out, errs.New(errs.Config, "a view is of arrays, and its samples are single numbers").Try("leave view out")
 		}
-		out.From, out.To = f.View.of(a.Shape[0])
+		out.From, out.To = f.View.Of(a.Shape[0])
 		if out.From == out.To {
 			err = errs.New(errs.Config, "its view of an axis of %d is empty", a.Shape[0]).Try("view is [from, to] as in Python's slices, null for an open end")
 		}
@@ -111,7 +112,7 @@ func arrayColumn(f *Field, prog *transform.Program, a transform.Array) (out batc
 }
 
 // padColumn makes a column whose shape is that of one step a padded one.
-func padColumn(f *Field, out *batch.Field) error {
+func padColumn(f *spec.Field, out *batch.Field) error {
 	value, ok := decode.Number(f.Pad.Value, out.DType)
 	if !ok {
 		return errs.New(errs.Config, "pad.value is %v, which is no %s", f.Pad.Value, out.DType).Try("choose a value that fits, or another dtype")
@@ -153,14 +154,14 @@ func (d *part) share(columns []batch.Field) {
 }
 
 // lengthColumns adds the lengths of padded fields, behind all fields.
-func (l *Loader) lengthColumns(p *problems) {
+func (l *Loader) lengthColumns(p *spec.Problems) {
 	for i := range l.fields {
 		if l.fields[i].Form != batch.Padded {
 			continue
 		}
 		name := l.fields[i].Name + lengthsSuffix
 		if slices.ContainsFunc(l.fields, func(f batch.Field) bool { return f.Name == name }) {
-			p.addf("field %q is padded, its lengths are called %q, and another field has that name: rename it", l.fields[i].Name, name)
+			p.Addf("field %q is padded, its lengths are called %q, and another field has that name: rename it", l.fields[i].Name, name)
 		}
 		l.fields[i].Lengths = len(l.fields)
 		l.fields = append(l.fields, batch.Field{Name: name, DType: mem.Int64})

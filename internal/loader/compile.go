@@ -11,15 +11,16 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
 // compile turns the fields into programs and a layout; stored is that of Options.
-func (l *Loader) compile(p problems, stored bool) error {
+func (l *Loader) compile(p spec.Problems, stored bool) error {
 	for i, part := range l.data.parts {
 		columns := l.columns(part, stored, &p)
 		if !stored && len(part.fields) == 0 {
-			p.addf("nothing is left to deliver where no fields are named: %s", cmp.Or(part.left, "no stored field is taken unasked"))
+			p.Addf("nothing is left to deliver where no fields are named: %s", cmp.Or(part.left, "no stored field is taken unasked"))
 		}
 		if i == 0 {
 			l.fields, l.spec.Fields = columns, part.fields
@@ -32,10 +33,10 @@ func (l *Loader) compile(p problems, stored bool) error {
 	} else {
 		l.lengthColumns(&p)
 	}
-	if l.spec.Batch.Tokens > 0 && l.spec.OnBad.Policy == Replace {
-		p.addf("on_bad replace does not go with tokens: another sample may be longer than the batch has room for; skip does")
+	if l.spec.Batch.Tokens > 0 && l.spec.OnBad.Policy == spec.Replace {
+		p.Addf("on_bad replace does not go with tokens: another sample may be longer than the batch has room for; skip does")
 	}
-	if err := p.err(); err != nil {
+	if err := p.Err(); err != nil {
 		return err
 	}
 	l.layout = batch.NewLayout(l.fields, max(l.spec.Batch.Size, 1))
@@ -47,9 +48,9 @@ func (l *Loader) compile(p problems, stored bool) error {
 // columns turns the fields of one dataset into programs, and says what columns
 // they fill. Of fields that nobody named, those that hold what is not read are left
 // out, and told; so are all that can not be delivered where stored is looked at.
-func (l *Loader) columns(d *part, stored bool, p *problems) (columns []batch.Field) {
+func (l *Loader) columns(d *part, stored bool, p *spec.Problems) (columns []batch.Field) {
 	if d.ds == nil {
-		d.fields = []Field{{Name: "image"}}
+		d.fields = []spec.Field{{Name: "image"}}
 		return []batch.Field{{Name: "image", DType: mem.Uint8, Shape: d.spec.Shape}}
 	}
 	d.fields = slices.Clone(d.spec.Fields)
@@ -69,7 +70,7 @@ func (l *Loader) columns(d *part, stored bool, p *problems) (columns []batch.Fie
 		}
 		if c, ok := d.ds.(checker); ok {
 			if err := c.Check([]string{f.From}); err != nil {
-				p.addf("%s", withHint(err))
+				p.Addf("%s", withHint(err))
 				whole = false
 				continue // what it would be decoded to does not matter
 			}
@@ -82,7 +83,7 @@ func (l *Loader) columns(d *part, stored bool, p *problems) (columns []batch.Fie
 			continue
 		}
 		if err != nil {
-			p.addf("field %q: %s", f.Name, withHint(err))
+			p.Addf("field %q: %s", f.Name, withHint(err))
 			whole = false
 			continue
 		}
@@ -107,7 +108,7 @@ func (l *Loader) columns(d *part, stored bool, p *problems) (columns []batch.Fie
 
 // sameColumns says where member i of a mixture would fill other columns than the
 // first: of another type, shape, meaning or order of axes.
-func (l *Loader) sameColumns(i int, columns []batch.Field, p *problems) {
+func (l *Loader) sameColumns(i int, columns []batch.Field, p *spec.Problems) {
 	text := func(part *part, fields []batch.Field) string {
 		var out []string
 		for n, f := range fields {
@@ -134,13 +135,13 @@ func (l *Loader) sameColumns(i int, columns []batch.Field, p *problems) {
 		return strings.Join(out, ", ")
 	}
 	if mine, theirs := text(l.data.parts[i], columns), text(l.data.parts[0], l.fields); mine != theirs {
-		p.addf("dataset %d of the mixture gives (%s), and dataset 0 (%s): batches need the same columns from all; give each its fields", i, mine, theirs)
+		p.Addf("dataset %d of the mixture gives (%s), and dataset 0 (%s): batches need the same columns from all; give each its fields", i, mine, theirs)
 	}
 }
 
 // packColumns makes the columns of bytes, and those of arrays of one dimension,
 // dense rows of Pack tokens, and adds those that tell the samples of a row apart.
-func (l *Loader) packColumns(p *problems) {
+func (l *Loader) packColumns(p *spec.Problems) {
 	size := int64(l.spec.Batch.Size) * l.spec.Batch.Pack
 	packed := 0
 	for i := range l.fields {
@@ -152,23 +153,23 @@ func (l *Loader) packColumns(p *problems) {
 			fallthrough
 		case "bytes":
 			if (f.Form == batch.Dense || f.Loose) && len(f.Shape) > 1 || f.Form != batch.Dense && len(f.Shape) > 0 {
-				p.addf("field %q has more than one dimension, and pack fills rows with tokens: leave the field out", f.Name)
+				p.Addf("field %q has more than one dimension, and pack fills rows with tokens: leave the field out", f.Name)
 			}
 			if f.Form == batch.Padded || f.To > 0 {
-				p.addf("field %q is packed: batch padded and view are for batches of whole samples", f.Name)
+				p.Addf("field %q is packed: batch padded and view are for batches of whole samples", f.Name)
 			}
 			*f = batch.Field{Name: f.Name, DType: dtype, Shape: mem.Shape{int(l.spec.Batch.Pack)}, Packed: size * int64(dtype.Size())}
 			packed++
 		case "number":
 		default:
-			p.addf("field %q is %s, and pack fills rows with tokens or bytes: leave the field out", f.Name, kind)
+			p.Addf("field %q is %s, and pack fills rows with tokens or bytes: leave the field out", f.Name, kind)
 		}
 	}
 	if packed == 0 {
-		p.addf("pack needs a field of tokens or bytes, and there is none")
+		p.Addf("pack needs a field of tokens or bytes, and there is none")
 	}
-	if l.spec.OnBad.Policy == Replace {
-		p.addf("on_bad replace does not go with pack: another sample has another length; skip leaves its tokens 0")
+	if l.spec.OnBad.Policy == spec.Replace {
+		p.Addf("on_bad replace does not go with pack: another sample has another length; skip leaves its tokens 0")
 	}
 	l.fields = append(l.fields,
 		batch.Field{Name: batch.PositionIDs, DType: mem.Int32, Shape: mem.Shape{int(l.spec.Batch.Pack)}, Packed: 4 * size},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/folder"
@@ -44,7 +45,7 @@ func local(paths []string) error {
 }
 
 // openSynthetic makes the one ready sample that every row is a copy of.
-func openSynthetic(d Dataset) (*part, error) {
+func openSynthetic(d spec.Dataset) (*part, error) {
 	size := 1
 	for _, n := range d.Shape {
 		if n <= 0 || size > 1<<30/n {
@@ -92,11 +93,11 @@ type omitter interface {
 // defaultFields are what a dataset delivers when the Spec names nothing: arrays
 // as they are stored, images decoded, classes as numbers, the rest by what the
 // format, the name or the first sample says of it.
-func (l *Loader) defaultFields(d *part) []Field {
+func (l *Loader) defaultFields(d *part) []spec.Field {
 	if d.ds.Index().Meta().Format == "folder" {
-		return []Field{{Name: folder.Image, Decode: "rgb"}, {Name: folder.Label, Decode: "int"}}
+		return []spec.Field{{Name: folder.Image, Decode: "rgb"}, {Name: folder.Label, Decode: "int"}}
 	}
-	var out []Field
+	var out []spec.Field
 	var left []string
 	for _, name := range d.ds.Index().Meta().Fields {
 		if strings.HasPrefix(name, "__") {
@@ -106,7 +107,7 @@ func (l *Loader) defaultFields(d *part) []Field {
 			d.notes = append(d.notes, fmt.Sprintf("the name of field %q is not UTF-8, so the field is left out; to load it, pass a Field with another name and this one as source=", name))
 			continue
 		}
-		f := Field{Name: name}
+		f := spec.Field{Name: name}
 		if why := d.refused(name); why != "" {
 			d.notes = append(d.notes, "field "+why+"; it is left out, and decode \"bytes\" gives it as it lies")
 			continue

@@ -12,6 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -428,7 +429,7 @@ func (l *Loader) closeTimed(ob *openBatch, begin int64) error {
 func (l *Loader) stamp(t *task) {
 	ob := t.batch
 	ob.good[t.row] = true
-	if t.attempt > 0 && l.spec.OnBad.Policy == Skip {
+	if t.attempt > 0 && l.spec.OnBad.Policy == spec.Skip {
 		ob.layout.Stamp(ob.slot.Mem, t.row, t.sample, false)
 		return
 	}
@@ -439,7 +440,7 @@ func (l *Loader) stamp(t *task) {
 // task goes on with another sample. Shared.mu is held.
 func (l *Loader) onBad(t *task, e *errs.Error, may bool) (again bool) {
 	ob := t.batch
-	if !may || l.spec.OnBad.Policy == Fail {
+	if !may || l.spec.OnBad.Policy == spec.Fail {
 		ob.fail(e)
 		return false
 	}
@@ -448,7 +449,7 @@ func (l *Loader) onBad(t *task, e *errs.Error, may bool) (again bool) {
 	if t.attempt == 0 && t.from == 0 {
 		ob.bad = append(ob.bad, Bad{Place: t.place, Sample: t.req.Sample, Put: -1, Err: e})
 	}
-	return (l.spec.OnBad.Policy == Replace || t.attempt > 0) && l.another(t, e)
+	return (l.spec.OnBad.Policy == spec.Replace || t.attempt > 0) && l.another(t, e)
 }
 
 // another gives a task another sample of the epoch, chosen by key, unless too
@@ -462,7 +463,7 @@ func (l *Loader) another(t *task, e *errs.Error) bool {
 	}
 	epoch, key := t.batch.pass.order, t.key.With(wordReplace)
 	t.req.Sample = epoch.At(epoch.Places() + key.Intn(uint64(t.attempt), epoch.Places()))
-	if l.spec.Mix.Batches == single {
+	if l.spec.Mix.Batches == spec.BatchesSingle {
 		own, _ := l.data.of(t.sample)
 		t.req.Sample = own.first + key.Intn(uint64(t.attempt), own.n)
 	}

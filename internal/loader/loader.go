@@ -21,6 +21,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -41,7 +42,7 @@ const (
 // concurrent use.
 type Loader struct {
 	shared *Shared
-	spec   Spec // defaults written out
+	spec   spec.Spec // defaults written out
 	id     int64
 
 	data       *collection
@@ -106,17 +107,17 @@ type Options struct {
 }
 
 // Open opens a loader. Errors name every problem of the Spec at once.
-func Open(ctx context.Context, shared *Shared, spec Spec, opt Options) (*Loader, error) {
-	spec = spec.defaults()
-	p := spec.check()
+func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Loader, error) {
+	spec = spec.Defaults()
+	p := spec.Check(formatNames())
 	l := &Loader{shared: shared, moved: stats.Monotonic()}
-	if !spec.Dataset.openable() {
-		return nil, p.err()
+	if !spec.Dataset.Openable(formatNames()) {
+		return nil, p.Err()
 	}
 	data, err := openCollection(ctx, spec.Dataset, opt)
 	if err != nil && len(p) > 0 {
-		p.addf("%s", withHint(err))
-		err = p.err()
+		p.Addf("%s", withHint(err))
+		err = p.Err()
 	}
 	if err != nil {
 		return nil, err
@@ -407,7 +408,7 @@ func (l *Loader) Digest() string { return l.data.digest }
 func (l *Loader) Pipeline() string { return l.pipeline }
 
 // Spec is the Spec with every default written out.
-func (l *Loader) Spec() Spec { return l.spec }
+func (l *Loader) Spec() spec.Spec { return l.spec }
 
 // Dataset is what is read; nil if it is synthetic or a mixture.
 func (l *Loader) Dataset() format.Dataset {

@@ -408,7 +408,7 @@ func TestBadSpecsAreToldAtOnce(t *testing.T) {
 		"no shards":         {func(s *Spec) { s.Dataset.Path = Paths{root + "/{000..002}.tar"} }, errs.NotFound, []string{"000.tar"}},
 		"elsewhere":         {func(s *Spec) { s.Dataset.Path = Paths{"s3://bucket/{000..009}.tar"} }, errs.Config, []string{"local files"}},
 		"no such keys":      {func(s *Spec) { s.Dataset.Samples = 5 }, errs.Config, []string{"dataset.samples"}},
-		"not a dataset":     {func(s *Spec) { s.Dataset.Path = Paths{"spec.go"} }, errs.Config, []string{"format"}},
+		"not a dataset":     {func(s *Spec) { s.Dataset.Path = Paths{"loader.go"} }, errs.Config, []string{"format"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := imageSpec(root)
@@ -503,19 +503,6 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	s.Close()
 	runtime.GC()
-}
-
-func TestBytes(t *testing.T) {
-	for text, want := range map[string]Bytes{"auto": 0, "8GiB": 8 << 30, "500MB": 500e6, "1.5 kib": 1536, "77": 77, "3b": 3} {
-		if got, err := ParseBytes(text); err != nil || got != want {
-			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "x", "-1", "5 parsecs"} {
-		if n, err := ParseBytes(text); err == nil {
-			t.Errorf("%q is %d", text, n)
-		}
-	}
 }
 
 func TestPerSampleAllocations(t *testing.T) {

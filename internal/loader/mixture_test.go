@@ -103,7 +103,7 @@ func TestMixtureShares(t *testing.T) {
 	near("constant", shares(spec, 0, 6000), 2000, 3000, 1000)
 	near("a thousand of them", shares(spec, 3000, 4000), 333.3, 500, 166.7)
 	unweighted(&spec)
-	spec.Mix.Schedule = []Stage{{0, []float64{1, 0, 0}}, {2000, []float64{0, 1, 1}}, {4000, []float64{1, 1, 2}}}
+	spec.Mix.Schedule = []Stage{{Place: 0, Weights: []float64{1, 0, 0}}, {Place: 2000, Weights: []float64{0, 1, 1}}, {Place: 4000, Weights: []float64{1, 1, 2}}}
 	near("in steps", shares(spec, 0, 2000), 2000, 0, 0)
 	near("in steps", shares(spec, 2000, 4000), 0, 1000, 1000)
 	near("in steps", shares(spec, 4000, 6000), 500, 500, 1000)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/beton"
 	"github.com/stoker-data/stoker/internal/stage/format/files"
@@ -28,7 +29,7 @@ import (
 type opening struct {
 	src      source.Source
 	paths    []string // expanded; one at least
-	d        Dataset
+	d        spec.Dataset
 	progress index.Progress
 }
 
@@ -157,7 +158,7 @@ func formatNames() []string {
 
 // keys are the keys of a dataset that only some formats have use for, whether one
 // is set, and which formats those are.
-func (d Dataset) keys() []key {
+func keys(d spec.Dataset) []key {
 	return []key{
 		{"extensions", d.Extensions != nil, []string{"folder"}},
 		{"allow_empty", d.AllowEmpty, []string{"folder"}},
@@ -170,7 +171,7 @@ func (d Dataset) keys() []key {
 		{"path_column", d.PathColumn != "", []string{"files"}},
 		{"root", d.Root != "", []string{"files"}},
 		{"unpacked", d.Unpacked != 0, []string{"npy", "npz", "mds", "parquet", "hdf5"}},
-		{"window", d.Window != Window{}, []string{"tokens"}},
+		{"window", d.Window != spec.Window{}, []string{"tokens"}},
 		{"dtype", d.DType != "", []string{"tokens"}},
 		{"label", d.Label != "", []string{"parquet", "files", "table"}},
 		{"database", d.Database != "", []string{"lmdb"}},
@@ -185,31 +186,31 @@ type key struct {
 }
 
 // meaningless names keys of a dataset that its format has no use for.
-func (d Dataset) meaningless(kind string) error {
-	var p problems
-	for _, k := range d.keys() {
+func meaningless(d spec.Dataset, kind string) error {
+	var p spec.Problems
+	for _, k := range keys(d) {
 		if k.set && !slices.Contains(k.of, kind) {
-			p.addf("dataset.%s is of %s datasets, and this is %s", k.name, strings.Join(k.of, ", "), kind)
+			p.Addf("dataset.%s is of %s datasets, and this is %s", k.name, strings.Join(k.of, ", "), kind)
 		}
 	}
-	return p.err()
+	return p.Err()
 }
 
 // openPart opens one dataset.
-func openPart(ctx context.Context, src source.Source, d Dataset, opt Options) (*part, error) {
+func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Options) (*part, error) {
 	if d.Format == "synthetic" {
-		if err := d.meaningless(d.Format); err != nil {
+		if err := meaningless(d, d.Format); err != nil {
 			return nil, err
 		}
 		return openSynthetic(d)
 	}
-	if err := local(d.paths()); err != nil {
+	if err := local(d.Paths()); err != nil {
 		return nil, err
 	}
 	if d.Manifest != "" && (d.Format == "" || d.Format == "auto") {
 		d.Format = "files"
 	}
-	paths, err := source.Expand(d.paths())
+	paths, err := source.Expand(d.Paths())
 	if err != nil {
 		return nil, err
 	}
@@ -220,14 +221,14 @@ func openPart(ctx context.Context, src source.Source, d Dataset, opt Options) (*
 			}
 		}
 	}
-	if err := wholeShards(d.paths(), paths); err != nil {
+	if err := wholeShards(d.Paths(), paths); err != nil {
 		return nil, err
 	}
 	kind, paths, err := sniff(d.Format, paths)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.meaningless(kind.name); err != nil {
+	if err := meaningless(d, kind.name); err != nil {
 		return nil, err
 	}
 	ds, err := kind.open(ctx, opening{src: src, paths: paths, d: d, progress: opt.Progress})
@@ -236,18 +237,4 @@ func openPart(ctx context.Context, src source.Source, d Dataset, opt Options) (*
 	}
 	x := ds.Index()
 	return &part{spec: d, ds: ds, n: x.Len(), digest: x.Digest(), from: sourceOf(x), format: x.Meta().Format}, nil
-}
-
-// paths are those of the dataset, or of its columns where they have their own.
-func (d Dataset) paths() (all []string) {
-	if d.Path != nil {
-		return d.Path
-	}
-	if d.Manifest != "" {
-		return []string{d.Manifest}
-	}
-	for _, c := range d.Columns {
-		all = append(all, c.Path...)
-	}
-	return all
 }

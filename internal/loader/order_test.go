@@ -401,7 +401,7 @@ func (g grid) orders(t testing.TB) map[string]Spec {
 		for i := range s.Dataset.Mixed {
 			s.Dataset.Mixed[i].Weight = 0
 		}
-		s.Mix.Schedule = []Stage{{0, []float64{1, 0, 1}}, {20, []float64{1, 3, 1}}}
+		s.Mix.Schedule = []Stage{{Place: 0, Weights: []float64{1, 0, 1}}, {Place: 20, Weights: []float64{1, 3, 1}}}
 		s.Mix.Linear, s.Mix.Stop = true, order.Repeat
 	})
 	mix("mixture, single", func(s *Spec) { s.Mix.Batches = single })

@@ -8,6 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
@@ -48,7 +49,7 @@ func (l *Loader) newPlan() error {
 	state.Replacement = policy.Draw.Replacement
 	var err error
 	if !o.Subset.IsZero() {
-		numbers, err := o.Subset.read()
+		numbers, err := o.Subset.Read()
 		if err != nil {
 			return err
 		}
@@ -116,7 +117,7 @@ func (l *Loader) block(s order.Shuffle, sizes func(int64) []int64) order.Block {
 // every sample of the subset, if there is one.
 func (l *Loader) weights(subset []int64) ([]float64, error) {
 	if !l.spec.Order.Balanced {
-		return l.spec.Order.Weights.read()
+		return l.spec.Order.Weights.Read()
 	}
 	labels := l.data.labels()
 	if labels == nil {
@@ -146,7 +147,7 @@ func (l *Loader) lengths() ([]int32, error) {
 	if from.Field != "" {
 		return l.data.lengths(from.Field)
 	}
-	numbers, err := from.read()
+	numbers, err := from.Read()
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +180,7 @@ func (l *Loader) mix() *order.Mix {
 			m.Points = append(m.Points, order.Point(at))
 		}
 	}
-	if s.Mix.Batches == single {
+	if s.Mix.Batches == spec.BatchesSingle {
 		m.Run, m.Batches = int64(s.Batch.Size), true
 		if s.Batch.GlobalSize > 0 {
 			m.Run, m.Batches = int64(s.Batch.GlobalSize), false
@@ -234,7 +235,7 @@ func (l *Loader) strideIn(world int64) int64 {
 	switch b := l.spec.Batch; {
 	case b.GlobalSize > 0:
 		return int64(b.GlobalSize)
-	case b.Tokens > 0 || l.spec.Mix.Batches == single:
+	case b.Tokens > 0 || l.spec.Mix.Batches == spec.BatchesSingle:
 		return world
 	default:
 		return int64(b.Size) * world

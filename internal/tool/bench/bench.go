@@ -17,6 +17,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
@@ -24,7 +25,7 @@ import (
 // it; with none it goes on for DefaultTime.
 type Config struct {
 	// Spec is what is loaded. Without fields, Chain decides.
-	Spec  loader.Spec
+	Spec  spec.Spec
 	Chain Chain
 
 	Epochs  int64
@@ -138,12 +139,12 @@ func stage(s stats.StageSnapshot, samples int64) Stage {
 }
 
 // Complete indexes the dataset, and completes the Spec's fields by the Chain.
-func Complete(ctx context.Context, c Config) (loader.Spec, error) {
+func Complete(ctx context.Context, c Config) (spec.Spec, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
 	l, err := loader.Open(ctx, shared, c.Spec, loader.Options{Progress: c.Indexing})
 	if err != nil {
-		return loader.Spec{}, err
+		return spec.Spec{}, err
 	}
 	defer l.Close()
 	spec := c.Spec

@@ -11,13 +11,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 )
 
-func synthetic(batch int) loader.Spec {
-	return loader.Spec{
-		Dataset: loader.Dataset{Format: "synthetic", Samples: 40, Shape: []int{8, 8, 3}},
-		Batch:   loader.BatchSpec{Size: batch}, Workers: 2,
+func synthetic(batch int) spec.Spec {
+	return spec.Spec{
+		Dataset: spec.Dataset{Format: "synthetic", Samples: 40, Shape: []int{8, 8, 3}},
+		Batch:   spec.Batch{Size: batch}, Workers: 2,
 	}
 }
 
@@ -101,26 +101,26 @@ func TestStops(t *testing.T) {
 }
 
 func TestChainFields(t *testing.T) {
-	names := func(fields []loader.Field) (out []string) {
+	names := func(fields []spec.Field) (out []string) {
 		for _, f := range fields {
 			out = append(out, f.Name+"="+f.From+":"+f.Decode)
 		}
 		return out
 	}
 	for _, c := range []struct {
-		have []loader.Field
+		have []spec.Field
 		want []string
 	}{
 		{
-			[]loader.Field{{Name: "image", Decode: "rgb"}, {Name: "label", Decode: "int"}},
+			[]spec.Field{{Name: "image", Decode: "rgb"}, {Name: "label", Decode: "int"}},
 			[]string{"image=image:rgb", "label=:int"},
 		},
 		{
-			[]loader.Field{{Name: "cls", Decode: "int"}, {Name: "jpg", Decode: "rgb"}, {Name: "json", Decode: "json"}, {Name: "png", Decode: "rgb"}},
+			[]spec.Field{{Name: "cls", Decode: "int"}, {Name: "jpg", Decode: "rgb"}, {Name: "json", Decode: "json"}, {Name: "png", Decode: "rgb"}},
 			[]string{"image=jpg;png:rgb", "cls=:int"},
 		},
 		{
-			[]loader.Field{{Name: "txt", Decode: "text"}, {Name: "npy", Decode: "bytes"}},
+			[]spec.Field{{Name: "txt", Decode: "text"}, {Name: "npy", Decode: "bytes"}},
 			[]string{"txt=:text", "npy=:bytes"},
 		},
 	} {

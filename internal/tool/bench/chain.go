@@ -7,6 +7,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
@@ -37,9 +38,9 @@ func (c Chain) ops() []transform.Op {
 
 // Fields are one field of pictures, and one of labels where there is one, of
 // those that a dataset has. Pictures of several kinds are one field.
-func (c Chain) Fields(have []loader.Field) []loader.Field {
+func (c Chain) Fields(have []spec.Field) []spec.Field {
 	var images []string
-	var out, rest []loader.Field
+	var out, rest []spec.Field
 	for _, f := range have {
 		from := f.From
 		if from == "" {
@@ -57,8 +58,8 @@ func (c Chain) Fields(have []loader.Field) []loader.Field {
 	if len(images) == 0 {
 		return append(out, rest...)
 	}
-	image := loader.Field{Name: "image", From: strings.Join(images, ";"), Decode: "rgb", Transform: c.ops()}
-	return append([]loader.Field{image}, out...)
+	image := spec.Field{Name: "image", From: strings.Join(images, ";"), Decode: "rgb", Transform: c.ops()}
+	return append([]spec.Field{image}, out...)
 }
 
 func errNoBatch(l *loader.Loader) error {

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/tool/orders"
 )
@@ -120,13 +120,13 @@ func TestBetween(t *testing.T) {
 	for i := range lengths {
 		lengths[i] = float64(1 + i*i%13)
 	}
-	spec := loader.Spec{
-		Dataset: loader.Dataset{Format: "synthetic", Samples: 90, Shape: []int{1}},
-		Order:   loader.Order{Shuffle: order.Full, Seed: 4}, Batch: loader.BatchSpec{Size: 3},
+	places := spec.Spec{
+		Dataset: spec.Dataset{Format: "synthetic", Samples: 90, Shape: []int{1}},
+		Order:   spec.Order{Shuffle: order.Full, Seed: 4}, Batch: spec.Batch{Size: 3},
 	}
-	byTokens := spec
-	byTokens.Batch = loader.BatchSpec{Tokens: 30, Window: 20, Lengths: loader.Lengths{Numbers: loader.Numbers{List: lengths}}}
-	for name, s := range map[string]loader.Spec{"places": spec, "batches": byTokens} {
+	byTokens := places
+	byTokens.Batch = spec.Batch{Tokens: 30, Window: 20, Lengths: spec.Lengths{Numbers: spec.Numbers{List: lengths}}}
+	for name, s := range map[string]spec.Spec{"places": places, "batches": byTokens} {
 		in, err := orders.Open(t.Context(), s, nil)
 		if err != nil {
 			t.Fatal(err)

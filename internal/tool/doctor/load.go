@@ -15,6 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/tool/bench"
 	"github.com/stoker-data/stoker/internal/tool/show"
@@ -23,7 +24,7 @@ import (
 // Load is a dataset to look at by loading it, beside a training step that is only
 // pretended.
 type Load struct {
-	Spec    loader.Spec
+	Spec    spec.Spec
 	Name    string        // how the user calls it
 	Step    time.Duration // 0: as fast as the loader gives
 	Time    time.Duration // 0: eight seconds
@@ -119,7 +120,7 @@ type run struct {
 }
 
 // whole opens the loader and takes batches until the time is over.
-func (r *run) whole(ctx context.Context, spec loader.Spec) error {
+func (r *run) whole(ctx context.Context, spec spec.Spec) error {
 	opened := time.Now()
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
@@ -226,7 +227,7 @@ func (r *run) remember(asked, got time.Time) {
 }
 
 // loop is what was seen of it; late says whether a quota stopped this process.
-func (r *run) loop(spec loader.Spec, late bool) Loop {
+func (r *run) loop(spec spec.Spec, late bool) Loop {
 	l := loopOfPage(r.base, r.last)
 	l.PID, l.Settings.Where, l.Settings.Length = os.Getpid(), r.Name, &r.length
 	l.Trainer = figure(0, "pretended step")

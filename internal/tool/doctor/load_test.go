@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 )
 
-func synthetic(samples int64) loader.Spec {
-	var s loader.Spec
+func synthetic(samples int64) spec.Spec {
+	var s spec.Spec
 	s.Dataset.Format, s.Dataset.Samples, s.Dataset.Shape = "synthetic", samples, []int{64, 64, 3}
 	s.Batch.Size = 8
 	return s
@@ -68,7 +68,7 @@ func TestADatasetOfOneBatch(t *testing.T) {
 }
 
 func TestADatasetThatIsNotThere(t *testing.T) {
-	var s loader.Spec
+	var s spec.Spec
 	s.Dataset.Path = []string{"/no/such/dataset"}
 	if _, err := LoadIt(t.Context(), Load{Spec: s}); errs.CodeOf(err) != errs.NotFound {
 		t.Error(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
@@ -67,7 +68,7 @@ const mostSamples = 2000
 // measuring is what the tiers of one dataset are measured with.
 type measuring struct {
 	Load
-	spec  loader.Spec
+	spec  spec.Spec
 	main  *run // that the verdict is of
 	ends  time.Time
 	files []string // of the dataset, those that timed samples lie in
@@ -78,7 +79,7 @@ type measuring struct {
 // what is there to gain, what a sample costs, what lanes bring, what the storage
 // gives, what memory it takes. It keeps to a time; what does not fit is cut, and
 // says so.
-func (c Load) tiers(ctx context.Context, spec loader.Spec, main *run, ev Evidence) ([]Tier, error) {
+func (c Load) tiers(ctx context.Context, spec spec.Spec, main *run, ev Evidence) ([]Tier, error) {
 	if c.Tiers == 0 {
 		c.Tiers = allTiers
 	}
@@ -122,7 +123,7 @@ func (m *measuring) noTime() string {
 
 // loop is a loader that is run for a while, or why that was cut. Opening it counts as
 // long as opening the dataset took before.
-func (m *measuring) loop(ctx context.Context, spec loader.Spec, step, want, keep time.Duration) (*run, string) {
+func (m *measuring) loop(ctx context.Context, spec spec.Spec, step, want, keep time.Duration) (*run, string) {
 	opening := time.Duration(0)
 	if spec.Dataset.Format != "synthetic" {
 		opening = m.main.opening
@@ -167,7 +168,7 @@ func (t *Tier) loop(r *run) {
 }
 
 // nothing is a Spec of batches as large as the dataset's.
-func (m *measuring) nothing() loader.Spec {
+func (m *measuring) nothing() spec.Spec {
 	batches := max(1, m.main.batches)
 	rows := max(1, int(math.Round(float64(m.main.samples)/float64(batches))))
 	room := m.spec.Batch.Size // rows that a slot has room for
@@ -175,7 +176,7 @@ func (m *measuring) nothing() loader.Spec {
 		room = m.spec.Batch.GlobalSize / world
 	}
 	each := max(1, int(m.main.bytes/batches)/max(rows, room))
-	s := loader.Spec{Workers: m.spec.Workers, Deliver: m.spec.Deliver}
+	s := spec.Spec{Workers: m.spec.Workers, Deliver: m.spec.Deliver}
 	s.Batch.Size = rows
 	s.Dataset.Format, s.Dataset.Samples, s.Dataset.Shape = "synthetic", int64(rows)<<16, []int{each}
 	return s
@@ -202,7 +203,7 @@ func (m *measuring) samples(ctx context.Context) {
 	}
 }
 
-func profileOf(ctx context.Context, spec loader.Spec, d time.Duration) (loader.Profile, error) {
+func profileOf(ctx context.Context, spec spec.Spec, d time.Duration) (loader.Profile, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
 	l, err := loader.Open(ctx, shared, spec, loader.Options{})

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
@@ -45,7 +46,7 @@ func TestTiersThatWereRecorded(t *testing.T) {
 
 // shipped is a dataset of the six photographs that come with stoker, and the usual
 // chain of training.
-func shipped(t *testing.T) (s loader.Spec) {
+func shipped(t *testing.T) (s spec.Spec) {
 	t.Helper()
 	root := t.TempDir()
 	photos, err := filepath.Glob("../../../testdata/photos/*.jpg")
@@ -66,10 +67,10 @@ func shipped(t *testing.T) (s loader.Spec) {
 		}
 	}
 	t.Setenv("STOKER_CACHE", filepath.Join(root, "cache"))
-	s.Dataset.Path = loader.Paths{filepath.Join(root, "train")}
+	s.Dataset.Path = spec.Paths{filepath.Join(root, "train")}
 	s.Batch.Size = 2
 	s.Cache.Memory = 16 << 20
-	s.Fields = []loader.Field{
+	s.Fields = []spec.Field{
 		{Name: "image", Decode: "rgb", Transform: []transform.Op{
 			{Name: "RandomResizedCrop", Args: arguments("size", "96")},
 			{Name: "ToTensor"},

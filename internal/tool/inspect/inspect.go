@@ -19,6 +19,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
@@ -30,7 +31,7 @@ const DefaultCheck = 1000
 
 // Config is one inspection.
 type Config struct {
-	Dataset loader.Dataset
+	Dataset spec.Dataset
 	Check   int64 // samples that are read; 0: DefaultCheck; less than 0: none
 	All     bool  // read and decode all of them
 	Decode  bool  // decode those that are read
@@ -133,7 +134,7 @@ const maxNumbered = 1 << 16
 func Run(ctx context.Context, c Config) (*Report, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
-	l, err := loader.Open(ctx, shared, loader.Spec{Dataset: c.Dataset, Workers: 1}, loader.Options{Progress: c.Indexing, Stored: true})
+	l, err := loader.Open(ctx, shared, spec.Spec{Dataset: c.Dataset, Workers: 1}, loader.Options{Progress: c.Indexing, Stored: true})
 	if err != nil {
 		return nil, err
 	}

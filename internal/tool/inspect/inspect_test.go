@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/base/wire"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 )
 
 // The choice of samples is sorted, has no sample twice, and is the same every
@@ -40,17 +40,17 @@ func TestChoice(t *testing.T) {
 
 func TestPythonLines(t *testing.T) {
 	for _, c := range []struct {
-		dataset loader.Dataset
+		dataset spec.Dataset
 		report  Report
 		want    []string
 	}{
 		{
-			loader.Dataset{Path: loader.Paths{`a "b"\c`}},
+			spec.Dataset{Path: spec.Paths{`a "b"\c`}},
 			Report{Format: "folder"},
 			[]string{`stoker.ImageFolder("a \"b\"\\c", transform=T.Compose(`, "shuffle=True", "for images, labels in loader:"},
 		},
 		{
-			loader.Dataset{Path: loader.Paths{"x.tar", "y.tar"}},
+			spec.Dataset{Path: spec.Paths{"x.tar", "y.tar"}},
 			Report{Format: "tar", Checked: 4, Fields: []Field{
 				{Name: "jpg", Kind: "image", Present: 3},
 				{Name: "png", Kind: "image", Present: 1},
@@ -64,57 +64,57 @@ func TestPythonLines(t *testing.T) {
 			},
 		},
 		{
-			loader.Dataset{Path: loader.Paths{"x.tar"}},
+			spec.Dataset{Path: spec.Paths{"x.tar"}},
 			Report{Format: "tar", Checked: 1, Fields: []Field{{Name: "txt", Kind: "text", Present: 1}}},
 			[]string{`stoker.WebDataset("x.tar")`, `.to_tuple("txt")` + "\n", "for texts, in loader:"},
 		},
 		{
-			loader.Dataset{Path: loader.Paths{"images.npy", "label.npy"}},
+			spec.Dataset{Path: spec.Paths{"images.npy", "label.npy"}},
 			Report{Format: "npy", delivered: []wire.Field{{Name: "images"}, {Name: "label"}}},
 			[]string{`stoker.NpyDataset("images.npy", "label.npy")`, "shuffle=True", "for rest0, labels in loader:"},
 		},
 		{
-			loader.Dataset{Path: loader.Paths{"x-0.npy", "x-1.npy"}},
+			spec.Dataset{Path: spec.Paths{"x-0.npy", "x-1.npy"}},
 			Report{Format: "npy", delivered: []wire.Field{{Name: "x"}}},
 			[]string{`stoker.NpyDataset(x=["x-0.npy", "x-1.npy"])`, "for rest0 in loader:"},
 		},
 		{
-			loader.Dataset{Path: loader.Paths{"a.npz"}, Columns: []loader.Column{{Name: "x"}, {Name: "y", From: "labels"}}},
+			spec.Dataset{Path: spec.Paths{"a.npz"}, Columns: []spec.Column{{Name: "x"}, {Name: "y", From: "labels"}}},
 			Report{Format: "npy", delivered: []wire.Field{{Name: "x"}, {Name: "y"}}},
 			[]string{`stoker.NpyDataset("a.npz", fields=["x", stoker.Field("y", source="labels")])`, "for batch in loader:"},
 		},
 		{
-			loader.Dataset{Path: loader.Paths{"a.h5"}, Group: "train", Columns: []loader.Column{{Name: "images"}}},
+			spec.Dataset{Path: spec.Paths{"a.h5"}, Group: "train", Columns: []spec.Column{{Name: "images"}}},
 			Report{Format: "hdf5", delivered: []wire.Field{{Name: "images", Kind: "array"}}},
 			[]string{`stoker.HDF5Dataset("a.h5", group="train", columns=["images"])`, "for batch in loader:"},
 		},
 		{
-			loader.Dataset{Path: loader.Paths{"lmdb"}, Database: "train", Values: "datum"},
+			spec.Dataset{Path: spec.Paths{"lmdb"}, Database: "train", Values: "datum"},
 			Report{Format: "lmdb", delivered: []wire.Field{{Name: "image", Kind: "image"}, {Name: "label"}}},
 			[]string{`stoker.LMDBDataset("lmdb", database="train", values="datum", fields=[stoker.Field("image", transform=T.Compose(`, `), "label"])`, "import transforms as T"},
 		},
 		{
-			loader.Dataset{Path: loader.Paths{"t.csv"}, Label: "kind"},
+			spec.Dataset{Path: spec.Paths{"t.csv"}, Label: "kind"},
 			Report{Format: "table", delivered: []wire.Field{{Name: "label"}, {Name: "score"}}},
 			[]string{`stoker.Table("t.csv", label="kind")`, "for labels, rest1 in loader:"},
 		},
 		{
-			loader.Dataset{Manifest: "t.csv", Root: "pictures"},
+			spec.Dataset{Manifest: "t.csv", Root: "pictures"},
 			Report{Format: "files", stored: []string{"image", "label", "filename"}},
 			[]string{`stoker.Table("t.csv", path="filename", label="label", root="pictures", transform=`, "for images, labels in loader:"},
 		},
 		{
-			loader.Dataset{Path: loader.Paths{"*/*.jpg"}, Label: "folder"},
+			spec.Dataset{Path: spec.Paths{"*/*.jpg"}, Label: "folder"},
 			Report{Format: "files"},
 			[]string{`stoker.files("*/*.jpg", transform=`, "for images, labels in loader:"},
 		},
 		{
-			loader.Dataset{Path: loader.Paths{"train.bin"}, DType: "uint16", Window: loader.Window{Length: 1024, Stride: 512}},
+			spec.Dataset{Path: spec.Paths{"train.bin"}, DType: "uint16", Window: spec.Window{Length: 1024, Stride: 512}},
 			Report{Format: "tokens"},
 			[]string{`stoker.TokenDataset("train.bin", 1024, stride=512, dtype="uint16")`, "for x, y in loader:"},
 		},
 		{
-			loader.Dataset{Path: loader.Paths{"a.jsonl"}},
+			spec.Dataset{Path: spec.Paths{"a.jsonl"}},
 			Report{Format: "lines"},
 			[]string{`stoker.LinesDataset("a.jsonl")`, "for batch in loader:"},
 		},

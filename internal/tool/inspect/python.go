@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/jsontext"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format/files"
 )
 
@@ -17,7 +17,7 @@ import (
 const chain = "T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip()])"
 
 // pythonLines load the dataset, as a person would write them.
-func pythonLines(d loader.Dataset, r *Report) string {
+func pythonLines(d spec.Dataset, r *Report) string {
 	var b strings.Builder
 	b.WriteString("import stoker\n")
 	made, loop, shuffle := r.constructor(d)
@@ -36,7 +36,7 @@ func pythonLines(d loader.Dataset, r *Report) string {
 
 // constructor is the lines that make the dataset, what its batches are unpacked
 // into, and whether the loader shuffles it.
-func (r *Report) constructor(d loader.Dataset) (lines, loop string, shuffle bool) {
+func (r *Report) constructor(d spec.Dataset) (lines, loop string, shuffle bool) {
 	var args call
 	pictures := func(labels bool) string {
 		if labels {
@@ -164,7 +164,7 @@ func (r *Report) variables() string {
 }
 
 // arrays are the arguments of NumPy files.
-func (r *Report) arrays(d loader.Dataset, args *call) {
+func (r *Report) arrays(d spec.Dataset, args *call) {
 	switch {
 	case len(d.Path) > 1 && len(r.delivered) == 1: // parts of one array
 		args.add(r.delivered[0].Name + "=" + quotedAll(d.Path))
@@ -192,7 +192,7 @@ func (r *Report) arrays(d loader.Dataset, args *call) {
 }
 
 // windows are the arguments of token files.
-func (r *Report) windows(d loader.Dataset, args *call) {
+func (r *Report) windows(d spec.Dataset, args *call) {
 	args.add(quotedAll(d.Path))
 	if d.Window.Documents {
 		args.add("documents=True")
@@ -213,7 +213,7 @@ func (r *Report) windows(d loader.Dataset, args *call) {
 
 // pathColumn is the column of a manifest that has the paths; the format takes the
 // first of these where nobody says it.
-func (r *Report) pathColumn(d loader.Dataset) string {
+func (r *Report) pathColumn(d spec.Dataset) string {
 	if d.PathColumn != "" {
 		return d.PathColumn
 	}
@@ -226,7 +226,7 @@ func (r *Report) pathColumn(d loader.Dataset) string {
 }
 
 // labelColumn is that of the labels; "": there is none.
-func (r *Report) labelColumn(d loader.Dataset) string {
+func (r *Report) labelColumn(d spec.Dataset) string {
 	if d.Label != "" {
 		return strings.TrimSuffix(d.Label, "none")
 	}
@@ -239,7 +239,7 @@ func (r *Report) labelColumn(d loader.Dataset) string {
 }
 
 // webDataset is the lines and the variables of tar shards.
-func (r *Report) webDataset(d loader.Dataset) (lines, loop string) {
+func (r *Report) webDataset(d spec.Dataset) (lines, loop string) {
 	var b strings.Builder
 	fields, transforms := chainFields(r, chain)
 	loop = strings.Join(fields.vars, ", ")

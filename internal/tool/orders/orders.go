@@ -13,6 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
@@ -25,7 +26,7 @@ type Orders struct {
 }
 
 // Open indexes the dataset where that has not been done, and reads nothing else.
-func Open(ctx context.Context, spec loader.Spec, indexing func(done, total int64, what string)) (*Orders, error) {
+func Open(ctx context.Context, spec spec.Spec, indexing func(done, total int64, what string)) (*Orders, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 1))
 	spec.Workers = 1 // nothing will be decoded
 	l, err := loader.Open(ctx, shared, spec, loader.Options{Progress: indexing})

@@ -13,17 +13,18 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-func synthetic(samples int64, size int) loader.Spec {
-	return loader.Spec{
-		Dataset: loader.Dataset{Format: "synthetic", Samples: samples, Shape: []int{1}},
-		Order:   loader.Order{Shuffle: order.Full, Seed: 4}, Batch: loader.BatchSpec{Size: size},
+func synthetic(samples int64, size int) spec.Spec {
+	return spec.Spec{
+		Dataset: spec.Dataset{Format: "synthetic", Samples: samples, Shape: []int{1}},
+		Order:   spec.Order{Shuffle: order.Full, Seed: 4}, Batch: spec.Batch{Size: size},
 	}
 }
 
-func open(t interface{ Fatal(...any) }, spec loader.Spec) *Orders {
+func open(t interface{ Fatal(...any) }, spec spec.Spec) *Orders {
 	o, err := Open(context.Background(), spec, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -32,13 +33,13 @@ func open(t interface{ Fatal(...any) }, spec loader.Spec) *Orders {
 }
 
 // byTokens is an order whose items are batches.
-func byTokens(samples int64) loader.Spec {
+func byTokens(samples int64) spec.Spec {
 	s := synthetic(samples, 0)
 	var lengths []float64
 	for i := range samples {
 		lengths = append(lengths, float64(1+i*i%13))
 	}
-	s.Batch = loader.BatchSpec{Tokens: 30, Window: 20, Lengths: loader.Lengths{Numbers: loader.Numbers{List: lengths}}}
+	s.Batch = spec.Batch{Tokens: 30, Window: 20, Lengths: spec.Lengths{Numbers: spec.Numbers{List: lengths}}}
 	return s
 }
 
@@ -102,7 +103,7 @@ func TestRanksAddUp(t *testing.T) {
 }
 
 func TestDigestIsTheSum(t *testing.T) {
-	for name, spec := range map[string]loader.Spec{"places": synthetic(3*summed+17, 4), "batches": byTokens(500)} {
+	for name, spec := range map[string]spec.Spec{"places": synthetic(3*summed+17, 4), "batches": byTokens(500)} {
 		o := open(t, spec)
 		told := int64(0)
 		d, err := o.Digest(t.Context(), 2, func(done, total int64) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
@@ -56,25 +56,25 @@ func (o *Orders) Quality(epoch int64) (*Quality, error) {
 	if epoch < 0 {
 		return nil, errs.New(errs.Config, "there is no epoch %d", epoch)
 	}
-	spec, shards := o.Spec(), o.Shards()
+	own, shards := o.Spec(), o.Shards()
 	q := &Quality{Samples: o.Len(), Shards: len(shards), Epoch: epoch, Batch: o.Stride()}
 	if e := o.Epoch(epoch); e.Batches() || e.Packed() { // an item is several samples
 		q.Batch = (q.Batch*e.Places() + e.Len() - 1) / e.Len()
 	}
-	q.Ahead = q.Batch * int64(spec.Deliver.Prefetch+1)
-	q.Orders = append(q.Orders, q.judge(describe(spec), o.Plan(), shards))
+	q.Ahead = q.Batch * int64(own.Deliver.Prefetch+1)
+	q.Orders = append(q.Orders, q.judge(describe(own), o.Plan(), shards))
 	q.Orders[0].Mine = true
 	others := []order.Policy{{Shuffle: order.Full}}
 	if shards != nil {
 		others = append(others, order.Policy{Shuffle: order.BlockWise, Block: order.Block{Sizes: shards, Streams: usualStreams, Window: usualWindow}})
 	}
 	for _, policy := range append(others, order.Policy{Shuffle: order.None}) {
-		policy.Seed = spec.Order.Seed
+		policy.Seed = own.Order.Seed
 		plan, err := order.New(o.Len(), policy)
 		if err != nil {
 			return nil, errs.New(errs.Bug, "an order to compare with can not be made").Because(err)
 		}
-		what := loader.Spec{Order: loader.Order{Shuffle: policy.Shuffle, Streams: policy.Block.Streams, Window: policy.Block.Window}}
+		what := spec.Spec{Order: spec.Order{Shuffle: policy.Shuffle, Streams: policy.Block.Streams, Window: policy.Block.Window}}
 		if name := describe(what); name != q.Orders[0].Order {
 			q.Orders = append(q.Orders, q.judge(name, plan, shards))
 		}
@@ -97,7 +97,7 @@ func (q *Quality) judge(name string, p order.Plan, shards []int64) Judgement {
 }
 
 // describe is an order in a few words.
-func describe(s loader.Spec) string {
+func describe(s spec.Spec) string {
 	o := s.Order
 	var parts []string
 	add := func(format string, a ...any) { parts = append(parts, fmt.Sprintf(format, a...)) }

@@ -16,6 +16,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stagetest"
@@ -26,7 +27,7 @@ import (
 func fields(path ...string) ([]string, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 8))
 	defer shared.Close()
-	l, err := loader.Open(context.Background(), shared, loader.Spec{Dataset: loader.Dataset{Path: path}, Workers: 1}, loader.Options{Stored: true})
+	l, err := loader.Open(context.Background(), shared, spec.Spec{Dataset: spec.Dataset{Path: path}, Workers: 1}, loader.Options{Stored: true})
 	if err != nil {
 		return nil, err
 	}

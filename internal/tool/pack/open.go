@@ -10,6 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/lines"
@@ -50,12 +51,12 @@ func (p *packer) openSource(ctx context.Context, src source.Source) (end func(),
 }
 
 // load opens a dataset as it is loaded.
-func (p *packer) load(ctx context.Context, shared *loader.Shared, d loader.Dataset) (*loader.Loader, error) {
-	open := func(d loader.Dataset) (*loader.Loader, error) {
-		return loader.Open(ctx, shared, loader.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: p.Indexing, Stored: true})
+func (p *packer) load(ctx context.Context, shared *loader.Shared, d spec.Dataset) (*loader.Loader, error) {
+	open := func(d spec.Dataset) (*loader.Loader, error) {
+		return loader.Open(ctx, shared, spec.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: p.Indexing, Stored: true})
 	}
 	l, err := open(d)
-	if err != nil && errs.CodeOf(err) == errs.Config && p.Options.Output == OutputTokens && d.Window == (loader.Window{}) {
+	if err != nil && errs.CodeOf(err) == errs.Config && p.Options.Output == OutputTokens && d.Window == (spec.Window{}) {
 		// Of token files, what is packed into others are the documents.
 		d.Window.Documents = true
 		var again *loader.Loader
@@ -79,7 +80,7 @@ func (p *packer) current(ctx context.Context, shared *loader.Shared, src source.
 	d := p.Dataset
 	if table := p.manifest(l.Dataset()); table != "" {
 		kind := l.Format()
-		d = loader.Dataset{Format: "files", Manifest: table, Label: d.Label, Root: d.Root}
+		d = spec.Dataset{Format: "files", Manifest: table, Label: d.Label, Root: d.Root}
 		named, err := p.load(ctx, shared, d)
 		switch {
 		case err == nil:

@@ -34,7 +34,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
@@ -64,7 +64,7 @@ type Options struct {
 
 // Config is one packing.
 type Config struct {
-	Dataset loader.Dataset
+	Dataset spec.Dataset
 	Dst     string
 	Options Options
 

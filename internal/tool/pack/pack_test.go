@@ -29,7 +29,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/rng"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/tokens"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -86,7 +86,7 @@ func tree(t testing.TB, dir string) map[string]string {
 }
 
 func config(src, dst string, o pack.Options) pack.Config {
-	return pack.Config{Dataset: loader.Dataset{Path: []string{src}}, Dst: dst, Options: o}
+	return pack.Config{Dataset: spec.Dataset{Path: []string{src}}, Dst: dst, Options: o}
 }
 
 func run(t testing.TB, c pack.Config) *pack.Report {

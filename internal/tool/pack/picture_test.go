@@ -21,6 +21,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -85,7 +86,7 @@ func stored(t testing.TB, paths ...string) (all []map[string]string) {
 	t.Helper()
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 64))
 	defer shared.Close()
-	l, err := loader.Open(context.Background(), shared, loader.Spec{Dataset: loader.Dataset{Path: paths}, Workers: 1}, loader.Options{})
+	l, err := loader.Open(context.Background(), shared, spec.Spec{Dataset: spec.Dataset{Path: paths}, Workers: 1}, loader.Options{})
 	stagetest.Must(t, err)
 	defer l.Close()
 	r := format.NewReader(l.Dataset(), source.NewFile())

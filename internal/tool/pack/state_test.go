@@ -11,7 +11,7 @@ import (
 
 	stoker "github.com/stoker-data/stoker"
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 )
@@ -36,7 +36,7 @@ func TestStatesOfWhatWasPacked(t *testing.T) {
 			{Shuffle: stoker.ShuffleBlock, Seed: 4, Block: 7},
 		}).Draw(rt, "order")
 		dst := filepath.Join(t.TempDir(), "dst")
-		made, err := pack.Run(t.Context(), pack.Config{Dataset: loader.Dataset{Path: loader.Paths{src}}, Dst: dst, Options: opt})
+		made, err := pack.Run(t.Context(), pack.Config{Dataset: spec.Dataset{Path: spec.Paths{src}}, Dst: dst, Options: opt})
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/tool/pack"
@@ -22,7 +22,7 @@ import (
 // samples are the fields of all samples of a dataset, as it is loaded.
 func samples(t testing.TB, path string) (all []map[string]string) {
 	t.Helper()
-	d, err := peek.Open(context.Background(), loader.Dataset{Path: []string{path}}, nil)
+	d, err := peek.Open(context.Background(), spec.Dataset{Path: []string{path}}, nil)
 	stagetest.Must(t, err)
 	defer d.Close()
 	r := format.NewReader(d.Stored(), d.Source())

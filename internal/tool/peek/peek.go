@@ -12,6 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
@@ -29,9 +30,9 @@ type Dataset struct {
 }
 
 // Open opens a dataset. progress, of indexing, may be nil.
-func Open(ctx context.Context, d loader.Dataset, progress index.Progress) (*Dataset, error) {
+func Open(ctx context.Context, d spec.Dataset, progress index.Progress) (*Dataset, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
-	l, err := loader.Open(ctx, shared, loader.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: progress, Stored: true})
+	l, err := loader.Open(ctx, shared, spec.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: progress, Stored: true})
 	if err == nil && l.Dataset() == nil {
 		l.Close()
 		err = errs.New(errs.Config, "a synthetic dataset has no stored samples")

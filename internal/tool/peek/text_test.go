@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/base/mem"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
@@ -38,7 +38,7 @@ func text(t interface {
 	if err := os.WriteFile(path, body, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Open(context.Background(), loader.Dataset{Path: loader.Paths{path}}, nil)
+	d, err := Open(context.Background(), spec.Dataset{Path: spec.Paths{path}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

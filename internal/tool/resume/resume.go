@@ -17,6 +17,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/tool/bench"
@@ -26,7 +27,7 @@ import (
 type Config struct {
 	// Spec is what is loaded; its rank and world do not matter. Without fields,
 	// pictures go through bench.Chain.
-	Spec  loader.Spec
+	Spec  spec.Spec
 	Kills int    // at least 1; fewer where there are fewer steps
 	Steps int64  // of the undisturbed run; 0: as many as make 20,000 samples, from 20 to 200
 	Seed  uint64 // of the steps at which children are killed
@@ -154,7 +155,7 @@ func (p *proof) open(ctx context.Context, shared *loader.Shared) error {
 }
 
 // alone is the Spec in a world, whatever it says of one.
-func alone(s loader.Spec, world, rank int) loader.Spec {
+func alone(s spec.Spec, world, rank int) spec.Spec {
 	s.World, s.Rank = world, rank
 	if s.Batch.GlobalSize > 0 {
 		s.Batch.Size = 0

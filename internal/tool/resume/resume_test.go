@@ -19,6 +19,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
@@ -110,10 +111,10 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-func synthetic(samples int64, size int) loader.Spec {
-	return loader.Spec{
-		Dataset: loader.Dataset{Format: "synthetic", Samples: samples, Shape: []int{2}},
-		Order:   loader.Order{Shuffle: order.Full, Seed: 5}, Batch: loader.BatchSpec{Size: size}, Workers: 1,
+func synthetic(samples int64, size int) spec.Spec {
+	return spec.Spec{
+		Dataset: spec.Dataset{Format: "synthetic", Samples: samples, Shape: []int{2}},
+		Order:   spec.Order{Shuffle: order.Full, Seed: 5}, Batch: spec.Batch{Size: size}, Workers: 1,
 	}
 }
 
@@ -130,19 +131,19 @@ func prove(t *testing.T, c Config, fault string) (*Report, error) {
 }
 
 func TestStreamsThatResume(t *testing.T) {
-	weights := loader.Numbers{List: []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}
-	for name, spec := range map[string]loader.Spec{
+	weights := spec.Numbers{List: []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}
+	for name, spec := range map[string]spec.Spec{
 		"pad":    synthetic(11, 2),
-		"fill":   func() loader.Spec { s := synthetic(11, 2); s.Order.Tail = order.Fill; return s }(),
-		"drop":   func() loader.Spec { s := synthetic(11, 2); s.Order.Tail = order.Drop; return s }(),
-		"narrow": func() loader.Spec { s := synthetic(11, 5); s.Order.Tail = order.Drop; return s }(), // three ranks have no step
-		"global": func() loader.Spec {
+		"fill":   func() spec.Spec { s := synthetic(11, 2); s.Order.Tail = order.Fill; return s }(),
+		"drop":   func() spec.Spec { s := synthetic(11, 2); s.Order.Tail = order.Drop; return s }(),
+		"narrow": func() spec.Spec { s := synthetic(11, 5); s.Order.Tail = order.Drop; return s }(), // three ranks have no step
+		"global": func() spec.Spec {
 			s := synthetic(23, 0)
 			s.Batch.GlobalSize, s.World, s.Rank = 12, 4, 3
 			return s
 		}(),
-		"block":   func() loader.Spec { s := synthetic(500, 3); s.Order.Shuffle = order.BlockWise; return s }(),
-		"weights": func() loader.Spec { s := synthetic(11, 2); s.Order.Weights = weights; return s }(),
+		"block":   func() spec.Spec { s := synthetic(500, 3); s.Order.Shuffle = order.BlockWise; return s }(),
+		"weights": func() spec.Spec { s := synthetic(11, 2); s.Order.Weights = weights; return s }(),
 		"long":    synthetic(5000, 4),
 	} {
 		for seed := range uint64(2) {

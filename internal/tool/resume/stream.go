@@ -17,14 +17,15 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
 // Job is what a child is to do: the first line of its input. Every byte behind
 // it lets the child take one step more; its end ends the child.
 type Job struct {
-	Spec  loader.Spec `json:"spec"`
-	State string      `json:"state"` // file: where to begin; written anew after every step
+	Spec  spec.Spec `json:"spec"`
+	State string    `json:"state"` // file: where to begin; written anew after every step
 }
 
 // Step is what a child received in one step: a line of its output, written

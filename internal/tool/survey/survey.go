@@ -16,14 +16,14 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/wire"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
 )
 
 // Config is one description.
 type Config struct {
-	Dataset loader.Dataset
+	Dataset spec.Dataset
 	Share   float64 // of the samples, more than 0 and less than 1; else all are read
 	Headers bool    // read the headers of pictures only: no mean, no deviation
 

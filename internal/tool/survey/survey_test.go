@@ -21,7 +21,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 )
 
 // Whatever the order and however it is dealt out to goroutines, a sum is the one of
@@ -110,7 +110,7 @@ func photos(t *testing.T, n int) string {
 }
 
 func surveyed(t *testing.T, root string) *Report {
-	r, err := Run(t.Context(), Config{Dataset: loader.Dataset{Path: loader.Paths{root}}})
+	r, err := Run(t.Context(), Config{Dataset: spec.Dataset{Path: spec.Paths{root}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestDamageCountsNowhere(t *testing.T) {
 
 func TestStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := Run(ctx, Config{Dataset: loader.Dataset{Path: loader.Paths{photos(t, 60)}}, Progress: func(done, _ int64) {
+	_, err := Run(ctx, Config{Dataset: spec.Dataset{Path: spec.Paths{photos(t, 60)}}, Progress: func(done, _ int64) {
 		if done > 3 {
 			cancel()
 		}

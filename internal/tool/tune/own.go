@@ -9,13 +9,14 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/tool/bench"
 )
 
 // OwnLoader measures stoker's own loader over a Spec, in this process.
 type OwnLoader struct {
-	Spec     loader.Spec
+	Spec     spec.Spec
 	Chain    bench.Chain // where the Spec names no fields
 	Step     time.Duration
 	Indexing func(done, total int64, what string) // may be nil

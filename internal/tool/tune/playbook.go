@@ -16,7 +16,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
@@ -88,8 +88,8 @@ func parse(written []byte) (*Playbook, error) {
 		if e.Machine == "" || e.Dataset == "" || e.Loader == "" {
 			return nil, fmt.Errorf("entry %d: machine, dataset or loader is empty", i+1)
 		}
-		if e.Loader == Own && s.Workers > loader.MaxLanes {
-			return nil, fmt.Errorf("entry %d has num_workers %d: a loader of stoker has %d lanes at most", i+1, s.Workers, loader.MaxLanes)
+		if e.Loader == Own && s.Workers > spec.MaxLanes {
+			return nil, fmt.Errorf("entry %d has num_workers %d: a loader of stoker has %d lanes at most", i+1, s.Workers, spec.MaxLanes)
 		}
 		if _, err := time.Parse(time.RFC3339, e.Date); err != nil {
 			return nil, fmt.Errorf("entry %d has the date %q, which is none such as 2026-11-21T18:00:00Z", i+1, e.Date)

@@ -20,7 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 )
 
 func tables() *rapid.Generator[[]Measurement] {
@@ -321,7 +321,7 @@ func TestWorkerCounts(t *testing.T) {
 }
 
 func TestOwnLoader(t *testing.T) {
-	own := OwnLoader{Spec: loader.Spec{Dataset: loader.Dataset{Format: "synthetic", Samples: 400, Shape: []int{8, 8, 3}}, Batch: loader.BatchSpec{Size: 4}}}
+	own := OwnLoader{Spec: spec.Spec{Dataset: spec.Dataset{Format: "synthetic", Samples: 400, Shape: []int{8, 8, 3}}, Batch: spec.Batch{Size: 4}}}
 	subject, err := own.Subject(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/wire"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/mds"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -34,7 +34,7 @@ func plainly(ctx context.Context, c Config) (*Report, error) {
 	var sound []string
 	for _, path := range all {
 		one := c.Dataset
-		one.Path = loader.Paths{path}
+		one.Path = spec.Paths{path}
 		_, e := inspect.Run(ctx, inspect.Config{Dataset: one, Check: -1})
 		switch {
 		case ctx.Err() != nil:
@@ -110,7 +110,7 @@ func verified(ctx context.Context, c Config) (*Report, error) {
 
 // files are those that a dataset is, where each is a shard by itself: the list that
 // its paths are, or of a folder those called like the one that is damaged.
-func files(d loader.Dataset, damage *errs.Error) []string {
+func files(d spec.Dataset, damage *errs.Error) []string {
 	bad := damage.Where.Shard
 	if bad == "" {
 		bad = damage.Where.File

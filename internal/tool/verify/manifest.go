@@ -18,6 +18,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack"
@@ -35,7 +36,7 @@ type packed struct {
 }
 
 // openPacked is the packing that a dataset is; nil: it is none.
-func openPacked(d loader.Dataset) (*packed, error) {
+func openPacked(d spec.Dataset) (*packed, error) {
 	if len(d.Path) != 1 {
 		return nil, nil
 	}

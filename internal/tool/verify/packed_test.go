@@ -16,6 +16,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
@@ -47,7 +48,7 @@ func packings(t *testing.T) map[string]string {
 			src, opt.Options = dir+"/t.jsonl", prepare.Options{Tokenize: "gpt2"}
 		}
 		all[output] = filepath.Join(dir, output)
-		r, err := pack.Run(context.Background(), pack.Config{Dataset: loader.Dataset{Path: loader.Paths{src}}, Dst: all[output], Options: opt})
+		r, err := pack.Run(context.Background(), pack.Config{Dataset: spec.Dataset{Path: spec.Paths{src}}, Dst: all[output], Options: opt})
 		if err != nil || r.Shards < 2 {
 			t.Fatalf("%s: %v, %+v", output, err, r)
 		}
@@ -139,7 +140,7 @@ func TestWhichSamplesOfAPackingAreDamaged(t *testing.T) {
 				want = append(want, id)
 			}
 		}
-		r, err := verify.Run(context.Background(), verify.Config{Dataset: loader.Dataset{Path: loader.Paths{dir}}})
+		r, err := verify.Run(context.Background(), verify.Config{Dataset: spec.Dataset{Path: spec.Paths{dir}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +168,7 @@ func TestQuarantineOfAPacking(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "shard-000000.tar")); err != nil {
 		t.Fatal(err)
 	}
-	r := run(t, verify.Config{Dataset: loader.Dataset{Path: loader.Paths{dir}}})
+	r := run(t, verify.Config{Dataset: spec.Dataset{Path: spec.Paths{dir}}})
 	out := t.TempDir()
 	if r.Opened {
 		t.Fatal("a dataset without its first shard opens")
@@ -211,7 +212,7 @@ func TestEveryShardByItself(t *testing.T) {
 	counts := int64(0) // of the others
 	for i, path := range shards {
 		if i != 0 && i != 2 {
-			counts += run(t, verify.Config{Dataset: loader.Dataset{Path: loader.Paths{path}}}).Samples
+			counts += run(t, verify.Config{Dataset: spec.Dataset{Path: spec.Paths{path}}}).Samples
 		}
 	}
 	for _, path := range []string{shards[0], shards[2]} {
@@ -219,8 +220,8 @@ func TestEveryShardByItself(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, paths := range []loader.Paths{{dir}, shards, {filepath.Join(dir, "*.tar")}} {
-		r := run(t, verify.Config{Dataset: loader.Dataset{Path: paths}})
+	for _, paths := range []spec.Paths{{dir}, shards, {filepath.Join(dir, "*.tar")}} {
+		r := run(t, verify.Config{Dataset: spec.Dataset{Path: paths}})
 		if len(r.Shards) != 2 || r.Shards[0].Where.Shard != shards[0] || r.Shards[1].Where.Shard != shards[2] || r.Damaged != 0 {
 			t.Fatalf("%v: %+v, %d", paths, r.Shards, r.Damaged)
 		}
@@ -246,7 +247,7 @@ func TestBrokenManifest(t *testing.T) {
 			if err := os.WriteFile(path, []byte(broken), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			_, err := verify.Run(context.Background(), verify.Config{Dataset: loader.Dataset{Path: loader.Paths{dir}}})
+			_, err := verify.Run(context.Background(), verify.Config{Dataset: spec.Dataset{Path: spec.Paths{dir}}})
 			if e := errs.From(err); err == nil || e.Code != errs.Damaged || !strings.Contains(e.What, "manifest") || e.Where.File != path {
 				t.Errorf("%s, %q: %v", output, broken, err)
 			}
@@ -254,7 +255,7 @@ func TestBrokenManifest(t *testing.T) {
 			if errs.CodeOf(err) != errs.Damaged {
 				t.Errorf("%s, %q: %v", output, broken, err)
 			}
-			if _, err := inspect.Run(context.Background(), inspect.Config{Dataset: loader.Dataset{Path: loader.Paths{dir}}}); errs.CodeOf(err) != errs.Damaged {
+			if _, err := inspect.Run(context.Background(), inspect.Config{Dataset: spec.Dataset{Path: spec.Paths{dir}}}); errs.CodeOf(err) != errs.Damaged {
 				t.Errorf("%s, %q: it is loaded: %v", output, broken, err)
 			}
 		}
@@ -264,7 +265,7 @@ func TestBrokenManifest(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, pack.ManifestName), []byte(foreign), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if r := run(t, verify.Config{Dataset: loader.Dataset{Path: loader.Paths{dir}}}); r.Err() != nil || r.Checked != rows {
+		if r := run(t, verify.Config{Dataset: spec.Dataset{Path: spec.Paths{dir}}}); r.Err() != nil || r.Checked != rows {
 			t.Errorf("%q: %v", foreign, r.Err())
 		}
 	}

@@ -23,7 +23,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/wire"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -34,7 +34,7 @@ import (
 
 // Config is one verification.
 type Config struct {
-	Dataset loader.Dataset
+	Dataset spec.Dataset
 	Quick   bool    // what the index and the files' sizes and times tell; no sample is read
 	Share   float64 // of the samples that are read, a keyed choice; 0: all
 
@@ -60,8 +60,8 @@ type Report struct {
 	// dataset of them alone.
 	Sound []string `json:"sound_files,omitempty"`
 
-	Dataset loader.Dataset `json:"-"` // that ids are of
-	Opened  bool           `json:"-"` // it could be
+	Dataset spec.Dataset `json:"-"` // that ids are of
+	Opened  bool         `json:"-"` // it could be
 }
 
 // hashed is a dataset whose shards come with hashes of theirs, as MDS has them in
@@ -122,7 +122,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if p == nil {
 		return plainly(ctx, c)
 	}
-	if p.manifest.Options.Output == pack.OutputTokens && c.Dataset.Window == (loader.Window{}) {
+	if p.manifest.Options.Output == pack.OutputTokens && c.Dataset.Window == (spec.Window{}) {
 		c.Dataset.Window.Documents = true // what was packed are these
 	}
 	r := &Report{Manifest: filepath.Join(p.dir, pack.ManifestName), Dataset: c.Dataset, Opened: true}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stagetest"
 	"github.com/stoker-data/stoker/internal/tool/verify"
 )
@@ -48,7 +48,7 @@ func text(t *testing.T, r *verify.Report) string {
 // nothing else.
 func TestHashesOfShards(t *testing.T) {
 	dir := copied(t)
-	c := verify.Config{Dataset: loader.Dataset{Path: loader.Paths{dir}}}
+	c := verify.Config{Dataset: spec.Dataset{Path: spec.Paths{dir}}}
 	r := run(t, c)
 	if r.Hashed == 0 || r.Hashed != r.Files-1 || r.Err() != nil || !strings.Contains(text(t, r), "compared with the hashes that came with the data") {
 		t.Fatalf("%d of %d files, %v: %s", r.Hashed, r.Files, r.Err(), text(t, r))
@@ -115,7 +115,7 @@ func TestDatasetsOfHDF5(t *testing.T) {
 	t.Setenv("STOKER_CACHE", t.TempDir())
 	raw := stagetest.Unzipped(t, "../../../testdata/hdf5/filters.h5.gz")
 	path := filepath.Join(t.TempDir(), "x.h5")
-	c := verify.Config{Dataset: loader.Dataset{Path: loader.Paths{path}}}
+	c := verify.Config{Dataset: spec.Dataset{Path: spec.Paths{path}}}
 	stagetest.Must(t, os.WriteFile(path, raw, 0o600))
 	if r := run(t, c); r.Err() != nil || len(r.Lost) != 0 {
 		t.Fatalf("%v, %v", r.Err(), r.Lost)

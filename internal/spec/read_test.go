@@ -1,4 +1,4 @@
-package loader
+package spec
 
 import (
 	"encoding/json"
@@ -38,7 +38,7 @@ func TestReadSpecTeaches(t *testing.T) {
 		`[]`: `the Spec is []: it must be an object with keys`,
 		`{`:  `cannot read the Spec: unexpected end of JSON input`,
 	} {
-		_, err := ReadSpec([]byte(text))
+		_, err := Read([]byte(text))
 		if err == nil || err.Error() != want {
 			t.Errorf("%s:\n %v\nwant\n %s", text, err, want)
 		}
@@ -75,7 +75,7 @@ func TestReadSpecOfAnything(t *testing.T) {
 			text = `{"` + path[i] + `": ` + text + `}`
 		}
 		var plain Spec
-		_, err := ReadSpec([]byte(text))
+		_, err := Read([]byte(text))
 		if (err == nil) != (json.Unmarshal([]byte(text), &plain) == nil) {
 			t.Fatalf("%s: %v", text, err)
 		}

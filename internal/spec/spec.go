@@ -1,17 +1,16 @@
-package loader
+// Package spec is what a user says: everything that decides what a loader delivers,
+// and how. It reads it, writes it, fills in its defaults and names every problem
+// that can be seen without opening a dataset. It opens none.
+package spec
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
-	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
@@ -19,17 +18,17 @@ import (
 // value of every key is its documented default. The same keys stand in files,
 // flags, Python keywords and saved states.
 type Spec struct {
-	Dataset Dataset   `json:"dataset"`          // one, or a list: a mixture
-	Mix     Mix       `json:"mix,omitzero"`     // how the datasets of a list are mixed
-	Fields  []Field   `json:"fields,omitempty"` // in the order of delivery; none: the format's own
-	Order   Order     `json:"order,omitzero"`
-	Batch   BatchSpec `json:"batch,omitzero"`
-	Cache   Cache     `json:"cache,omitzero"`
-	Deliver Deliver   `json:"deliver,omitzero"`
-	Workers int       `json:"workers,omitempty"` // lanes; 0: all that this process may use
-	OnBad   OnBad     `json:"on_bad,omitzero"`
-	Rank    int       `json:"rank,omitempty"`
-	World   int       `json:"world_size,omitempty"` // 0: 1
+	Dataset Dataset `json:"dataset"`          // one, or a list: a mixture
+	Mix     Mix     `json:"mix,omitzero"`     // how the datasets of a list are mixed
+	Fields  []Field `json:"fields,omitempty"` // in the order of delivery; none: the format's own
+	Order   Order   `json:"order,omitzero"`
+	Batch   Batch   `json:"batch,omitzero"`
+	Cache   Cache   `json:"cache,omitzero"`
+	Deliver Deliver `json:"deliver,omitzero"`
+	Workers int     `json:"workers,omitempty"` // lanes; 0: all that this process may use
+	OnBad   OnBad   `json:"on_bad,omitzero"`
+	Rank    int     `json:"rank,omitempty"`
+	World   int     `json:"world_size,omitempty"` // 0: 1
 }
 
 // Dataset says where samples lie. In a document it is one, or a list of them.
@@ -177,8 +176,8 @@ type Order struct {
 	Subset      Numbers `json:"subset,omitzero"`       // the samples that there are, as far as the order knows; none: all
 }
 
-// BatchSpec is how many samples come at once.
-type BatchSpec struct {
+// Batch is how many samples come at once.
+type Batch struct {
 	Size       int `json:"size,omitempty"`        // per rank; 0: 1
 	GlobalSize int `json:"global_size,omitempty"` // over all ranks, instead of Size; the world must divide it
 
@@ -192,7 +191,7 @@ type BatchSpec struct {
 }
 
 // ByLength says that lengths decide how samples are put together.
-func (b BatchSpec) ByLength() bool { return b.Bucket != 0 || b.Tokens != 0 || b.Pack != 0 }
+func (b Batch) ByLength() bool { return b.Bucket != 0 || b.Tokens != 0 || b.Pack != 0 }
 
 // Deliver is how far ahead, and within which memory.
 type Deliver struct {
@@ -263,8 +262,8 @@ func (b *Bytes) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// defaults is the Spec with every default written out.
-func (s Spec) defaults() Spec {
+// Defaults is the Spec with every default written out.
+func (s Spec) Defaults() Spec {
 	if s.World == 0 {
 		s.World = 1
 	}
@@ -313,7 +312,7 @@ func (s Spec) defaults() Spec {
 			s.Mix.Stop = order.FirstExhausted
 		}
 		if s.Mix.Batches == "" {
-			s.Mix.Batches = mixed
+			s.Mix.Batches = BatchesMixed
 		}
 	}
 	return s
@@ -329,244 +328,42 @@ func (s Spec) shuffles(ways ...order.Shuffle) bool {
 // defaultWindow is the samples that are shuffled, or sorted by length, together.
 const defaultWindow = 10_000
 
+// Cache keeps in memory what comes out the same in every epoch: the fields of
+// samples, their pictures decoded and worked on up to the first random step. What
+// is delivered is the same with and without it.
+type Cache struct {
+	// Memory bounds it; 0: a quarter of what is left.
+	Memory Bytes `json:"memory,omitempty"`
+	// After is where it is put: random (""), before the first random step, or
+	// decode, right after decoding.
+	After string `json:"after,omitempty"`
+}
+
+// IsZero says that nothing is kept.
+func (c Cache) IsZero() bool { return c == Cache{} }
+
+// The places at which a cache can be put.
+const (
+	AfterRandom = "random"
+	AfterDecode = "decode"
+)
+
+// Paths are those of the dataset, or of its columns where they have their own.
+func (d Dataset) Paths() (all []string) {
+	if d.Path != nil {
+		return d.Path
+	}
+	if d.Manifest != "" {
+		return []string{d.Manifest}
+	}
+	for _, c := range d.Columns {
+		all = append(all, c.Path...)
+	}
+	return all
+}
+
 // The ways to make the batches of a mixture.
 const (
-	mixed  = "mixed"
-	single = "single"
+	BatchesMixed  = "mixed"
+	BatchesSingle = "single"
 )
-
-// problems collects what is wrong, so that the user hears of all of it at once.
-type problems []string
-
-func (p *problems) addf(format string, a ...any) { *p = append(*p, fmt.Sprintf(format, a...)) }
-
-// err is one error for all problems, or nil.
-func (p problems) err() error {
-	switch len(p) {
-	case 0:
-		return nil
-	case 1:
-		return errs.New(errs.Config, "%s", p[0])
-	}
-	return errs.New(errs.Config, "%d things are wrong: %s", len(p), strings.Join(p, "; "))
-}
-
-// check names every problem that can be seen without the dataset.
-func (s Spec) check() (p problems) {
-	oneOf := func(key, got string, want ...string) {
-		for _, w := range want {
-			if got == w {
-				return
-			}
-		}
-		p.addf("%s is %q: it can be %s", key, got, strings.Join(want, ", "))
-	}
-	oneOf("shuffle", string(s.Order.Shuffle), shuffles...)
-	oneOf("tail", string(s.Order.Tail), string(order.Pad), string(order.Fill), string(order.Drop))
-	oneOf("on_bad", s.OnBad.Policy, Fail, Skip, Replace)
-	oneOf("cache.after", s.Cache.After, "", afterSettled, afterDecode)
-	if s.Dataset.Mixed == nil {
-		s.Dataset.check(&p, oneOf)
-		if s.Dataset.Weight != 0 || s.Dataset.Shuffle != "" || s.Dataset.Fields != nil {
-			p.addf("weight, fields and shuffle of a dataset are for the members of a mixture: make dataset a list")
-		}
-		if s.Mix.Schedule != nil || s.Mix.Linear || s.Mix.Stop != "" || s.Mix.Batches != "" {
-			p.addf("mix is for a list of datasets, and there is one")
-		}
-	}
-	for _, d := range s.Dataset.Mixed {
-		d.check(&p, oneOf)
-	}
-	s.checkMix(&p, oneOf)
-	s.checkOrder(&p)
-	s.checkBatch(&p)
-	if s.Deliver.Prefetch < 0 || s.Deliver.PrefetchFactor < 0 {
-		p.addf("prefetch is %d batches, %d a lane", s.Deliver.Prefetch, s.Deliver.PrefetchFactor)
-	}
-	if s.Workers < 0 || s.Workers > MaxLanes {
-		p.addf("workers is %d: it can be 1 to %d lanes, or 0 for all", s.Workers, MaxLanes)
-	}
-	if s.World > maxWorld {
-		p.addf("world_size is %d: it can be 1 to %d", s.World, maxWorld)
-	}
-	if s.World < 1 || s.Rank < 0 || s.Rank >= s.World {
-		p.addf("rank is %d in a world of %d: ranks go from 0 to world_size - 1", s.Rank, s.World)
-	}
-	if s.OnBad.MaxBad < 0 || s.OnBad.MaxBadRate < 0 || s.OnBad.MaxBadRate > 1 {
-		p.addf("max_bad is %d and max_bad_rate %g: a count, and a share between 0 and 1", s.OnBad.MaxBad, s.OnBad.MaxBadRate)
-	}
-	checkFields(&p, s.Fields, oneOf)
-	return p
-}
-
-// Bounds that keep products of a step's places, and sums with the places of an
-// epoch, within 64 bits.
-const (
-	maxWorld = 1 << 24 // ranks
-	maxCount = 1 << 53 // samples or tokens; floats of other languages hold it too
-)
-
-// atMost names the counts that are too large to reckon with.
-func atMost(p *problems, counts map[string]int64) {
-	for _, key := range slices.Sorted(maps.Keys(counts)) {
-		if counts[key] > maxCount {
-			p.addf("%s is %d: it can be at most 2^53", key, counts[key])
-		}
-	}
-}
-
-// The values that a key can have.
-var (
-	shuffles = []string{string(order.None), string(order.Full), string(order.BlockWise), string(order.WindowAlone)}
-)
-
-// choice says whether a value is one of those that a key can have.
-type choice func(key, got string, want ...string)
-
-func (d Dataset) check(p *problems, oneOf choice) {
-	oneOf("format", d.Format, formatNames()...)
-	switch {
-	case d.Mixed != nil:
-		p.addf("a member of a mixture is a list: mixtures do not nest")
-	case d.Format == "synthetic":
-		if d.Samples <= 0 || len(d.Shape) == 0 {
-			p.addf("a synthetic dataset needs samples and a shape")
-		}
-	case len(d.paths()) == 0:
-		p.addf("dataset.path is missing")
-	}
-	if d.MaxPixels < 0 || d.MaxPixels > kernel.MostPixels {
-		p.addf("max_pixels is %d: it can be 1 to %d, or 0 for %d", d.MaxPixels, kernel.MostPixels, kernel.MaxPixels)
-	}
-	checkFields(p, d.Fields, oneOf)
-}
-
-// openable says that check finds nothing in the way of opening it.
-func (d Dataset) openable() bool {
-	if d.Mixed != nil {
-		return len(d.Mixed) > 0 && !slices.ContainsFunc(d.Mixed, func(m Dataset) bool { return m.Mixed != nil || !m.openable() })
-	}
-	if d.Format == "synthetic" {
-		return d.Samples > 0 && len(d.Shape) > 0
-	}
-	return slices.Contains(formatNames(), d.Format) && len(d.paths()) > 0
-}
-
-func (s Spec) checkMix(p *problems, oneOf choice) {
-	if s.Dataset.Mixed == nil {
-		return
-	}
-	if len(s.Dataset.Mixed) == 0 {
-		p.addf("dataset is an empty list")
-	}
-	oneOf("mix.stop", string(s.Mix.Stop), string(order.FirstExhausted), string(order.AllExhausted), string(order.Repeat))
-	oneOf("mix.batches", s.Mix.Batches, mixed, single)
-	if s.Order.NumSamples != 0 && s.Mix.Stop != order.Repeat {
-		p.addf("num_samples is %d, and mix.stop %s says when an epoch ends: num_samples goes with repeat", s.Order.NumSamples, s.Mix.Stop)
-	}
-	if s.Order.Shuffle == order.BlockWise {
-		p.addf("shuffle block is of one dataset: give every member of the mixture its own shuffle")
-	}
-	weighted := 0
-	for i, d := range s.Dataset.Mixed {
-		if d.Weight != 0 {
-			weighted++
-		}
-		if d.Shuffle != "" {
-			oneOf(fmt.Sprintf("shuffle of dataset %d of the mixture", i), string(d.Shuffle), shuffles...)
-		}
-	}
-	switch {
-	case s.Mix.Schedule != nil && weighted > 0:
-		p.addf("weight of a dataset and mix.schedule say the same: keep one")
-	case s.Mix.Schedule != nil && len(s.Mix.Schedule) == 0:
-		p.addf("mix.schedule is empty: it gives the weights from place 0 on")
-	case s.Mix.Schedule == nil && s.Mix.Linear:
-		p.addf("mix.linear moves weights along mix.schedule, and there is none")
-	}
-}
-
-func (s Spec) checkOrder(p *problems) {
-	o := s.Order
-	if o.Block < 0 || o.Window < 0 || o.Streams < 0 || o.NumSamples < 0 {
-		p.addf("block is %d, window %d, streams %d, num_samples %d: none is negative", o.Block, o.Window, o.Streams, o.NumSamples)
-	}
-	atMost(p, map[string]int64{"block": o.Block, "window": o.Window, "streams": o.Streams, "num_samples": o.NumSamples})
-	if !s.shuffles(order.BlockWise) && (o.Block != 0 || o.Streams != 0) {
-		p.addf("block and streams are of shuffle block, and shuffle is %s", o.Shuffle)
-	}
-	if !s.shuffles(order.BlockWise, order.WindowAlone) && o.Window != 0 {
-		p.addf("window is of shuffle block and of shuffle window, and shuffle is %s", o.Shuffle)
-	}
-	if o.Weights.Len() > 0 && o.Balanced {
-		p.addf("weights and balanced both give the weights: keep one")
-	}
-	if !o.Subset.IsZero() && s.Dataset.Mixed != nil {
-		p.addf("subset is of one dataset, and this is a mixture")
-	}
-	draws := o.Weights.Len() > 0 || o.Balanced || o.Replacement != nil && *o.Replacement
-	if draws && s.Dataset.Mixed != nil {
-		p.addf("weights, balanced and replacement are of one dataset: a mixture has the weights of its members")
-	}
-}
-
-func (s Spec) checkBatch(p *problems) {
-	b := s.Batch
-	if b.Size < 0 || b.Size > 1<<20 {
-		p.addf("batch size is %d: it can be 1 to %d", b.Size, 1<<20)
-	}
-	switch {
-	case b.GlobalSize < 0 || b.GlobalSize > 1<<30:
-		p.addf("global_batch_size is %d: it can be 1 to %d", b.GlobalSize, 1<<30)
-	case b.GlobalSize > 0 && s.World > 0 && b.GlobalSize%s.World != 0:
-		p.addf("global_batch_size %d can not be divided over %d ranks: world sizes that divide it are %s", b.GlobalSize, s.World, divisors(b.GlobalSize, s.World))
-	case b.GlobalSize > 0 && b.Size*s.World != b.GlobalSize:
-		p.addf("batch size %d and global_batch_size %d both say how large batches are: keep one", b.Size, b.GlobalSize)
-	case b.GlobalSize > 0 && b.Tokens > 0:
-		p.addf("global_batch_size %d and tokens %d both say how large batches are: keep one", b.GlobalSize, b.Tokens)
-	}
-	if b.Bucket < 0 || b.Tokens < 0 || b.Pack < 0 || b.Window < 0 {
-		p.addf("bucket is %d, tokens %d, pack %d, window %d: none is negative", b.Bucket, b.Tokens, b.Pack, b.Window)
-	}
-	atMost(p, map[string]int64{"bucket": b.Bucket, "tokens": b.Tokens, "pack": b.Pack, "batch.window": b.Window})
-	kinds := 0
-	for _, n := range []int64{b.Bucket, b.Tokens, b.Pack} {
-		if n > 0 {
-			kinds++
-		}
-	}
-	switch {
-	case kinds > 1:
-		p.addf("bucket, tokens and pack exclude one another")
-	case kinds == 0 && !b.Lengths.IsZero():
-		p.addf("lengths are given, and none of bucket, tokens and pack to use them")
-	case kinds == 1 && b.Lengths.IsZero():
-		p.addf("batches by length need lengths: the name of a stored field, or a list")
-	case kinds == 0 && b.Window != 0:
-		p.addf("batch.window is the samples that bucket, tokens or pack look at together, and none is set")
-	case b.Pack == 0 && b.Long != "":
-		p.addf("long is %q, and only pack has use for it", b.Long)
-	}
-	switch b.Long {
-	case "", order.Split, order.Truncate, order.Refuse:
-	default:
-		p.addf("long is %q: it can be %s, %s, %s", b.Long, order.Split, order.Truncate, order.Refuse)
-	}
-}
-
-// divisors are world sizes that divide n, those nearest to the one that does not.
-func divisors(n, near int) string {
-	var all []int
-	for d := 1; d <= n/d; d++ {
-		if n%d == 0 {
-			all = append(all, d)
-			if d != n/d {
-				all = append(all, n/d)
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(max(a-near, near-a), max(b-near, near-b)) })
-	all = all[:min(len(all), 24)]
-	slices.Sort(all)
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(all), " ", ", "), "[]")
-}

@@ -1,4 +1,4 @@
-package loader
+package spec
 
 import (
 	"bytes"
@@ -13,10 +13,10 @@ import (
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 )
 
-// ReadSpec reads a Spec from JSON. Keys that it does not know are passed over; the
+// Read reads a Spec from JSON. Keys that it does not know are passed over; the
 // error of values of the wrong type names every one of them, what was given and
 // what is expected.
-func ReadSpec(raw []byte) (Spec, error) {
+func Read(raw []byte) (Spec, error) {
 	var spec Spec
 	err := jsontext.UnmarshalNames(raw, &spec)
 	if err == nil {
@@ -32,7 +32,7 @@ func ReadSpec(raw []byte) (Spec, error) {
 	if len(v.found) == 0 {
 		return Spec{}, errs.New(errs.Config, "cannot read the Spec").Because(err)
 	}
-	out := v.found.err()
+	out := v.found.Err()
 	if v.hint != "" {
 		out = errs.From(out).Try("%s", v.hint)
 	}
@@ -43,7 +43,7 @@ func ReadSpec(raw []byte) (Spec, error) {
 // encoding/json stops at the first, and forgets the keys above types that read
 // themselves.
 type values struct {
-	found problems
+	found Problems
 	hint  string // of the first that has one
 }
 

@@ -1,4 +1,4 @@
-package loader
+package spec
 
 import (
 	"encoding/json"
@@ -70,8 +70,8 @@ func (v *View) UnmarshalJSON(b []byte) error {
 // MarshalJSON writes what UnmarshalJSON reads.
 func (v View) MarshalJSON() ([]byte, error) { return json.Marshal([]*int{v.From, v.To}) }
 
-// of is the view of an axis of n, as Python cuts it.
-func (v View) of(n int) (from, to int) {
+// Of is the view of an axis of n, as Python cuts it.
+func (v View) Of(n int) (from, to int) {
 	from, to = 0, n
 	if v.From != nil {
 		from = bound(*v.From, n)
@@ -92,28 +92,28 @@ func bound(i, n int) int {
 // The ways in which samples lie in a batch.
 var batches = []string{"", "dense", "padded", "ragged"}
 
-func checkFields(p *problems, fields []Field, oneOf choice) {
+func checkFields(p *Problems, fields []Field, oneOf choice) {
 	names := map[string]bool{}
 	for _, f := range fields {
 		if f.Name == "" || names[f.Name] {
-			p.addf("fields need names of their own: %q", f.Name)
+			p.Addf("fields need names of their own: %q", f.Name)
 		}
 		if !utf8.ValidString(f.Name) {
-			p.addf("the field name %q is not UTF-8: give the field another name, and the stored name in from", f.Name)
+			p.Addf("the field name %q is not UTF-8: give the field another name, and the stored name in from", f.Name)
 		}
 		names[f.Name] = true
 		oneOf("batch of field "+f.Name, f.Batch, batches...)
 		if f.Batch != "padded" && f.Pad != (Pad{}) {
-			p.addf("pad of field %q is for batch padded", f.Name)
+			p.Addf("pad of field %q is for batch padded", f.Name)
 		}
 		if f.Pad.Multiple < 0 || f.Pad.To < 0 {
-			p.addf("field %q is padded to %d, to a multiple of %d: neither is negative", f.Name, f.Pad.To, f.Pad.Multiple)
+			p.Addf("field %q is padded to %d, to a multiple of %d: neither is negative", f.Name, f.Pad.To, f.Pad.Multiple)
 		}
 		if f.Pad.Truncate && f.Pad.To == 0 {
-			p.addf("field %q is padded to the longest sample, and truncate cuts what is longer than pad.to", f.Name)
+			p.Addf("field %q is padded to the longest sample, and truncate cuts what is longer than pad.to", f.Name)
 		}
 		if !f.View.IsZero() && slices.Contains([]string{"padded", "ragged"}, f.Batch) {
-			p.addf("view of field %q is for dense arrays, and its batch is %s", f.Name, f.Batch)
+			p.Addf("view of field %q is for dense arrays, and its batch is %s", f.Name, f.Batch)
 		}
 	}
 }

@@ -1,0 +1,251 @@
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/stage/order"
+)
+
+// Problems collects what is wrong, so that the user hears of all of it at once.
+type Problems []string
+
+// Addf adds one.
+func (p *Problems) Addf(format string, a ...any) { *p = append(*p, fmt.Sprintf(format, a...)) }
+
+// Err is one error for all Problems, or nil.
+func (p Problems) Err() error {
+	switch len(p) {
+	case 0:
+		return nil
+	case 1:
+		return errs.New(errs.Config, "%s", p[0])
+	}
+	return errs.New(errs.Config, "%d things are wrong: %s", len(p), strings.Join(p, "; "))
+}
+
+// Check names every problem that can be seen without the dataset; formats are the
+// names that dataset.format can have.
+func (s Spec) Check(formats []string) (p Problems) {
+	oneOf := func(key, got string, want ...string) {
+		for _, w := range want {
+			if got == w {
+				return
+			}
+		}
+		p.Addf("%s is %q: it can be %s", key, got, strings.Join(want, ", "))
+	}
+	oneOf("shuffle", string(s.Order.Shuffle), shuffles...)
+	oneOf("tail", string(s.Order.Tail), string(order.Pad), string(order.Fill), string(order.Drop))
+	oneOf("on_bad", s.OnBad.Policy, Fail, Skip, Replace)
+	oneOf("cache.after", s.Cache.After, "", AfterRandom, AfterDecode)
+	if s.Dataset.Mixed == nil {
+		s.Dataset.check(&p, oneOf, formats)
+		if s.Dataset.Weight != 0 || s.Dataset.Shuffle != "" || s.Dataset.Fields != nil {
+			p.Addf("weight, fields and shuffle of a dataset are for the members of a mixture: make dataset a list")
+		}
+		if s.Mix.Schedule != nil || s.Mix.Linear || s.Mix.Stop != "" || s.Mix.Batches != "" {
+			p.Addf("mix is for a list of datasets, and there is one")
+		}
+	}
+	for _, d := range s.Dataset.Mixed {
+		d.check(&p, oneOf, formats)
+	}
+	s.checkMix(&p, oneOf)
+	s.checkOrder(&p)
+	s.checkBatch(&p)
+	if s.Deliver.Prefetch < 0 || s.Deliver.PrefetchFactor < 0 {
+		p.Addf("prefetch is %d batches, %d a lane", s.Deliver.Prefetch, s.Deliver.PrefetchFactor)
+	}
+	if s.Workers < 0 || s.Workers > MaxLanes {
+		p.Addf("workers is %d: it can be 1 to %d lanes, or 0 for all", s.Workers, MaxLanes)
+	}
+	if s.World > maxWorld {
+		p.Addf("world_size is %d: it can be 1 to %d", s.World, maxWorld)
+	}
+	if s.World < 1 || s.Rank < 0 || s.Rank >= s.World {
+		p.Addf("rank is %d in a world of %d: ranks go from 0 to world_size - 1", s.Rank, s.World)
+	}
+	if s.OnBad.MaxBad < 0 || s.OnBad.MaxBadRate < 0 || s.OnBad.MaxBadRate > 1 {
+		p.Addf("max_bad is %d and max_bad_rate %g: a count, and a share between 0 and 1", s.OnBad.MaxBad, s.OnBad.MaxBadRate)
+	}
+	checkFields(&p, s.Fields, oneOf)
+	return p
+}
+
+// Bounds that keep products of a step's places, and sums with the places of an
+// epoch, within 64 bits.
+const (
+	maxWorld = 1 << 24 // ranks
+	maxCount = 1 << 53 // samples or tokens; floats of other languages hold it too
+)
+
+// atMost names the counts that are too large to reckon with.
+func atMost(p *Problems, counts map[string]int64) {
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		if counts[key] > maxCount {
+			p.Addf("%s is %d: it can be at most 2^53", key, counts[key])
+		}
+	}
+}
+
+// The values that a key can have.
+var (
+	shuffles = []string{string(order.None), string(order.Full), string(order.BlockWise), string(order.WindowAlone)}
+)
+
+// choice says whether a value is one of those that a key can have.
+type choice func(key, got string, want ...string)
+
+func (d Dataset) check(p *Problems, oneOf choice, formats []string) {
+	oneOf("format", d.Format, formats...)
+	switch {
+	case d.Mixed != nil:
+		p.Addf("a member of a mixture is a list: mixtures do not nest")
+	case d.Format == "synthetic":
+		if d.Samples <= 0 || len(d.Shape) == 0 {
+			p.Addf("a synthetic dataset needs samples and a shape")
+		}
+	case len(d.Paths()) == 0:
+		p.Addf("dataset.path is missing")
+	}
+	if d.MaxPixels < 0 || d.MaxPixels > kernel.MostPixels {
+		p.Addf("max_pixels is %d: it can be 1 to %d, or 0 for %d", d.MaxPixels, kernel.MostPixels, kernel.MaxPixels)
+	}
+	checkFields(p, d.Fields, oneOf)
+}
+
+// Openable says that Check finds nothing in the way of opening it.
+func (d Dataset) Openable(formats []string) bool {
+	if d.Mixed != nil {
+		return len(d.Mixed) > 0 && !slices.ContainsFunc(d.Mixed, func(m Dataset) bool { return m.Mixed != nil || !m.Openable(formats) })
+	}
+	if d.Format == "synthetic" {
+		return d.Samples > 0 && len(d.Shape) > 0
+	}
+	return slices.Contains(formats, d.Format) && len(d.Paths()) > 0
+}
+
+func (s Spec) checkMix(p *Problems, oneOf choice) {
+	if s.Dataset.Mixed == nil {
+		return
+	}
+	if len(s.Dataset.Mixed) == 0 {
+		p.Addf("dataset is an empty list")
+	}
+	oneOf("mix.stop", string(s.Mix.Stop), string(order.FirstExhausted), string(order.AllExhausted), string(order.Repeat))
+	oneOf("mix.batches", s.Mix.Batches, BatchesMixed, BatchesSingle)
+	if s.Order.NumSamples != 0 && s.Mix.Stop != order.Repeat {
+		p.Addf("num_samples is %d, and mix.stop %s says when an epoch ends: num_samples goes with repeat", s.Order.NumSamples, s.Mix.Stop)
+	}
+	if s.Order.Shuffle == order.BlockWise {
+		p.Addf("shuffle block is of one dataset: give every member of the mixture its own shuffle")
+	}
+	weighted := 0
+	for i, d := range s.Dataset.Mixed {
+		if d.Weight != 0 {
+			weighted++
+		}
+		if d.Shuffle != "" {
+			oneOf(fmt.Sprintf("shuffle of dataset %d of the mixture", i), string(d.Shuffle), shuffles...)
+		}
+	}
+	switch {
+	case s.Mix.Schedule != nil && weighted > 0:
+		p.Addf("weight of a dataset and mix.schedule say the same: keep one")
+	case s.Mix.Schedule != nil && len(s.Mix.Schedule) == 0:
+		p.Addf("mix.schedule is empty: it gives the weights from place 0 on")
+	case s.Mix.Schedule == nil && s.Mix.Linear:
+		p.Addf("mix.linear moves weights along mix.schedule, and there is none")
+	}
+}
+
+func (s Spec) checkOrder(p *Problems) {
+	o := s.Order
+	if o.Block < 0 || o.Window < 0 || o.Streams < 0 || o.NumSamples < 0 {
+		p.Addf("block is %d, window %d, streams %d, num_samples %d: none is negative", o.Block, o.Window, o.Streams, o.NumSamples)
+	}
+	atMost(p, map[string]int64{"block": o.Block, "window": o.Window, "streams": o.Streams, "num_samples": o.NumSamples})
+	if !s.shuffles(order.BlockWise) && (o.Block != 0 || o.Streams != 0) {
+		p.Addf("block and streams are of shuffle block, and shuffle is %s", o.Shuffle)
+	}
+	if !s.shuffles(order.BlockWise, order.WindowAlone) && o.Window != 0 {
+		p.Addf("window is of shuffle block and of shuffle window, and shuffle is %s", o.Shuffle)
+	}
+	if o.Weights.Len() > 0 && o.Balanced {
+		p.Addf("weights and balanced both give the weights: keep one")
+	}
+	if !o.Subset.IsZero() && s.Dataset.Mixed != nil {
+		p.Addf("subset is of one dataset, and this is a mixture")
+	}
+	draws := o.Weights.Len() > 0 || o.Balanced || o.Replacement != nil && *o.Replacement
+	if draws && s.Dataset.Mixed != nil {
+		p.Addf("weights, balanced and replacement are of one dataset: a mixture has the weights of its members")
+	}
+}
+
+func (s Spec) checkBatch(p *Problems) {
+	b := s.Batch
+	if b.Size < 0 || b.Size > 1<<20 {
+		p.Addf("batch size is %d: it can be 1 to %d", b.Size, 1<<20)
+	}
+	switch {
+	case b.GlobalSize < 0 || b.GlobalSize > 1<<30:
+		p.Addf("global_batch_size is %d: it can be 1 to %d", b.GlobalSize, 1<<30)
+	case b.GlobalSize > 0 && s.World > 0 && b.GlobalSize%s.World != 0:
+		p.Addf("global_batch_size %d can not be divided over %d ranks: world sizes that divide it are %s", b.GlobalSize, s.World, divisors(b.GlobalSize, s.World))
+	case b.GlobalSize > 0 && b.Size*s.World != b.GlobalSize:
+		p.Addf("batch size %d and global_batch_size %d both say how large batches are: keep one", b.Size, b.GlobalSize)
+	case b.GlobalSize > 0 && b.Tokens > 0:
+		p.Addf("global_batch_size %d and tokens %d both say how large batches are: keep one", b.GlobalSize, b.Tokens)
+	}
+	if b.Bucket < 0 || b.Tokens < 0 || b.Pack < 0 || b.Window < 0 {
+		p.Addf("bucket is %d, tokens %d, pack %d, window %d: none is negative", b.Bucket, b.Tokens, b.Pack, b.Window)
+	}
+	atMost(p, map[string]int64{"bucket": b.Bucket, "tokens": b.Tokens, "pack": b.Pack, "batch.window": b.Window})
+	kinds := 0
+	for _, n := range []int64{b.Bucket, b.Tokens, b.Pack} {
+		if n > 0 {
+			kinds++
+		}
+	}
+	switch {
+	case kinds > 1:
+		p.Addf("bucket, tokens and pack exclude one another")
+	case kinds == 0 && !b.Lengths.IsZero():
+		p.Addf("lengths are given, and none of bucket, tokens and pack to use them")
+	case kinds == 1 && b.Lengths.IsZero():
+		p.Addf("batches by length need lengths: the name of a stored field, or a list")
+	case kinds == 0 && b.Window != 0:
+		p.Addf("batch.window is the samples that bucket, tokens or pack look at together, and none is set")
+	case b.Pack == 0 && b.Long != "":
+		p.Addf("long is %q, and only pack has use for it", b.Long)
+	}
+	switch b.Long {
+	case "", order.Split, order.Truncate, order.Refuse:
+	default:
+		p.Addf("long is %q: it can be %s, %s, %s", b.Long, order.Split, order.Truncate, order.Refuse)
+	}
+}
+
+// divisors are world sizes that divide n, those nearest to the one that does not.
+func divisors(n, near int) string {
+	var all []int
+	for d := 1; d <= n/d; d++ {
+		if n%d == 0 {
+			all = append(all, d)
+			if d != n/d {
+				all = append(all, n/d)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(max(a-near, near-a), max(b-near, near-b)) })
+	all = all[:min(len(all), 24)]
+	slices.Sort(all)
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(all), " ", ", "), "[]")
+}
