@@ -83,10 +83,10 @@ go-test:
 	go test ./...
 
 go-race:
-	go test -race -short ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats .
+	go test -race -short ./internal/dataset/... ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats .
 
 go-nocgo:
-	CGO_ENABLED=0 go test -short ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/loader/... .
+	CGO_ENABLED=0 go test -short ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/dataset/... ./internal/loader/... .
 
 # The C kernel without libjpeg-turbo and libwebp: with nothing but a C compiler.
 go-bare:

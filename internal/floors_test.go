@@ -21,7 +21,7 @@ var floors = [][]string{
 		"internal/stage/source", "internal/stage/index", "internal/stage/format", "internal/stage/order", "internal/stage/fetch",
 		"internal/stage/decode", "internal/stage/transform", "internal/stage/batch", "internal/stage/deliver",
 	},
-	{"internal/spec", "internal/loader", "internal/engine"}, // 2: assembly, each importing only those before it
+	{"internal/spec", "internal/dataset", "internal/loader", "internal/engine"}, // 2: assembly, each importing only those before it
 	{"internal/tool"},               // 3: tools
 	{".", "cmd/stoker", "examples"}, // 4: doors
 }
@@ -36,10 +36,11 @@ var edges = map[string][]string{
 	"internal/stage/transform": {"internal/stage/decode"},
 	"internal/stage/deliver":   {"internal/stage/batch"},
 
-	"internal/loader": {"internal/spec"},
-	"internal/engine": {"internal/spec", "internal/loader"},
-	"cmd/stoker":      {"."},
-	"examples":        {"."},
+	"internal/dataset": {"internal/spec"},
+	"internal/loader":  {"internal/spec", "internal/dataset"},
+	"internal/engine":  {"internal/spec", "internal/dataset", "internal/loader"},
+	"cmd/stoker":       {"."},
+	"examples":         {"."},
 }
 
 // only lists rooms that may import nothing of ours but this.

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -74,29 +72,6 @@ func arrays(t testing.TB, l *Loader) map[int64]map[string][]byte {
 		}
 		b.Release()
 	}
-}
-
-var descrs = map[mem.DType]string{
-	mem.Bool: "|b1", mem.Uint8: "|u1", mem.Int8: "|i1", mem.Uint16: "<u2", mem.Int16: "<i2", mem.Float16: "<f2", mem.Uint32: "<u4",
-	mem.Int32: "<i4", mem.Float32: "<f4", mem.Uint64: "<u8", mem.Int64: "<i8", mem.Float64: "<f8",
-}
-
-// saveArray writes a .npy file; shape is a Python tuple.
-func saveArray(t testing.TB, dir, name string, d mem.DType, shape string, data []byte) string {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, arrayFile(1, "'"+descrs[d]+"'", shape, data), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func random(n int, seed uint64) []byte {
-	r, out := rand.New(rand.NewPCG(seed, 1)), make([]byte, n)
-	for i := range out {
-		out[i] = byte(r.Uint32())
-	}
-	return out
 }
 
 func fieldsOf(t testing.TB, text string) (out []Field) {

@@ -21,9 +21,9 @@ func (l *Loader) Plan() order.Plan { return l.plan }
 // Shards is the number of samples in each stored shard, in the order of ids; nil
 // where every file is a sample, or nothing is stored.
 func (l *Loader) Shards() []int64 {
-	for _, p := range l.data.parts {
-		if p.ds != nil && p.n > int64(p.ds.Index().Files()) {
-			return l.data.blocks(0)
+	for _, p := range l.data.Parts {
+		if p.DS != nil && p.N > int64(p.DS.Index().Files()) {
+			return l.data.Blocks(0)
 		}
 	}
 	return nil

@@ -210,7 +210,7 @@ func TestTheBooksOfSmallSamples(t *testing.T) {
 	waitQuiet(t, l)
 	var stored int64
 	for id := range int64(600) {
-		for _, e := range l.data.extents(id, nil) {
+		for _, e := range l.data.Extents(id, nil) {
 			stored += e.Len
 		}
 	}

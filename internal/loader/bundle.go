@@ -55,12 +55,12 @@ func (l *Loader) bundled() bool {
 	if l.spec.Batch.Pack > 0 || l.spec.Batch.ByLength() || l.loose() {
 		return false
 	}
-	for _, part := range l.data.parts {
-		if part.ds == nil {
+	for _, part := range l.data.Parts {
+		if part.DS == nil {
 			return false
 		}
-		for i, prog := range part.programs {
-			if prog.Kind() != "array" || part.fields[i].Decode == "npy" {
+		for i, prog := range part.Programs {
+			if prog.Kind() != "array" || part.Fields[i].Decode == "npy" {
 				return false
 			}
 		}

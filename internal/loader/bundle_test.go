@@ -159,7 +159,7 @@ func TestBundlesWaitForNobody(t *testing.T) {
 	l := open(t, s, spec, Options{Wrap: func(src source.Source) source.Source {
 		return held{src, func(off, n int64) bool { return at >= 0 && off <= at && at < off+n }, block}
 	}})
-	at = l.data.extents(slow, nil)[0].Off
+	at = l.data.Extents(slow, nil)[0].Off
 	p, err := l.Pass(0, 0, 0)
 	if err != nil {
 		t.Fatal(err)

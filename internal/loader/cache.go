@@ -12,6 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/rng"
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
@@ -137,6 +138,19 @@ func (c *cache) snapshot() *stats.Cache {
 	return &stats.Cache{Samples: int64(len(c.places)), Bytes: c.bytes, Limit: c.limit, Full: c.full}
 }
 
+// cuts are the programs of a part where there is a cache: of every program of a
+// picture what is done before it (nil for others), and of every program what is done
+// after it.
+type cuts struct{ before, after []*transform.Program }
+
+// cutsOf are those of a part; none where there is no cache.
+func (l *Loader) cutsOf(part *dataset.Part) cuts {
+	if l.cuts == nil {
+		return cuts{}
+	}
+	return l.cuts[part.Number]
+}
+
 // newCache makes the cache of the Spec, if it has one, and cuts the programs of
 // pictures where it stands.
 func (l *Loader) newCache() error {
@@ -151,18 +165,18 @@ func (l *Loader) newCache() error {
 		return errs.New(errs.Memory, "the cache may take %.0f MiB, and this machine or its cgroup has %.0f MiB left", mib(limit), mib(left)).
 			Try("lower cache.memory; what does not fit is decoded anew in every epoch")
 	}
-	for _, part := range l.data.parts {
-		part.before = make([]*transform.Program, len(part.programs))
-		part.after = slices.Clone(part.programs)
-		for i, prog := range part.programs {
+	for _, part := range l.data.Parts {
+		c := cuts{before: make([]*transform.Program, len(part.Programs)), after: slices.Clone(part.Programs)}
+		for i, prog := range part.Programs {
 			n, ok := prog.Settled()
 			if l.spec.Cache.After == spec.AfterDecode {
 				n = 0
 			}
 			if ok {
-				part.before[i], part.after[i] = prog.Cut(n)
+				c.before[i], c.after[i] = prog.Cut(n)
 			}
 		}
+		l.cuts = append(l.cuts, c)
 	}
 	l.cache = &cache{limit: limit, places: map[int64]place{}}
 	return nil
@@ -171,15 +185,15 @@ func (l *Loader) newCache() error {
 // keep makes what is kept of a sample that was parsed, and returns it; nil where
 // it can not be made, which the sample's own decoding will tell of better: it may
 // not need the part of a picture that is damaged.
-func (l *Loader) keep(own *filler, part *part, sample int64) []byte {
+func (l *Loader) keep(own *filler, part *dataset.Part, sample int64) []byte {
 	lane, s := own.lane, &own.sample
 	var out record
-	for i := range part.programs {
+	for i := range part.Programs {
 		if l.fields[i].Of > 0 {
 			continue
 		}
-		f := &s.Fields[part.value[i]]
-		before := part.before[i]
+		f := &s.Fields[part.Value[i]]
+		before := l.cuts[part.Number].before[i]
 		switch {
 		case f.IsInt:
 			binary.LittleEndian.PutUint64(out.field(1, 0), uint64(f.Int))
@@ -247,10 +261,10 @@ func (r *record) drop() []byte {
 }
 
 // kept makes the fields of a kept sample, one a program, in s.
-func (l *Loader) kept(part *part, data []byte, s *format.Sample) {
+func (l *Loader) kept(part *dataset.Part, data []byte, s *format.Sample) {
 	s.Fields = s.Fields[:0]
-	for i := range part.programs {
-		f := format.Field{Name: part.fields[i].From, File: -1}
+	for i := range part.Programs {
+		f := format.Field{Name: part.Fields[i].From, File: -1}
 		if l.fields[i].Of == 0 {
 			n := binary.LittleEndian.Uint64(data[1:])
 			if f.IsInt = data[0] == 1; f.IsInt {
@@ -268,15 +282,16 @@ func (l *Loader) cacheNotes() (notes []string) {
 	if l.cache == nil {
 		return nil
 	}
-	for _, part := range l.data.parts {
-		for i, f := range part.fields {
-			if i >= len(part.before) || part.before[i] == nil {
+	for _, part := range l.data.Parts {
+		for i, f := range part.Fields {
+			before := l.cuts[part.Number].before
+			if i >= len(before) || before[i] == nil {
 				continue
 			}
 			if first, later := transform.Wasted(f.Transform); later != "" {
 				notes = append(notes, fmt.Sprintf("field %q: %s stands behind %s, and is done anew in every epoch: in front of it, the result is the same and the cache keeps it", f.Name, later, first))
 			}
-			if part.before[i].Steps() == 0 && l.spec.Cache.After != spec.AfterDecode {
+			if before[i].Steps() == 0 && l.spec.Cache.After != spec.AfterDecode {
 				notes = append(notes, fmt.Sprintf("field %q: its first step is random, so that the cache keeps whole pictures: a Resize in front of it makes them small", f.Name))
 			}
 		}

@@ -54,7 +54,7 @@ func (l *Loader) pack(ob *openBatch, i int, col *wire.Column, at int64) (int64, 
 		col.Off, col.Shape = at, ob.layout.Padded(i, c)
 	case f.Form == batch.Ragged:
 		col.Kind, col.Data = "ragged", at
-	case l.data.parts[0].kind(i) == "image":
+	case l.data.Parts[0].Kind(i) == "image":
 		for r, shape := range c.Shapes {
 			if !slices.Equal(shape, c.Shapes[0]) {
 				return 0, errs.New(errs.Config, "images of one batch differ in size: sample %d is %v, sample %d is %v",

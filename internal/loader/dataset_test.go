@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -22,32 +21,6 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
-
-// picture is an 8 x 6 PPM whose every pixel says its id, so that a test can read
-// which sample it got from what it got.
-func picture(id int) []byte {
-	b := []byte("P6 8 6 255\n")
-	for range 8 * 6 {
-		b = append(b, byte(id), byte(id>>8), 77)
-	}
-	return b
-}
-
-// pictures is a folder dataset of n such pictures in three classes, in the
-// order of their ids.
-func pictures(t testing.TB, n int) string {
-	root := t.TempDir()
-	for id := range n {
-		dir := filepath.Join(root, fmt.Sprintf("class%d", id*3/n))
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%06d.ppm", id)), picture(id), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
-}
 
 // photos is a folder of n JPEGs: crops of the photographs that ship with the
 // project, in several subsamplings.
@@ -87,35 +60,6 @@ func photos(t testing.TB, n int) string {
 		}
 	}
 	return root
-}
-
-// shards packs the pictures of ids from 0 to n-1 into tar shards of per samples.
-func shards(t testing.TB, n, per int) string {
-	dir := t.TempDir()
-	for first := 0; first < n; first += per {
-		var b bytes.Buffer
-		w := tar.NewWriter(&b)
-		add := func(name string, body []byte) {
-			if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(body)), Mode: 0o644}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.Write(body); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for id := first; id < min(first+per, n); id++ {
-			add(fmt.Sprintf("%06d.ppm", id), picture(id))
-			add(fmt.Sprintf("%06d.cls", id), fmt.Appendf(nil, "%d\n", id%10))
-			add(fmt.Sprintf("%06d.txt", id), fmt.Appendf(nil, "sample %d", id))
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("s-%03d.tar", first/per)), b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
 }
 
 func ops(t testing.TB, text string) (out []transform.Op) {

@@ -30,12 +30,12 @@ type plain interface{ Plain() bool }
 
 // direct says whether all samples of the loader may go this way.
 func (l *Loader) direct() bool {
-	for _, p := range l.data.parts {
-		ds, ok := p.ds.(plain)
-		if !ok || !ds.Plain() || p.n == 0 {
+	for _, p := range l.data.Parts {
+		ds, ok := p.DS.(plain)
+		if !ok || !ds.Plain() || p.N == 0 {
 			return false
 		}
-		for _, prog := range p.programs {
+		for _, prog := range p.Programs {
 			if prog.Kind() == "image" {
 				return false
 			}

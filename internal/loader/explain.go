@@ -6,7 +6,6 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
@@ -66,50 +65,36 @@ func (l *Loader) Explain(epoch, position int64) (*Explanation, error) {
 }
 
 func (l *Loader) explainRow(row *ExplainedRow, lane *transform.Lane, p *Pass) error {
-	part, local := l.data.of(row.Sample)
-	if part.ds == nil {
+	part, local := l.data.Of(row.Sample)
+	if part.DS == nil {
 		return nil
 	}
-	raw, err := l.read(row.Sample)
+	raw, err := l.data.Read(context.Background(), row.Sample)
 	if err != nil {
 		return err
 	}
 	var s format.Sample
-	if err := part.ds.Parse(local, part.wanted, raw, &s); err != nil {
+	if err := part.DS.Parse(local, part.Wanted, raw, &s); err != nil {
 		return err
 	}
-	for i, prog := range part.programs {
-		f := &s.Fields[part.value[i]]
+	for i, prog := range part.Programs {
+		f := &s.Fields[part.Value[i]]
 		if f.File >= 0 && row.File == "" {
-			row.File, row.Member = jsontext.Name(part.ds.Index().AppendPath(f.File, nil)), jsontext.Name(f.Member)
+			row.File, row.Member = jsontext.Name(part.DS.Index().AppendPath(f.File, nil)), jsontext.Name(f.Member)
 		}
 		if f.IsInt {
 			continue
 		}
 		choices, err := prog.Explain(lane, f.Data, p.order.Key(row.Place).With(uint64(i)))
 		if err != nil {
-			return l.place(err, &s, part.value[i], i, part)
+			return part.Place(err, &s, part.Value[i], i)
 		}
 		if len(choices) > 0 {
 			if row.Choices == nil {
 				row.Choices = map[string][]transform.Choice{}
 			}
-			row.Choices[part.fields[i].Name] = choices
+			row.Choices[part.Fields[i].Name] = choices
 		}
 	}
 	return nil
-}
-
-// read is the stored bytes of one sample, beside all read-ahead.
-func (l *Loader) read(sample int64) (raw [][]byte, err error) {
-	for _, e := range l.data.extents(sample, nil) {
-		size, mtime := l.data.Stamp(e.File)
-		obj := source.Info{Name: string(l.data.AppendPath(e.File, nil)), Size: size, MTime: mtime}
-		buf := make([]byte, e.Len)
-		if err := l.data.src.ReadAt(context.Background(), obj, buf, e.Off); err != nil {
-			return nil, err
-		}
-		raw = append(raw, buf)
-	}
-	return raw, nil
 }

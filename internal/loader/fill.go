@@ -12,6 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
@@ -66,7 +67,7 @@ func (l *Loader) locate(t *task) {
 		t.req.Extents = t.req.Extents[:0]
 		return
 	}
-	t.req.Extents = l.data.extents(t.req.Sample, t.req.Extents[:0])
+	t.req.Extents = l.data.Extents(t.req.Sample, t.req.Extents[:0])
 }
 
 // fill decodes one sample into its row.
@@ -79,9 +80,9 @@ func (l *Loader) fill(f *filler, t *task) error {
 		return nil
 	}
 	slot := ob.slot.Mem
-	part, local := l.data.of(t.req.Sample)
-	if part.ds == nil { // synthetic
-		kernel.CopyOut(ob.layout.Row(slot, 0, t.row), part.synthetic)
+	part, local := l.data.Of(t.req.Sample)
+	if part.DS == nil { // synthetic
+		kernel.CopyOut(ob.layout.Row(slot, 0, t.row), part.Synthetic)
 		return nil
 	}
 	// What was planned before the cache had it may be kept by now.
@@ -102,7 +103,7 @@ func (l *Loader) fill(f *filler, t *task) error {
 			at = value[i]
 		}
 		if err := l.fillValue(f.lane, prog, i, part, &s.Fields[at], t); err != nil {
-			return l.place(err, s, at, i, part)
+			return part.Place(err, s, at, i)
 		}
 		l.counted(f, prog)
 	}
@@ -115,28 +116,28 @@ func (l *Loader) fill(f *filler, t *task) error {
 // parse gives the fields of a sample, from the cache or from what was read, the
 // programs that they are for, and which field each of them takes; nil: in their
 // order.
-func (l *Loader) parse(f *filler, part *part, local int64, t *task) ([]*transform.Program, []int, error) {
+func (l *Loader) parse(f *filler, part *dataset.Part, local int64, t *task) ([]*transform.Program, []int, error) {
 	s := &f.sample
 	if l.cache != nil {
 		if data, ok := l.cache.get(t.req.Sample); ok {
 			l.kept(part, data, s)
-			return part.after, nil, nil
+			return l.cuts[part.Number].after, nil, nil
 		}
 	}
-	if err := part.ds.Parse(local, part.wanted, t.req.Raw, s); err != nil {
+	if err := part.DS.Parse(local, part.Wanted, t.req.Raw, s); err != nil {
 		return nil, nil, err
 	}
 	if l.cache != nil && l.cache.open() {
 		if data := l.keep(f, part, t.req.Sample); data != nil {
 			l.kept(part, data, s)
-			return part.after, nil, nil
+			return l.cuts[part.Number].after, nil, nil
 		}
 	}
-	return part.programs, part.value, nil
+	return part.Programs, part.Value, nil
 }
 
 // fillValue decodes one field into its row.
-func (l *Loader) fillValue(lane *transform.Lane, prog *transform.Program, i int, part *part, f *format.Field, t *task) error {
+func (l *Loader) fillValue(lane *transform.Lane, prog *transform.Program, i int, part *dataset.Part, f *format.Field, t *task) error {
 	data := f.Data
 	if f.IsInt {
 		if prog.DType() != mem.Object {
@@ -254,52 +255,11 @@ func (l *Loader) fillField(lane *transform.Lane, prog *transform.Program, i int,
 	return t.looseFailed(n, prog.Finish(lane, row))
 }
 
-// place adds to a codec's error where its bytes stand.
-func (l *Loader) place(err error, s *format.Sample, at, i int, part *part) error {
-	e := *errs.From(err)
-	f := &s.Fields[at]
-	e.Where.Field = part.fields[i].Name
-	if f.File >= 0 {
-		path := string(part.ds.Index().AppendPath(f.File, nil))
-		if f.Member != nil {
-			e.Where.Shard, e.Where.Member = path, string(f.Member)
-			if e.Where.Offset < 0 || f.Unpacked {
-				e.Where.Offset = f.Off
-			} else {
-				e.Where.Offset += f.Off
-			}
-		} else {
-			e.Where.File = path
-			e.Where.Offset = max(e.Where.Offset, 0)
-		}
-	}
-	return &e
-}
-
-// where is the file or shard of a sample.
-func (l *Loader) where(sample int64) errs.Where {
-	w := errs.Nowhere
-	w.Sample = sample
-	if sample < 0 {
-		return w
-	}
-	if extents := l.data.extents(sample, nil); len(extents) > 0 {
-		e := extents[0]
-		path := string(l.data.AppendPath(e.File, nil))
-		if e.Whole {
-			w.File, w.Offset = path, 0
-		} else {
-			w.Shard, w.Offset = path, e.Off
-		}
-	}
-	return w
-}
-
 // sampleError is the error of a sample as users see it, and whether it is one
 // that on_bad may pass over: damage is, a source that fails is not.
 func (l *Loader) sampleError(t *task, err error) (*errs.Error, bool) {
 	e := *errs.From(err)
-	where := l.where(t.req.Sample)
+	where := l.data.Where(t.req.Sample)
 	if e.Where.File == "" && e.Where.Shard == "" {
 		e.Where.File, e.Where.Shard = where.File, where.Shard
 		if e.Where.Offset < 0 {
@@ -321,8 +281,8 @@ func (l *Loader) sampleError(t *task, err error) (*errs.Error, bool) {
 		e.Hint = "give the user who trains the right to read it, or pass on_bad=\"skip\""
 	}
 	if e.Code == errs.Changed {
-		part, _ := l.data.of(t.req.Sample)
-		_ = part.ds.Index().Invalidate() // the next start indexes anew
+		part, _ := l.data.Of(t.req.Sample)
+		_ = part.DS.Index().Invalidate() // the next start indexes anew
 	}
 	class := errs.Classes[e.Code]
 	if class.Python == "DataError" && e.Hint == "" {
@@ -464,8 +424,8 @@ func (l *Loader) another(t *task, e *errs.Error) bool {
 	epoch, key := t.batch.pass.order, t.key.With(wordReplace)
 	t.req.Sample = epoch.At(epoch.Places() + key.Intn(uint64(t.attempt), epoch.Places()))
 	if l.spec.Mix.Batches == spec.BatchesSingle {
-		own, _ := l.data.of(t.sample)
-		t.req.Sample = own.first + key.Intn(uint64(t.attempt), own.n)
+		own, _ := l.data.Of(t.sample)
+		t.req.Sample = own.First + key.Intn(uint64(t.attempt), own.N)
 	}
 	return true
 }

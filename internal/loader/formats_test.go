@@ -2,7 +2,6 @@ package loader
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -17,93 +16,10 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
-
-const formatDir = "../stage/format"
-
-// unzipped is a fixture without its .gz, under a name.
-func unzipped(t testing.TB, path, name string) string {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(out, body, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-// stores are datasets of every format, as their own tools wrote them.
-func stores(t testing.TB) map[string]Dataset {
-	dir := t.TempDir()
-	saveArray(t, dir, "x.npy", mem.Float32, "(7, 3)", random(84, 1))
-	saveArray(t, dir, "y.npy", mem.Int64, "(7,)", random(56, 1))
-	tokens := filepath.Join(t.TempDir(), "train.bin")
-	if err := os.WriteFile(tokens, random(2000, 9), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	eos := int64(7)
-	text := filepath.Join(t.TempDir(), "text.jsonl")
-	if err := os.WriteFile(text, []byte("{\"a\": 1}\n\n{\"a\": 22, \"b\": \"x\"}\n{}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]Dataset{
-		"npy folder":       {Path: Paths{dir}},
-		"npy columns":      {Format: "npy", Columns: []Column{{Name: "a", Path: Paths{dir + "/x.npy"}}, {Name: "b", Path: Paths{dir + "/y.npy"}}}},
-		"lines":            {Path: Paths{text}, Format: "lines"},
-		"mds":              {Path: Paths{formatDir + "/mds/testdata/everything"}},
-		"mds zstd":         {Path: Paths{formatDir + "/mds/testdata/zstd"}},
-		"parquet kinds":    {Path: Paths{"../../testdata/parquet/kinds.parquet"}},
-		"parquet lists":    {Path: Paths{"../../testdata/parquet/lists.parquet"}},
-		"parquet label":    {Path: Paths{"../../testdata/parquet/huggingface.parquet"}},
-		"lmdb":             {Path: Paths{unzipped(t, "../../testdata/lmdb/pages16k.mdb.gz", "data.mdb")}},
-		"lmdb folder":      {Path: Paths{filepath.Dir(unzipped(t, "../../testdata/lmdb/reverse.mdb.gz", "data.mdb"))}, Values: "bytes"},
-		"tar":              {Path: Paths{shards(t, 9, 4)}},
-		"hdf5":             {Path: Paths{unzipped(t, "../../testdata/hdf5/plain.h5.gz", "plain.h5")}},
-		"hdf5 filters":     {Path: Paths{unzipped(t, "../../testdata/hdf5/filters.h5.gz", "filters.h5")}},
-		"beton":            {Path: Paths{unzipped(t, formatDir+"/beton/testdata/raw.beton.gz", "raw.beton")}},
-		"beton numbers":    {Path: Paths{unzipped(t, formatDir+"/beton/testdata/numbers.beton.gz", "numbers.beton")}},
-		"files list":       {Path: Paths{pictures(t, 7) + "/*/*.ppm"}, Label: "folder"},
-		"files manifest":   {Manifest: manifest(t)},
-		"table":            {Path: Paths{manifest(t)}},
-		"tfrecord":         {Path: Paths{"../../testdata/tfrecord/pictures.tfrecord"}},
-		"tfrecord raw":     {Path: Paths{"../../testdata/tfrecord/raw.tfrec"}},
-		"tfrecord gzip":    {Path: Paths{"../../testdata/tfrecord/pictures.tfrecord.gz"}},
-		"tfrecord shards":  {Path: Paths{"../../testdata/tfrecord/pictures-0000{0,1}-of-00002"}},
-		"tokens windows":   {Path: Paths{tokens}, DType: "uint16", Window: Window{Length: 32, Next: true, Stride: 5}},
-		"tokens random":    {Path: Paths{tokens}, DType: "uint16", Window: Window{Length: 32, Random: 20, Seed: 4}},
-		"tokens documents": {Path: Paths{tokens}, DType: "uint8", Window: Window{Documents: true, EOS: &eos}},
-	}
-	return all
-}
-
-// manifest is a table of pictures.
-func manifest(t testing.TB) string {
-	t.Helper()
-	root := pictures(t, 5)
-	text := "path,label,score\n"
-	for i := range 5 {
-		text += fmt.Sprintf("class%d/%06d.ppm,%d,%d.5\n", i*3/5, i, i%3, i)
-	}
-	path := filepath.Join(root, "train.csv")
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 // What a loader delivers of arrays and bytes is what the format gives, whatever
 // the format, in an order that is shuffled; no field needs a word in the Spec.
@@ -179,17 +95,15 @@ func looseRows(b *Batch, c wire.Column) (rows [][]byte) {
 // on how to decode them.
 func nameFields(t testing.TB, s *Shared, d Dataset) (out []Field) {
 	t.Helper()
-	p, err := openPart(context.Background(), source.NewFile(), d, Options{})
+	c, err := dataset.Open(context.Background(), Spec{Dataset: d}, dataset.Options{Stored: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := source.NewFile()
-	defer file.Close()
-	defer p.ds.Index().Close()
-	r := format.NewReader(p.ds, file)
-	for _, name := range p.ds.Index().Meta().Fields {
+	defer c.Close()
+	r := format.NewReader(c.Dataset(), c.Source())
+	for _, name := range c.Dataset().Index().Meta().Fields {
 		good := true
-		for id := range p.n {
+		for id := range c.Len() {
 			var sample format.Sample
 			good = good && r.Read(context.Background(), id, []string{name}, &sample) == nil
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/fetch"
@@ -45,10 +46,8 @@ type Loader struct {
 	spec   spec.Spec // defaults written out
 	id     int64
 
-	data       *collection
+	data       *dataset.Collection
 	fields     []batch.Field // as users see them
-	pipeline   string
-	processing string
 	plan       order.Plan
 	orderState json.RawMessage
 	blocks     string        // digest of the sizes of blocks, for states; "": the order has none
@@ -62,6 +61,7 @@ type Loader struct {
 	lanes      int
 	prefetch   int
 	cache      *cache        // nil: nothing is kept
+	cuts       []cuts        // of each part; nil without a cache
 	deadly     map[int64]int // samples in work when an engine died -> times
 	stats      *stats.Stream
 	closing    seldom // CPU is measured
@@ -108,29 +108,17 @@ type Options struct {
 
 // Open opens a loader. Errors name every problem of the Spec at once.
 func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Loader, error) {
-	spec = spec.Defaults()
-	p := spec.Check(formatNames())
-	l := &Loader{shared: shared, moved: stats.Monotonic()}
-	if !spec.Dataset.Openable(formatNames()) {
-		return nil, p.Err()
-	}
-	data, err := openCollection(ctx, spec.Dataset, opt)
-	if err != nil && len(p) > 0 {
-		p.Addf("%s", withHint(err))
-		err = p.Err()
-	}
+	data, err := dataset.Open(ctx, spec, dataset.Options{Progress: opt.Progress, Wrap: opt.Wrap, Stored: opt.Stored})
 	if err != nil {
 		return nil, err
 	}
-	l.data = data
+	l := &Loader{shared: shared, moved: stats.Monotonic(), data: data, spec: data.Spec(), fields: data.Layout()}
 	if opt.Deadly != nil {
-		l.deadly = opt.Deadly(l.data.digest)
+		l.deadly = opt.Deadly(data.Digest())
 	}
-	l.spec = spec
-	err = l.compile(p, opt.Stored)
-	if err == nil {
-		err = l.newCache()
-	}
+	l.layout = batch.NewLayout(l.fields, max(l.spec.Batch.Size, 1))
+	l.slotBytes = l.layout.Bytes()
+	err = l.newCache()
 	if err == nil {
 		err = l.newPlan()
 	}
@@ -216,10 +204,10 @@ func (l *Loader) start(readAhead int64) {
 	s.grow(l.lanes)
 	l.budget = mem.NewBudget(cmp.Or(readAhead, readAheadBytes))
 	n := readers
-	if !l.data.stored() {
+	if !l.data.Stored() {
 		n = 0
 	}
-	l.fetch = fetch.New(l.data.src, l.data, func(r *fetch.Request) { s.fetched(r.Owner.(*task)) }, fetch.Options{
+	l.fetch = fetch.New(l.data.Source(), l.data, func(r *fetch.Request) { s.fetched(r.Owner.(*task)) }, fetch.Options{
 		Readers: n, Budget: l.budget, Pool: s.Pool, Board: s.Board, Page: s.Page, Stage: l.stats.Read, Loader: uint32(l.id),
 	})
 }
@@ -269,8 +257,8 @@ func (l *Loader) checkList(list order.List, epoch int64) error {
 		return errs.New(errs.State, "epoch %d, place %d, item %d: there is no such place for a list", epoch, list.Place, list.Item)
 	}
 	for i, id := range list.IDs {
-		if id < 0 || id >= l.data.n {
-			return errs.New(errs.Config, "the sampler gave sample %d at place %d, and there are %d samples", id, list.Place+int64(i), l.data.n).
+		if id < 0 || id >= l.data.Len() {
+			return errs.New(errs.Config, "the sampler gave sample %d at place %d, and there are %d samples", id, list.Place+int64(i), l.data.Len()).
 				Try("samplers give numbers from 0 to len(dataset) - 1")
 		}
 	}
@@ -396,39 +384,69 @@ func (l *Loader) closeData() {
 }
 
 // Len is the number of samples.
-func (l *Loader) Len() int64 { return l.data.n }
+func (l *Loader) Len() int64 { return l.data.Len() }
 
 // ID is the loader's number in this process.
 func (l *Loader) ID() int64 { return l.id }
 
 // Digest names the contents of the dataset.
-func (l *Loader) Digest() string { return l.data.digest }
+func (l *Loader) Digest() string { return l.data.Digest() }
 
 // Pipeline names what is done to a sample.
-func (l *Loader) Pipeline() string { return l.pipeline }
+func (l *Loader) Pipeline() string { return l.data.Pipeline() }
 
 // Spec is the Spec with every default written out.
 func (l *Loader) Spec() spec.Spec { return l.spec }
 
 // Dataset is what is read; nil if it is synthetic or a mixture.
-func (l *Loader) Dataset() format.Dataset {
-	if len(l.data.parts) > 1 {
-		return nil
+func (l *Loader) Dataset() format.Dataset { return l.data.Dataset() }
+
+// Classes are the names of the classes, where the dataset has them.
+func (l *Loader) Classes() []string { return l.data.Classes() }
+
+// Format is the name of the dataset's format; of a mixture, its members'.
+func (l *Loader) Format() string { return l.data.Format() }
+
+// Notes are lines that the user should see once.
+func (l *Loader) Notes() []string { return append(l.data.Notes(), l.cacheNotes()...) }
+
+// Table is columns of the dataset; see dataset.Collection.
+func (l *Loader) Table(names []string) (map[string]any, error) {
+	if !l.hold() {
+		return nil, errs.New(errs.Config, "the loader is closed")
 	}
-	return l.data.parts[0].ds
+	defer l.letGo()
+	return l.data.Table(names)
+}
+
+// hold keeps the dataset open until letGo; false: it is closed already.
+func (l *Loader) hold() bool {
+	l.shared.mu.Lock()
+	defer l.shared.mu.Unlock()
+	if !l.closed {
+		l.inflight++
+	}
+	return !l.closed
+}
+
+func (l *Loader) letGo() {
+	l.shared.mu.Lock()
+	defer l.shared.mu.Unlock()
+	l.inflight--
+	l.shared.changed.Broadcast()
 }
 
 // Fields says what batches hold.
 func (l *Loader) Fields() []wire.Field {
 	var out []wire.Field
-	first := l.data.parts[0]
+	first := l.data.Parts[0]
 	for i, f := range l.fields {
 		w := wire.Field{Name: f.Name, Kind: "image", DType: f.DType.String(), Shape: f.Seen(), Axes: "hwc", View: "hwc"}
-		if first.ds != nil {
+		if first.DS != nil {
 			w.Kind, w.Axes, w.View = "number", "", ""
-			if i < len(first.programs) && (f.Packed == 0 || first.programs[i].Kind() == "array") {
-				w.Kind = first.programs[i].Kind()
-				w.Axes, w.View = first.programs[i].Axes()
+			if i < len(first.Programs) && (f.Packed == 0 || first.Programs[i].Kind() == "array") {
+				w.Kind = first.Programs[i].Kind()
+				w.Axes, w.View = first.Programs[i].Axes()
 			}
 		}
 		if f.Form != batch.Dense {

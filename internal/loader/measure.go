@@ -64,8 +64,8 @@ func (l *Loader) measure() {
 	}
 	var names []string
 	programs := map[*transform.Program][]string{}
-	for _, part := range l.data.parts {
-		for _, prog := range slices.Concat(part.programs, part.before, part.after) {
+	for _, part := range l.data.Parts {
+		for _, prog := range slices.Concat(part.Programs, l.cutsOf(part).before, l.cutsOf(part).after) {
 			if prog == nil || prog.Kind() != "image" || len(prog.Names()) == 0 {
 				continue
 			}

@@ -16,24 +16,6 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// npy is a file as NumPy writes it (NEP 1): version 1, 2 or 3, the header padded
-// to a multiple of 64 bytes.
-func arrayFile(version byte, descr, shape string, data []byte) []byte {
-	head := fmt.Sprintf("{'descr': %s, 'fortran_order': False, 'shape': %s, }", descr, shape)
-	begin := 10
-	if version > 1 {
-		begin = 12
-	}
-	head += strings.Repeat(" ", 63-(begin+len(head))%64) + "\n"
-	b := append([]byte("\x93NUMPY"), version, 0)
-	if version > 1 {
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(head)))
-	} else {
-		b = binary.LittleEndian.AppendUint16(b, uint16(len(head)))
-	}
-	return slices.Concat(b, []byte(head), data)
-}
-
 func raw(t testing.TB, values any) []byte {
 	t.Helper()
 	var b bytes.Buffer

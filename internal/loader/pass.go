@@ -425,7 +425,7 @@ func (p *Pass) stalled(after time.Duration) error {
 	if stage == 0 {
 		return e.Try("nothing is in work: the engine waits for memory or for its lanes; look at loader.stats(), or raise timeout=")
 	}
-	e.Where = l.where(sample)
+	e.Where = l.data.Where(sample)
 	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + p.delivered, Rank: l.spec.Rank}
 	e.What += ": stage " + wire.StageNames[stage] + " has been at one sample for " + time.Duration(stats.Monotonic()-since).Round(time.Second).String()
 	return e.Try("see whether its storage answers (a hung mount shows here as stage read), or raise timeout=")

@@ -44,7 +44,7 @@ func (l *Loader) newPlan() error {
 		Bucket: b.Bucket, Tokens: b.Tokens, Pack: b.Pack, Long: b.Long, Sorted: b.Window,
 	}
 	policy := order.Policy{Shuffle: o.Shuffle, Seed: o.Seed}
-	policy.Block = l.block(o.Shuffle, l.data.blocks)
+	policy.Block = l.block(o.Shuffle, l.data.Blocks)
 	policy.Draw = order.Draw{Num: o.NumSamples, Replacement: o.Replacement != nil && *o.Replacement}
 	state.Replacement = policy.Draw.Replacement
 	var err error
@@ -53,7 +53,7 @@ func (l *Loader) newPlan() error {
 		if err != nil {
 			return err
 		}
-		if policy.Subset, err = ids(numbers, l.data.n); err != nil {
+		if policy.Subset, err = ids(numbers, l.data.Len()); err != nil {
 			return err
 		}
 		state.Subset = numbersDigest(numbers)
@@ -87,7 +87,7 @@ func (l *Loader) newPlan() error {
 		}
 		state.Lengths = numbersDigest(wide)
 	}
-	if l.plan, err = order.New(l.data.n, policy); err != nil {
+	if l.plan, err = order.New(l.data.Len(), policy); err != nil {
 		return errs.New(errs.Config, "%s", strings.TrimPrefix(err.Error(), "order: "))
 	}
 	l.orderState, _ = json.Marshal(state)
@@ -119,7 +119,7 @@ func (l *Loader) weights(subset []int64) ([]float64, error) {
 	if !l.spec.Order.Balanced {
 		return l.spec.Order.Weights.Read()
 	}
-	labels := l.data.labels()
+	labels := l.data.Labels()
 	if labels == nil {
 		return nil, errs.New(errs.Config, "balanced needs the class of every sample, and a %s dataset does not keep it in its index", l.Format()).
 			Try("give weights= instead: one number a sample")
@@ -145,7 +145,7 @@ func (l *Loader) weights(subset []int64) ([]float64, error) {
 func (l *Loader) lengths() ([]int32, error) {
 	from := l.spec.Batch.Lengths
 	if from.Field != "" {
-		return l.data.lengths(from.Field)
+		return l.data.Lengths(from.Field)
 	}
 	numbers, err := from.Read()
 	if err != nil {
@@ -160,13 +160,13 @@ func (l *Loader) mix() *order.Mix {
 	m := &order.Mix{Linear: s.Mix.Linear, Stop: s.Mix.Stop, Num: s.Order.NumSamples}
 	weights := make([]float64, len(s.Dataset.Mixed))
 	for i, d := range s.Dataset.Mixed {
-		part := l.data.parts[i]
+		part := l.data.Parts[i]
 		shuffle := d.Shuffle
 		if shuffle == "" {
 			shuffle = s.Order.Shuffle
 		}
 		m.Members = append(m.Members, order.Member{
-			Samples: part.n, Policy: order.Policy{Shuffle: shuffle, Block: l.block(shuffle, part.blocks)},
+			Samples: part.N, Policy: order.Policy{Shuffle: shuffle, Block: l.block(shuffle, part.Blocks)},
 		})
 		weights[i] = 1
 		if d.Weight != 0 {

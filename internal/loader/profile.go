@@ -7,6 +7,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/kernel"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -54,8 +55,8 @@ func (l *Loader) Profile(ctx context.Context, n int64, most time.Duration) (Prof
 	r := profiler{others: map[string]int{}, l: l, ctx: ctx, lane: transform.NewLane(), epoch: e}
 	defer r.lane.Close()
 	r.lane.Room = l
-	for _, part := range l.data.parts {
-		for _, prog := range part.programs {
+	for _, part := range l.data.Parts {
+		for _, prog := range part.Programs {
 			r.name(prog)
 		}
 	}
@@ -65,7 +66,7 @@ func (l *Loader) Profile(ctx context.Context, n int64, most time.Duration) (Prof
 	n = min(n, e.Places())
 	for i := range n {
 		place := int64(float64(e.Places()) * float64(i) / float64(n))
-		if part, _ := l.data.of(e.At(place)); part.ds == nil {
+		if part, _ := l.data.Of(e.At(place)); part.DS == nil {
 			continue
 		}
 		if len(out.Each) == 0 { // the first makes the lane's memory, and opens its file
@@ -124,21 +125,21 @@ func (r *profiler) name(prog *transform.Program) {
 // time is what the sample at a place takes.
 func (r *profiler) time(place int64) (t Timing, err error) {
 	id := r.epoch.At(place)
-	part, local := r.l.data.of(id)
+	part, local := r.l.data.Of(id)
 	begin := time.Now()
-	r.extents = r.l.data.extents(id, r.extents[:0])
+	r.extents = r.l.data.Extents(id, r.extents[:0])
 	if err := r.read(); err != nil {
 		return t, err
 	}
 	t.Read = time.Since(begin)
 	begin = time.Now()
 	t.Transforms = make([]time.Duration, len(r.names))
-	if err := part.ds.Parse(local, part.wanted, r.raw, &r.sample); err != nil {
+	if err := part.DS.Parse(local, part.Wanted, r.raw, &r.sample); err != nil {
 		return t, err
 	}
-	for i, prog := range part.programs {
+	for i, prog := range part.Programs {
 		if err := r.field(part, i, prog, place, &t); err != nil {
-			return t, r.l.place(err, &r.sample, part.value[i], i, part)
+			return t, part.Place(err, &r.sample, part.Value[i], i)
 		}
 	}
 	t.Decode = time.Since(begin)
@@ -164,7 +165,7 @@ func (r *profiler) read() error {
 		r.raw[i] = slices.Grow(r.raw[i][:0], int(e.Len))[:e.Len]
 		size, mtime := r.l.data.Stamp(e.File)
 		obj := source.Info{Name: string(r.l.data.AppendPath(e.File, nil)), Size: size, MTime: mtime}
-		if err := r.l.data.src.ReadAt(r.ctx, obj, r.raw[i], e.Off); err != nil {
+		if err := r.l.data.Source().ReadAt(r.ctx, obj, r.raw[i], e.Off); err != nil {
 			return err
 		}
 	}
@@ -173,8 +174,8 @@ func (r *profiler) read() error {
 }
 
 // field makes one field, as a batch would hold it but for padding.
-func (r *profiler) field(part *part, i int, prog *transform.Program, place int64, t *Timing) error {
-	f := &r.sample.Fields[part.value[i]]
+func (r *profiler) field(part *dataset.Part, i int, prog *transform.Program, place int64, t *Timing) error {
+	f := &r.sample.Fields[part.Value[i]]
 	if f.IsInt || prog == nil {
 		return nil
 	}

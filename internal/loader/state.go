@@ -85,18 +85,18 @@ const StateVersion = 1
 // State is the state after a batch at position of an epoch.
 func (l *Loader) State(epoch, position int64) State {
 	return State{
-		Version: StateVersion, Dataset: l.data.digest, Pipeline: l.pipeline, Seed: l.spec.Order.Seed,
-		Epoch: epoch, Position: position, Order: l.orderState, Processing: l.processing, Blocks: l.blocks,
+		Version: StateVersion, Dataset: l.data.Digest(), Pipeline: l.data.Pipeline(), Seed: l.spec.Order.Seed,
+		Epoch: epoch, Position: position, Order: l.orderState, Processing: l.data.Processing(), Blocks: l.blocks,
 	}
 }
 
 // Sources are the digests of the datasets that this one was packed from; states of
 // those go on here, sample by sample.
-func (l *Loader) Sources() []string { return l.data.sources() }
+func (l *Loader) Sources() []string { return l.data.Sources() }
 
 // Altered says how packing changed what is delivered, such as "resize 256"; "":
 // not at all, or nothing was packed.
-func (l *Loader) Altered() string { return l.data.altered() }
+func (l *Loader) Altered() string { return l.data.Altered() }
 
 // Check says why a state is not one of this loader's stream.
 func (l *Loader) Check(st State) error {

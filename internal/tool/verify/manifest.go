@@ -17,7 +17,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -50,7 +50,7 @@ func openPacked(d spec.Dataset) (*packed, error) {
 		Version int `json:"stoker_pack"`
 	}
 	if err := json.Unmarshal(b, &kind); err != nil || kind.Version == 0 {
-		return nil, loader.CheckManifest(path) // of somebody else, or broken
+		return nil, dataset.CheckManifest(path) // of somebody else, or broken
 	}
 	if err := jsontext.Unmarshal(b, &p.manifest); err != nil {
 		return nil, damagedFile(path, "the manifest can not be read", err)

@@ -1,4 +1,4 @@
-package loader
+package dataset
 
 import (
 	"fmt"
@@ -82,12 +82,12 @@ func (m *packing) holds(x *index.Index, dir string) bool {
 	return true
 }
 
-// sources are the digests of the datasets that this one was packed from: those of
+// Sources are the digests of the datasets that this one was packed from: those of
 // mixtures with some or all of their members packed.
-func (c *collection) sources() (all []string) {
+func (c *Collection) Sources() (all []string) {
 	const most = 8 // members: beyond, a mixture of sources alone
 	packed := 0
-	for _, p := range c.parts {
+	for _, p := range c.Parts {
 		if p.from.digest != "" {
 			packed++
 		}
@@ -96,7 +96,7 @@ func (c *collection) sources() (all []string) {
 		return nil
 	}
 	mixtures := [][]string{nil}
-	for _, p := range c.parts {
+	for _, p := range c.Parts {
 		var longer [][]string
 		for _, m := range mixtures {
 			if p.from.digest != "" {
@@ -116,10 +116,10 @@ func (c *collection) sources() (all []string) {
 	return all
 }
 
-// altered says how packing changed what is delivered.
-func (c *collection) altered() string {
+// Altered says how packing changed what is delivered.
+func (c *Collection) Altered() string {
 	var all []string
-	for _, p := range c.parts {
+	for _, p := range c.Parts {
 		if p.from.altered != "" && !slices.Contains(all, p.from.altered) {
 			all = append(all, p.from.altered)
 		}

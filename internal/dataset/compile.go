@@ -1,4 +1,4 @@
-package loader
+package dataset
 
 import (
 	"cmp"
@@ -15,70 +15,68 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
-// compile turns the fields into programs and a layout; stored is that of Options.
-func (l *Loader) compile(p spec.Problems, stored bool) error {
-	for i, part := range l.data.parts {
-		columns := l.columns(part, stored, &p)
-		if !stored && len(part.fields) == 0 {
+// compile turns the fields into programs and columns; stored is that of Options.
+func (c *Collection) compile(p spec.Problems, stored bool) error {
+	for i, part := range c.Parts {
+		columns := c.compileFields(part, stored, &p)
+		if !stored && len(part.Fields) == 0 {
 			p.Addf("nothing is left to deliver where no fields are named: %s", cmp.Or(part.left, "no stored field is taken unasked"))
 		}
 		if i == 0 {
-			l.fields, l.spec.Fields = columns, part.fields
+			c.columns, c.spec.Fields = columns, part.Fields
 		} else if len(p) == 0 {
-			l.sameColumns(i, columns, &p)
+			c.sameColumns(i, columns, &p)
 		}
 	}
-	if l.spec.Batch.Pack > 0 && len(p) == 0 {
-		l.packColumns(&p)
+	if c.spec.Batch.Pack > 0 && len(p) == 0 {
+		c.packColumns(&p)
 	} else {
-		l.lengthColumns(&p)
+		c.lengthColumns(&p)
 	}
-	if l.spec.Batch.Tokens > 0 && l.spec.OnBad.Policy == spec.Replace {
+	if c.spec.Batch.Tokens > 0 && c.spec.OnBad.Policy == spec.Replace {
 		p.Addf("on_bad replace does not go with tokens: another sample may be longer than the batch has room for; skip does")
 	}
 	if err := p.Err(); err != nil {
 		return err
 	}
-	l.layout = batch.NewLayout(l.fields, max(l.spec.Batch.Size, 1))
-	l.slotBytes = l.layout.Bytes()
-	l.pipeline, l.processing = l.pipelineDigest(true), l.pipelineDigest(false)
+	c.pipeline, c.processing = c.pipelineDigest(true), c.pipelineDigest(false)
 	return nil
 }
 
-// columns turns the fields of one dataset into programs, and says what columns
+// compileFields turns the fields of one dataset into programs, and says what columns
 // they fill. Of fields that nobody named, those that hold what is not read are left
 // out, and told; so are all that can not be delivered where stored is looked at.
-func (l *Loader) columns(d *part, stored bool, p *spec.Problems) (columns []batch.Field) {
-	if d.ds == nil {
-		d.fields = []spec.Field{{Name: "image"}}
+func (c *Collection) compileFields(d *Part, stored bool, p *spec.Problems) (columns []batch.Field) {
+	if d.DS == nil {
+		d.Fields = []spec.Field{{Name: "image"}}
 		return []batch.Field{{Name: "image", DType: mem.Uint8, Shape: d.spec.Shape}}
 	}
-	d.fields = slices.Clone(d.spec.Fields)
-	if d.fields == nil {
-		d.fields = slices.Clone(l.spec.Fields)
+	d.Fields = slices.Clone(d.spec.Fields)
+	if d.Fields == nil {
+		d.Fields = slices.Clone(c.spec.Fields)
 	}
-	named := len(d.fields) > 0
+	named := len(d.Fields) > 0
 	if !named {
-		d.fields = l.defaultFields(d)
+		d.Fields = c.defaultFields(d)
 	}
 	whole := true
 	var left []string
-	for i := 0; i < len(d.fields); i++ {
-		f := &d.fields[i]
+	for i := 0; i < len(d.Fields); i++ {
+		f := &d.Fields[i]
 		if f.From == "" {
 			f.From = f.Name
 		}
-		if c, ok := d.ds.(checker); ok {
+		if c, ok := d.DS.(checker); ok {
 			if err := c.Check([]string{f.From}); err != nil {
 				p.Addf("%s", withHint(err))
 				whole = false
 				continue // what it would be decoded to does not matter
 			}
 		}
-		prog, column, err := l.column(d, f)
+		prog, column, err := c.column(d, f)
 		if err != nil && !named && (stored || errs.CodeOf(err) == errs.Unsupported) {
 			left = append(left, fmt.Sprintf("%q (%s)", f.Name, errs.From(err).What))
-			d.fields = slices.Delete(d.fields, i, i+1)
+			d.Fields = slices.Delete(d.Fields, i, i+1)
 			i--
 			continue
 		}
@@ -88,13 +86,13 @@ func (l *Loader) columns(d *part, stored bool, p *spec.Problems) (columns []batc
 			continue
 		}
 		prog.Limit(d.spec.MaxPixels)
-		at := slices.Index(d.wanted, f.From)
+		at := slices.Index(d.Wanted, f.From)
 		if at < 0 {
-			at = len(d.wanted)
-			d.wanted = append(d.wanted, f.From)
+			at = len(d.Wanted)
+			d.Wanted = append(d.Wanted, f.From)
 		}
-		d.value = append(d.value, at)
-		d.programs = append(d.programs, prog)
+		d.Value = append(d.Value, at)
+		d.Programs = append(d.Programs, prog)
 		columns = append(columns, column)
 	}
 	if left != nil {
@@ -108,8 +106,8 @@ func (l *Loader) columns(d *part, stored bool, p *spec.Problems) (columns []batc
 
 // sameColumns says where member i of a mixture would fill other columns than the
 // first: of another type, shape, meaning or order of axes.
-func (l *Loader) sameColumns(i int, columns []batch.Field, p *spec.Problems) {
-	text := func(part *part, fields []batch.Field) string {
+func (c *Collection) sameColumns(i int, columns []batch.Field, p *spec.Problems) {
+	text := func(part *Part, fields []batch.Field) string {
 		var out []string
 		for n, f := range fields {
 			shape := "of any size"
@@ -117,10 +115,10 @@ func (l *Loader) sameColumns(i int, columns []batch.Field, p *spec.Problems) {
 				shape = fmt.Sprint(f.Shape)
 			}
 			axes := "hwc" // of synthetic samples
-			if part.ds != nil {
-				axes, _ = part.programs[n].Axes()
+			if part.DS != nil {
+				axes, _ = part.Programs[n].Axes()
 			}
-			text := strings.TrimSpace(fmt.Sprintf("%s: %s %s %s %s", f.Name, part.kind(n), f.DType, shape, axes))
+			text := strings.TrimSpace(fmt.Sprintf("%s: %s %s %s %s", f.Name, part.Kind(n), f.DType, shape, axes))
 			if f.Form != batch.Dense {
 				text += " " + f.Form.String()
 			}
@@ -134,19 +132,19 @@ func (l *Loader) sameColumns(i int, columns []batch.Field, p *spec.Problems) {
 		}
 		return strings.Join(out, ", ")
 	}
-	if mine, theirs := text(l.data.parts[i], columns), text(l.data.parts[0], l.fields); mine != theirs {
+	if mine, theirs := text(c.Parts[i], columns), text(c.Parts[0], c.columns); mine != theirs {
 		p.Addf("dataset %d of the mixture gives (%s), and dataset 0 (%s): batches need the same columns from all; give each its fields", i, mine, theirs)
 	}
 }
 
 // packColumns makes the columns of bytes, and those of arrays of one dimension,
 // dense rows of Pack tokens, and adds those that tell the samples of a row apart.
-func (l *Loader) packColumns(p *spec.Problems) {
-	size := int64(l.spec.Batch.Size) * l.spec.Batch.Pack
+func (c *Collection) packColumns(p *spec.Problems) {
+	size := int64(c.spec.Batch.Size) * c.spec.Batch.Pack
 	packed := 0
-	for i := range l.fields {
-		f := &l.fields[i]
-		kind, dtype := l.data.parts[0].kind(i), mem.Uint8
+	for i := range c.columns {
+		f := &c.columns[i]
+		kind, dtype := c.Parts[0].Kind(i), mem.Uint8
 		switch kind {
 		case "array":
 			dtype = f.DType
@@ -158,7 +156,7 @@ func (l *Loader) packColumns(p *spec.Problems) {
 			if f.Form == batch.Padded || f.To > 0 {
 				p.Addf("field %q is packed: batch padded and view are for batches of whole samples", f.Name)
 			}
-			*f = batch.Field{Name: f.Name, DType: dtype, Shape: mem.Shape{int(l.spec.Batch.Pack)}, Packed: size * int64(dtype.Size())}
+			*f = batch.Field{Name: f.Name, DType: dtype, Shape: mem.Shape{int(c.spec.Batch.Pack)}, Packed: size * int64(dtype.Size())}
 			packed++
 		case "number":
 		default:
@@ -168,20 +166,20 @@ func (l *Loader) packColumns(p *spec.Problems) {
 	if packed == 0 {
 		p.Addf("pack needs a field of tokens or bytes, and there is none")
 	}
-	if l.spec.OnBad.Policy == spec.Replace {
+	if c.spec.OnBad.Policy == spec.Replace {
 		p.Addf("on_bad replace does not go with pack: another sample has another length; skip leaves its tokens 0")
 	}
-	l.fields = append(l.fields,
-		batch.Field{Name: batch.PositionIDs, DType: mem.Int32, Shape: mem.Shape{int(l.spec.Batch.Pack)}, Packed: 4 * size},
+	c.columns = append(c.columns,
+		batch.Field{Name: batch.PositionIDs, DType: mem.Int32, Shape: mem.Shape{int(c.spec.Batch.Pack)}, Packed: 4 * size},
 		batch.Field{Name: batch.SeqLens, DType: mem.Int32})
 }
 
-// kind is what field i holds.
-func (d *part) kind(i int) string {
-	if d.ds == nil {
+// Kind is what field i holds.
+func (d *Part) Kind(i int) string {
+	if d.DS == nil {
 		return "image"
 	}
-	return d.programs[i].Kind()
+	return d.Programs[i].Kind()
 }
 
 func withHint(err error) string {
@@ -194,24 +192,24 @@ func withHint(err error) string {
 
 // pipelineDigest names what is done to a sample: fields and transforms. With the
 // names of fields it is State.Pipeline, without them State.Processing.
-func (l *Loader) pipelineDigest(names bool) string {
+func (c *Collection) pipelineDigest(names bool) string {
 	h := xxhash.New()
-	for n, part := range l.data.parts {
+	for n, part := range c.Parts {
 		if n > 0 {
 			fmt.Fprintf(h, "dataset %d\n", n)
 		}
-		for i, f := range part.fields {
+		for i, f := range part.Fields {
 			if names {
 				fmt.Fprintf(h, "%q %q\n", f.Name, f.From)
 			} else {
 				fmt.Fprintf(h, "field %d\n", i)
 			}
 			switch {
-			case i >= len(part.programs): // synthetic
-			case !names && part.programs[i].Kind() == "number": // whether it is stored as one, or as its text
-				fmt.Fprintf(h, "number %s\n", part.programs[i].DType())
+			case i >= len(part.Programs): // synthetic
+			case !names && part.Programs[i].Kind() == "number": // whether it is stored as one, or as its text
+				fmt.Fprintf(h, "number %s\n", part.Programs[i].DType())
 			default:
-				fmt.Fprintln(h, part.programs[i].Digest())
+				fmt.Fprintln(h, part.Programs[i].Digest())
 			}
 			f.Name, f.From, f.Decode, f.Transform, f.Layout, f.DType = "", "", "", nil, "", ""
 			if f.Batch != "" || !f.View.IsZero() {

@@ -1,4 +1,4 @@
-package loader
+package dataset
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 
 // stored is what a format says of a field that it stores as an array; false: it
 // stores bytes that something has to decode.
-func (d *part) stored(from string) (format.Type, bool) {
-	typed, ok := d.ds.(format.Typed)
+func (d *Part) stored(from string) (format.Type, bool) {
+	typed, ok := d.DS.(format.Typed)
 	if !ok {
 		return format.Type{}, false
 	}
@@ -27,12 +27,12 @@ func (d *part) stored(from string) (format.Type, bool) {
 }
 
 // column compiles one field: what is done to every sample, and where it goes.
-func (l *Loader) column(d *part, f *spec.Field) (*transform.Program, batch.Field, error) {
+func (c *Collection) column(d *Part, f *spec.Field) (*transform.Program, batch.Field, error) {
 	t, array := d.stored(f.From)
 	stored := transform.Stored{
 		Array: array, DType: t.DType, Shape: t.Shape, Ragged: t.Ragged,
 		Described: described(),
-		First:     func(like func([]byte) error) error { return l.first(d, f.From, like) },
+		First:     func(like func([]byte) error) error { return c.first(d, f.From, like) },
 	}
 	want := transform.Want{Decode: f.Decode, Ops: f.Transform, Layout: f.Layout, DType: f.DType, Ragged: f.Batch == "padded" || f.Batch == "ragged"}
 	if f.Decode == "" && !want.Pictured(&stored) {
@@ -115,7 +115,7 @@ func arrayColumn(f *spec.Field, prog *transform.Program, a transform.Array) (out
 func padColumn(f *spec.Field, out *batch.Field) error {
 	value, ok := decode.Number(f.Pad.Value, out.DType)
 	if !ok {
-		return errs.New(errs.Config, "pad.value is %v, which is no %s", f.Pad.Value, out.DType).Try("choose a value that fits, or another dtype")
+		return errs.New(errs.Config, "pad.Value is %v, which is no %s", f.Pad.Value, out.DType).Try("choose a value that fits, or another dtype")
 	}
 	if out.Shape.Elems() == 0 {
 		return errs.New(errs.Config, "its samples hold nothing: their shape is %v behind the first axis", out.Shape)
@@ -138,10 +138,10 @@ func padColumn(f *spec.Field, out *batch.Field) error {
 const maxRow = 1 << 36
 
 // share tells of fields that differ in nothing but their view which is the first.
-func (d *part) share(columns []batch.Field) {
+func (d *Part) share(columns []batch.Field) {
 	for i := range columns {
 		for j := range i {
-			a, b := d.fields[i], d.fields[j]
+			a, b := d.Fields[i], d.Fields[j]
 			same := a.From == b.From && a.Decode == b.Decode && a.DType == b.DType
 			viewed := !a.View.IsZero() || !b.View.IsZero()
 			dense := func(c batch.Field) bool { return c.Form == batch.Dense && !c.Loose }
@@ -154,17 +154,17 @@ func (d *part) share(columns []batch.Field) {
 }
 
 // lengthColumns adds the lengths of padded fields, behind all fields.
-func (l *Loader) lengthColumns(p *spec.Problems) {
-	for i := range l.fields {
-		if l.fields[i].Form != batch.Padded {
+func (c *Collection) lengthColumns(p *spec.Problems) {
+	for i := range c.columns {
+		if c.columns[i].Form != batch.Padded {
 			continue
 		}
-		name := l.fields[i].Name + lengthsSuffix
-		if slices.ContainsFunc(l.fields, func(f batch.Field) bool { return f.Name == name }) {
-			p.Addf("field %q is padded, its lengths are called %q, and another field has that name: rename it", l.fields[i].Name, name)
+		name := c.columns[i].Name + lengthsSuffix
+		if slices.ContainsFunc(c.columns, func(f batch.Field) bool { return f.Name == name }) {
+			p.Addf("field %q is padded, its lengths are called %q, and another field has that name: rename it", c.columns[i].Name, name)
 		}
-		l.fields[i].Lengths = len(l.fields)
-		l.fields = append(l.fields, batch.Field{Name: name, DType: mem.Int64})
+		c.columns[i].Lengths = len(c.columns)
+		c.columns = append(c.columns, batch.Field{Name: name, DType: mem.Int64})
 	}
 }
 
@@ -173,11 +173,11 @@ func (l *Loader) lengthColumns(p *spec.Problems) {
 const lengthsSuffix = "_lengths"
 
 // first calls like with the first values of a field until one of them can be read.
-func (l *Loader) first(d *part, from string, like func(value []byte) error) error {
-	r := format.NewReader(d.ds, l.data.src)
+func (c *Collection) first(d *Part, from string, like func(value []byte) error) error {
+	r := format.NewReader(d.DS, c.src)
 	var s format.Sample
 	var first error
-	for id := range min(d.n, firstTries) {
+	for id := range min(d.N, firstTries) {
 		err := r.Read(context.Background(), id, []string{from}, &s)
 		if err == nil {
 			err = like(s.Fields[0].Data)
@@ -186,7 +186,7 @@ func (l *Loader) first(d *part, from string, like func(value []byte) error) erro
 			return nil
 		}
 		if first == nil {
-			first = format.Place(d.ds, err, id, nil)
+			first = format.Place(d.DS, err, id, nil)
 		}
 	}
 	e := *errs.From(first)

@@ -1,4 +1,4 @@
-package loader
+package dataset
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/spec"
 )
 
 // A folder of stoker pack is opened where it is as the manifest says; what is
 // missing, cut or too much, and what is still being packed, is refused by name.
 func TestPackedFolderIsWhole(t *testing.T) {
-	s := ground(t)
 	part := func(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("shard-%06d.tfrecord", i)) }
 	body, err := os.ReadFile("../../testdata/tfrecord/raw.tfrec")
 	if err != nil {
@@ -74,7 +74,7 @@ func TestPackedFolderIsWhole(t *testing.T) {
 				if err := c.change(dir); err != nil {
 					t.Fatal(err)
 				}
-				l, err := Open(context.Background(), s, Spec{Dataset: Dataset{Path: Paths{dir}, Format: format}, Batch: BatchSpec{Size: 3}}, Options{})
+				l, err := Open(context.Background(), spec.Spec{Dataset: spec.Dataset{Path: spec.Paths{dir}, Format: format}, Batch: spec.Batch{Size: 3}}, Options{})
 				if err == nil {
 					l.Close()
 				}
@@ -89,7 +89,6 @@ func TestPackedFolderIsWhole(t *testing.T) {
 // What a glob finds of a packing is held against its manifest: it would have
 // matched what is gone. Files that are named are a choice, as long as each is whole.
 func TestGlobsOverAPacking(t *testing.T) {
-	s := ground(t)
 	body, err := os.ReadFile("../../testdata/tfrecord/raw.tfrec")
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +153,7 @@ func TestGlobsOverAPacking(t *testing.T) {
 		"unfinished/*.tfrecord":                     "packing is not finished",
 		"unfinished/shard-00000{0..3}.tfrecord":     "",
 	} {
-		l, err := Open(context.Background(), s, Spec{Dataset: Dataset{Path: Paths{filepath.Join(root, pattern)}}, Batch: BatchSpec{Size: 3}}, Options{})
+		l, err := Open(context.Background(), spec.Spec{Dataset: spec.Dataset{Path: spec.Paths{filepath.Join(root, pattern)}}, Batch: spec.Batch{Size: 3}}, Options{})
 		if err == nil {
 			l.Close()
 		}

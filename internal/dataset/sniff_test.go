@@ -1,4 +1,4 @@
-package loader
+package dataset
 
 import (
 	"bytes"
@@ -13,12 +13,14 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/spec"
+	"github.com/stoker-data/stoker/internal/stagetest/fixture"
 )
 
 // wholeFiles is a small file of each format that a folder can hold several of.
 func wholeFiles(t *testing.T) map[string][]byte {
 	out := map[string][]byte{
-		".npy": arrayFile(1, "'"+descrs[mem.Int64]+"'", "(4,)", random(32, 1)),
+		".npy": fixture.ArrayFile(1, "'"+fixture.Descrs[mem.Int64]+"'", "(4,)", fixture.Random(32, 1)),
 	}
 	for ending, path := range map[string]string{
 		".tfrecord":           "../../testdata/tfrecord/pictures.tfrecord",
@@ -27,8 +29,8 @@ func wholeFiles(t *testing.T) map[string][]byte {
 		"":                    "../../testdata/tfrecord/pictures.tfrecord",
 		".00":                 "../../testdata/tfrecord/pictures.tfrecord",
 		".parquet":            "../../testdata/parquet/kinds.parquet",
-		".h5":                 unzipped(t, "../../testdata/hdf5/plain.h5.gz", "plain.h5"),
-		".tar":                tarIn(t, shards(t, 4, 4)),
+		".h5":                 fixture.Unzipped(t, "../../testdata/hdf5/plain.h5.gz", "plain.h5"),
+		".tar":                tarIn(t, fixture.Shards(t, 4, 4)),
 		".mixed-case.PARQUET": "../../testdata/parquet/kinds.parquet",
 	} {
 		body, err := os.ReadFile(path)
@@ -64,21 +66,21 @@ func TestAPipeIsNoDataset(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	refused := func(d Dataset) {
+	refused := func(d spec.Dataset) {
 		t.Helper()
-		_, err := Open(context.Background(), ground(t), Spec{Dataset: d}, Options{})
+		_, err := Open(context.Background(), spec.Spec{Dataset: d}, Options{})
 		if errs.CodeOf(err) != errs.Unreadable || !strings.Contains(err.Error(), "it is a named pipe") {
 			t.Errorf("%+v: %v", d, err)
 		}
 	}
 	for _, path := range []string{"fifo", "fifo.tar", "fifo.bin", "fifo.jpg", "fifo.csv", "in", "*.tar"} {
-		refused(Dataset{Path: Paths{filepath.Join(dir, path)}})
+		refused(spec.Dataset{Path: spec.Paths{filepath.Join(dir, path)}})
 	}
-	refused(Dataset{Manifest: filepath.Join(dir, "fifo.csv")})
-	refused(Dataset{Columns: []Column{{Name: "x", Path: Paths{filepath.Join(dir, "fifo")}}}})
-	refused(Dataset{Path: Paths{dir}, Format: "mds"}) // of its index.json
+	refused(spec.Dataset{Manifest: filepath.Join(dir, "fifo.csv")})
+	refused(spec.Dataset{Columns: []spec.Column{{Name: "x", Path: spec.Paths{filepath.Join(dir, "fifo")}}}})
+	refused(spec.Dataset{Path: spec.Paths{dir}, Format: "mds"}) // of its index.json
 	for _, name := range formatNames() {
-		d := Dataset{Path: Paths{filepath.Join(dir, "fifo")}, Format: name}
+		d := spec.Dataset{Path: spec.Paths{filepath.Join(dir, "fifo")}, Format: name}
 		switch name {
 		case "synthetic", "mds": // which have no such path
 			continue
@@ -93,7 +95,6 @@ func TestAPipeIsNoDataset(t *testing.T) {
 // with its name, wherever it stands; never a smaller dataset, nor another kind of
 // folder. An empty TFRecord file is one of no records, and is named in a note.
 func TestBrokenFileOfAFolder(t *testing.T) {
-	s := ground(t)
 	for ending, body := range wholeFiles(t) {
 		overwritten := append(bytes.Repeat([]byte{'?'}, 300), body[min(300, len(body)):]...)[:len(body)]
 		for how, bad := range map[string][]byte{"overwritten": overwritten, "empty": {}} {
@@ -115,15 +116,15 @@ func TestBrokenFileOfAFolder(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					spec := Spec{Dataset: Dataset{Path: Paths{dir}}, Batch: BatchSpec{Size: 3}}
-					l, err := Open(context.Background(), s, spec, Options{})
+					what := spec.Spec{Dataset: spec.Dataset{Path: spec.Paths{dir}}, Batch: spec.Batch{Size: 3}}
+					l, err := Open(context.Background(), what, Options{})
 					if err == nil {
 						defer l.Close()
 						if how == "empty" && l.Format() == "tfrecord" && !strings.HasSuffix(ending, ".gz") &&
 							strings.Contains(strings.Join(l.Notes(), "\n"), "1 of 4 files have 0 bytes, and count as no records: "+broken) {
 							return
 						}
-						t.Fatalf("opened, with %d samples", l.data.n)
+						t.Fatalf("opened, with %d samples", l.Len())
 					}
 					if errs.CodeOf(err) != errs.Damaged || !strings.Contains(fmt.Sprintf("%v %+v", err, errs.From(err)), broken) {
 						t.Errorf("%v", err)
@@ -151,7 +152,7 @@ func TestAFolderOfText(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l, err := Open(context.Background(), ground(t), Spec{Dataset: Dataset{Path: Paths{dir}, Format: "lines"}}, Options{})
+	l, err := Open(context.Background(), spec.Spec{Dataset: spec.Dataset{Path: spec.Paths{dir}, Format: "lines"}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +181,6 @@ func TestEnding(t *testing.T) {
 
 // Arrow is told from damage, with the way to what is read.
 func TestArrowIsNamed(t *testing.T) {
-	s := ground(t)
 	dir := t.TempDir()
 	for _, name := range []string{"one/data-00000-of-00001.arrow", "one/state.json", "split/dataset_dict.json", "split/train/data.arrow", "table.feather"} {
 		path := filepath.Join(dir, name)
@@ -198,7 +198,7 @@ func TestArrowIsNamed(t *testing.T) {
 		"one/data-00000-of-00001.arrow": "write it as Parquet",
 		"split/train":                   `train").to_parquet`,
 	} {
-		_, err := Open(context.Background(), s, Spec{Dataset: Dataset{Path: Paths{filepath.Join(dir, name)}}}, Options{})
+		_, err := Open(context.Background(), spec.Spec{Dataset: spec.Dataset{Path: spec.Paths{filepath.Join(dir, name)}}}, Options{})
 		e := errs.From(err)
 		if err == nil || e.Code != errs.Unsupported || !strings.Contains(e.What, "Arrow") || !strings.Contains(e.Hint, want) {
 			t.Errorf("%s: %v (%s); want a hint with %s", name, err, e.Hint, want)

@@ -1,4 +1,8 @@
-package loader
+// Package dataset opens what a Spec names: it finds out formats, opens or builds
+// indexes, puts the members of a mixture one after the other, and compiles the
+// fields of the Spec against what is stored. It reads a few samples to do so, and
+// starts nothing: tools that look at samples need no loader.
+package dataset
 
 import (
 	"cmp"
@@ -196,8 +200,41 @@ func meaningless(d spec.Dataset, kind string) error {
 	return p.Err()
 }
 
+// Options are what an Open needs besides the Spec.
+type Options struct {
+	Progress func(done, total int64, what string) // of indexing; may be nil
+	// Wrap puts something between the dataset and its storage; may be nil.
+	Wrap func(source.Source) source.Source
+	// Stored says that what is stored is looked at, and no batch is made: no field
+	// need be left to deliver.
+	Stored bool
+}
+
+// Open opens what a Spec names. Errors name every problem of the Spec at once.
+func Open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
+	s = s.Defaults()
+	p := s.Check(formatNames())
+	if !s.Dataset.Openable(formatNames()) {
+		return nil, p.Err()
+	}
+	c, err := openCollection(ctx, s.Dataset, opt)
+	if err != nil && len(p) > 0 {
+		p.Addf("%s", withHint(err))
+		err = p.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.spec = s
+	if err := c.compile(p, opt.Stored); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
 // openPart opens one dataset.
-func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Options) (*part, error) {
+func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Options) (*Part, error) {
 	if d.Format == "synthetic" {
 		if err := meaningless(d, d.Format); err != nil {
 			return nil, err
@@ -236,5 +273,5 @@ func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Option
 		return nil, err
 	}
 	x := ds.Index()
-	return &part{spec: d, ds: ds, n: x.Len(), digest: x.Digest(), from: sourceOf(x), format: x.Meta().Format}, nil
+	return &Part{spec: d, DS: ds, N: x.Len(), digest: x.Digest(), from: sourceOf(x), format: x.Meta().Format}, nil
 }

@@ -1,4 +1,4 @@
-package loader
+package dataset
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package loader
+package dataset
 
 import (
 	"context"
@@ -9,13 +9,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stagetest/fixture"
 )
+
+// readCount counts the reads of stored files.
+type readCount struct {
+	source.Source
+	n *atomic.Int64
+}
+
+func (c readCount) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
+	c.n.Add(1)
+	return c.Source.ReadAt(ctx, obj, p, off)
+}
 
 // moved is a dataset whose files were copied from one folder into a new one, and
 // got new times.
-func moved(t *testing.T, d Dataset, from string) (_ Dataset, to string) {
+func moved(t *testing.T, d spec.Dataset, from string) (_ spec.Dataset, to string) {
 	t.Helper()
 	to = t.TempDir()
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
@@ -31,7 +44,7 @@ func moved(t *testing.T, d Dataset, from string) (_ Dataset, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	place := func(paths Paths) (out Paths) {
+	place := func(paths spec.Paths) (out spec.Paths) {
 		for _, p := range paths {
 			abs, err := filepath.Abs(p)
 			if err != nil {
@@ -42,7 +55,7 @@ func moved(t *testing.T, d Dataset, from string) (_ Dataset, to string) {
 		return out
 	}
 	d.Path = place(d.Path)
-	var columns []Column
+	var columns []spec.Column
 	for _, c := range d.Columns {
 		c.Path = place(c.Path)
 		columns = append(columns, c)
@@ -52,7 +65,7 @@ func moved(t *testing.T, d Dataset, from string) (_ Dataset, to string) {
 }
 
 // openCounted opens a dataset where no index of it is kept.
-func openCounted(t *testing.T, d Dataset) (p *part, reads int64) {
+func openCounted(t *testing.T, d spec.Dataset) (p *Part, reads int64) {
 	t.Helper()
 	t.Setenv("STOKER_CACHE", t.TempDir())
 	file := source.NewFile()
@@ -62,20 +75,20 @@ func openCounted(t *testing.T, d Dataset) (p *part, reads int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.ds.Index().Close() })
+	t.Cleanup(func() { _ = p.DS.Index().Close() })
 	return p, n.Load()
 }
 
 // An index beside the data travels with a copy of them, which is opened with no
 // more than the reads of fingerprints, whatever the format.
 func TestIndexesTravel(t *testing.T) {
-	for name, d := range stores(t) {
+	for name, d := range fixture.Stores(t) {
 		if strings.HasPrefix(name, "files") { // who lists files has to look at each of them anyway
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			first, _ := openCounted(t, d)
-			x := first.ds.Index()
+			x := first.DS.Index()
 			var paths []string
 			for i := range x.Files() {
 				paths = append(paths, string(x.AppendPath(i, nil)))
@@ -84,21 +97,21 @@ func TestIndexesTravel(t *testing.T) {
 			there, _ := openCounted(t, here)
 			file := source.NewFile()
 			defer file.Close()
-			at, err := format.WriteBeside(context.Background(), file, there.ds.Index())
+			at, err := format.WriteBeside(context.Background(), file, there.DS.Index())
 			if err != nil || !strings.HasPrefix(at, from) {
 				t.Fatal(at, err)
 			}
 			away, to := moved(t, here, from)
 			copied, reads := openCounted(t, away)
-			x = copied.ds.Index()
+			x = copied.DS.Index()
 			if reads > 3*int64(x.Files()) {
 				t.Errorf("%d reads of %d files: it was indexed again", reads, x.Files())
 			}
-			if copied.digest != first.digest || copied.n != first.n || !strings.HasPrefix(string(x.AppendPath(0, nil)), to) {
-				t.Errorf("%d samples, digest %s, in %s: another dataset than that of %s", copied.n, copied.digest, x.AppendPath(0, nil), first.digest)
+			if copied.digest != first.digest || copied.N != first.N || !strings.HasPrefix(string(x.AppendPath(0, nil)), to) {
+				t.Errorf("%d samples, digest %s, in %s: another dataset than that of %s", copied.N, copied.digest, x.AppendPath(0, nil), first.digest)
 			}
 			var s format.Sample
-			if err := format.NewReader(copied.ds, file).Read(context.Background(), copied.n-1, nil, &s); err != nil {
+			if err := format.NewReader(copied.DS, file).Read(context.Background(), copied.N-1, nil, &s); err != nil {
 				t.Error(err)
 			}
 		})

@@ -1,4 +1,4 @@
-package loader
+package dataset
 
 import (
 	"bytes"
@@ -45,7 +45,7 @@ func local(paths []string) error {
 }
 
 // openSynthetic makes the one ready sample that every row is a copy of.
-func openSynthetic(d spec.Dataset) (*part, error) {
+func openSynthetic(d spec.Dataset) (*Part, error) {
 	size := 1
 	for _, n := range d.Shape {
 		if n <= 0 || size > 1<<30/n {
@@ -53,20 +53,17 @@ func openSynthetic(d spec.Dataset) (*part, error) {
 		}
 		size *= n
 	}
-	p := &part{spec: d, synthetic: make([]byte, size), n: d.Samples, digest: "synthetic", format: "synthetic"}
-	for i := range p.synthetic {
-		p.synthetic[i] = byte(i * 31)
+	p := &Part{spec: d, Synthetic: make([]byte, size), N: d.Samples, digest: "synthetic", format: "synthetic"}
+	for i := range p.Synthetic {
+		p.Synthetic[i] = byte(i * 31)
 	}
 	return p, nil
 }
 
-// Classes are the names of the classes, where the dataset has them.
-func (l *Loader) Classes() []string { return l.data.classes() }
-
 // Format is the name of the dataset's format; of a mixture, its members'.
-func (l *Loader) Format() string {
+func (c *Collection) Format() string {
 	var names []string
-	for _, p := range l.data.parts {
+	for _, p := range c.Parts {
 		if !slices.Contains(names, p.format) {
 			names = append(names, p.format)
 		}
@@ -93,13 +90,13 @@ type omitter interface {
 // defaultFields are what a dataset delivers when the Spec names nothing: arrays
 // as they are stored, images decoded, classes as numbers, the rest by what the
 // format, the name or the first sample says of it.
-func (l *Loader) defaultFields(d *part) []spec.Field {
-	if d.ds.Index().Meta().Format == "folder" {
+func (c *Collection) defaultFields(d *Part) []spec.Field {
+	if d.DS.Index().Meta().Format == "folder" {
 		return []spec.Field{{Name: folder.Image, Decode: "rgb"}, {Name: folder.Label, Decode: "int"}}
 	}
 	var out []spec.Field
 	var left []string
-	for _, name := range d.ds.Index().Meta().Fields {
+	for _, name := range d.DS.Index().Meta().Fields {
 		if strings.HasPrefix(name, "__") {
 			continue
 		}
@@ -112,13 +109,13 @@ func (l *Loader) defaultFields(d *part) []spec.Field {
 			d.notes = append(d.notes, "field "+why+"; it is left out, and decode \"bytes\" gives it as it lies")
 			continue
 		}
-		ds, knows := d.ds.(decoder)
+		ds, knows := d.DS.(decoder)
 		if _, array := d.stored(name); !array || knows && ds.Decode(name) == "none" {
-			f.Decode = l.guess(d, name)
+			f.Decode = c.guess(d, name)
 		}
 		if f.Decode == "none" {
 			why := "not every sample has it"
-			if ds, ok := d.ds.(omitter); ok {
+			if ds, ok := d.DS.(omitter); ok {
 				why = ds.LeftOut(name)
 			}
 			if why != "" {
@@ -136,7 +133,7 @@ func (l *Loader) defaultFields(d *part) []spec.Field {
 
 // leaveOut notes fields that nobody named and that are not delivered, each with its
 // reason.
-func (d *part) leaveOut(fields []string) {
+func (d *Part) leaveOut(fields []string) {
 	left := fmt.Sprintf("left out of the batches: %s; fields=[...] takes what can be read, and on_bad=\"skip\" passes over samples without it",
 		listed(fields))
 	d.notes = append(d.notes, left)
@@ -148,7 +145,7 @@ func (d *part) leaveOut(fields []string) {
 
 // refused says why a stored field is not taken unless it is asked for as bytes; "":
 // it is.
-func (d *part) refused(from string) string {
+func (d *Part) refused(from string) string {
 	if d.format != "tar" {
 		return ""
 	}
@@ -161,13 +158,13 @@ func (d *part) refused(from string) string {
 }
 
 // guess is how a field of encoded bytes is decoded where nobody says it.
-func (l *Loader) guess(d *part, name string) string {
-	if ds, ok := d.ds.(decoder); ok {
+func (c *Collection) guess(d *Part, name string) string {
+	if ds, ok := d.DS.(decoder); ok {
 		if how := ds.Decode(name); how != "" {
 			return how
 		}
 	}
-	if l.raw(d, name) {
+	if c.raw(d, name) {
 		return "bytes"
 	}
 	switch {
@@ -182,11 +179,11 @@ func (l *Loader) guess(d *part, name string) string {
 	case name == "npy":
 		return "npy"
 	}
-	if d.ds.Index().Meta().Format == "tar" {
+	if d.DS.Index().Meta().Format == "tar" {
 		return "bytes" // the name says it all
 	}
 	var s format.Sample
-	err := format.NewReader(d.ds, l.data.src).Read(context.Background(), 0, []string{name}, &s)
+	err := format.NewReader(d.DS, c.src).Read(context.Background(), 0, []string{name}, &s)
 	switch {
 	case errs.CodeOf(err) == errs.MissingField:
 		return "none"
@@ -205,13 +202,13 @@ func (l *Loader) guess(d *part, name string) string {
 // raw says that a feature of bytes is the elements of an array, whatever it is
 // called: its shape stands beside it, as stoker pack writes it, and fits. An
 // encoded picture with its shape beside it has other bytes than its pixels have.
-func (l *Loader) raw(d *part, name string) bool {
+func (c *Collection) raw(d *Part, name string) bool {
 	shape := name + "/shape"
-	if d.format != "tfrecord" || !slices.Contains(d.ds.Index().Meta().Fields, shape) {
+	if d.format != "tfrecord" || !slices.Contains(d.DS.Index().Meta().Fields, shape) {
 		return false
 	}
 	var s format.Sample
-	err := format.NewReader(d.ds, l.data.src).Read(context.Background(), 0, []string{name, shape}, &s)
+	err := format.NewReader(d.DS, c.src).Read(context.Background(), 0, []string{name, shape}, &s)
 	if err != nil || s.Fields[0].IsInt {
 		return false
 	}
@@ -228,81 +225,60 @@ func (l *Loader) raw(d *part, name string) bool {
 	return n > 0 && (have == n || have/8 == n && have%8 == 0)
 }
 
-// hold keeps the dataset open until letGo; false: it is closed already.
-func (l *Loader) hold() bool {
-	l.shared.mu.Lock()
-	defer l.shared.mu.Unlock()
-	if !l.closed {
-		l.inflight++
-	}
-	return !l.closed
-}
-
-func (l *Loader) letGo() {
-	l.shared.mu.Lock()
-	defer l.shared.mu.Unlock()
-	l.inflight--
-	l.shared.changed.Broadcast()
-}
-
 // Notes are lines that the user should see once.
-func (l *Loader) Notes() (notes []string) {
-	for _, p := range l.data.parts {
-		if p.ds == nil {
+func (c *Collection) Notes() (notes []string) {
+	for _, p := range c.Parts {
+		if p.DS == nil {
 			continue
 		}
-		if note := p.ds.Index().Note(); note != "" {
+		if note := p.DS.Index().Note(); note != "" {
 			notes = append(notes, note)
 		}
-		if ds, ok := p.ds.(noted); ok {
+		if ds, ok := p.DS.(noted); ok {
 			notes = append(notes, ds.Notes()...)
 		}
-		if ds, ok := p.ds.(notedFor); ok {
-			notes = append(notes, ds.NotesFor(p.wanted)...)
+		if ds, ok := p.DS.(notedFor); ok {
+			notes = append(notes, ds.NotesFor(p.Wanted)...)
 		}
 		notes = append(notes, p.notes...)
 	}
-	return append(notes, l.cacheNotes()...)
+	return notes
 }
 
 // Table is columns of the dataset, a row a sample: "label" (the number of its
 // class) and "path" (of the file or shard it lies in).
-func (l *Loader) Table(names []string) (map[string]any, error) {
-	if !l.hold() {
-		return nil, errs.New(errs.Config, "the loader is closed")
-	}
-	defer l.letGo()
+func (c *Collection) Table(names []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, name := range names {
-		labels := l.data.labels()
+		labels := c.Labels()
 		switch {
-		case !l.data.stored():
+		case !c.Stored():
 			return nil, errs.New(errs.Config, "a synthetic dataset has no column %q", name)
 		case name == "label" && labels != nil:
 			out[name] = labels
 		case name == "path":
-			out[name] = l.paths()
+			out[name] = c.paths()
 		default:
-			return nil, errs.New(errs.Config, "a %s dataset has no column %q", l.Format(), name).Try("there are \"path\", and \"label\" where samples have classes")
+			return nil, errs.New(errs.Config, "a %s dataset has no column %q", c.Format(), name).Try("there are \"path\", and \"label\" where samples have classes")
 		}
 	}
 	return out, nil
 }
 
 // paths is the file or shard that each sample lies in.
-func (l *Loader) paths() []jsontext.Name {
-	out := make([]jsontext.Name, l.data.n)
+func (c *Collection) paths() []jsontext.Name {
+	out := make([]jsontext.Name, c.n)
 	var extents []format.Extent
 	var text []byte
-	for _, p := range l.data.parts {
-		for id := range p.n {
-			if p.ds == nil {
+	for _, p := range c.Parts {
+		for id := range p.N {
+			if p.DS == nil {
 				continue
 			}
-			extents = p.ds.Extents(id, nil, extents[:0])
+			extents = p.DS.Extents(id, nil, extents[:0])
 			if len(extents) > 0 {
-				text = p.ds.Index().AppendPath(extents[0].File, text[:0])
-				out[p.first+id] = jsontext.Name(text)
+				text = p.DS.Index().AppendPath(extents[0].File, text[:0])
+				out[p.First+id] = jsontext.Name(text)
 			}
 		}
 	}

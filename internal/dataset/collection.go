@@ -1,0 +1,317 @@
+package dataset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/spec"
+	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/source"
+	"github.com/stoker-data/stoker/internal/stage/transform"
+)
+
+// Collection is the samples of a Spec: those of one dataset, or of the members
+// of a mixture one behind the other. Sample ids, and the numbers of stored
+// files that fetch sees, run through all of it.
+type Collection struct {
+	Parts []*Part
+
+	n       int64
+	digest  string
+	src     source.Source
+	close   func() error
+	spec    spec.Spec     // defaults and fields written out
+	columns []batch.Field // as users see them
+
+	pipeline, processing string // see State of package loader
+}
+
+// Part is one dataset of a collection.
+type Part struct {
+	spec      spec.Dataset
+	Number    int            // its place among the parts
+	DS        format.Dataset // nil: synthetic
+	Synthetic []byte         // what every row of a synthetic dataset is a copy of
+	N         int64
+	First     int64 // id of its first sample
+	files     int   // number of its first stored file
+	digest    string
+	from      packedFrom
+	format    string
+	notes     []string // for Loader.Notes: of fields that are left out
+	left      string   // those of them that a format leaves out, and why; "": none
+
+	Fields   []spec.Field
+	Programs []*transform.Program // one a field
+	Wanted   []string             // stored names, each once
+	Value    []int                // of each field: number of its stored name in Wanted
+}
+
+// openCollection opens what the Spec names.
+func openCollection(ctx context.Context, d spec.Dataset, opt Options) (*Collection, error) {
+	file := source.NewFile()
+	c := &Collection{src: file, close: file.Close}
+	if opt.Wrap != nil {
+		c.src = opt.Wrap(file)
+	}
+	specs := d.Mixed
+	if specs == nil {
+		specs = []spec.Dataset{d}
+	}
+	files := 0
+	for i, one := range specs {
+		p, err := openPart(ctx, c.src, one, opt)
+		if err != nil {
+			c.Close()
+			if len(specs) > 1 {
+				e := *errs.From(err)
+				e.What = fmt.Sprintf("dataset %d of the mixture: %s", i, e.What)
+				err = &e
+			}
+			return nil, err
+		}
+		p.Number, p.First, p.files = i, c.n, files
+		c.n += p.N
+		if p.DS != nil {
+			files += p.DS.Index().Files()
+		}
+		c.Parts = append(c.Parts, p)
+	}
+	digests := make([]string, len(c.Parts))
+	for i, p := range c.Parts {
+		digests[i] = p.digest
+	}
+	c.digest = mixtureDigest(digests)
+	return c, nil
+}
+
+// Len is the number of samples.
+func (c *Collection) Len() int64 { return c.n }
+
+// Digest names the contents.
+func (c *Collection) Digest() string { return c.digest }
+
+// Spec is the Spec with every default and every field written out.
+func (c *Collection) Spec() spec.Spec { return c.spec }
+
+// Source is where stored files are.
+func (c *Collection) Source() source.Source { return c.src }
+
+// Layout is the columns of a batch: the fields, then what they need besides. It is
+// not to be written to.
+func (c *Collection) Layout() []batch.Field { return c.columns }
+
+// Pipeline names what is done to a sample, Processing the same whatever its fields
+// are called.
+func (c *Collection) Pipeline() string { return c.pipeline }
+
+// Processing is described at Pipeline.
+func (c *Collection) Processing() string { return c.processing }
+
+// Dataset is what is stored; nil if it is synthetic or a mixture.
+func (c *Collection) Dataset() format.Dataset {
+	if len(c.Parts) > 1 {
+		return nil
+	}
+	return c.Parts[0].DS
+}
+
+// Close closes the datasets and their storage.
+func (c *Collection) Close() {
+	for _, p := range c.Parts {
+		if p.DS != nil {
+			_ = p.DS.Index().Close()
+		}
+	}
+	_ = c.close()
+}
+
+// Of is the part that sample id lies in, and its number there.
+func (c *Collection) Of(id int64) (*Part, int64) {
+	if len(c.Parts) == 1 {
+		return c.Parts[0], id
+	}
+	i := sort.Search(len(c.Parts), func(i int) bool { return c.Parts[i].First > id }) - 1
+	return c.Parts[i], id - c.Parts[i].First
+}
+
+// Extents appends where the wanted fields of a sample lie.
+func (c *Collection) Extents(id int64, dst []format.Extent) []format.Extent {
+	p, local := c.Of(id)
+	if p.DS == nil {
+		return dst
+	}
+	begin := len(dst)
+	dst = p.DS.Extents(local, p.Wanted, dst)
+	for i := range dst[begin:] {
+		dst[begin+i].File += p.files
+	}
+	return dst
+}
+
+// file is the part that stored file number f is of, and its number there.
+func (c *Collection) file(f int) (*Part, int) {
+	i := len(c.Parts) - 1
+	for c.Parts[i].files > f || c.Parts[i].DS == nil {
+		i--
+	}
+	return c.Parts[i], f - c.Parts[i].files
+}
+
+// AppendPath appends the path of a stored file.
+func (c *Collection) AppendPath(f int, dst []byte) []byte {
+	p, local := c.file(f)
+	return p.DS.Index().AppendPath(local, dst)
+}
+
+// Stamp is the size and time that a stored file had when it was indexed.
+func (c *Collection) Stamp(f int) (size, mtime int64) {
+	p, local := c.file(f)
+	return p.DS.Index().Stamp(local)
+}
+
+// Stored says whether there is anything to read.
+func (c *Collection) Stored() bool {
+	return slices.ContainsFunc(c.Parts, func(p *Part) bool { return p.DS != nil })
+}
+
+// Classes are the names of the classes, if all parts have the same.
+func (c *Collection) Classes() []string {
+	var names []string
+	for i, p := range c.Parts {
+		if p.DS == nil {
+			return nil
+		}
+		theirs := p.DS.Index().Classes()
+		if i > 0 && !slices.Equal(names, theirs) {
+			return nil
+		}
+		names = theirs
+	}
+	return names
+}
+
+// Labels are the numbers of all samples' classes; nil unless every part has them.
+func (c *Collection) Labels() []int32 {
+	var out []int32
+	for _, p := range c.Parts {
+		if p.DS == nil {
+			return nil
+		}
+		column := p.DS.Index().Int32s(index.SampleClass)
+		if column == nil {
+			return nil
+		}
+		out = append(out, column...)
+	}
+	return out
+}
+
+// Blocks is the number of samples in each run of up to size samples; with size
+// 0, in each stored shard, or in runs of runSamples where a file is a sample.
+// Runs end where a part does.
+func (c *Collection) Blocks(size int64) (sizes []int64) {
+	for _, p := range c.Parts {
+		sizes = append(sizes, p.Blocks(size)...)
+	}
+	return sizes
+}
+
+// runSamples is the size of a block where nothing says it: what a directory's
+// files may share of its metadata, and few enough to shuffle well.
+const runSamples = 1024
+
+// runner is a dataset whose stored files hold runs of samples that lie side by
+// side, such as Parquet's row groups or the pages of FFCV; nil: it has none.
+type runner interface {
+	Runs() []int64
+}
+
+func (p *Part) Blocks(size int64) (sizes []int64) {
+	if ds, ok := p.DS.(runner); ok && size == 0 {
+		if sizes = ds.Runs(); sizes != nil {
+			return sizes
+		}
+	}
+	if size == 0 && p.DS != nil && p.N > int64(p.DS.Index().Files()) {
+		return p.shards()
+	}
+	if size == 0 {
+		size = runSamples
+	}
+	for left := p.N; left > 0; left -= size {
+		sizes = append(sizes, min(size, left))
+	}
+	return sizes
+}
+
+// shards is the number of samples in each stored file that has any.
+func (p *Part) shards() (sizes []int64) {
+	var ext []format.Extent
+	last := -1
+	for id := range p.N {
+		ext = p.DS.Extents(id, nil, ext[:0])
+		at := last
+		if len(ext) > 0 {
+			at = ext[0].File
+		}
+		if at != last || len(sizes) == 0 {
+			sizes = append(sizes, 0)
+			last = at
+		}
+		sizes[len(sizes)-1]++
+	}
+	return sizes
+}
+
+// sizer is a dataset that knows, from its index alone, how many bytes a field of
+// a sample has; -1: the sample has none there. Extents do not tell: those of a
+// shard hold headers too.
+type sizer interface {
+	Size(id int64, field string) int64
+}
+
+// Lengths is the length of a field of every sample: the steps of its first axis
+// where it is stored as an array, else its bytes.
+func (c *Collection) Lengths(field string) ([]int32, error) {
+	out := make([]int32, 0, c.n)
+	for _, p := range c.Parts {
+		ds, ok := p.DS.(sizer)
+		if !ok {
+			return nil, errs.New(errs.Config, "lengths is %q: a %s dataset does not say how long its fields are", field, p.format).
+				Try("give lengths= as a list, one number a sample")
+		}
+		if ch, ok := p.DS.(checker); ok {
+			if err := ch.Check([]string{field}); err != nil {
+				return nil, err
+			}
+		}
+		step := int64(1)
+		if t, ok := p.stored(field); ok {
+			if !t.Ragged && len(t.Shape) > 0 {
+				t.Shape = t.Shape[1:]
+			}
+			step = max(int64(t.Shape.Elems()*t.DType.Size()), 1)
+		}
+		for id := range p.N {
+			n := ds.Size(id, field)
+			if n >= 0 {
+				n /= step
+			}
+			switch {
+			case n < 0:
+				return nil, errs.New(errs.Config, "lengths is %q, and the index does not know how long that is in sample %d", field, p.First+id).
+					Try("name a field that every sample has, or give lengths= as a list")
+			case n > 1<<31-1:
+				return nil, errs.New(errs.Config, "sample %d has %d bytes in field %q: lengths go to %d", p.First+id, n, field, 1<<31-1)
+			}
+			out = append(out, int32(n))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,64 @@
+package dataset
+
+import (
+	"context"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/source"
+)
+
+// Place adds to a codec's error where its bytes stand.
+func (d *Part) Place(err error, s *format.Sample, at, i int) error {
+	e := *errs.From(err)
+	f := &s.Fields[at]
+	e.Where.Field = d.Fields[i].Name
+	if f.File >= 0 {
+		path := string(d.DS.Index().AppendPath(f.File, nil))
+		if f.Member != nil {
+			e.Where.Shard, e.Where.Member = path, string(f.Member)
+			if e.Where.Offset < 0 || f.Unpacked {
+				e.Where.Offset = f.Off
+			} else {
+				e.Where.Offset += f.Off
+			}
+		} else {
+			e.Where.File = path
+			e.Where.Offset = max(e.Where.Offset, 0)
+		}
+	}
+	return &e
+}
+
+// Where is the file or shard of a sample.
+func (c *Collection) Where(sample int64) errs.Where {
+	w := errs.Nowhere
+	w.Sample = sample
+	if sample < 0 {
+		return w
+	}
+	if extents := c.Extents(sample, nil); len(extents) > 0 {
+		e := extents[0]
+		path := string(c.AppendPath(e.File, nil))
+		if e.Whole {
+			w.File, w.Offset = path, 0
+		} else {
+			w.Shard, w.Offset = path, e.Off
+		}
+	}
+	return w
+}
+
+// Read is the stored bytes of one sample, beside all read-ahead.
+func (c *Collection) Read(ctx context.Context, sample int64) (raw [][]byte, err error) {
+	for _, e := range c.Extents(sample, nil) {
+		size, mtime := c.Stamp(e.File)
+		obj := source.Info{Name: string(c.AppendPath(e.File, nil)), Size: size, MTime: mtime}
+		buf := make([]byte, e.Len)
+		if err := c.src.ReadAt(ctx, obj, buf, e.Off); err != nil {
+			return nil, err
+		}
+		raw = append(raw, buf)
+	}
+	return raw, nil
+}
