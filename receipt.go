@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
 )
 
@@ -145,7 +144,7 @@ func (l *Loader) Explain(step int64) (*Explanation, error) {
 // without a mixture.
 func (l *Loader) Shares() []int64 {
 	st := l.State()
-	found, err := l.inner.Ask(wire.Ask{What: "shares", Epoch: st.Epoch, To: st.Position})
+	found, err := l.inner.Ask(loader.Question{What: "shares", Epoch: st.Epoch, To: st.Position})
 	shares, _ := found.([]int64)
 	if err != nil {
 		return nil

@@ -53,12 +53,17 @@ var only = map[string][]string{
 	"internal/stage/order":   {"internal/base/rng"},
 }
 
+// dataset lists the tools that look at samples: they open a dataset, and nothing of
+// theirs, however deep, imports the loader with its lanes and readers.
+var dataset = []string{"peek", "verify", "survey", "inspect", "pack"}
+
 // cgo lists the rooms that may import "C".
 var cgo = []string{"internal/base/kernel"}
 
 type pkg struct {
 	ImportPath string
 	Imports    []string
+	Deps       []string
 	CgoFiles   []string
 }
 
@@ -80,7 +85,7 @@ func room(path string) (string, int) {
 }
 
 func packages(t *testing.T) (out []pkg) {
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,CgoFiles", "./...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps,CgoFiles", "./...")
 	cmd.Dir = ".."
 	b, err := cmd.Output()
 	if err != nil {
@@ -132,5 +137,23 @@ func TestFloors(t *testing.T) {
 				t.Errorf("%s imports %s: %s may import nothing of ours but %v", p.ImportPath, imp, from, allowed)
 			}
 		}
+	}
+}
+
+func TestToolsThatLookAtSamplesNeedNoLoader(t *testing.T) {
+	tool := module + "/internal/tool/"
+	found := 0
+	for _, p := range packages(t) {
+		name, ok := strings.CutPrefix(p.ImportPath, tool)
+		if name, _, _ = strings.Cut(name, "/"); !ok || !slices.Contains(dataset, name) {
+			continue
+		}
+		found++
+		if slices.Contains(p.Deps, module+"/internal/loader") {
+			t.Errorf("%s imports the loader, or something that does", p.ImportPath)
+		}
+	}
+	if found < len(dataset) {
+		t.Errorf("%d packages found of %v", found, dataset)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/deliver"
@@ -151,9 +152,18 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 	at := l.State(0, 0)
 	return one(&wire.Message{
 		Type: wire.TypeOpened, Loader: l.ID(), Samples: l.Len(), Digest: l.Digest(), Pipeline: l.Pipeline(),
-		Classes: jsontext.Names(l.Classes()), Format: l.Format(), Fields: l.Fields(), Lanes: l.Stats().Lanes, Notes: l.Notes(),
+		Classes: jsontext.Names(l.Classes()), Format: l.Format(), Fields: fields(l.Fields()), Lanes: l.Stats().Lanes, Notes: l.Notes(),
 		Order: at.Order, Processing: at.Processing, Blocks: at.Blocks, Sources: l.Sources(), Altered: l.Altered(), Stride: l.Stride(),
 	}), nil
+}
+
+// fields are columns as they travel.
+func fields(all []dataset.Column) []wire.Field {
+	out := make([]wire.Field, len(all))
+	for i, c := range all {
+		out[i] = wire.Field(c)
+	}
+	return out
 }
 
 // deadly is the samples of a dataset that were in work when engines died.
@@ -366,7 +376,7 @@ func (s *session) ask(m *wire.Message) ([]deliver.Envelope, error) {
 	if m.Ask == nil {
 		return nil, errs.New(errs.Incompatible, "a message %q without a question", m.Type)
 	}
-	b, err := l.Answer(*m.Ask)
+	b, err := l.Answer(loader.Question(*m.Ask))
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
@@ -102,8 +103,8 @@ func TestArraysAsStored(t *testing.T) {
 			saveArray(t, dir, "x.npy", d, "(11, 2, 3)", x)
 			saveArray(t, dir, "y.npy", d, "(11,)", y)
 			l := open(t, s, arraySpec(nil, dir))
-			want := []wire.Field{{Name: "x", Kind: "array", DType: d.String(), Shape: []int{2, 3}}, {Name: "y", Kind: "number", DType: d.String(), Shape: []int{}}}
-			if got := l.Fields(); !slices.EqualFunc(got, want, func(a, b wire.Field) bool { return string(jsonOf(t, a)) == string(jsonOf(t, b)) }) {
+			want := []dataset.Column{{Name: "x", Kind: "array", DType: d.String(), Shape: []int{2, 3}}, {Name: "y", Kind: "number", DType: d.String(), Shape: []int{}}}
+			if got := l.Fields(); !slices.EqualFunc(got, want, func(a, b dataset.Column) bool { return string(jsonOf(t, a)) == string(jsonOf(t, b)) }) {
 				t.Errorf("fields %+v", got)
 			}
 			got := arrays(t, l)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
@@ -16,11 +15,11 @@ type PlanSum struct {
 }
 
 // Plan is the order of every epoch.
-func (l *Loader) Plan() order.Plan { return l.plan }
+func (l *Stream) Plan() order.Plan { return l.plan }
 
 // Shards is the number of samples in each stored shard, in the order of ids; nil
 // where every file is a sample, or nothing is stored.
-func (l *Loader) Shards() []int64 {
+func (l *Stream) Shards() []int64 {
 	for _, p := range l.data.Parts {
 		if p.DS != nil && p.N > int64(p.DS.Index().Files()) {
 			return l.data.Blocks(0)
@@ -29,8 +28,19 @@ func (l *Loader) Shards() []int64 {
 	return nil
 }
 
-// Ask answers a question about the order of an epoch; see wire.Ask.
-func (l *Loader) Ask(q wire.Ask) (any, error) {
+// Question is one about the order: What is steps, items, sum or shares of the items
+// From to To of an epoch, explain for the step that begins at From, or verify, for
+// Receipts, which is JSON.
+type Question struct {
+	What     string
+	Epoch    int64
+	From     int64
+	To       int64
+	Receipts json.RawMessage
+}
+
+// Ask answers a question about the order.
+func (l *Stream) Ask(q Question) (any, error) {
 	if q.Epoch < 0 || q.From < 0 || q.To < 0 {
 		return nil, errs.New(errs.Config, "epoch %d, items %d to %d: none is negative", q.Epoch, q.From, q.To)
 	}
@@ -59,17 +69,4 @@ func (l *Loader) Ask(q wire.Ask) (any, error) {
 		return l.Explain(q.Epoch, q.From)
 	}
 	return nil, errs.New(errs.Incompatible, "no question %q", q.What)
-}
-
-// Answer is Ask's answer as it travels.
-func (l *Loader) Answer(q wire.Ask) (json.RawMessage, error) {
-	if !l.hold() {
-		return nil, errs.New(errs.Config, "the loader is closed")
-	}
-	defer l.letGo()
-	found, err := l.Ask(q)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(found)
 }

@@ -21,30 +21,11 @@ func (p *Pass) prepare(step int64, most int) {
 	d := &p.draft
 	d.step, d.steps, d.pieces = step, 0, d.pieces[:0]
 	for d.steps < most && step < p.slice.Steps() && p.slice.Rows(step) == p.slice.Rows(d.step) {
-		p.drawStep(step)
+		d.pieces = p.l.draw(p.order, p.slice, step, d.pieces)
 		d.steps++
 		step++
 	}
 	d.rows = len(d.pieces)
-}
-
-// drawStep adds the runs of one step to the draft.
-func (p *Pass) drawStep(step int64) {
-	d := &p.draft
-	for i := range p.slice.Rows(step) {
-		begin := len(d.pieces)
-		d.pieces = p.order.Item(p.slice.Place(step, i), d.pieces)
-		if !p.order.Packed() {
-			continue
-		}
-		left := p.l.spec.Batch.Pack
-		for _, piece := range d.pieces[begin:] {
-			left -= piece.Len
-		}
-		if left > 0 {
-			d.pieces = append(d.pieces, order.Piece{Place: -1, Sample: -1, Len: left})
-		}
-	}
 }
 
 // grow makes room for batches of at least so many rows, and some more. Shared.mu is

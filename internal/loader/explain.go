@@ -5,6 +5,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
+	"github.com/stoker-data/stoker/internal/base/rng"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
@@ -33,11 +34,7 @@ type ExplainedRow struct {
 
 // Explain says what stands in this rank's batch of the step that begins at a
 // position of an epoch. It reads the samples' headers, and delivers nothing.
-func (l *Loader) Explain(epoch, position int64) (*Explanation, error) {
-	if !l.hold() {
-		return nil, errs.New(errs.Config, "the loader is closed")
-	}
-	defer l.letGo()
+func (l *Stream) Explain(epoch, position int64) (*Explanation, error) {
 	if epoch < 0 || position < 0 {
 		return nil, errs.New(errs.Config, "epoch %d, position %d: none is negative", epoch, position)
 	}
@@ -46,17 +43,15 @@ func (l *Loader) Explain(epoch, position int64) (*Explanation, error) {
 	if slice.Steps() == 0 {
 		return nil, errs.New(errs.Config, "no step begins at position %d of epoch %d, which has %d", position, epoch, e.Len())
 	}
-	p := &Pass{l: l, epoch: epoch, order: e, slice: slice}
-	p.prepare(0, 1)
 	out := &Explanation{Epoch: epoch, Position: position, Rank: l.spec.Rank, World: l.spec.World}
 	lane := transform.NewLane()
 	defer lane.Close()
-	for _, piece := range p.draft.pieces {
+	for _, piece := range l.draw(e, slice, 0, nil) {
 		if piece.Sample < 0 {
 			continue
 		}
 		row := ExplainedRow{Place: piece.Place, Sample: piece.Sample, Valid: e.Real(piece.Place), From: piece.From, Tokens: piece.Len}
-		if err := l.explainRow(&row, lane, p); err != nil {
+		if err := l.explainRow(&row, lane, e.Key(piece.Place)); err != nil {
 			row.Error = errs.From(err).Error()
 		}
 		out.Rows = append(out.Rows, row)
@@ -64,7 +59,7 @@ func (l *Loader) Explain(epoch, position int64) (*Explanation, error) {
 	return out, nil
 }
 
-func (l *Loader) explainRow(row *ExplainedRow, lane *transform.Lane, p *Pass) error {
+func (l *Stream) explainRow(row *ExplainedRow, lane *transform.Lane, key rng.Key) error {
 	part, local := l.data.Of(row.Sample)
 	if part.DS == nil {
 		return nil
@@ -85,7 +80,7 @@ func (l *Loader) explainRow(row *ExplainedRow, lane *transform.Lane, p *Pass) er
 		if f.IsInt {
 			continue
 		}
-		choices, err := prog.Explain(lane, f.Data, p.order.Key(row.Place).With(uint64(i)))
+		choices, err := prog.Explain(lane, f.Data, key.With(uint64(i)))
 		if err != nil {
 			return part.Place(err, &s, part.Value[i], i)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/dataset"
 )
 
 // A pickle in a shard is left out, which is said, refused where it is asked for, and
@@ -19,7 +19,7 @@ func TestPickles(t *testing.T) {
 	writeTar(t, path, []member{{"1.txt", []byte("one")}, {"1.pkl", []byte("\x80\x04.")}, {"2.txt", []byte("two")}, {"2.pkl", []byte("\x80\x04.")}})
 	spec := Spec{Dataset: Dataset{Path: Paths{path}}, Batch: BatchSpec{Size: 2}}
 	l := open(t, s, spec)
-	if f := l.Fields(); f[0].Name != "txt" || slices.ContainsFunc(f, func(f wire.Field) bool { return f.Name == "pkl" }) {
+	if f := l.Fields(); f[0].Name != "txt" || slices.ContainsFunc(f, func(f dataset.Column) bool { return f.Name == "pkl" }) {
 		t.Errorf("fields %+v", f)
 	}
 	if notes := strings.Join(l.Notes(), "\n"); !strings.Contains(notes, `"pkl" is a pickle`) {

@@ -20,7 +20,6 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/stats"
-	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
@@ -42,40 +41,32 @@ const (
 // Loader is an open stream over one dataset. Passes walk it. Safe for
 // concurrent use.
 type Loader struct {
+	Stream
 	shared *Shared
-	spec   spec.Spec // defaults written out
 	id     int64
 
-	data       *dataset.Collection
-	fields     []batch.Field // as users see them
-	plan       order.Plan
-	orderState json.RawMessage
-	blocks     string        // digest of the sizes of blocks, for states; "": the order has none
-	lens       []int32       // of every sample, where batches are made by length
-	layout     *batch.Layout // of the largest batch so far; guarded by Shared.mu
-	slotBytes  int64
-	fetch      *fetch.Fetcher
-	budget     *mem.Budget
-	slots      slots
-	most       int64 // bytes, what slots.limit was at first
-	lanes      int
-	prefetch   int
-	cache      *cache        // nil: nothing is kept
-	cuts       []cuts        // of each part; nil without a cache
-	deadly     map[int64]int // samples in work when an engine died -> times
-	stats      *stats.Stream
-	closing    seldom // CPU is measured
-	sending    seldom
-	planning   seldom
-	filling    seldom // of bunches
-	costs      map[*transform.Program]*costs
-	small      bool // samples are read and filled in bunches
-	pace       pace
-	hands      sync.Pool // *hand
-	samples    atomic.Int64
-
-	epochMu sync.Mutex
-	epochs  [2]knownEpoch // even and odd
+	fields    []batch.Field // as users see them
+	layout    *batch.Layout // of the largest batch so far; guarded by Shared.mu
+	slotBytes int64
+	fetch     *fetch.Fetcher
+	budget    *mem.Budget
+	slots     slots
+	most      int64 // bytes, what slots.limit was at first
+	lanes     int
+	prefetch  int
+	cache     *cache        // nil: nothing is kept
+	cuts      []cuts        // of each part; nil without a cache
+	deadly    map[int64]int // samples in work when an engine died -> times
+	stats     *stats.Stream
+	closing   seldom // CPU is measured
+	sending   seldom
+	planning  seldom
+	filling   seldom // of bunches
+	costs     map[*transform.Program]*costs
+	small     bool // samples are read and filled in bunches
+	pace      pace
+	hands     sync.Pool // *hand
+	samples   atomic.Int64
 
 	// Guarded by Shared.mu.
 	passes   []*Pass
@@ -112,7 +103,8 @@ func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Lo
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{shared: shared, moved: stats.Monotonic(), data: data, spec: data.Spec(), fields: data.Layout()}
+	l := &Loader{shared: shared, moved: stats.Monotonic(), fields: data.Layout()}
+	l.data, l.spec = data, data.Spec()
 	if opt.Deadly != nil {
 		l.deadly = opt.Deadly(data.Digest())
 	}
@@ -383,29 +375,11 @@ func (l *Loader) closeData() {
 	l.stats.Close()
 }
 
-// Len is the number of samples.
-func (l *Loader) Len() int64 { return l.data.Len() }
-
 // ID is the loader's number in this process.
 func (l *Loader) ID() int64 { return l.id }
 
-// Digest names the contents of the dataset.
-func (l *Loader) Digest() string { return l.data.Digest() }
-
-// Pipeline names what is done to a sample.
-func (l *Loader) Pipeline() string { return l.data.Pipeline() }
-
-// Spec is the Spec with every default written out.
-func (l *Loader) Spec() spec.Spec { return l.spec }
-
 // Dataset is what is read; nil if it is synthetic or a mixture.
 func (l *Loader) Dataset() format.Dataset { return l.data.Dataset() }
-
-// Classes are the names of the classes, where the dataset has them.
-func (l *Loader) Classes() []string { return l.data.Classes() }
-
-// Format is the name of the dataset's format; of a mixture, its members'.
-func (l *Loader) Format() string { return l.data.Format() }
 
 // Notes are lines that the user should see once.
 func (l *Loader) Notes() []string { return append(l.data.Notes(), l.cacheNotes()...) }
@@ -417,6 +391,28 @@ func (l *Loader) Table(names []string) (map[string]any, error) {
 	}
 	defer l.letGo()
 	return l.data.Table(names)
+}
+
+// Explain is Stream's, of a loader that is open.
+func (l *Loader) Explain(epoch, position int64) (*Explanation, error) {
+	if !l.hold() {
+		return nil, errs.New(errs.Config, "the loader is closed")
+	}
+	defer l.letGo()
+	return l.Stream.Explain(epoch, position)
+}
+
+// Answer is Ask's answer as JSON, of a loader that is open.
+func (l *Loader) Answer(q Question) (json.RawMessage, error) {
+	if !l.hold() {
+		return nil, errs.New(errs.Config, "the loader is closed")
+	}
+	defer l.letGo()
+	found, err := l.Ask(q)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(found)
 }
 
 // hold keeps the dataset open until letGo; false: it is closed already.
@@ -437,31 +433,7 @@ func (l *Loader) letGo() {
 }
 
 // Fields says what batches hold.
-func (l *Loader) Fields() []wire.Field {
-	var out []wire.Field
-	first := l.data.Parts[0]
-	for i, f := range l.fields {
-		w := wire.Field{Name: f.Name, Kind: "image", DType: f.DType.String(), Shape: f.Seen(), Axes: "hwc", View: "hwc"}
-		if first.DS != nil {
-			w.Kind, w.Axes, w.View = "number", "", ""
-			if i < len(first.Programs) && (f.Packed == 0 || first.Programs[i].Kind() == "array") {
-				w.Kind = first.Programs[i].Kind()
-				w.Axes, w.View = first.Programs[i].Axes()
-			}
-		}
-		if f.Form != batch.Dense {
-			w.Batch = f.Form.String()
-			if f.Loose {
-				w.Shape = append([]int{-1}, f.Shape...)
-			}
-		}
-		if at := slices.IndexFunc(l.fields, func(p batch.Field) bool { return p.Lengths == i && i > 0 }); at >= 0 {
-			w.Of = l.fields[at].Name
-		}
-		out = append(out, w)
-	}
-	return out
-}
+func (l *Loader) Fields() []dataset.Column { return l.data.Columns() }
 
 // Stats is the loader's numbers at this moment.
 func (l *Loader) Stats() stats.Snapshot {

@@ -36,7 +36,7 @@ type orderState struct {
 }
 
 // newPlan is the plan of the Spec over the collection, and what states say of it.
-func (l *Loader) newPlan() error {
+func (l *Stream) newPlan() error {
 	o, b := l.spec.Order, l.spec.Batch
 	state := orderState{
 		Shuffle: o.Shuffle, Block: o.Block, Window: o.Window, Streams: o.Streams,
@@ -102,7 +102,7 @@ func (l *Loader) newPlan() error {
 }
 
 // block is the settings of a block or window shuffle.
-func (l *Loader) block(s order.Shuffle, sizes func(int64) []int64) order.Block {
+func (l *Stream) block(s order.Shuffle, sizes func(int64) []int64) order.Block {
 	o := l.spec.Order
 	switch s {
 	case order.BlockWise:
@@ -115,7 +115,7 @@ func (l *Loader) block(s order.Shuffle, sizes func(int64) []int64) order.Block {
 
 // weights are those of the Spec, or those that make all classes alike; one for
 // every sample of the subset, if there is one.
-func (l *Loader) weights(subset []int64) ([]float64, error) {
+func (l *Stream) weights(subset []int64) ([]float64, error) {
 	if !l.spec.Order.Balanced {
 		return l.spec.Order.Weights.Read()
 	}
@@ -142,7 +142,7 @@ func (l *Loader) weights(subset []int64) ([]float64, error) {
 	return out, nil
 }
 
-func (l *Loader) lengths() ([]int32, error) {
+func (l *Stream) lengths() ([]int32, error) {
 	from := l.spec.Batch.Lengths
 	if from.Field != "" {
 		return l.data.Lengths(from.Field)
@@ -155,7 +155,7 @@ func (l *Loader) lengths() ([]int32, error) {
 }
 
 // mix is the mixture of the Spec.
-func (l *Loader) mix() *order.Mix {
+func (l *Stream) mix() *order.Mix {
 	s := l.spec
 	m := &order.Mix{Linear: s.Mix.Linear, Stop: s.Mix.Stop, Num: s.Order.NumSamples}
 	weights := make([]float64, len(s.Dataset.Mixed))
@@ -190,7 +190,7 @@ func (l *Loader) mix() *order.Mix {
 }
 
 // slice is this rank's share of an epoch that it enters at position.
-func (l *Loader) slice(e order.Epoch, position int64) order.Slice {
+func (l *Stream) slice(e order.Epoch, position int64) order.Slice {
 	s := order.Slice{
 		N: e.Len(), Start: position, Batch: int64(l.spec.Batch.Size),
 		World: int64(l.spec.World), Rank: int64(l.spec.Rank), Tail: l.spec.Order.Tail,
@@ -203,7 +203,7 @@ func (l *Loader) slice(e order.Epoch, position int64) order.Slice {
 
 // Epoch is the order of one epoch. The one asked for last is kept: some cost a
 // pass over the lengths of all samples.
-func (l *Loader) Epoch(e int64) order.Epoch {
+func (l *Stream) Epoch(e int64) order.Epoch {
 	l.epochMu.Lock()
 	defer l.epochMu.Unlock()
 	if l.epochs[e&1].known && l.epochs[e&1].number == e {
@@ -222,16 +222,16 @@ type knownEpoch struct {
 }
 
 // Steps is the number of batches of an epoch from a position on, on every rank.
-func (l *Loader) Steps(epoch, position int64) int64 {
+func (l *Stream) Steps(epoch, position int64) int64 {
 	return l.slice(l.Epoch(epoch), position).Steps()
 }
 
 // Stride is the items that one step takes over all ranks: places, or batches
 // where the order makes them.
-func (l *Loader) Stride() int64 { return l.strideIn(int64(l.spec.World)) }
+func (l *Stream) Stride() int64 { return l.strideIn(int64(l.spec.World)) }
 
 // strideIn is that in another world, with batches of this Spec.
-func (l *Loader) strideIn(world int64) int64 {
+func (l *Stream) strideIn(world int64) int64 {
 	switch b := l.spec.Batch; {
 	case b.GlobalSize > 0:
 		return int64(b.GlobalSize)
@@ -244,6 +244,6 @@ func (l *Loader) strideIn(world int64) int64 {
 
 // StepOf is the number of the step that begins at, or first after, a position of
 // an epoch.
-func (l *Loader) StepOf(position int64) int64 {
+func (l *Stream) StepOf(position int64) int64 {
 	return (position + l.Stride() - 1) / l.Stride()
 }

@@ -61,7 +61,7 @@ type EpochVerdict struct {
 
 // Verify adds up receipts and compares them with the plan of this loader, whose
 // own rank and world do not matter.
-func (l *Loader) Verify(receipts []Receipt) Verdict {
+func (l *Stream) Verify(receipts []Receipt) Verdict {
 	var v Verdict
 	parts := map[int64][]ReceiptPart{}
 	mine := l.State(0, 0)

@@ -83,7 +83,7 @@ func (s State) differences(other State, sources []string) (why []string) {
 const StateVersion = 1
 
 // State is the state after a batch at position of an epoch.
-func (l *Loader) State(epoch, position int64) State {
+func (l *Stream) State(epoch, position int64) State {
 	return State{
 		Version: StateVersion, Dataset: l.data.Digest(), Pipeline: l.data.Pipeline(), Seed: l.spec.Order.Seed,
 		Epoch: epoch, Position: position, Order: l.orderState, Processing: l.data.Processing(), Blocks: l.blocks,
@@ -92,14 +92,14 @@ func (l *Loader) State(epoch, position int64) State {
 
 // Sources are the digests of the datasets that this one was packed from; states of
 // those go on here, sample by sample.
-func (l *Loader) Sources() []string { return l.data.Sources() }
+func (l *Stream) Sources() []string { return l.data.Sources() }
 
 // Altered says how packing changed what is delivered, such as "resize 256"; "":
 // not at all, or nothing was packed.
-func (l *Loader) Altered() string { return l.data.Altered() }
+func (l *Stream) Altered() string { return l.data.Altered() }
 
 // Check says why a state is not one of this loader's stream.
-func (l *Loader) Check(st State) error {
+func (l *Stream) Check(st State) error {
 	why := l.State(0, 0).differences(st, l.Sources())
 	if st.Epoch < 0 || st.Position < 0 {
 		why = append(why, fmt.Sprintf("it stands at place %d of epoch %d", st.Position, st.Epoch))

@@ -16,11 +16,9 @@ import (
 	"strconv"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/base/wire"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
-	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/order"
@@ -118,8 +116,8 @@ type Report struct {
 	Notes   []string `json:"notes,omitempty"`
 	Python  string   `json:"python"` // lines to paste
 
-	stored    []string     // names of what the samples have
-	delivered []wire.Field // what a loader makes of them unasked
+	stored    []string         // names of what the samples have
+	delivered []dataset.Column // what a loader makes of them unasked
 }
 
 // maxDamage bounds the damage that is told in full.
@@ -132,9 +130,7 @@ const maxNumbered = 1 << 16
 // Run inspects a dataset. What is damaged in it is in the report; an error is
 // what kept it from being inspected.
 func Run(ctx context.Context, c Config) (*Report, error) {
-	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
-	defer shared.Close()
-	l, err := loader.Open(ctx, shared, spec.Spec{Dataset: c.Dataset, Workers: 1}, loader.Options{Progress: c.Indexing, Stored: true})
+	l, err := dataset.Open(ctx, spec.Spec{Dataset: c.Dataset}, dataset.Options{Progress: c.Indexing, Stored: true})
 	if err != nil {
 		return nil, err
 	}
@@ -159,12 +155,12 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 }
 
 // fromIndex is what is known without reading a sample.
-func fromIndex(c Config, l *loader.Loader) *Report {
+func fromIndex(c Config, l *dataset.Collection) *Report {
 	x := l.Dataset().Index()
 	r := &Report{
 		Path: c.Dataset.Path, Format: l.Format(), Digest: l.Digest(), Samples: l.Len(),
 		Files: int64(x.Files()), Skipped: x.Meta().Skipped, Decoded: c.All || c.Decode, Notes: l.Notes(),
-		stored: x.Meta().Fields, delivered: l.Fields(),
+		stored: x.Meta().Fields, delivered: l.Columns(),
 	}
 	if c.Dataset.Manifest != "" {
 		r.Path = []string{c.Dataset.Manifest}

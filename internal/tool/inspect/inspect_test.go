@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 )
 
@@ -70,32 +70,32 @@ func TestPythonLines(t *testing.T) {
 		},
 		{
 			spec.Dataset{Path: spec.Paths{"images.npy", "label.npy"}},
-			Report{Format: "npy", delivered: []wire.Field{{Name: "images"}, {Name: "label"}}},
+			Report{Format: "npy", delivered: []dataset.Column{{Name: "images"}, {Name: "label"}}},
 			[]string{`stoker.NpyDataset("images.npy", "label.npy")`, "shuffle=True", "for rest0, labels in loader:"},
 		},
 		{
 			spec.Dataset{Path: spec.Paths{"x-0.npy", "x-1.npy"}},
-			Report{Format: "npy", delivered: []wire.Field{{Name: "x"}}},
+			Report{Format: "npy", delivered: []dataset.Column{{Name: "x"}}},
 			[]string{`stoker.NpyDataset(x=["x-0.npy", "x-1.npy"])`, "for rest0 in loader:"},
 		},
 		{
 			spec.Dataset{Path: spec.Paths{"a.npz"}, Columns: []spec.Column{{Name: "x"}, {Name: "y", From: "labels"}}},
-			Report{Format: "npy", delivered: []wire.Field{{Name: "x"}, {Name: "y"}}},
+			Report{Format: "npy", delivered: []dataset.Column{{Name: "x"}, {Name: "y"}}},
 			[]string{`stoker.NpyDataset("a.npz", fields=["x", stoker.Field("y", source="labels")])`, "for batch in loader:"},
 		},
 		{
 			spec.Dataset{Path: spec.Paths{"a.h5"}, Group: "train", Columns: []spec.Column{{Name: "images"}}},
-			Report{Format: "hdf5", delivered: []wire.Field{{Name: "images", Kind: "array"}}},
+			Report{Format: "hdf5", delivered: []dataset.Column{{Name: "images", Kind: "array"}}},
 			[]string{`stoker.HDF5Dataset("a.h5", group="train", columns=["images"])`, "for batch in loader:"},
 		},
 		{
 			spec.Dataset{Path: spec.Paths{"lmdb"}, Database: "train", Values: "datum"},
-			Report{Format: "lmdb", delivered: []wire.Field{{Name: "image", Kind: "image"}, {Name: "label"}}},
+			Report{Format: "lmdb", delivered: []dataset.Column{{Name: "image", Kind: "image"}, {Name: "label"}}},
 			[]string{`stoker.LMDBDataset("lmdb", database="train", values="datum", fields=[stoker.Field("image", transform=T.Compose(`, `), "label"])`, "import transforms as T"},
 		},
 		{
 			spec.Dataset{Path: spec.Paths{"t.csv"}, Label: "kind"},
-			Report{Format: "table", delivered: []wire.Field{{Name: "label"}, {Name: "score"}}},
+			Report{Format: "table", delivered: []dataset.Column{{Name: "label"}, {Name: "score"}}},
 			[]string{`stoker.Table("t.csv", label="kind")`, "for labels, rest1 in loader:"},
 		},
 		{

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/format/hdf5"
 	"github.com/stoker-data/stoker/internal/stage/format/hdf5/tree"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -36,7 +36,7 @@ type Attribute struct {
 }
 
 // objects is what is in the first file of an HDF5 dataset: all have the same.
-func objects(ctx context.Context, l *loader.Loader) ([]Object, error) {
+func objects(ctx context.Context, l *dataset.Collection) ([]Object, error) {
 	if l.Format() != "hdf5" {
 		return nil, nil
 	}

@@ -1,6 +1,7 @@
 // Package orders shows which sample stands where, before anything is read: the
 // ids of a rank's steps, the sum of an epoch, how well it is mixed, and what
-// receipts add up to against it. Only Explain reads samples, their headers.
+// receipts add up to against it. Only Explain reads samples, their headers. It starts
+// no lanes and no readers.
 package orders
 
 import (
@@ -11,36 +12,23 @@ import (
 	"sync/atomic"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/stats"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
-	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
 // Orders is the order of a Spec, in the world and for the rank that it names.
 // Close it.
-type Orders struct {
-	*loader.Loader
-	shared *loader.Shared
-}
+type Orders struct{ *loader.Stream }
 
 // Open indexes the dataset where that has not been done, and reads nothing else.
 func Open(ctx context.Context, spec spec.Spec, indexing func(done, total int64, what string)) (*Orders, error) {
-	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 1))
-	spec.Workers = 1 // nothing will be decoded
-	l, err := loader.Open(ctx, shared, spec, loader.Options{Progress: indexing})
+	s, err := loader.OpenStream(ctx, spec, dataset.Options{Progress: indexing})
 	if err != nil {
-		shared.Close()
 		return nil, err
 	}
-	return &Orders{Loader: l, shared: shared}, nil
-}
-
-// Close lets go of the index.
-func (o *Orders) Close() {
-	o.Loader.Close()
-	o.shared.Close()
+	return &Orders{s}, nil
 }
 
 // Step is the samples of one step of one rank, as they stand in the batch.
@@ -138,7 +126,7 @@ func (o *Orders) Explain(epoch, step int64) (*loader.Explanation, error) {
 	if err := o.hasStep(epoch, step); err != nil {
 		return nil, err
 	}
-	return o.Loader.Explain(epoch, step*o.Stride())
+	return o.Stream.Explain(epoch, step*o.Stride())
 }
 
 // Digest is what two machines compare to know that they have the same order.

@@ -5,7 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,6 +19,7 @@ import (
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
 func synthetic(samples int64, size int) spec.Spec {
@@ -257,5 +262,33 @@ func TestVerdictText(t *testing.T) {
 		if err := WriteVerdict(&text, v); err != nil || !strings.Contains(text.String(), want) {
 			t.Errorf("%v: no %q in\n%s", err, want, text.String())
 		}
+	}
+}
+
+// To show an order takes no lanes, no readers and no memory for batches: nothing runs
+// after Open, and a Spec is shown whose batches would not fit here.
+func TestOpenStartsNothing(t *testing.T) {
+	root := t.TempDir()
+	for i := range 20 {
+		dir := filepath.Join(root, "class"+strconv.Itoa(i%2))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)+".ppm"), []byte("P6 1 1 255\nrgb"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := spec.Spec{
+		Dataset: spec.Dataset{Path: spec.Paths{root}}, Batch: spec.Batch{Size: 4}, Deliver: spec.Deliver{Memory: 1},
+		Fields: []spec.Field{{Name: "image", Decode: "rgb", Transform: []transform.Op{{Name: "ToTensor"}}}, {Name: "label", Decode: "int"}},
+	}
+	before := runtime.NumGoroutine()
+	o := open(t, s)
+	defer o.Close()
+	if now := runtime.NumGoroutine(); now > before {
+		t.Errorf("%d goroutines more", now-before)
+	}
+	if e, err := o.Explain(0, 1); err != nil || len(e.Rows) != 4 || e.Rows[0].File == "" {
+		t.Errorf("%+v, %v", e, err)
 	}
 }

@@ -8,10 +8,8 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/stats"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
-	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/lines"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -34,32 +32,27 @@ func (p *packer) openSource(ctx context.Context, src source.Source) (end func(),
 			return func() { _ = ds.Close() }, nil
 		}
 	}
-	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 64))
-	l, err := p.load(ctx, shared, p.Dataset)
+	l, err := p.load(ctx, p.Dataset)
 	if err == nil {
-		l, err = p.current(ctx, shared, src, l)
+		l, err = p.current(ctx, src, l)
 	}
 	if err != nil {
-		shared.Close()
 		return nil, err
 	}
 	p.ds = l.Dataset()
-	return func() {
-		l.Close()
-		shared.Close()
-	}, nil
+	return l.Close, nil
 }
 
 // load opens a dataset as it is loaded.
-func (p *packer) load(ctx context.Context, shared *loader.Shared, d spec.Dataset) (*loader.Loader, error) {
-	open := func(d spec.Dataset) (*loader.Loader, error) {
-		return loader.Open(ctx, shared, spec.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: p.Indexing, Stored: true})
+func (p *packer) load(ctx context.Context, d spec.Dataset) (*dataset.Collection, error) {
+	open := func(d spec.Dataset) (*dataset.Collection, error) {
+		return dataset.Open(ctx, spec.Spec{Dataset: d}, dataset.Options{Progress: p.Indexing, Stored: true})
 	}
 	l, err := open(d)
 	if err != nil && errs.CodeOf(err) == errs.Config && p.Options.Output == OutputTokens && d.Window == (spec.Window{}) {
 		// Of token files, what is packed into others are the documents.
 		d.Window.Documents = true
-		var again *loader.Loader
+		var again *dataset.Collection
 		if again, err = open(d); err == nil {
 			return again, nil
 		}
@@ -76,12 +69,12 @@ func (p *packer) load(ctx context.Context, shared *loader.Shared, d spec.Dataset
 
 // current is what is packed instead of what was opened: the files that a table
 // names, and an index that is of now. l is closed where it is another one.
-func (p *packer) current(ctx context.Context, shared *loader.Shared, src source.Source, l *loader.Loader) (*loader.Loader, error) {
+func (p *packer) current(ctx context.Context, src source.Source, l *dataset.Collection) (*dataset.Collection, error) {
 	d := p.Dataset
 	if table := p.manifest(l.Dataset()); table != "" {
 		kind := l.Format()
 		d = spec.Dataset{Format: "files", Manifest: table, Label: d.Label, Root: d.Root}
-		named, err := p.load(ctx, shared, d)
+		named, err := p.load(ctx, d)
 		switch {
 		case err == nil:
 			l.Close()
@@ -106,7 +99,7 @@ func (p *packer) current(ctx context.Context, shared *loader.Shared, src source.
 		return l, nil
 	}
 	l.Close()
-	return p.load(ctx, shared, d)
+	return p.load(ctx, d)
 }
 
 // manifest is the path of a table that names the files which are meant; "": what

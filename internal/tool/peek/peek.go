@@ -10,10 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/stats"
-	"github.com/stoker-data/stoker/internal/loader"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
-	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -21,45 +19,36 @@ import (
 
 // Dataset is an open dataset; for one goroutine.
 type Dataset struct {
-	shared *loader.Shared
-	l      *loader.Loader
+	all    *dataset.Collection
 	ds     format.Dataset
-	src    *source.File
 	read   *format.Reader
 	sample format.Sample
 }
 
 // Open opens a dataset. progress, of indexing, may be nil.
 func Open(ctx context.Context, d spec.Dataset, progress index.Progress) (*Dataset, error) {
-	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
-	l, err := loader.Open(ctx, shared, spec.Spec{Dataset: d, Workers: 1}, loader.Options{Progress: progress, Stored: true})
-	if err == nil && l.Dataset() == nil {
-		l.Close()
-		err = errs.New(errs.Config, "a synthetic dataset has no stored samples")
-	}
+	all, err := dataset.Open(ctx, spec.Spec{Dataset: d}, dataset.Options{Progress: progress, Stored: true})
 	if err != nil {
-		shared.Close()
 		return nil, err
 	}
-	src := source.NewFile()
-	return &Dataset{shared: shared, l: l, ds: l.Dataset(), src: src, read: format.NewReader(l.Dataset(), src)}, nil
+	if all.Dataset() == nil {
+		all.Close()
+		return nil, errs.New(errs.Config, "a synthetic dataset has no stored samples")
+	}
+	return &Dataset{all: all, ds: all.Dataset(), read: format.NewReader(all.Dataset(), all.Source())}, nil
 }
 
 // Close closes the dataset.
-func (d *Dataset) Close() {
-	_ = d.src.Close()
-	d.l.Close()
-	d.shared.Close()
-}
+func (d *Dataset) Close() { d.all.Close() }
 
 // Stored is the dataset as its format has it.
 func (d *Dataset) Stored() format.Dataset { return d.ds }
 
 // Source is where it lies.
-func (d *Dataset) Source() source.Source { return d.src }
+func (d *Dataset) Source() source.Source { return d.all.Source() }
 
 // Format is the name of its format.
-func (d *Dataset) Format() string { return d.l.Format() }
+func (d *Dataset) Format() string { return d.all.Format() }
 
 // Len is the number of samples.
 func (d *Dataset) Len() int64 { return d.ds.Index().Len() }

@@ -1,0 +1,83 @@
+package loader
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/stoker-data/stoker/internal/dataset"
+	"github.com/stoker-data/stoker/internal/spec"
+	"github.com/stoker-data/stoker/internal/stage/order"
+)
+
+// Stream is what a Spec means, without anybody who delivers it: an open dataset, the
+// order of every epoch, this rank's share, states and receipts. It starts nothing; a
+// Loader is a Stream with lanes and slots. Safe for concurrent use until Close.
+type Stream struct {
+	data *dataset.Collection
+	spec spec.Spec // defaults written out
+
+	plan       order.Plan
+	orderState json.RawMessage
+	blocks     string  // digest of the sizes of blocks, for states; "": the order has none
+	lens       []int32 // of every sample, where batches are made by length
+
+	epochMu sync.Mutex
+	epochs  [2]knownEpoch // even and odd
+}
+
+// OpenStream opens the dataset of a Spec and plans its epochs. Errors name every
+// problem of the Spec at once.
+func OpenStream(ctx context.Context, spec spec.Spec, opt dataset.Options) (*Stream, error) {
+	data, err := dataset.Open(ctx, spec, opt)
+	if err != nil {
+		return nil, err
+	}
+	l := &Stream{data: data, spec: data.Spec()}
+	if err := l.newPlan(); err != nil {
+		data.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Close closes the dataset. Nothing of the Stream may be in use.
+func (l *Stream) Close() { l.data.Close() }
+
+// Len is the number of samples.
+func (l *Stream) Len() int64 { return l.data.Len() }
+
+// Digest names the contents of the dataset.
+func (l *Stream) Digest() string { return l.data.Digest() }
+
+// Pipeline names what is done to a sample.
+func (l *Stream) Pipeline() string { return l.data.Pipeline() }
+
+// Spec is the Spec with every default written out.
+func (l *Stream) Spec() spec.Spec { return l.spec }
+
+// Classes are the names of the classes, where the dataset has them.
+func (l *Stream) Classes() []string { return l.data.Classes() }
+
+// Format is the name of the dataset's format; of a mixture, its members'.
+func (l *Stream) Format() string { return l.data.Format() }
+
+// draw appends the runs of one step of a slice: in a packed row, the unused end too.
+// Some orders sort thousands of lengths for it.
+func (l *Stream) draw(e order.Epoch, slice order.Slice, step int64, pieces []order.Piece) []order.Piece {
+	for i := range slice.Rows(step) {
+		begin := len(pieces)
+		pieces = e.Item(slice.Place(step, i), pieces)
+		if !e.Packed() {
+			continue
+		}
+		left := l.spec.Batch.Pack
+		for _, piece := range pieces[begin:] {
+			left -= piece.Len
+		}
+		if left > 0 {
+			pieces = append(pieces, order.Piece{Place: -1, Sample: -1, Len: left})
+		}
+	}
+	return pieces
+}
