@@ -10,7 +10,6 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
-	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
@@ -212,7 +211,7 @@ func typed[T any](b *Batch, name string, want mem.DType) (Tensor[T], error) {
 }
 
 // view is a column's memory as elements. Columns lie at multiples of 64 bytes.
-func view[T any](b *Batch, name string, col *wire.Column) (Tensor[T], error) {
+func view[T any](b *Batch, name string, col *batch.Column) (Tensor[T], error) {
 	if b.refs.Load() <= 0 {
 		return Tensor[T]{}, released()
 	}
@@ -232,7 +231,7 @@ func view[T any](b *Batch, name string, col *wire.Column) (Tensor[T], error) {
 	return t, nil
 }
 
-func (b *Batch) find(name string) *wire.Column {
+func (b *Batch) find(name string) *batch.Column {
 	for i := range b.in.Columns {
 		if b.in.Columns[i].Name == name {
 			return &b.in.Columns[i]
@@ -242,7 +241,7 @@ func (b *Batch) find(name string) *wire.Column {
 }
 
 // column is the field of that name, if it is of the wanted type.
-func (b *Batch) column(name string, want mem.DType) (*wire.Column, error) {
+func (b *Batch) column(name string, want mem.DType) (*batch.Column, error) {
 	if b.refs.Load() <= 0 {
 		return nil, released()
 	}

@@ -140,10 +140,18 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-func TestToolsThatLookAtSamplesNeedNoLoader(t *testing.T) {
+// Tools that look at samples need no loader, and the loader needs no format.
+func TestLoaderIsApart(t *testing.T) {
 	tool := module + "/internal/tool/"
 	found := 0
 	for _, p := range packages(t) {
+		if p.ImportPath == module+"/internal/loader" {
+			for _, imp := range p.Imports {
+				if strings.HasPrefix(imp, module+"/internal/stage/format/") {
+					t.Errorf("%s imports %s: the loader knows no format", p.ImportPath, imp)
+				}
+			}
+		}
 		name, ok := strings.CutPrefix(p.ImportPath, tool)
 		if name, _, _ = strings.Cut(name, "/"); !ok || !slices.Contains(dataset, name) {
 			continue

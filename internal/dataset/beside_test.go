@@ -71,7 +71,7 @@ func openCounted(t *testing.T, d spec.Dataset) (p *Part, reads int64) {
 	file := source.NewFile()
 	t.Cleanup(func() { _ = file.Close() })
 	var n atomic.Int64
-	p, err := openPart(context.Background(), readCount{file, &n}, d, Options{})
+	p, err := openPart(context.Background(), readCount{file, &n}, d, Options{Formats: Formats()})
 	if err != nil {
 		t.Fatal(err)
 	}

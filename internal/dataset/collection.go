@@ -34,6 +34,7 @@ type Collection struct {
 // Part is one dataset of a collection.
 type Part struct {
 	spec      spec.Dataset
+	kind      *Format
 	Number    int            // its place among the parts
 	DS        format.Dataset // nil: synthetic
 	Synthetic []byte         // what every row of a synthetic dataset is a copy of
@@ -51,6 +52,9 @@ type Part struct {
 	Wanted   []string             // stored names, each once
 	Value    []int                // of each field: number of its stored name in Wanted
 }
+
+// Format describes the part's format.
+func (p *Part) Format() format.Format { return p.kind.Format }
 
 // openCollection opens what the Spec names.
 func openCollection(ctx context.Context, d spec.Dataset, opt Options) (*Collection, error) {

@@ -15,8 +15,6 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
-	"github.com/stoker-data/stoker/internal/stage/format/folder"
-	"github.com/stoker-data/stoker/internal/stage/format/tar"
 )
 
 // checker is a dataset that can say, before anything is read, that no sample
@@ -44,8 +42,13 @@ func local(paths []string) error {
 	return nil
 }
 
+// synthetic describes what is made, and not stored.
+func synthetic() Format {
+	return Format{Format: format.Format{Name: "synthetic", Made: true}, Keys: []string{"samples", "shape"}}
+}
+
 // openSynthetic makes the one ready sample that every row is a copy of.
-func openSynthetic(d spec.Dataset) (*Part, error) {
+func openSynthetic(d spec.Dataset, kind *Format) (*Part, error) {
 	size := 1
 	for _, n := range d.Shape {
 		if n <= 0 || size > 1<<30/n {
@@ -53,7 +56,7 @@ func openSynthetic(d spec.Dataset) (*Part, error) {
 		}
 		size *= n
 	}
-	p := &Part{spec: d, Synthetic: make([]byte, size), N: d.Samples, digest: "synthetic", format: "synthetic"}
+	p := &Part{spec: d, kind: kind, Synthetic: make([]byte, size), N: d.Samples, digest: "synthetic", format: "synthetic"}
 	for i := range p.Synthetic {
 		p.Synthetic[i] = byte(i * 31)
 	}
@@ -91,9 +94,6 @@ type omitter interface {
 // as they are stored, images decoded, classes as numbers, the rest by what the
 // format, the name or the first sample says of it.
 func (c *Collection) defaultFields(d *Part) []spec.Field {
-	if d.DS.Index().Meta().Format == "folder" {
-		return []spec.Field{{Name: folder.Image, Decode: "rgb"}, {Name: folder.Label, Decode: "int"}}
-	}
 	var out []spec.Field
 	var left []string
 	for _, name := range d.DS.Index().Meta().Fields {
@@ -143,14 +143,23 @@ func (d *Part) leaveOut(fields []string) {
 	d.left = left
 }
 
+// refuser is a dataset that says why a field is not taken unless it is asked for as
+// bytes; "": it is.
+type refuser interface{ Refused(field string) string }
+
+// shaped is a dataset that knows which field holds the shape of a field's raw array;
+// "": none does.
+type shaped interface{ ShapeOf(field string) string }
+
 // refused says why a stored field is not taken unless it is asked for as bytes; "":
 // it is.
 func (d *Part) refused(from string) string {
-	if d.format != "tar" {
+	ds, ok := d.DS.(refuser)
+	if !ok {
 		return ""
 	}
 	for name := range strings.SplitSeq(from, ";") {
-		if why := tar.Refused(name); why != "" {
+		if why := ds.Refused(name); why != "" {
 			return why
 		}
 	}
@@ -179,8 +188,8 @@ func (c *Collection) guess(d *Part, name string) string {
 	case name == "npy":
 		return "npy"
 	}
-	if d.DS.Index().Meta().Format == "tar" {
-		return "bytes" // the name says it all
+	if d.kind.Values != "" {
+		return d.kind.Values
 	}
 	var s format.Sample
 	err := format.NewReader(d.DS, c.src).Read(context.Background(), 0, []string{name}, &s)
@@ -193,7 +202,7 @@ func (c *Collection) guess(d *Part, name string) string {
 		return "bytes"
 	case decode.Sniff(s.Fields[0].Data) != decode.KindUnknown:
 		return "rgb"
-	case d.format == "tfrecord" && bytes.HasPrefix(s.Fields[0].Data, []byte("\x93NUMPY")):
+	case d.kind.Arrays && bytes.HasPrefix(s.Fields[0].Data, []byte("\x93NUMPY")):
 		return "npy" // as stoker pack writes float64
 	}
 	return "bytes"
@@ -203,10 +212,11 @@ func (c *Collection) guess(d *Part, name string) string {
 // called: its shape stands beside it, as stoker pack writes it, and fits. An
 // encoded picture with its shape beside it has other bytes than its pixels have.
 func (c *Collection) raw(d *Part, name string) bool {
-	shape := name + "/shape"
-	if d.format != "tfrecord" || !slices.Contains(d.DS.Index().Meta().Fields, shape) {
+	ds, ok := d.DS.(shaped)
+	if !ok || ds.ShapeOf(name) == "" {
 		return false
 	}
+	shape := ds.ShapeOf(name)
 	var s format.Sample
 	err := format.NewReader(d.DS, c.src).Read(context.Background(), 0, []string{name, shape}, &s)
 	if err != nil || s.Fields[0].IsInt {

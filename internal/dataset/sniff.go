@@ -9,43 +9,39 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/stage/format/lines"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // sniff decides the format of expanded paths. A folder that holds nothing but
 // files of one format, and no folder, stands for them.
-func sniff(name string, paths []string) (opener, []string, error) {
-	all := openers()
+func sniff(all []Format, name string, paths []string) (*Format, []string, error) {
+	known := all
 	if name != "" && name != "auto" {
-		kind := all[slices.IndexFunc(all, func(o opener) bool { return o.name == name })]
-		if kind.root && len(paths) != 1 {
+		kind := &all[slices.IndexFunc(all, func(f Format) bool { return f.Name == name })]
+		if kind.Root && len(paths) != 1 {
 			return kind, nil, errs.New(errs.Config, "a %s dataset has one root, and %d paths were given", name, len(paths)).
 				Try("give the folder that holds all of it")
 		}
-		if len(paths) == 1 && name == "lines" && isDir(paths[0]) { // texts lie in folders of folders
-			files, err := lines.List(paths[0])
-			if err == nil && len(files) == 0 {
-				err = errs.New(errs.Empty, "there is no text file in this folder").At(errs.Where{File: paths[0], Offset: -1, Sample: -1}).
-					Try("text files end in .txt, .text, .md, .jsonl or .ndjson")
-			}
+		if len(paths) == 1 && kind.List != nil && isDir(paths[0]) {
+			files, err := kind.List(paths[0])
 			return kind, files, err
 		}
-		if len(paths) == 1 && !kind.root && isDir(paths[0]) {
-			if files, err := filesIn(paths[0], []opener{kind}); err == nil && len(files) > 0 {
+		if len(paths) == 1 && !kind.Root && isDir(paths[0]) {
+			if files, err := filesIn(paths[0], []Format{*kind}); err == nil && len(files) > 0 {
 				paths = files[0].paths
 			}
 		}
 		return kind, paths, nil
 	}
-	all = slices.DeleteFunc(all, func(o opener) bool { return o.named })
+	all = slices.DeleteFunc(slices.Clone(all), func(f Format) bool { return f.Named || f.Made })
 	if len(paths) == 1 && isDir(paths[0]) {
 		return sniffFolder(paths[0], all)
 	}
-	kind, last := opener{}, ""
+	var kind *Format
+	last := ""
 	for _, p := range paths {
 		ext := filepath.Ext(p)
-		if kind.name != "" && ext == last && ext != "" {
+		if kind != nil && ext == last && ext != "" {
 			continue // as the one before it
 		}
 		head, err := headOf(p)
@@ -63,26 +59,33 @@ func sniff(name string, paths []string) (opener, []string, error) {
 		case i < 0 && len(paths) > 1 && isEmpty(p):
 			continue // the others say what it is one of
 		case i < 0:
-			return kind, nil, unknown(p)
-		case kind.name != "" && kind.name != all[i].name:
-			return kind, nil, errs.New(errs.Config, "%s is %s, and %s is %s", paths[0], kind.name, p, all[i].name).
+			return nil, nil, unknown(known, p)
+		case kind != nil && kind.Name != all[i].Name:
+			return kind, nil, errs.New(errs.Config, "%s is %s, and %s is %s", paths[0], kind.Name, p, all[i].Name).
 				Try("one dataset has one format: make a mixture of two, or pass format=")
 		}
-		kind, last = all[i], ext
+		kind, last = &all[i], ext
 	}
-	if kind.name == "" {
-		return kind, nil, unknown(paths[0])
+	if kind == nil {
+		return nil, nil, unknown(known, paths[0])
 	}
 	return kind, paths, nil
 }
 
-func unknown(path string) error {
+func unknown(all []Format, path string) error {
 	if isArrow(path) {
 		return errs.New(errs.Unsupported, "%s is a file of Arrow tables, which stoker does not read", path).At(errs.Where{File: path, Offset: -1, Sample: -1}).
 			Try("write it as Parquet once (pyarrow.parquet.write_table), and load that: stoker.ParquetDataset(\"data.parquet\")")
 	}
 	return errs.New(errs.Config, "the format of %s is not known", path).
-		Try("datasets are folders of images (one folder per class), .tar shards, and files of the formats %s; pass format= where the name does not say", strings.Join(formatNames()[4:len(formatNames())-1], ", "))
+		Try("datasets are folders of images (one folder per class), .tar shards, and files of the formats %s; pass format= where the name does not say", strings.Join(others(all), ", "))
+}
+
+// others are the names of all formats of files but the first two, which the sentence
+// describes.
+func others(all []Format) []string {
+	stored := slices.DeleteFunc(slices.Clone(all), func(f Format) bool { return f.Made })
+	return names(stored)[min(4, len(stored)+2):]
 }
 
 func isEmpty(path string) bool {
@@ -114,7 +117,7 @@ func headOf(path string) ([]byte, error) {
 
 // found is the files of one format in a folder.
 type found struct {
-	kind  opener
+	kind  *Format
 	paths []string
 }
 
@@ -151,22 +154,22 @@ func ending(path string) (all, packing string) {
 
 // kindOf is the place among kinds of what a file's name and first bytes say; -1:
 // none.
-func kindOf(kinds []opener, path string, head []byte) int {
-	return slices.IndexFunc(kinds, func(o opener) bool { return o.sniff != nil && o.sniff(path, head) })
+func kindOf(kinds []Format, path string, head []byte) int {
+	return slices.IndexFunc(kinds, func(f Format) bool { return f.Sniff != nil && f.Sniff(path, head) })
 }
 
 // kindByName is the place among kinds of what a file's name alone says; -1: none.
-func kindByName(kinds []opener, path string) int {
+func kindByName(kinds []Format, path string) int {
 	e, packing := ending(path)
-	return slices.IndexFunc(kinds, func(o opener) bool {
-		return slices.Contains(o.endings, strings.TrimSuffix(e, packing)) || o.sniff != nil && o.sniff(path, nil)
+	return slices.IndexFunc(kinds, func(f Format) bool {
+		return slices.Contains(f.Endings, strings.TrimSuffix(e, packing)) || f.Sniff != nil && f.Sniff(path, nil)
 	})
 }
 
 // filesIn is the files of a folder by format; none if there is a folder in it. A
 // file whose first bytes are of no format is of that which most files with its
 // ending are of, or which its ending names: it is damaged, and its format says so.
-func filesIn(dir string, kinds []opener) (out []found, err error) {
+func filesIn(dir string, kinds []Format) (out []found, err error) {
 	entries, err := os.ReadDir(dir) // in the order of names
 	if err != nil {
 		return nil, err
@@ -174,7 +177,7 @@ func filesIn(dir string, kinds []opener) (out []found, err error) {
 	var all []string
 	of := map[string][]int{} // by ending: into all
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") || e.Name() == "lock.mdb" { // LMDB's own, beside data.mdb
+		if strings.HasPrefix(e.Name(), ".") || slices.ContainsFunc(kinds, func(f Format) bool { return slices.Contains(f.Beside, e.Name()) }) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
@@ -213,10 +216,10 @@ func filesIn(dir string, kinds []opener) (out []found, err error) {
 		if kind[i] < 0 {
 			continue
 		}
-		at := slices.IndexFunc(out, func(f found) bool { return f.kind.name == kinds[kind[i]].name })
+		at := slices.IndexFunc(out, func(f found) bool { return f.kind.Name == kinds[kind[i]].Name })
 		if at < 0 {
 			at = len(out)
-			out = append(out, found{kind: kinds[kind[i]]})
+			out = append(out, found{kind: &kinds[kind[i]]})
 		}
 		out[at].paths = append(out[at].paths, path)
 	}
@@ -224,23 +227,23 @@ func filesIn(dir string, kinds []opener) (out []found, err error) {
 }
 
 // sniffFolder decides what a folder is.
-func sniffFolder(dir string, all []opener) (opener, []string, error) {
-	shards := slices.DeleteFunc(slices.Clone(all), func(o opener) bool { return o.name == "files" || o.name == "table" })
+func sniffFolder(dir string, all []Format) (*Format, []string, error) {
+	shards := slices.DeleteFunc(slices.Clone(all), func(f Format) bool { return f.Single })
 	files, err := filesIn(dir, shards)
 	switch {
 	case err == nil && len(files) == 0 && isSaved(dir):
-		return opener{}, nil, savedArrow(dir)
+		return nil, nil, savedArrow(dir)
 	case err != nil || len(files) == 0:
-		return all[0], []string{dir}, nil // whose errors say what a folder should hold
+		return &all[0], []string{dir}, nil // whose errors say what a folder should hold
 	case len(files) > 1:
 		var names []string
 		for _, f := range files {
-			names = append(names, filepath.Base(f.paths[0])+" ("+f.kind.name+")")
+			names = append(names, filepath.Base(f.paths[0])+" ("+f.kind.Name+")")
 		}
-		return opener{}, nil, errs.New(errs.Config, "the format of %s is not clear: it holds %s", dir, strings.Join(names, ", ")).
+		return nil, nil, errs.New(errs.Config, "the format of %s is not clear: it holds %s", dir, strings.Join(names, ", ")).
 			Try("give the files themselves, or pass format=")
 	}
-	if files[0].kind.root {
+	if files[0].kind.Root {
 		return files[0].kind, []string{dir}, nil
 	}
 	return files[0].kind, files[0].paths, nil

@@ -79,7 +79,7 @@ func TestAPipeIsNoDataset(t *testing.T) {
 	refused(spec.Dataset{Manifest: filepath.Join(dir, "fifo.csv")})
 	refused(spec.Dataset{Columns: []spec.Column{{Name: "x", Path: spec.Paths{filepath.Join(dir, "fifo")}}}})
 	refused(spec.Dataset{Path: spec.Paths{dir}, Format: "mds"}) // of its index.json
-	for _, name := range formatNames() {
+	for _, name := range names(Formats()) {
 		d := spec.Dataset{Path: spec.Paths{filepath.Join(dir, "fifo")}, Format: name}
 		switch name {
 		case "synthetic", "mds": // which have no such path
@@ -162,7 +162,7 @@ func TestAFolderOfText(t *testing.T) {
 		t.Errorf("%d samples in %d files, the first is %s", x.Len(), x.Files(), got)
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "b.jsonl")} {
-		if kind, _, err := sniff("", []string{path}); err == nil && kind.name == "lines" {
+		if kind, _, err := sniff(Formats(), "", []string{path}); err == nil && kind.Name == "lines" {
 			t.Errorf("%s is taken for lines unasked", path)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
+	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/deliver"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
@@ -157,6 +158,15 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 	}), nil
 }
 
+// columns are those of a batch as they travel.
+func columns(all []batch.Column) []wire.Column {
+	out := make([]wire.Column, len(all))
+	for i, c := range all {
+		out[i] = wire.Column(c)
+	}
+	return out
+}
+
 // fields are columns as they travel.
 func fields(all []dataset.Column) []wire.Field {
 	out := make([]wire.Field, len(all))
@@ -245,7 +255,7 @@ func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 	}
 	answer := &wire.Message{
 		Type: wire.TypeBatch, Pass: m.Pass, Epoch: b.Epoch, Step: b.Step, Position: b.Position,
-		Slot: int64(b.Slot.ID), Rows: b.Rows, Data: b.Columns,
+		Slot: int64(b.Slot.ID), Rows: b.Rows, Data: columns(b.Columns),
 		Sum: b.Sum.String(), Real: b.Real,
 	}
 	if b.Counts != nil {

@@ -22,7 +22,7 @@ import (
 
 // rowsOf reads a column of arrays as the wire describes it: the elements of every
 // row, one behind the other.
-func rowsOf(b *Batch, c wire.Column, d mem.DType) (rows [][]byte) {
+func rowsOf(b *Batch, c batch.Column, d mem.DType) (rows [][]byte) {
 	slot, size := b.Slot.Mem, int64(d.Size())
 	offset := func(r int) int64 { return int64(binary.LittleEndian.Uint64(slot[c.Off+8*int64(r):])) }
 	for r := range b.Rows {
@@ -156,7 +156,11 @@ func TestViewsAreContiguous(t *testing.T) {
 	golden := `[{"name":"x","off":0,"shape":[8]},{"name":"y","off":192,"shape":[8]},` +
 		`{"name":"middle","off":384,"shape":[6]},{"name":"all","off":576,"shape":[9]},` +
 		`{"name":"raw","off":832,"shape":[1]},{"name":"__ids__","off":896},{"name":"__valid__","off":960}]`
-	if got := string(jsonOf(t, b.Columns)); got != golden {
+	var sent []wire.Column // as the engine sends them
+	for _, c := range b.Columns {
+		sent = append(sent, wire.Column(c))
+	}
+	if got := string(jsonOf(t, sent)); got != golden {
 		t.Errorf("columns\n%s, want\n%s", got, golden)
 	}
 	b.Release()

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
@@ -29,7 +28,7 @@ func (l *Loader) close(ob *openBatch) error {
 	at := ob.layout.Bytes()
 	for i := range ob.layout.Fields {
 		f := &ob.layout.Fields[i]
-		col := wire.Column{Name: f.Name, Off: ob.layout.Off(i), Shape: f.Seen()}
+		col := batch.Column{Name: f.Name, Off: ob.layout.Off(i), Shape: f.Seen()}
 		if f.Packed > 0 {
 			col.Rows = int(ob.pass.slice.Rows(ob.step))
 		}
@@ -46,7 +45,7 @@ func (l *Loader) close(ob *openBatch) error {
 
 // pack puts the unequal rows of a column into the slot at offset at, and says
 // where the next ones go.
-func (l *Loader) pack(ob *openBatch, i int, col *wire.Column, at int64) (int64, error) {
+func (l *Loader) pack(ob *openBatch, i int, col *batch.Column, at int64) (int64, error) {
 	f, c := &ob.layout.Fields[i], &ob.loose[i]
 	end := ob.layout.Pack(ob.slot.Mem, i, c, at)
 	switch {

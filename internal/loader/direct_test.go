@@ -13,7 +13,6 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
-	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -185,7 +184,7 @@ func TestSmallSamplesOfAFileThatChanges(t *testing.T) {
 					}
 					return
 				}
-				ids := b.Slot.Mem[b.Columns[slices.IndexFunc(b.Columns, func(c wire.Column) bool { return c.Name == batch.IDs })].Off:]
+				ids := b.Slot.Mem[b.Columns[slices.IndexFunc(b.Columns, func(c batch.Column) bool { return c.Name == batch.IDs })].Off:]
 				for r, row := range rowsOf(b, b.Columns[0], mem.Uint16) {
 					id := binary.LittleEndian.Uint64(ids[8*r:])
 					if !slices.Equal(row, was[2*id:2*id+200]) {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
-	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/dataset"
+	"github.com/stoker-data/stoker/internal/stage/batch"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -80,7 +80,7 @@ func TestEveryFormat(t *testing.T) {
 }
 
 // looseRows are the rows of a column of bytes.
-func looseRows(b *Batch, c wire.Column) (rows [][]byte) {
+func looseRows(b *Batch, c batch.Column) (rows [][]byte) {
 	at := func(r int) int64 { return c.Data + int64(binary.LittleEndian.Uint64(b.Slot.Mem[c.Off+8*int64(r):])) }
 	if c.Data == 0 {
 		return nil

@@ -4,7 +4,9 @@
 //	order -> fetch -> lanes: parse, decode, transform -> batch -> consumer
 //	  plan     readers           (Shared)                 Next
 //
-// It knows no format and no transport.
+// It knows no format: those that there are come with the Options of package dataset.
+// It knows no transport: what it gives out is a Batch, and whoever sends one says where
+// its columns are in messages of his own.
 package loader
 
 import (
@@ -83,6 +85,7 @@ type Loader struct {
 
 // Options are what an Open needs besides the Spec.
 type Options struct {
+	Formats  []dataset.Format                     // nil: dataset.Formats()
 	Progress func(done, total int64, what string) // of indexing; may be nil
 	// Wrap puts something between the loader and its storage; may be nil.
 	Wrap func(source.Source) source.Source
@@ -99,7 +102,7 @@ type Options struct {
 
 // Open opens a loader. Errors name every problem of the Spec at once.
 func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Loader, error) {
-	data, err := dataset.Open(ctx, spec, dataset.Options{Progress: opt.Progress, Wrap: opt.Wrap, Stored: opt.Stored})
+	data, err := dataset.Open(ctx, spec, dataset.Options{Formats: opt.Formats, Progress: opt.Progress, Wrap: opt.Wrap, Stored: opt.Stored})
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ type openBatch struct {
 	closing bool // a lane is closing it; only that lane may touch its slot
 	done    bool
 	err     error
-	columns []wire.Column
+	columns []batch.Column
 	gone    atomic.Bool // given up: its tasks only have to come back
 
 	collected atomic.Int64 // bytes of loose rows
@@ -124,7 +124,7 @@ type Batch struct {
 	Position int64 // places of the epoch that all ranks have been given after it, of a bundle after its last step
 	Rows     int   // of each step; those of a bundle lie one step behind the other in every column
 	Slot     *batch.Slot
-	Columns  []wire.Column
+	Columns  []batch.Column
 	Bad      []Bad // of a bundle none
 	Count          // of a bundle, that of its first step
 	// Counts is what each step of a bundle adds to a receipt, and where it ends; nil: one step.

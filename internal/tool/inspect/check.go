@@ -273,8 +273,7 @@ func (k *checker) kind(f *format.Field) string {
 // kinds is what a loader takes fields for, in formats whose columns may be called
 // anything: an id there is no number, and an image may be raw.
 func (r *Report) kinds() map[string]string {
-	switch r.Format {
-	case "folder", "tar", "files", "lines":
+	if r.kind.ByName {
 		return nil
 	}
 	out := map[string]string{}

@@ -116,7 +116,8 @@ type Report struct {
 	Notes   []string `json:"notes,omitempty"`
 	Python  string   `json:"python"` // lines to paste
 
-	stored    []string         // names of what the samples have
+	stored    []string // names of what the samples have
+	kind      format.Format
 	delivered []dataset.Column // what a loader makes of them unasked
 }
 
@@ -160,7 +161,7 @@ func fromIndex(c Config, l *dataset.Collection) *Report {
 	r := &Report{
 		Path: c.Dataset.Path, Format: l.Format(), Digest: l.Digest(), Samples: l.Len(),
 		Files: int64(x.Files()), Skipped: x.Meta().Skipped, Decoded: c.All || c.Decode, Notes: l.Notes(),
-		stored: x.Meta().Fields, delivered: l.Columns(),
+		stored: x.Meta().Fields, delivered: l.Columns(), kind: l.Parts[0].Format(),
 	}
 	if c.Dataset.Manifest != "" {
 		r.Path = []string{c.Dataset.Manifest}

@@ -119,6 +119,11 @@ func TestPythonLines(t *testing.T) {
 			[]string{`stoker.LinesDataset("a.jsonl")`, "for batch in loader:"},
 		},
 	} {
+		for _, f := range dataset.Formats() {
+			if f.Name == c.report.Format {
+				c.report.kind = f.Format
+			}
+		}
 		got := pythonLines(c.dataset, &c.report)
 		for _, want := range c.want {
 			if !strings.Contains(got, want) {

@@ -87,9 +87,9 @@ func (r *Report) constructor(d spec.Dataset) (lines, loop string, shuffle bool) 
 		}
 		return "train = stoker.TokenDataset" + args.String() + "\n", loop, true
 	}
-	class := map[string]string{
-		"hdf5": "HDF5Dataset", "lmdb": "LMDBDataset", "tfrecord": "TFRecordDataset", "parquet": "ParquetDataset", "mds": "MDSDataset", "lines": "LinesDataset", "beton": "BetonDataset",
-	}[r.Format]
+	if r.kind.Python == "" {
+		return fmt.Sprintf("train = ...  # the Python package has no class for the format %s\n", r.Format), "batch", true
+	}
 	args.add(quotedAll(d.Path))
 	args.word("database", d.Database)
 	args.word("values", d.Values)
@@ -108,7 +108,7 @@ func (r *Report) constructor(d spec.Dataset) (lines, loop string, shuffle bool) 
 	if fields := r.wanted(); fields != "" {
 		args.add("fields=" + fields)
 	}
-	return "train = stoker." + class + args.String() + "\n", "batch", true
+	return "train = stoker." + r.kind.Python + args.String() + "\n", "batch", true
 }
 
 // call is the arguments of a call.

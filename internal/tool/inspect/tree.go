@@ -9,7 +9,6 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/dataset"
-	"github.com/stoker-data/stoker/internal/stage/format/hdf5"
 	"github.com/stoker-data/stoker/internal/stage/format/hdf5/tree"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -35,14 +34,15 @@ type Attribute struct {
 	Value string  `json:"value,omitempty"`
 }
 
-// objects is what is in the first file of an HDF5 dataset: all have the same.
+// objects is what is in a dataset's first file, where that has a tree of them.
 func objects(ctx context.Context, l *dataset.Collection) ([]Object, error) {
-	if l.Format() != "hdf5" {
+	ds, ok := l.Dataset().(interface {
+		Objects(ctx context.Context, src source.Source) ([]tree.Item, error)
+	})
+	if !ok {
 		return nil, nil
 	}
-	src := source.NewFile()
-	defer src.Close()
-	items, err := hdf5.List(ctx, src, string(l.Dataset().Index().AppendPath(0, nil)))
+	items, err := ds.Objects(ctx, l.Source())
 	if err != nil {
 		return nil, err
 	}

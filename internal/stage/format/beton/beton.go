@@ -150,3 +150,8 @@ func (d *Dataset) Runs() (sizes []int64) {
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }
+
+// Format describes the format.
+func Format() format.Format {
+	return format.Format{Name: "beton", Sniff: Sniff, Endings: []string{".beton"}, Root: true, Python: "BetonDataset"}
+}

@@ -17,12 +17,14 @@ package files
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/folder"
 	"github.com/stoker-data/stoker/internal/stage/format/parquet"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -393,4 +395,20 @@ func (d *Dataset) Check(fields []string) error {
 		}
 	}
 	return nil
+}
+
+// Format describes the format of files that are a sample each.
+func Format() format.Format {
+	return format.Format{Name: "files", Sniff: isPicture, Single: true, ByName: true}
+}
+
+// TableFormat describes the format of tables, a row a sample.
+func TableFormat() format.Format {
+	return format.Format{Name: "table", Sniff: Sniff, Single: true}
+}
+
+// isPicture says whether a file is a picture by its name.
+func isPicture(name string, _ []byte) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(folder.Extensions(), func(ext string) bool { return strings.HasSuffix(name, ext) })
 }

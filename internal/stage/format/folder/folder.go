@@ -232,3 +232,19 @@ func (d *Dataset) Check(fields []string) error {
 	}
 	return nil
 }
+
+// Format describes the format.
+func Format() format.Format {
+	return format.Format{Name: "folder", Root: true, ByName: true}
+}
+
+// Decode is how a field's bytes are decoded.
+func (d *Dataset) Decode(field string) string {
+	switch field {
+	case Image:
+		return "rgb"
+	case Label:
+		return "int"
+	}
+	return ""
+}

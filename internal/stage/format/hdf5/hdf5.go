@@ -251,3 +251,13 @@ func (d *Dataset) place(id int64) (file int, row int64) {
 	file = sort.Search(len(d.files), func(i int) bool { return d.first[i+1] > id })
 	return file, id - d.first[file]
 }
+
+// Format describes the format.
+func Format() format.Format {
+	return format.Format{Name: "hdf5", Sniff: Sniff, Python: "HDF5Dataset"}
+}
+
+// Objects is everything that is in the dataset's first file: all have the same.
+func (d *Dataset) Objects(ctx context.Context, src source.Source) ([]tree.Item, error) {
+	return List(ctx, src, string(d.x.AppendPath(0, nil)))
+}

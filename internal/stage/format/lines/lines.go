@@ -259,3 +259,23 @@ func (d *Dataset) missing(id int64, wanted string, line []byte, f *format.Field)
 func (d *Dataset) where(id int64, file int, off int64) errs.Where {
 	return errs.Where{File: string(d.x.AppendPath(file, nil)), Offset: off, Sample: id}
 }
+
+// Format describes the format.
+func Format() format.Format {
+	return format.Format{
+		Name: "lines", Named: true, Sniff: func(name string, _ []byte) bool { return Sniff(name) }, List: listed, ByName: true, Python: "LinesDataset",
+		Open: func(ctx context.Context, o format.Opening) (format.Dataset, error) {
+			return Open(ctx, o.Source, o.Paths, Options{Progress: o.Progress})
+		},
+	}
+}
+
+// listed is List, of a folder that should hold some.
+func listed(dir string) ([]string, error) {
+	paths, err := List(dir)
+	if err == nil && len(paths) == 0 {
+		err = errs.New(errs.Empty, "there is no text file in this folder").At(errs.Where{File: dir, Offset: -1, Sample: -1}).
+			Try("text files end in .txt, .text, .md, .jsonl or .ndjson")
+	}
+	return paths, err
+}

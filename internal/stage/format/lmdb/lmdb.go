@@ -179,3 +179,8 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 	}
 	return format.Type{}, false
 }
+
+// Format describes the format.
+func Format() format.Format {
+	return format.Format{Name: "lmdb", Sniff: Sniff, Beside: []string{"lock.mdb"}, Python: "LMDBDataset"}
+}

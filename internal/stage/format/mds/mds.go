@@ -178,3 +178,8 @@ func (d *Dataset) Close() error { return d.x.Close() }
 // Blocks is how often an unpacked shard was there already or had to be unpacked,
 // and the bytes kept.
 func (d *Dataset) Blocks() (hits, misses, kept int64) { return d.blocks.Counts() }
+
+// Format describes the format.
+func Format() format.Format {
+	return format.Format{Name: "mds", Sniff: Sniff, Endings: []string{".mds"}, Root: true, Python: "MDSDataset"}
+}

@@ -202,3 +202,13 @@ func (d *Dataset) extent(f *field, id int64) (int, format.Extent) {
 	}
 	return p, format.Extent{File: int(d.file[p]), Off: d.off[p] + (id-d.start[p])*f.row, Len: f.row}
 }
+
+// Format describes the format.
+func Format() format.Format {
+	return format.Format{Name: "npy", Sniff: Sniff, Endings: []string{".npy", ".npz"}}
+}
+
+// NPZ describes the format of archives of arrays, for who says it.
+func NPZ() format.Format {
+	return format.Format{Name: "npz"}
+}

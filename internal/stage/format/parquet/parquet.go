@@ -295,3 +295,8 @@ func (d *Dataset) advice(field string) string {
 	}
 	return "ask for one of the columns there are; a;b takes the first of several that is there"
 }
+
+// Format describes the format.
+func Format() format.Format {
+	return format.Format{Name: "parquet", Sniff: Sniff, Python: "ParquetDataset"}
+}

@@ -169,3 +169,16 @@ func (d *Dataset) Index() *index.Index { return d.x }
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }
+
+// Format describes the format.
+func Format() format.Format {
+	return format.Format{
+		Name: "tar", Sniff: Sniff, Values: "bytes", ByName: true,
+		Open: func(ctx context.Context, o format.Opening) (format.Dataset, error) {
+			return Open(ctx, o.Source, o.Paths, Options{Progress: o.Progress})
+		},
+	}
+}
+
+// Refused says why a field is not taken unless it is asked for as bytes; "": it is.
+func (d *Dataset) Refused(field string) string { return Refused(field) }

@@ -31,6 +31,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -198,3 +199,23 @@ func (d *Dataset) Index() *index.Index { return d.x }
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }
+
+// Format describes the format.
+func Format() format.Format {
+	return format.Format{
+		Name: "tfrecord", Sniff: Sniff, Endings: []string{".tfrecord", ".tfrecords", ".tfrec"}, Arrays: true, Python: "TFRecordDataset",
+		Open: func(ctx context.Context, o format.Opening) (format.Dataset, error) {
+			return Open(ctx, o.Source, o.Paths, Options{Progress: o.Progress})
+		},
+	}
+}
+
+// ShapeOf is the feature that holds the shape of a field's raw array, as stoker pack
+// writes it; "": there is none.
+func (d *Dataset) ShapeOf(field string) string {
+	shape := field + "/shape"
+	if !slices.Contains(d.x.Meta().Fields, shape) {
+		return ""
+	}
+	return shape
+}

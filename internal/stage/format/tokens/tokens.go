@@ -363,3 +363,8 @@ func (d *Dataset) Check(fields []string) error {
 	}
 	return nil
 }
+
+// Format describes the format.
+func Format() format.Format {
+	return format.Format{Name: "tokens", Sniff: Sniff}
+}
