@@ -75,7 +75,7 @@ func openCounted(t *testing.T, d spec.Dataset) (p *Part, reads int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.DS.Index().Close() })
+	t.Cleanup(func() { _ = p.Stored.Index().Close() })
 	return p, n.Load()
 }
 
@@ -88,7 +88,7 @@ func TestIndexesTravel(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			first, _ := openCounted(t, d)
-			x := first.DS.Index()
+			x := first.Stored.Index()
 			var paths []string
 			for i := range x.Files() {
 				paths = append(paths, string(x.AppendPath(i, nil)))
@@ -97,13 +97,13 @@ func TestIndexesTravel(t *testing.T) {
 			there, _ := openCounted(t, here)
 			file := source.NewFile()
 			defer file.Close()
-			at, err := format.WriteBeside(context.Background(), file, there.DS.Index())
+			at, err := format.WriteBeside(context.Background(), file, there.Stored.Index())
 			if err != nil || !strings.HasPrefix(at, from) {
 				t.Fatal(at, err)
 			}
 			away, to := moved(t, here, from)
 			copied, reads := openCounted(t, away)
-			x = copied.DS.Index()
+			x = copied.Stored.Index()
 			if reads > 3*int64(x.Files()) {
 				t.Errorf("%d reads of %d files: it was indexed again", reads, x.Files())
 			}
@@ -111,7 +111,7 @@ func TestIndexesTravel(t *testing.T) {
 				t.Errorf("%d samples, digest %s, in %s: another dataset than that of %s", copied.N, copied.digest, x.AppendPath(0, nil), first.digest)
 			}
 			var s format.Sample
-			if err := format.NewReader(copied.DS, file).Read(context.Background(), copied.N-1, nil, &s); err != nil {
+			if err := format.NewReader(copied.Stored, file).Read(context.Background(), copied.N-1, nil, &s); err != nil {
 				t.Error(err)
 			}
 		})

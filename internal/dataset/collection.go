@@ -21,6 +21,8 @@ import (
 type Collection struct {
 	Parts []*Part
 
+	stored []*Part // those of them that are
+
 	n       int64
 	digest  string
 	src     source.Source
@@ -33,24 +35,51 @@ type Collection struct {
 
 // Part is one dataset of a collection.
 type Part struct {
-	spec      spec.Dataset
-	kind      *Format
-	Number    int            // its place among the parts
-	DS        format.Dataset // nil: synthetic
-	Synthetic []byte         // what every row of a synthetic dataset is a copy of
-	N         int64
-	First     int64 // id of its first sample
-	files     int   // number of its first stored file
-	digest    string
-	from      packedFrom
-	format    string
-	notes     []string // for Loader.Notes: of fields that are left out
-	left      string   // those of them that a format leaves out, and why; "": none
+	spec    spec.Dataset
+	kind    *Format
+	Number  int // its place among the parts
+	Dataset format.Dataset
+	Samples format.Samples // Dataset, of which lanes make the samples
+	Stored  format.Stored  // Dataset, where it is stored; nil: it is not
+	places  locator        // Stored, or nowhere
+	N       int64
+	First   int64 // id of its first sample
+	files   int   // number of its first stored file
+	digest  string
+	from    packedFrom
+	format  string
+	notes   []string // of fields that are left out, for Notes
+	left    string   // those of them that a format leaves out, and why; "": none
 
 	Fields   []spec.Field
-	Programs []*transform.Program // one a field
+	Programs []*transform.Program // one a field; nil: its row is the field's bytes
 	Wanted   []string             // stored names, each once
 	Value    []int                // of each field: number of its stored name in Wanted
+}
+
+// locator says where samples are stored; see format.Stored.
+type locator interface {
+	Extents(id int64, fields []string, dst []format.Extent) []format.Extent
+}
+
+// nowhere is where samples are that are not stored.
+type nowhere struct{}
+
+func (nowhere) Extents(_ int64, _ []string, dst []format.Extent) []format.Extent { return dst }
+
+// newPart is what is known of an open dataset. One that makes no samples in this
+// process has nobody yet who fills its rows.
+func newPart(d spec.Dataset, kind *Format, ds format.Dataset) (*Part, error) {
+	p := &Part{spec: d, kind: kind, Dataset: ds, places: nowhere{}, N: ds.Len(), digest: ds.Digest(), format: kind.Name}
+	var ok bool
+	if p.Samples, ok = ds.(format.Samples); !ok {
+		return nil, errs.New(errs.Unsupported, "samples of a %s dataset are not made in this process, and nothing else fills rows with them", kind.Name)
+	}
+	if stored, ok := ds.(format.Stored); ok {
+		x := stored.Index()
+		p.Stored, p.places, p.from, p.format = stored, stored, sourceOf(x), x.Meta().Format
+	}
+	return p, nil
 }
 
 // Format describes the part's format.
@@ -81,8 +110,9 @@ func openCollection(ctx context.Context, d spec.Dataset, opt Options) (*Collecti
 		}
 		p.Number, p.First, p.files = i, c.n, files
 		c.n += p.N
-		if p.DS != nil {
-			files += p.DS.Index().Files()
+		if p.Stored != nil {
+			files += p.Stored.Index().Files()
+			c.stored = append(c.stored, p)
 		}
 		c.Parts = append(c.Parts, p)
 	}
@@ -118,19 +148,17 @@ func (c *Collection) Pipeline() string { return c.pipeline }
 func (c *Collection) Processing() string { return c.processing }
 
 // Dataset is what is stored; nil if it is synthetic or a mixture.
-func (c *Collection) Dataset() format.Dataset {
+func (c *Collection) Dataset() format.Stored {
 	if len(c.Parts) > 1 {
 		return nil
 	}
-	return c.Parts[0].DS
+	return c.Parts[0].Stored
 }
 
 // Close closes the datasets and their storage.
 func (c *Collection) Close() {
-	for _, p := range c.Parts {
-		if p.DS != nil {
-			_ = p.DS.Index().Close()
-		}
+	for _, p := range c.stored {
+		_ = p.Stored.Index().Close()
 	}
 	_ = c.close()
 }
@@ -147,11 +175,8 @@ func (c *Collection) Of(id int64) (*Part, int64) {
 // Extents appends where the wanted fields of a sample lie.
 func (c *Collection) Extents(id int64, dst []format.Extent) []format.Extent {
 	p, local := c.Of(id)
-	if p.DS == nil {
-		return dst
-	}
 	begin := len(dst)
-	dst = p.DS.Extents(local, p.Wanted, dst)
+	dst = p.places.Extents(local, p.Wanted, dst)
 	for i := range dst[begin:] {
 		dst[begin+i].File += p.files
 	}
@@ -160,38 +185,35 @@ func (c *Collection) Extents(id int64, dst []format.Extent) []format.Extent {
 
 // file is the part that stored file number f is of, and its number there.
 func (c *Collection) file(f int) (*Part, int) {
-	i := len(c.Parts) - 1
-	for c.Parts[i].files > f || c.Parts[i].DS == nil {
+	i := len(c.stored) - 1
+	for c.stored[i].files > f {
 		i--
 	}
-	return c.Parts[i], f - c.Parts[i].files
+	return c.stored[i], f - c.stored[i].files
 }
 
 // AppendPath appends the path of a stored file.
 func (c *Collection) AppendPath(f int, dst []byte) []byte {
 	p, local := c.file(f)
-	return p.DS.Index().AppendPath(local, dst)
+	return p.Stored.Index().AppendPath(local, dst)
 }
 
 // Stamp is the size and time that a stored file had when it was indexed.
 func (c *Collection) Stamp(f int) (size, mtime int64) {
 	p, local := c.file(f)
-	return p.DS.Index().Stamp(local)
+	return p.Stored.Index().Stamp(local)
 }
 
 // Stored says whether there is anything to read.
 func (c *Collection) Stored() bool {
-	return slices.ContainsFunc(c.Parts, func(p *Part) bool { return p.DS != nil })
+	return len(c.stored) > 0
 }
 
 // Classes are the names of the classes, if all parts have the same.
 func (c *Collection) Classes() []string {
 	var names []string
 	for i, p := range c.Parts {
-		if p.DS == nil {
-			return nil
-		}
-		theirs := p.DS.Index().Classes()
+		theirs := p.Dataset.Classes()
 		if i > 0 && !slices.Equal(names, theirs) {
 			return nil
 		}
@@ -202,12 +224,12 @@ func (c *Collection) Classes() []string {
 
 // Labels are the numbers of all samples' classes; nil unless every part has them.
 func (c *Collection) Labels() []int32 {
+	if len(c.stored) < len(c.Parts) {
+		return nil
+	}
 	var out []int32
-	for _, p := range c.Parts {
-		if p.DS == nil {
-			return nil
-		}
-		column := p.DS.Index().Int32s(index.SampleClass)
+	for _, p := range c.stored {
+		column := p.Stored.Index().Int32s(index.SampleClass)
 		if column == nil {
 			return nil
 		}
@@ -237,12 +259,12 @@ type runner interface {
 }
 
 func (p *Part) Blocks(size int64) (sizes []int64) {
-	if ds, ok := p.DS.(runner); ok && size == 0 {
+	if ds, ok := p.Dataset.(runner); ok && size == 0 {
 		if sizes = ds.Runs(); sizes != nil {
 			return sizes
 		}
 	}
-	if size == 0 && p.DS != nil && p.N > int64(p.DS.Index().Files()) {
+	if size == 0 && p.Sharded() {
 		return p.shards()
 	}
 	if size == 0 {
@@ -254,12 +276,22 @@ func (p *Part) Blocks(size int64) (sizes []int64) {
 	return sizes
 }
 
+// Sharded says whether stored files hold several samples each.
+func (p *Part) Sharded() bool { return p.Stored != nil && p.N > int64(p.Stored.Index().Files()) }
+
+// Stale gives up the index of a stored part: the next Open makes another.
+func (p *Part) Stale() {
+	if p.Stored != nil {
+		_ = p.Stored.Index().Invalidate()
+	}
+}
+
 // shards is the number of samples in each stored file that has any.
 func (p *Part) shards() (sizes []int64) {
 	var ext []format.Extent
 	last := -1
 	for id := range p.N {
-		ext = p.DS.Extents(id, nil, ext[:0])
+		ext = p.Stored.Extents(id, nil, ext[:0])
 		at := last
 		if len(ext) > 0 {
 			at = ext[0].File
@@ -285,12 +317,12 @@ type sizer interface {
 func (c *Collection) Lengths(field string) ([]int32, error) {
 	out := make([]int32, 0, c.n)
 	for _, p := range c.Parts {
-		ds, ok := p.DS.(sizer)
+		ds, ok := p.Dataset.(sizer)
 		if !ok {
 			return nil, errs.New(errs.Config, "lengths is %q: a %s dataset does not say how long its fields are", field, p.format).
 				Try("give lengths= as a list, one number a sample")
 		}
-		if ch, ok := p.DS.(checker); ok {
+		if ch, ok := p.Dataset.(checker); ok {
 			if err := ch.Check([]string{field}); err != nil {
 				return nil, err
 			}

@@ -18,7 +18,7 @@ import (
 // stored is what a format says of a field that it stores as an array; false: it
 // stores bytes that something has to decode.
 func (d *Part) stored(from string) (format.Type, bool) {
-	typed, ok := d.DS.(format.Typed)
+	typed, ok := d.Dataset.(format.Typed)
 	if !ok {
 		return format.Type{}, false
 	}
@@ -174,7 +174,7 @@ const lengthsSuffix = "_lengths"
 
 // first calls like with the first values of a field until one of them can be read.
 func (c *Collection) first(d *Part, from string, like func(value []byte) error) error {
-	r := format.NewReader(d.DS, c.src)
+	r := format.NewReader(d.Stored, c.src)
 	var s format.Sample
 	var first error
 	for id := range min(d.N, firstTries) {
@@ -186,7 +186,7 @@ func (c *Collection) first(d *Part, from string, like func(value []byte) error) 
 			return nil
 		}
 		if first == nil {
-			first = format.Place(d.DS, err, id, nil)
+			first = format.Place(d.Stored, err, id, nil)
 		}
 	}
 	e := *errs.From(first)

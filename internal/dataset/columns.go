@@ -26,13 +26,10 @@ func (c *Collection) Columns() []Column {
 	var out []Column
 	first := c.Parts[0]
 	for i, f := range c.columns {
-		w := Column{Name: f.Name, Kind: "image", DType: f.DType.String(), Shape: f.Seen(), Axes: "hwc", View: "hwc"}
-		if first.DS != nil {
-			w.Kind, w.Axes, w.View = "number", "", ""
-			if i < len(first.Programs) && (f.Packed == 0 || first.Programs[i].Kind() == "array") {
-				w.Kind = first.Programs[i].Kind()
-				w.Axes, w.View = first.Programs[i].Axes()
-			}
+		w := Column{Name: f.Name, Kind: "number", DType: f.DType.String(), Shape: f.Seen()}
+		if i < len(first.Programs) && (f.Packed == 0 || first.Kind(i) == "array") {
+			w.Kind = first.Kind(i)
+			w.Axes, w.View = first.axes(i)
 		}
 		if f.Form != batch.Dense {
 			w.Batch = f.Form.String()

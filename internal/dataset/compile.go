@@ -13,6 +13,8 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
 // compile turns the fields into programs and columns; stored is that of Options.
@@ -47,9 +49,8 @@ func (c *Collection) compile(p spec.Problems, stored bool) error {
 // they fill. Of fields that nobody named, those that hold what is not read are left
 // out, and told; so are all that can not be delivered where stored is looked at.
 func (c *Collection) compileFields(d *Part, stored bool, p *spec.Problems) (columns []batch.Field) {
-	if d.DS == nil {
-		d.Fields = []spec.Field{{Name: "image"}}
-		return []batch.Field{{Name: "image", DType: mem.Uint8, Shape: d.spec.Shape}}
+	if ds, ok := d.Dataset.(format.Ready); ok {
+		return d.ready(ds)
 	}
 	d.Fields = slices.Clone(d.spec.Fields)
 	if d.Fields == nil {
@@ -66,7 +67,7 @@ func (c *Collection) compileFields(d *Part, stored bool, p *spec.Problems) (colu
 		if f.From == "" {
 			f.From = f.Name
 		}
-		if c, ok := d.DS.(checker); ok {
+		if c, ok := d.Dataset.(checker); ok {
 			if err := c.Check([]string{f.From}); err != nil {
 				p.Addf("%s", withHint(err))
 				whole = false
@@ -104,6 +105,18 @@ func (c *Collection) compileFields(d *Part, stored bool, p *spec.Problems) (colu
 	return columns
 }
 
+// ready is the columns of a dataset whose samples are rows as they are: no program is
+// run for them.
+func (d *Part) ready(ds format.Ready) (columns []batch.Field) {
+	for i, f := range ds.Ready() {
+		d.Fields = append(d.Fields, spec.Field{Name: f.Name})
+		d.Wanted, d.Value = append(d.Wanted, f.Name), append(d.Value, i)
+		columns = append(columns, batch.Field{Name: f.Name, DType: f.DType, Shape: f.Shape})
+	}
+	d.Programs = make([]*transform.Program, len(columns))
+	return columns
+}
+
 // sameColumns says where member i of a mixture would fill other columns than the
 // first: of another type, shape, meaning or order of axes.
 func (c *Collection) sameColumns(i int, columns []batch.Field, p *spec.Problems) {
@@ -114,10 +127,7 @@ func (c *Collection) sameColumns(i int, columns []batch.Field, p *spec.Problems)
 			if !f.Loose || f.Form != batch.Dense {
 				shape = fmt.Sprint(f.Shape)
 			}
-			axes := "hwc" // of synthetic samples
-			if part.DS != nil {
-				axes, _ = part.Programs[n].Axes()
-			}
+			axes, _ := part.axes(n)
 			text := strings.TrimSpace(fmt.Sprintf("%s: %s %s %s %s", f.Name, part.Kind(n), f.DType, shape, axes))
 			if f.Form != batch.Dense {
 				text += " " + f.Form.String()
@@ -176,10 +186,18 @@ func (c *Collection) packColumns(p *spec.Problems) {
 
 // Kind is what field i holds.
 func (d *Part) Kind(i int) string {
-	if d.DS == nil {
+	if d.Programs[i] == nil {
 		return "image"
 	}
 	return d.Programs[i].Kind()
+}
+
+// axes are those of field i in memory, and as they are shown.
+func (d *Part) axes(i int) (stored, seen string) {
+	if d.Programs[i] == nil {
+		return "hwc", "hwc"
+	}
+	return d.Programs[i].Axes()
 }
 
 func withHint(err error) string {
@@ -205,7 +223,7 @@ func (c *Collection) pipelineDigest(names bool) string {
 				fmt.Fprintf(h, "field %d\n", i)
 			}
 			switch {
-			case i >= len(part.Programs): // synthetic
+			case part.Programs[i] == nil: // the row as it is
 			case !names && part.Programs[i].Kind() == "number": // whether it is stored as one, or as its text
 				fmt.Fprintf(h, "number %s\n", part.Programs[i].DType())
 			default:

@@ -42,27 +42,6 @@ func local(paths []string) error {
 	return nil
 }
 
-// synthetic describes what is made, and not stored.
-func synthetic() Format {
-	return Format{Format: format.Format{Name: "synthetic", Made: true}, Keys: []string{"samples", "shape"}}
-}
-
-// openSynthetic makes the one ready sample that every row is a copy of.
-func openSynthetic(d spec.Dataset, kind *Format) (*Part, error) {
-	size := 1
-	for _, n := range d.Shape {
-		if n <= 0 || size > 1<<30/n {
-			return nil, errs.New(errs.Config, "a synthetic sample of shape %v", d.Shape)
-		}
-		size *= n
-	}
-	p := &Part{spec: d, kind: kind, Synthetic: make([]byte, size), N: d.Samples, digest: "synthetic", format: "synthetic"}
-	for i := range p.Synthetic {
-		p.Synthetic[i] = byte(i * 31)
-	}
-	return p, nil
-}
-
 // Format is the name of the dataset's format; of a mixture, its members'.
 func (c *Collection) Format() string {
 	var names []string
@@ -96,7 +75,7 @@ type omitter interface {
 func (c *Collection) defaultFields(d *Part) []spec.Field {
 	var out []spec.Field
 	var left []string
-	for _, name := range d.DS.Index().Meta().Fields {
+	for _, name := range d.Stored.Index().Meta().Fields {
 		if strings.HasPrefix(name, "__") {
 			continue
 		}
@@ -109,13 +88,13 @@ func (c *Collection) defaultFields(d *Part) []spec.Field {
 			d.notes = append(d.notes, "field "+why+"; it is left out, and decode \"bytes\" gives it as it lies")
 			continue
 		}
-		ds, knows := d.DS.(decoder)
+		ds, knows := d.Dataset.(decoder)
 		if _, array := d.stored(name); !array || knows && ds.Decode(name) == "none" {
 			f.Decode = c.guess(d, name)
 		}
 		if f.Decode == "none" {
 			why := "not every sample has it"
-			if ds, ok := d.DS.(omitter); ok {
+			if ds, ok := d.Dataset.(omitter); ok {
 				why = ds.LeftOut(name)
 			}
 			if why != "" {
@@ -154,7 +133,7 @@ type shaped interface{ ShapeOf(field string) string }
 // refused says why a stored field is not taken unless it is asked for as bytes; "":
 // it is.
 func (d *Part) refused(from string) string {
-	ds, ok := d.DS.(refuser)
+	ds, ok := d.Dataset.(refuser)
 	if !ok {
 		return ""
 	}
@@ -168,7 +147,7 @@ func (d *Part) refused(from string) string {
 
 // guess is how a field of encoded bytes is decoded where nobody says it.
 func (c *Collection) guess(d *Part, name string) string {
-	if ds, ok := d.DS.(decoder); ok {
+	if ds, ok := d.Dataset.(decoder); ok {
 		if how := ds.Decode(name); how != "" {
 			return how
 		}
@@ -192,7 +171,7 @@ func (c *Collection) guess(d *Part, name string) string {
 		return d.kind.Values
 	}
 	var s format.Sample
-	err := format.NewReader(d.DS, c.src).Read(context.Background(), 0, []string{name}, &s)
+	err := format.NewReader(d.Stored, c.src).Read(context.Background(), 0, []string{name}, &s)
 	switch {
 	case errs.CodeOf(err) == errs.MissingField:
 		return "none"
@@ -212,13 +191,13 @@ func (c *Collection) guess(d *Part, name string) string {
 // called: its shape stands beside it, as stoker pack writes it, and fits. An
 // encoded picture with its shape beside it has other bytes than its pixels have.
 func (c *Collection) raw(d *Part, name string) bool {
-	ds, ok := d.DS.(shaped)
+	ds, ok := d.Dataset.(shaped)
 	if !ok || ds.ShapeOf(name) == "" {
 		return false
 	}
 	shape := ds.ShapeOf(name)
 	var s format.Sample
-	err := format.NewReader(d.DS, c.src).Read(context.Background(), 0, []string{name, shape}, &s)
+	err := format.NewReader(d.Stored, c.src).Read(context.Background(), 0, []string{name, shape}, &s)
 	if err != nil || s.Fields[0].IsInt {
 		return false
 	}
@@ -238,16 +217,15 @@ func (c *Collection) raw(d *Part, name string) bool {
 // Notes are lines that the user should see once.
 func (c *Collection) Notes() (notes []string) {
 	for _, p := range c.Parts {
-		if p.DS == nil {
-			continue
+		if p.Stored != nil {
+			if note := p.Stored.Index().Note(); note != "" {
+				notes = append(notes, note)
+			}
 		}
-		if note := p.DS.Index().Note(); note != "" {
-			notes = append(notes, note)
-		}
-		if ds, ok := p.DS.(noted); ok {
+		if ds, ok := p.Dataset.(noted); ok {
 			notes = append(notes, ds.Notes()...)
 		}
-		if ds, ok := p.DS.(notedFor); ok {
+		if ds, ok := p.Dataset.(notedFor); ok {
 			notes = append(notes, ds.NotesFor(p.Wanted)...)
 		}
 		notes = append(notes, p.notes...)
@@ -280,14 +258,11 @@ func (c *Collection) paths() []jsontext.Name {
 	out := make([]jsontext.Name, c.n)
 	var extents []format.Extent
 	var text []byte
-	for _, p := range c.Parts {
+	for _, p := range c.stored {
 		for id := range p.N {
-			if p.DS == nil {
-				continue
-			}
-			extents = p.DS.Extents(id, nil, extents[:0])
+			extents = p.Stored.Extents(id, nil, extents[:0])
 			if len(extents) > 0 {
-				text = p.DS.Index().AppendPath(extents[0].File, text[:0])
+				text = p.Stored.Index().AppendPath(extents[0].File, text[:0])
 				out[p.First+id] = jsontext.Name(text)
 			}
 		}

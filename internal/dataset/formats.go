@@ -17,6 +17,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format/mds"
 	"github.com/stoker-data/stoker/internal/stage/format/npy"
 	"github.com/stoker-data/stoker/internal/stage/format/parquet"
+	"github.com/stoker-data/stoker/internal/stage/format/synthetic"
 	"github.com/stoker-data/stoker/internal/stage/format/tar"
 	"github.com/stoker-data/stoker/internal/stage/format/tfrecord"
 	"github.com/stoker-data/stoker/internal/stage/format/tokens"
@@ -57,7 +58,7 @@ func Formats() []Format {
 		{Format: files.TableFormat(), Keys: []string{"label"}, Open: openTable},
 		{Format: lines.Format()},
 		{Format: tokens.Format(), Keys: []string{"window", "dtype"}, Open: openTokens}, // the last to be asked: any .bin may be one of tokens
-		synthetic(),
+		{Format: synthetic.Format(), Keys: []string{"samples", "shape"}, Open: openSynthetic},
 	}
 }
 
@@ -142,6 +143,10 @@ func openBeton(ctx context.Context, d spec.Dataset, o format.Opening) (format.Da
 
 func openLMDB(ctx context.Context, d spec.Dataset, o format.Opening) (format.Dataset, error) {
 	return lmdb.Open(ctx, o.Source, o.Paths, lmdb.Options{Database: d.Database, Values: lmdb.Values(d.Values), Progress: o.Progress})
+}
+
+func openSynthetic(_ context.Context, d spec.Dataset, _ format.Opening) (format.Dataset, error) {
+	return synthetic.New(d.Samples, d.Shape)
 }
 
 func openTable(ctx context.Context, d spec.Dataset, o format.Opening) (format.Dataset, error) {

@@ -53,33 +53,7 @@ func Open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 
 // openPart opens one dataset.
 func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Options) (*Part, error) {
-	if at := slices.IndexFunc(opt.Formats, func(f Format) bool { return f.Made && f.Name == d.Format }); at >= 0 {
-		if err := meaningless(opt.Formats, d, &opt.Formats[at]); err != nil {
-			return nil, err
-		}
-		return openSynthetic(d, &opt.Formats[at])
-	}
-	if err := local(d.Paths()); err != nil {
-		return nil, err
-	}
-	if d.Manifest != "" && (d.Format == "" || d.Format == "auto") {
-		d.Format = opt.Formats[slices.IndexFunc(opt.Formats, func(f Format) bool { return slices.Contains(f.Keys, "manifest") })].Name
-	}
-	paths, err := source.Expand(d.Paths())
-	if err != nil {
-		return nil, err
-	}
-	for _, dir := range paths {
-		if isDir(dir) {
-			if err := wholePacking(dir); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if err := wholeShards(d.Paths(), paths); err != nil {
-		return nil, err
-	}
-	kind, paths, err := sniff(opt.Formats, d.Format, paths)
+	kind, paths, err := find(d, opt.Formats)
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +64,33 @@ func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Option
 	if err != nil {
 		return nil, err
 	}
-	x := ds.Index()
-	return &Part{spec: d, kind: kind, DS: ds, N: x.Len(), digest: x.Digest(), from: sourceOf(x), format: x.Meta().Format}, nil
+	return newPart(d, kind, ds)
+}
+
+// find is the format of a dataset, and its paths, expanded; none of one that is made.
+func find(d spec.Dataset, all []Format) (*Format, []string, error) {
+	if at := slices.IndexFunc(all, func(f Format) bool { return f.Made && f.Name == d.Format }); at >= 0 {
+		return &all[at], nil, nil
+	}
+	if err := local(d.Paths()); err != nil {
+		return nil, nil, err
+	}
+	if d.Manifest != "" && (d.Format == "" || d.Format == "auto") {
+		d.Format = all[slices.IndexFunc(all, func(f Format) bool { return slices.Contains(f.Keys, "manifest") })].Name
+	}
+	paths, err := source.Expand(d.Paths())
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, dir := range paths {
+		if isDir(dir) {
+			if err := wholePacking(dir); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	if err := wholeShards(d.Paths(), paths); err != nil {
+		return nil, nil, err
+	}
+	return sniff(all, d.Format, paths)
 }

@@ -14,7 +14,7 @@ func (d *Part) Place(err error, s *format.Sample, at, i int) error {
 	f := &s.Fields[at]
 	e.Where.Field = d.Fields[i].Name
 	if f.File >= 0 {
-		path := string(d.DS.Index().AppendPath(f.File, nil))
+		path := string(d.Stored.Index().AppendPath(f.File, nil))
 		if f.Member != nil {
 			e.Where.Shard, e.Where.Member = path, string(f.Member)
 			if e.Where.Offset < 0 || f.Unpacked {

@@ -21,7 +21,7 @@ func (l *Stream) Plan() order.Plan { return l.plan }
 // where every file is a sample, or nothing is stored.
 func (l *Stream) Shards() []int64 {
 	for _, p := range l.data.Parts {
-		if p.DS != nil && p.N > int64(p.DS.Index().Files()) {
+		if p.Sharded() {
 			return l.data.Blocks(0)
 		}
 	}

@@ -56,11 +56,8 @@ func (l *Loader) bundled() bool {
 		return false
 	}
 	for _, part := range l.data.Parts {
-		if part.DS == nil {
-			return false
-		}
 		for i, prog := range part.Programs {
-			if prog.Kind() != "array" || part.Fields[i].Decode == "npy" {
+			if prog == nil || prog.Kind() != "array" || part.Fields[i].Decode == "npy" {
 				return false
 			}
 		}

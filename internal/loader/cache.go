@@ -140,7 +140,7 @@ func (c *cache) snapshot() *stats.Cache {
 
 // cuts are the programs of a part where there is a cache: of every program of a
 // picture what is done before it (nil for others), and of every program what is done
-// after it.
+// after it. Nothing is kept of a part without them.
 type cuts struct{ before, after []*transform.Program }
 
 // cutsOf are those of a part; none where there is no cache.
@@ -165,7 +165,11 @@ func (l *Loader) newCache() error {
 		return errs.New(errs.Memory, "the cache may take %.0f MiB, and this machine or its cgroup has %.0f MiB left", mib(limit), mib(left)).
 			Try("lower cache.memory; what does not fit is decoded anew in every epoch")
 	}
-	for _, part := range l.data.Parts {
+	l.cuts = make([]cuts, len(l.data.Parts))
+	for n, part := range l.data.Parts {
+		if part.Stored == nil {
+			continue // made anew at no cost
+		}
 		c := cuts{before: make([]*transform.Program, len(part.Programs)), after: slices.Clone(part.Programs)}
 		for i, prog := range part.Programs {
 			n, ok := prog.Settled()
@@ -176,7 +180,7 @@ func (l *Loader) newCache() error {
 				c.before[i], c.after[i] = prog.Cut(n)
 			}
 		}
-		l.cuts = append(l.cuts, c)
+		l.cuts[n] = c
 	}
 	l.cache = &cache{limit: limit, places: map[int64]place{}}
 	return nil

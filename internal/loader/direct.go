@@ -31,7 +31,7 @@ type plain interface{ Plain() bool }
 // direct says whether all samples of the loader may go this way.
 func (l *Loader) direct() bool {
 	for _, p := range l.data.Parts {
-		ds, ok := p.DS.(plain)
+		ds, ok := p.Dataset.(plain)
 		if !ok || !ds.Plain() || p.N == 0 {
 			return false
 		}
@@ -60,10 +60,11 @@ func (p *pace) add(d time.Duration) { p.ns.Store(p.ns.Load() + (int64(d)-p.ns.Lo
 // rows is how many reads fit into a bunch.
 func (p *pace) rows() int { return max(1, int(int64(bunchTime)/max(p.ns.Load(), 1))) }
 
-// submitBunches sends a batch's samples to the readers in bunches; long ones go the usual
+// begin sends a batch's samples to the readers in bunches; long ones go the usual
 // way. A bunch has a sample of its own at least: one without would hold nothing that the
 // batch waits for, and run when the batch is another's. It says how long it waited.
-func (l *Loader) submitBunches(ob *openBatch) (waited time.Duration) {
+func (c readers) begin(ob *openBatch) (waited time.Duration) {
+	l := c.l
 	most := l.pace.rows()
 	ob.bunches = ob.bunches[:0]
 	var long []*fetch.Request

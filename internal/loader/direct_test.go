@@ -39,7 +39,7 @@ func stories(t testing.TB) string {
 func fillBy(l *Loader, readers bool) {
 	l.shared.mu.Lock() // idle lanes look for work already
 	defer l.shared.mu.Unlock()
-	l.small = readers
+	l.choose(readers)
 }
 
 // Samples that readers fill themselves come out as those that lanes fill, in every

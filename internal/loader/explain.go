@@ -61,23 +61,20 @@ func (l *Stream) Explain(epoch, position int64) (*Explanation, error) {
 
 func (l *Stream) explainRow(row *ExplainedRow, lane *transform.Lane, key rng.Key) error {
 	part, local := l.data.Of(row.Sample)
-	if part.DS == nil {
-		return nil
-	}
 	raw, err := l.data.Read(context.Background(), row.Sample)
 	if err != nil {
 		return err
 	}
 	var s format.Sample
-	if err := part.DS.Parse(local, part.Wanted, raw, &s); err != nil {
+	if err := part.Samples.Parse(local, part.Wanted, raw, &s); err != nil {
 		return err
 	}
 	for i, prog := range part.Programs {
 		f := &s.Fields[part.Value[i]]
 		if f.File >= 0 && row.File == "" {
-			row.File, row.Member = jsontext.Name(part.DS.Index().AppendPath(f.File, nil)), jsontext.Name(f.Member)
+			row.File, row.Member = jsontext.Name(part.Stored.Index().AppendPath(f.File, nil)), jsontext.Name(f.Member)
 		}
-		if f.IsInt {
+		if f.IsInt || prog == nil {
 			continue
 		}
 		choices, err := prog.Explain(lane, f.Data, key.With(uint64(i)))

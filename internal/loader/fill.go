@@ -26,32 +26,6 @@ const maxAttempts = 16
 // wordReplace keeps the choice of replacements apart from augmentation.
 const wordReplace = 1<<63 + 1
 
-// submit sends a batch's samples to fetch, in order.
-// It says how long it waited for room.
-func (l *Loader) submit(ob *openBatch) (waited time.Duration) {
-	if l.small {
-		return l.submitBunches(ob)
-	}
-	hot, reqs := false, make([]*fetch.Request, 0, ob.rows)
-	for i := range ob.tasks {
-		if t := &ob.tasks[i]; t.sample >= 0 {
-			l.locate(t)
-			if t.unread = l.fetch.Hot(&t.req); t.unread {
-				hot = true
-			} else {
-				reqs = append(reqs, &t.req)
-			}
-		}
-	}
-	if hot {
-		l.shared.unread(ob)
-	}
-	if len(reqs) > 0 { // or the batch may be another's by now
-		return l.send(reqs, false, ob)
-	}
-	return 0
-}
-
 // send gives samples of a batch to fetch, and says how long it waited for room.
 func (l *Loader) send(reqs []*fetch.Request, force bool, ob *openBatch) (waited time.Duration) {
 	l.shared.mu.Lock()
@@ -79,12 +53,7 @@ func (l *Loader) fill(f *filler, t *task) error {
 	if ob.gone.Load() {
 		return nil
 	}
-	slot := ob.slot.Mem
 	part, local := l.data.Of(t.req.Sample)
-	if part.DS == nil { // synthetic
-		kernel.CopyOut(ob.layout.Row(slot, 0, t.row), part.Synthetic)
-		return nil
-	}
 	// What was planned before the cache had it may be kept by now.
 	if t.req.Err != nil && (l.cache == nil || !l.cache.has(t.req.Sample)) {
 		return t.req.Err
@@ -102,6 +71,10 @@ func (l *Loader) fill(f *filler, t *task) error {
 		if value != nil {
 			at = value[i]
 		}
+		if prog == nil { // the row as it is
+			kernel.CopyOut(ob.layout.Row(ob.slot.Mem, i, t.row), s.Fields[at].Data)
+			continue
+		}
 		if err := l.fillValue(f.lane, prog, i, part, &s.Fields[at], t); err != nil {
 			return part.Place(err, s, at, i)
 		}
@@ -118,19 +91,20 @@ func (l *Loader) fill(f *filler, t *task) error {
 // order.
 func (l *Loader) parse(f *filler, part *dataset.Part, local int64, t *task) ([]*transform.Program, []int, error) {
 	s := &f.sample
-	if l.cache != nil {
+	cuts := l.cutsOf(part)
+	if cuts.after != nil {
 		if data, ok := l.cache.get(t.req.Sample); ok {
 			l.kept(part, data, s)
-			return l.cuts[part.Number].after, nil, nil
+			return cuts.after, nil, nil
 		}
 	}
-	if err := part.DS.Parse(local, part.Wanted, t.req.Raw, s); err != nil {
+	if err := part.Samples.Parse(local, part.Wanted, t.req.Raw, s); err != nil {
 		return nil, nil, err
 	}
-	if l.cache != nil && l.cache.open() {
+	if cuts.after != nil && l.cache.open() {
 		if data := l.keep(f, part, t.req.Sample); data != nil {
 			l.kept(part, data, s)
-			return l.cuts[part.Number].after, nil, nil
+			return cuts.after, nil, nil
 		}
 	}
 	return part.Programs, part.Value, nil
@@ -282,7 +256,7 @@ func (l *Loader) sampleError(t *task, err error) (*errs.Error, bool) {
 	}
 	if e.Code == errs.Changed {
 		part, _ := l.data.Of(t.req.Sample)
-		_ = part.DS.Index().Invalidate() // the next start indexes anew
+		part.Stale() // the next start indexes anew
 	}
 	class := errs.Classes[e.Code]
 	if class.Python == "DataError" && e.Hint == "" {

@@ -33,9 +33,9 @@ import (
 )
 
 const (
-	// readers is the reads at once of one loader: enough to keep a disk busy
+	// atOnce is the reads at once of one loader: enough to keep a disk busy
 	// with small files, few enough to cost nothing.
-	readers = 16
+	atOnce = 16
 	// readAheadBytes bounds what is read and not decoded yet, if Options do not.
 	readAheadBytes = 32 << 20
 )
@@ -65,7 +65,8 @@ type Loader struct {
 	planning  seldom
 	filling   seldom // of bunches
 	costs     map[*transform.Program]*costs
-	small     bool // samples are read and filled in bunches
+	crew      crew // fills rows
+	small     bool // it is the readers
 	pace      pace
 	hands     sync.Pool // *hand
 	samples   atomic.Int64
@@ -108,7 +109,7 @@ func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Lo
 	}
 	l := &Loader{shared: shared, moved: stats.Monotonic(), fields: data.Layout()}
 	l.data, l.spec = data, data.Spec()
-	if opt.Deadly != nil {
+	if opt.Deadly != nil && data.Stored() {
 		l.deadly = opt.Deadly(data.Digest())
 	}
 	l.layout = batch.NewLayout(l.fields, max(l.spec.Batch.Size, 1))
@@ -188,7 +189,7 @@ func mib(n int64) float64 { return float64(n) / (1 << 20) }
 func (l *Loader) start(readAhead int64) {
 	s := l.shared
 	l.lanes = l.spec.Workers
-	l.small = l.direct()
+	l.choose(l.direct())
 	l.hands.New = func() any { return new(hand) }
 	s.mu.Lock()
 	s.lastID++
@@ -198,7 +199,7 @@ func (l *Loader) start(readAhead int64) {
 	s.mu.Unlock()
 	s.grow(l.lanes)
 	l.budget = mem.NewBudget(cmp.Or(readAhead, readAheadBytes))
-	n := readers
+	n := atOnce
 	if !l.data.Stored() {
 		n = 0
 	}
@@ -382,7 +383,7 @@ func (l *Loader) closeData() {
 func (l *Loader) ID() int64 { return l.id }
 
 // Dataset is what is read; nil if it is synthetic or a mixture.
-func (l *Loader) Dataset() format.Dataset { return l.data.Dataset() }
+func (l *Loader) Dataset() format.Stored { return l.data.Dataset() }
 
 // Notes are lines that the user should see once.
 func (l *Loader) Notes() []string { return append(l.data.Notes(), l.cacheNotes()...) }

@@ -412,7 +412,7 @@ func (p *Pass) begin(slot *batch.Slot) {
 	p.open = append(p.open, ob)
 	steps := int64(ob.steps)
 	l.shared.mu.Unlock()
-	waited := l.submit(ob) // the batch may be another's now
+	waited := l.crew.begin(ob) // the batch may be another's now
 	p.planning.done(waited, steps)
 	l.shared.mu.Lock()
 }

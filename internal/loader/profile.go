@@ -66,7 +66,7 @@ func (l *Loader) Profile(ctx context.Context, n int64, most time.Duration) (Prof
 	n = min(n, e.Places())
 	for i := range n {
 		place := int64(float64(e.Places()) * float64(i) / float64(n))
-		if part, _ := l.data.Of(e.At(place)); part.DS == nil {
+		if part, _ := l.data.Of(e.At(place)); part.Format().Made {
 			continue
 		}
 		if len(out.Each) == 0 { // the first makes the lane's memory, and opens its file
@@ -134,7 +134,7 @@ func (r *profiler) time(place int64) (t Timing, err error) {
 	t.Read = time.Since(begin)
 	begin = time.Now()
 	t.Transforms = make([]time.Duration, len(r.names))
-	if err := part.DS.Parse(local, part.Wanted, r.raw, &r.sample); err != nil {
+	if err := part.Samples.Parse(local, part.Wanted, r.raw, &r.sample); err != nil {
 		return t, err
 	}
 	for i, prog := range part.Programs {

@@ -18,7 +18,7 @@ import (
 
 // Read gets the wanted fields of one sample as the engine does, without its
 // reading ahead. raw is memory to use again; it may be nil.
-func Read(d format.Dataset, src source.Source, id int64, fields []string, s *format.Sample) error {
+func Read(d format.Stored, src source.Source, id int64, fields []string, s *format.Sample) error {
 	raw, err := readExtents(d, src, d.Extents(id, fields, nil))
 	if err != nil {
 		return err
@@ -26,7 +26,7 @@ func Read(d format.Dataset, src source.Source, id int64, fields []string, s *for
 	return d.Parse(id, fields, raw, s)
 }
 
-func readExtents(d format.Dataset, src source.Source, extents []format.Extent) ([][]byte, error) {
+func readExtents(d format.Stored, src source.Source, extents []format.Extent) ([][]byte, error) {
 	var raw [][]byte
 	for _, e := range extents {
 		size, mtime := d.Index().Stamp(e.File)
@@ -40,9 +40,9 @@ func readExtents(d format.Dataset, src source.Source, extents []format.Extent) (
 	return raw, nil
 }
 
-// Dataset checks an open dataset against the contract of format.Dataset. All
+// Dataset checks an open dataset against the contract of format.Stored. All
 // samples must be sound.
-func Dataset(t *testing.T, d format.Dataset, src source.Source) {
+func Dataset(t *testing.T, d format.Stored, src source.Source) {
 	x := d.Index()
 	if x.Len() < 1 || x.Files() < 1 || len(x.Digest()) != 32 {
 		t.Fatalf("%d samples in %d files, digest %q", x.Len(), x.Files(), x.Digest())
@@ -149,7 +149,7 @@ func checkChoice(t *testing.T, all, got format.Sample, fields []string) {
 	}
 }
 
-func checkExtents(t *testing.T, d format.Dataset, id int64, fields []string) {
+func checkExtents(t *testing.T, d format.Stored, id int64, fields []string) {
 	t.Helper()
 	first := format.Extent{File: 77}
 	got := d.Extents(id, fields, []format.Extent{first})
@@ -172,7 +172,7 @@ func checkExtents(t *testing.T, d format.Dataset, id int64, fields []string) {
 }
 
 // checkSample holds every field against the bytes of its file.
-func checkSample(t *testing.T, d format.Dataset, src source.Source, id int64, s format.Sample) {
+func checkSample(t *testing.T, d format.Stored, src source.Source, id int64, s format.Sample) {
 	t.Helper()
 	if s.ID != id || len(s.Fields) == 0 {
 		t.Fatalf("sample %d came as %d with %d fields", id, s.ID, len(s.Fields))
@@ -194,7 +194,7 @@ func checkSample(t *testing.T, d format.Dataset, src source.Source, id int64, s 
 }
 
 // wrongBytes hands in what can not be the extents: an error, and never a panic.
-func wrongBytes(t *testing.T, d format.Dataset, src source.Source) {
+func wrongBytes(t *testing.T, d format.Stored, src source.Source) {
 	for id := range min(d.Index().Len(), 20) {
 		raw, err := readExtents(d, src, d.Extents(id, nil, nil))
 		if err != nil {
@@ -217,7 +217,7 @@ func wrongBytes(t *testing.T, d format.Dataset, src source.Source) {
 }
 
 // NoHeap checks that extents and fields of a sample cost no heap once warm.
-func NoHeap(t *testing.T, d format.Dataset, src source.Source, fields []string) {
+func NoHeap(t *testing.T, d format.Stored, src source.Source, fields []string) {
 	t.Helper()
 	id := d.Index().Len() / 2
 	raw, err := readExtents(d, src, d.Extents(id, fields, nil))

@@ -64,18 +64,51 @@ func (s *Sample) Room(n int) []byte {
 	return s.room[at : at+n : at+n]
 }
 
-// Dataset is an indexed, immutable, random-access collection of samples; safe
-// for concurrent use.
+// Dataset is an immutable collection of samples with random access; safe for
+// concurrent use. It is what every dataset has, wherever its samples come from; see
+// also Typed.
 type Dataset interface {
-	Index() *index.Index
-	// Extents appends where the bytes of sample id lie: from the index alone,
-	// no I/O. fields names what is wanted ("jpg;png" takes the first there is);
-	// nil wants everything.
-	Extents(id int64, fields []string, dst []Extent) []Extent
-	// Parse turns the bytes of those extents into the wanted fields, in the
-	// order of fields, as views. A field that is not there is an *errs.Error
-	// with code missing_field that names the fields there are.
+	// Len is the number of samples, which are called 0 to Len-1.
+	Len() int64
+	// Digest names the contents: states of a dataset go on with one of the same digest.
+	Digest() string
+	// Classes are the names of the classes in the order of their numbers; nil: it has none.
+	Classes() []string
+}
+
+// Samples is a Dataset whose samples this process makes: lanes fill rows with them. One
+// that is not stored makes them of nothing but their numbers; raw is empty then.
+type Samples interface {
+	Dataset
+	// Parse turns the bytes of the extents of a sample into the wanted fields, in the
+	// order of fields, as views. A field that is not there is an *errs.Error with code
+	// missing_field that names the fields there are.
 	Parse(id int64, fields []string, raw [][]byte, s *Sample) error
+}
+
+// Stored is a Dataset whose samples are parts of stored files, of which there is an
+// index.
+type Stored interface {
+	Samples
+	Index() *index.Index
+	// Extents appends where the bytes of sample id are: from the index alone, no I/O.
+	// fields names what is wanted ("jpg;png" takes the first there is); nil wants
+	// everything.
+	Extents(id int64, fields []string, dst []Extent) []Extent
+}
+
+// Ready is a Dataset whose samples are rows of a batch as they are: nothing is decoded,
+// and fields of a Spec have no say. Its fields are pictures, HWC.
+type Ready interface {
+	Samples
+	Ready() []ReadyField
+}
+
+// ReadyField is one field of a Ready dataset, of which every sample has Shape.
+type ReadyField struct {
+	Name  string
+	DType mem.DType
+	Shape mem.Shape
 }
 
 // Type says what a field holds, where the index of its format knows.
@@ -89,7 +122,7 @@ type Type struct {
 	Ragged bool
 }
 
-// Typed is a Dataset that knows what its fields hold.
+// Typed is a Dataset that knows what its fields hold before any sample is there.
 type Typed interface {
 	// Type is that of a field; false: there is no such field.
 	Type(field string) (Type, bool)

@@ -15,7 +15,7 @@ import (
 // reading ahead and the shared reads of package fetch. It is for one goroutine;
 // of one dataset there may be many.
 type Reader struct {
-	ds  Dataset
+	ds  Stored
 	src source.Source
 
 	extents []Extent
@@ -26,7 +26,7 @@ type Reader struct {
 }
 
 // NewReader reads samples of ds, which lies in src.
-func NewReader(ds Dataset, src source.Source) *Reader { return &Reader{ds: ds, src: src} }
+func NewReader(ds Stored, src source.Source) *Reader { return &Reader{ds: ds, src: src} }
 
 // Read reads the wanted fields of a sample (nil: all of them). They are views,
 // valid until the next Read. An error says where the sample lies. Where the file
@@ -111,7 +111,7 @@ func (r *Reader) fetch(ctx context.Context, id int64, fields []string) error {
 
 // Place completes an error with where sample id lies, and its field f where that
 // is known; an error that is no fault of the sample (a context's) stays as it is.
-func Place(ds Dataset, err error, id int64, f *Field) error {
+func Place(ds Stored, err error, id int64, f *Field) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 
 // checker reads samples; what it found is guarded by mu.
 type checker struct {
-	ds       format.Dataset
+	ds       format.Stored
 	src      *source.File
 	all      bool // decode
 	also     func(id int64, s *format.Sample) error
@@ -56,7 +56,7 @@ type found struct {
 }
 
 // check reads the samples and fills in the report.
-func (r *Report) check(ctx context.Context, c Config, ds format.Dataset, ids []int64) error {
+func (r *Report) check(ctx context.Context, c Config, ds format.Stored, ids []int64) error {
 	k := &checker{ds: ds, src: source.NewFile(), all: c.All || c.Decode, limit: c.Dataset.MaxPixels, also: c.Also, each: c.Each, kinds: r.kinds(), fields: map[string]*tally{}}
 	defer k.src.Close()
 	if err := k.compile(); err != nil {

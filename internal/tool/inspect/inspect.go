@@ -37,7 +37,7 @@ type Config struct {
 	Share float64
 
 	// Opened is called with the dataset before a sample is read; it may be nil.
-	Opened func(ds format.Dataset) error
+	Opened func(ds format.Stored) error
 
 	// Also is called with every sample that could be read, from several goroutines
 	// at once; its error is damage of that sample. It may be nil.

@@ -89,7 +89,7 @@ func (p *plan) span(s int) (first, end int64) {
 // packer is one packing at work.
 type packer struct {
 	Config
-	ds      format.Dataset
+	ds      format.Stored
 	read    *reader
 	program *prepare.Program
 	output  shard.Output
@@ -239,7 +239,7 @@ func scale(n, a, b int64) int64 {
 
 // weights is how large samples are in the source, from its index alone.
 type weights struct {
-	ds    format.Dataset
+	ds    format.Stored
 	sized interface {
 		Size(id int64, field string) int64
 	} // nil: by extents

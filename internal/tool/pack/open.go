@@ -104,7 +104,7 @@ func (p *packer) current(ctx context.Context, src source.Source, l *dataset.Coll
 
 // manifest is the path of a table that names the files which are meant; "": what
 // was opened is what is meant.
-func (p *packer) manifest(ds format.Dataset) string {
+func (p *packer) manifest(ds format.Stored) string {
 	x := ds.Index()
 	kind, fields := x.Meta().Format, x.Meta().Fields
 	if p.Dataset.Format != "" || p.Options.Tokenize != "" || p.Options.Fields != nil || x.Files() != 1 {
@@ -121,7 +121,7 @@ func (p *packer) manifest(ds format.Dataset) string {
 
 // fresh says whether single files still are as the index has them. Their folders
 // do not tell: a file that is written anew in its place changes none.
-func fresh(ctx context.Context, src source.Source, ds format.Dataset) (bool, error) {
+func fresh(ctx context.Context, src source.Source, ds format.Stored) (bool, error) {
 	x := ds.Index()
 	if kind := x.Meta().Format; kind != "folder" && kind != "files" {
 		return true, nil // formats of stored files look at each of them

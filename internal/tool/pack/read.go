@@ -10,7 +10,7 @@ import (
 // reader reads samples of a dataset, in two steps where waiting for a disk and
 // unpacking what it gave are limited apart. Safe for concurrent use.
 type reader struct {
-	ds    format.Dataset
+	ds    format.Stored
 	src   source.Source
 	wants []string
 }

@@ -20,7 +20,7 @@ import (
 // Dataset is an open dataset; for one goroutine.
 type Dataset struct {
 	all    *dataset.Collection
-	ds     format.Dataset
+	ds     format.Stored
 	read   *format.Reader
 	sample format.Sample
 }
@@ -42,7 +42,7 @@ func Open(ctx context.Context, d spec.Dataset, progress index.Progress) (*Datase
 func (d *Dataset) Close() { d.all.Close() }
 
 // Stored is the dataset as its format has it.
-func (d *Dataset) Stored() format.Dataset { return d.ds }
+func (d *Dataset) Stored() format.Stored { return d.ds }
 
 // Source is where it lies.
 func (d *Dataset) Source() source.Source { return d.all.Source() }

@@ -105,7 +105,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	defer t.close()
 	looked, err := inspect.Run(ctx, inspect.Config{
 		Dataset: c.Dataset, Check: math.MaxInt64, Share: c.Share, Indexing: c.Indexing, Progress: c.Progress,
-		Opened: func(ds format.Dataset) error {
+		Opened: func(ds format.Stored) error {
 			t.typed, _ = ds.(format.Typed)
 			return nil
 		},

@@ -87,7 +87,7 @@ func verified(ctx context.Context, c Config) (*Report, error) {
 	r := &Report{Dataset: c.Dataset, Opened: true}
 	sums := &digests{}
 	var broken []*errs.Error
-	report, err := inspect.Run(ctx, c.inspection(func(ds format.Dataset) (err error) {
+	report, err := inspect.Run(ctx, c.inspection(func(ds format.Stored) (err error) {
 		if h, ok := ds.(hashed); ok && !c.Quick && c.Share == 0 {
 			if broken, err = r.hashes(ctx, h, ds); err != nil {
 				return err

@@ -30,7 +30,7 @@ type packed struct {
 	manifest pack.Manifest
 	sums     []byte // XXH64 of every sample as it lies in its shard; nil: none
 
-	ds      format.Dataset
+	ds      format.Stored
 	src     source.Source
 	buffers sync.Pool // *[]byte
 }

@@ -26,7 +26,7 @@ const (
 // every damaged sample as far as they can be read, and the ids of the others.
 // The data stay as they are. ds is nil where the dataset does not open: then there
 // are no copies.
-func Quarantine(ctx context.Context, ds format.Dataset, src source.Source, r *Report, dir string) error {
+func Quarantine(ctx context.Context, ds format.Stored, src source.Source, r *Report, dir string) error {
 	// Lists, also where there is nothing in them.
 	broken, list, shards := append([]int64{}, r.Broken...), append([]*wire.Error{}, r.Damage...), append([]*wire.Error{}, r.Shards...)
 	damage, err := json.MarshalIndent(struct {
@@ -59,7 +59,7 @@ func Quarantine(ctx context.Context, ds format.Dataset, src source.Source, r *Re
 const maxCopy = 256 << 20
 
 // copyStored copies the bytes of a sample, each extent as a file of its own.
-func copyStored(ctx context.Context, ds format.Dataset, src source.Source, id int64, dir string) error {
+func copyStored(ctx context.Context, ds format.Stored, src source.Source, id int64, dir string) error {
 	x := ds.Index()
 	for n, e := range ds.Extents(id, nil, nil) {
 		path := string(x.AppendPath(e.File, nil))

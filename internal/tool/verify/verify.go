@@ -81,7 +81,7 @@ type lossy interface {
 
 // hashes compares every shard with its hashes. Of a shard that differs nobody
 // knows which sample it is: all of them are damaged.
-func (r *Report) hashes(ctx context.Context, ds hashed, x format.Dataset) (broken []*errs.Error, err error) {
+func (r *Report) hashes(ctx context.Context, ds hashed, x format.Stored) (broken []*errs.Error, err error) {
 	src := source.NewFile()
 	defer src.Close()
 	wrong := map[int]*errs.Error{} // by file
@@ -142,7 +142,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		return nil, err
 	}
 	sums := &digests{}
-	conf := c.inspection(func(ds format.Dataset) error {
+	conf := c.inspection(func(ds format.Stored) error {
 		if n := ds.Index().Len(); n != p.manifest.Samples {
 			return errs.New(errs.Damaged, "the shards have %d samples, and the manifest counts %d", n, p.manifest.Samples).
 				At(errs.Where{File: r.Manifest, Offset: -1, Sample: -1}).Try("remove shards that are not of this packing")
@@ -175,7 +175,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 }
 
 // inspection is what is read of a dataset.
-func (c Config) inspection(opened func(format.Dataset) error, also func(int64, *format.Sample) error) inspect.Config {
+func (c Config) inspection(opened func(format.Stored) error, also func(int64, *format.Sample) error) inspect.Config {
 	conf := inspect.Config{Dataset: c.Dataset, Check: -1, Indexing: c.Indexing, Progress: c.Progress, Opened: opened, Also: also}
 	switch {
 	case c.Quick:
@@ -303,7 +303,7 @@ func Write(ctx context.Context, c Config) (path string, report *inspect.Report, 
 	var x *index.Index
 	report, err = inspect.Run(ctx, inspect.Config{
 		Dataset: c.Dataset, Check: math.MaxInt64, Indexing: c.Indexing, Progress: c.Progress,
-		Opened: func(ds format.Dataset) error {
+		Opened: func(ds format.Stored) error {
 			x = ds.Index()
 			path = DigestsPath(x)
 			sums = append(make([]byte, 0, headBytes+digestBytes*x.Len()), head(x)...)

@@ -68,7 +68,7 @@ type run struct{ off, end int64 }
 // takes says whether a value lies near enough behind the run to be read with it.
 func (r run) takes(off int64) bool { return off >= r.end && off-r.end <= maxGap }
 
-// Extents is format.Dataset's.
+// Extents is format.Stored's.
 func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(d.n) {
 		return dst
@@ -116,7 +116,7 @@ func (d *Dataset) Size(id int64, field string) int64 {
 	return size
 }
 
-// Parse is format.Dataset's. raw is the bytes of what Extents gave, in its order.
+// Parse is format.Stored's. raw is the bytes of what Extents gave, in its order.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
 	if uint64(id) >= uint64(d.n) {
 		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, d.n)

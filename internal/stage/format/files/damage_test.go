@@ -142,7 +142,7 @@ func FuzzManifest(f *testing.F) {
 		src := memory{"/d/" + name: text, "/d/dog/0.jpg": "a dog", "/d/cat/1.jpg": "a cat"}
 		for _, table := range []bool{false, true} {
 			opt := files.Options{Store: &index.Store{}}
-			var ds format.Dataset
+			var ds format.Stored
 			var err error
 			if table {
 				ds, err = files.OpenTable(ctx, src, []string{"/d/" + name}, opt)

@@ -90,8 +90,8 @@ type Dataset struct {
 }
 
 var (
-	_ format.Dataset = (*Dataset)(nil)
-	_ format.Typed   = (*Dataset)(nil)
+	_ format.Stored = (*Dataset)(nil)
+	_ format.Typed  = (*Dataset)(nil)
 )
 
 // Open opens a list of files, a sample each, in this order; the same file may
@@ -150,7 +150,7 @@ func OpenManifest(ctx context.Context, src source.Source, manifest string, opt O
 // OpenTable opens the rows of tables, one behind the other, whose columns are the
 // only fields. Of Parquet files it is parquet.Open. Errors: those of
 // OpenManifest.
-func OpenTable(ctx context.Context, src source.Source, tables []string, opt Options) (format.Dataset, error) {
+func OpenTable(ctx context.Context, src source.Source, tables []string, opt Options) (format.Stored, error) {
 	if len(tables) == 0 {
 		return nil, errs.New(errs.Config, "the list of tables is empty").Try("give a CSV, JSONL or Parquet file")
 	}
@@ -181,8 +181,17 @@ func load(ctx context.Context, opt Options, plan index.Plan) (*Dataset, error) {
 	return open(x), nil
 }
 
-// Index is format.Dataset's.
+// Index is format.Stored's.
 func (d *Dataset) Index() *index.Index { return d.x }
+
+// Len is format.Dataset's.
+func (d *Dataset) Len() int64 { return d.x.Len() }
+
+// Digest is format.Dataset's.
+func (d *Dataset) Digest() string { return d.x.Digest() }
+
+// Classes is format.Dataset's.
+func (d *Dataset) Classes() []string { return d.x.Classes() }
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }
@@ -283,7 +292,7 @@ func (d *Dataset) Size(id int64, field string) int64 {
 	return -1
 }
 
-// Extents is format.Dataset's.
+// Extents is format.Stored's.
 func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(d.x.Len()) || d.file == nil || !d.wantsImage(fields) {
 		return dst
@@ -304,7 +313,7 @@ func (d *Dataset) wantsImage(fields []string) bool {
 	return false
 }
 
-// Parse is format.Dataset's. With fields nil, what a row lacks is left out.
+// Parse is format.Stored's. With fields nil, what a row lacks is left out.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
 	if uint64(id) >= uint64(d.x.Len()) {
 		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, d.x.Len())

@@ -64,7 +64,7 @@ func pictures() map[string]string {
 }
 
 // show is all fields of a sample, in one line.
-func show(t testing.TB, d format.Dataset, src source.Source, id int64, fields ...string) string {
+func show(t testing.TB, d format.Stored, src source.Source, id int64, fields ...string) string {
 	t.Helper()
 	var s format.Sample
 	stagetest.Must(t, stagetest.Read(d, src, id, fields, &s))

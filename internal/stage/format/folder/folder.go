@@ -73,7 +73,7 @@ type Dataset struct {
 	keys  index.Strings
 }
 
-var _ format.Dataset = (*Dataset)(nil)
+var _ format.Stored = (*Dataset)(nil)
 
 // Open opens the folder at root, indexing it where there is no index of it that
 // still holds. Every folder's time is compared at every Open; a file that was
@@ -118,13 +118,22 @@ func absolute(root string) (string, error) {
 	return abs, nil
 }
 
-// Index is format.Dataset's.
+// Index is format.Stored's.
 func (d *Dataset) Index() *index.Index { return d.x }
+
+// Len is format.Dataset's.
+func (d *Dataset) Len() int64 { return d.x.Len() }
+
+// Digest is format.Dataset's.
+func (d *Dataset) Digest() string { return d.x.Digest() }
+
+// Classes is format.Dataset's.
+func (d *Dataset) Classes() []string { return d.x.Classes() }
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }
 
-// Extents is format.Dataset's.
+// Extents is format.Stored's.
 func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(len(d.sizes)) || !wants(fields, Image) {
 		return dst
@@ -169,7 +178,7 @@ func resolve(field string) string {
 	return ""
 }
 
-// Parse is format.Dataset's.
+// Parse is format.Stored's.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
 	if uint64(id) >= uint64(len(d.sizes)) {
 		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, len(d.sizes))

@@ -69,8 +69,8 @@ type Dataset struct {
 }
 
 var (
-	_ format.Dataset = (*Dataset)(nil)
-	_ format.Typed   = (*Dataset)(nil)
+	_ format.Stored = (*Dataset)(nil)
+	_ format.Typed  = (*Dataset)(nil)
 )
 
 // Sniff says whether a file of this name that begins with head looks like HDF5.
@@ -185,8 +185,17 @@ func (d *Dataset) largest() int64 {
 	return n
 }
 
-// Index is format.Dataset's.
+// Index is format.Stored's.
 func (d *Dataset) Index() *index.Index { return d.x }
+
+// Len is format.Dataset's.
+func (d *Dataset) Len() int64 { return d.x.Len() }
+
+// Digest is format.Dataset's.
+func (d *Dataset) Digest() string { return d.x.Digest() }
+
+// Classes is format.Dataset's.
+func (d *Dataset) Classes() []string { return d.x.Classes() }
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }

@@ -36,7 +36,7 @@ func (d *Dataset) wants(fields []string, i int) bool {
 	return false
 }
 
-// Extents is format.Dataset's: of every wanted field in the order of the dataset,
+// Extents is format.Stored's: of every wanted field in the order of the dataset,
 // a row that lies in the file as it is, the part of each chunk that is the row's,
 // or each packed chunk that the row goes through.
 func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
@@ -105,7 +105,7 @@ func (d *Dataset) Size(id int64, name string) int64 {
 	return -1
 }
 
-// Parse is format.Dataset's.
+// Parse is format.Stored's.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
 	if uint64(id) >= uint64(d.x.Len()) {
 		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, d.x.Len())

@@ -62,7 +62,7 @@ type Dataset struct {
 	mark  []int64 // of every stride-th sample: where it begins in its file
 }
 
-var _ format.Dataset = (*Dataset)(nil)
+var _ format.Stored = (*Dataset)(nil)
 
 // Open opens text files in this order, indexing them where no index still holds.
 // Errors: config, not_found, unreadable, empty, unsupported (a line of 2 GiB),
@@ -99,8 +99,17 @@ func Open(ctx context.Context, src source.Source, paths []string, opt Options) (
 	return d, nil
 }
 
-// Index is format.Dataset's.
+// Index is format.Stored's.
 func (d *Dataset) Index() *index.Index { return d.x }
+
+// Len is format.Dataset's.
+func (d *Dataset) Len() int64 { return d.x.Len() }
+
+// Digest is format.Dataset's.
+func (d *Dataset) Digest() string { return d.x.Digest() }
+
+// Classes is format.Dataset's.
+func (d *Dataset) Classes() []string { return d.x.Classes() }
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }
@@ -126,7 +135,7 @@ func (d *Dataset) place(id int64) (file int, off int64) {
 	return file, off
 }
 
-// Extents is format.Dataset's.
+// Extents is format.Stored's.
 func (d *Dataset) Extents(id int64, _ []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(len(d.size)) {
 		return dst
@@ -138,7 +147,7 @@ func (d *Dataset) Extents(id int64, _ []string, dst []format.Extent) []format.Ex
 // Size is the bytes of the sample as it is stored, whatever the field.
 func (d *Dataset) Size(id int64, _ string) int64 { return int64(d.size[id]) }
 
-// Parse is format.Dataset's.
+// Parse is format.Stored's.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
 	if uint64(id) >= uint64(len(d.size)) || len(raw) != 1 || len(raw[0]) != int(d.size[id]) {
 		return errs.New(errs.Bug, "there is no sample %d of these bytes, the dataset has %d", id, len(d.size))

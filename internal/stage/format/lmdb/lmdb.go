@@ -79,8 +79,8 @@ type Dataset struct {
 }
 
 var (
-	_ format.Dataset = (*Dataset)(nil)
-	_ format.Typed   = (*Dataset)(nil)
+	_ format.Stored = (*Dataset)(nil)
+	_ format.Typed  = (*Dataset)(nil)
 )
 
 // Sniff says whether a file or folder of this name, with a file that begins with
@@ -155,8 +155,17 @@ func open(x *index.Index) *Dataset {
 // lists of floats, which are copied.
 func (d *Dataset) Plain() bool { return d.kind != datumFloats }
 
-// Index is format.Dataset's.
+// Index is format.Stored's.
 func (d *Dataset) Index() *index.Index { return d.x }
+
+// Len is format.Dataset's.
+func (d *Dataset) Len() int64 { return d.x.Len() }
+
+// Digest is format.Dataset's.
+func (d *Dataset) Digest() string { return d.x.Digest() }
+
+// Classes is format.Dataset's.
+func (d *Dataset) Classes() []string { return d.x.Classes() }
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }

@@ -53,7 +53,7 @@ func (d *Dataset) before(id int64) int64 {
 	return nodeLen + int64(len(d.keys.At(int(id))))
 }
 
-// Extents is format.Dataset's.
+// Extents is format.Stored's.
 func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(len(d.off)) || !d.wants(fields) {
 		return dst
@@ -81,7 +81,7 @@ func (d *Dataset) Size(id int64, field string) int64 {
 	return -1
 }
 
-// Parse is format.Dataset's.
+// Parse is format.Stored's.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
 	if uint64(id) >= uint64(len(d.off)) {
 		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, len(d.off))

@@ -80,7 +80,7 @@ func (d *Dataset) span(id int64) (begin, end int64) {
 	return d.off[at], d.off[at+1]
 }
 
-// Extents is format.Dataset's: the sample, or the witness of its compressed shard.
+// Extents is format.Stored's: the sample, or the witness of its compressed shard.
 func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(len(d.shard)) || fields != nil && len(fields) == 0 {
 		return dst
@@ -126,7 +126,7 @@ func (d *Dataset) Size(id int64, field string) int64 {
 	return size
 }
 
-// Parse is format.Dataset's. raw is the bytes of what Extents gave.
+// Parse is format.Stored's. raw is the bytes of what Extents gave.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
 	if uint64(id) >= uint64(len(d.shard)) {
 		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, len(d.shard))

@@ -96,8 +96,8 @@ type Dataset struct {
 }
 
 var (
-	_ format.Dataset = (*Dataset)(nil)
-	_ format.Typed   = (*Dataset)(nil)
+	_ format.Stored = (*Dataset)(nil)
+	_ format.Typed  = (*Dataset)(nil)
 )
 
 // Open opens the files of paths, or those of opt.Fields where there are any,
@@ -136,8 +136,17 @@ func Open(ctx context.Context, src source.Source, paths []string, opt Options) (
 	return d, nil
 }
 
-// Index is format.Dataset's.
+// Index is format.Stored's.
 func (d *Dataset) Index() *index.Index { return d.x }
+
+// Len is format.Dataset's.
+func (d *Dataset) Len() int64 { return d.x.Len() }
+
+// Digest is format.Dataset's.
+func (d *Dataset) Digest() string { return d.x.Digest() }
+
+// Classes is format.Dataset's.
+func (d *Dataset) Classes() []string { return d.x.Classes() }
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }

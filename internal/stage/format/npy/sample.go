@@ -44,7 +44,7 @@ func (d *Dataset) choose(fields []string, room []pick) []pick {
 	return room
 }
 
-// Extents is format.Dataset's.
+// Extents is format.Stored's.
 func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(d.x.Len()) {
 		return dst
@@ -62,7 +62,7 @@ func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []form
 	return dst
 }
 
-// Parse is format.Dataset's.
+// Parse is format.Stored's.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
 	if uint64(id) >= uint64(d.x.Len()) {
 		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, d.x.Len())

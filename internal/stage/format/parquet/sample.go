@@ -42,7 +42,7 @@ func (d *Dataset) stored(pick []int, i int) bool {
 	return true
 }
 
-// Extents is format.Dataset's. A column's is the value, if the index has its place;
+// Extents is format.Stored's. A column's is the value, if the index has its place;
 // else they are the dictionary of its chunk, if the page may need it, and the page, or
 // the pages, where a list goes on over their edges: each whole, or the beginning of a
 // large one.
@@ -85,7 +85,7 @@ func (d *Dataset) dictionary(g, c, first, end int) bool {
 	return false
 }
 
-// Parse is format.Dataset's. With fields nil, a row's nulls are left out.
+// Parse is format.Stored's. With fields nil, a row's nulls are left out.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
 	if uint64(id) >= uint64(d.x.Len()) {
 		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, d.x.Len())

@@ -69,7 +69,7 @@ func (d *Dataset) resolve(id int64, field string) (member int64, name string) {
 // of the wanted one before it to be in one extent with it.
 func joins(end, off int64) bool { return off-blockLen-end <= maxGap }
 
-// Extents is format.Dataset's. Every wanted member comes with the header before
+// Extents is format.Stored's. Every wanted member comes with the header before
 // it.
 func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(len(d.shard)) {
@@ -154,7 +154,7 @@ func (d *Dataset) Size(id int64, field string) int64 {
 	return d.size[m]
 }
 
-// Parse is format.Dataset's. raw is the bytes of what Extents gave, in its
+// Parse is format.Stored's. raw is the bytes of what Extents gave, in its
 // order.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
 	if uint64(id) >= uint64(len(d.shard)) {

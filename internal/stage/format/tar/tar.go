@@ -58,7 +58,7 @@ type Dataset struct {
 	packed *packed.Table // nil: no shard is
 }
 
-var _ format.Dataset = (*Dataset)(nil)
+var _ format.Stored = (*Dataset)(nil)
 
 // Open opens shards in this order (source.Expand makes the list of what a user
 // wrote), indexing those for which no index still holds. The size and time of
@@ -164,8 +164,17 @@ func (d *Dataset) unpacked(shard int) int64 {
 	return size
 }
 
-// Index is format.Dataset's.
+// Index is format.Stored's.
 func (d *Dataset) Index() *index.Index { return d.x }
+
+// Len is format.Dataset's.
+func (d *Dataset) Len() int64 { return d.x.Len() }
+
+// Digest is format.Dataset's.
+func (d *Dataset) Digest() string { return d.x.Digest() }
+
+// Classes is format.Dataset's.
+func (d *Dataset) Classes() []string { return d.x.Classes() }
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }

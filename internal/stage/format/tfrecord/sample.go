@@ -81,7 +81,7 @@ func (d *Dataset) extent(id int64) format.Extent {
 	return format.Extent{File: file, Off: off, Len: n + footLen}
 }
 
-// Extents is format.Dataset's.
+// Extents is format.Stored's.
 func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(len(d.start)) || !d.wantsAny(fields) {
 		return dst
@@ -167,7 +167,7 @@ type found struct {
 // maxRoom is the wanted fields that cost no heap.
 const maxRoom = 16
 
-// Parse is format.Dataset's.
+// Parse is format.Stored's.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
 	if uint64(id) >= uint64(len(d.start)) {
 		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, len(d.start))

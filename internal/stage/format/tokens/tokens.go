@@ -166,8 +166,8 @@ type Dataset struct {
 }
 
 var (
-	_ format.Dataset = (*Dataset)(nil)
-	_ format.Typed   = (*Dataset)(nil)
+	_ format.Stored = (*Dataset)(nil)
+	_ format.Typed  = (*Dataset)(nil)
 )
 
 // Open opens token files in this order, indexing them where no index still holds.
@@ -215,8 +215,17 @@ func Sniff(name string, head []byte) bool {
 	return strings.HasSuffix(name, ".bin") || strings.HasSuffix(name, ".idx") && strings.HasPrefix(string(head), megatronMagic)
 }
 
-// Index is format.Dataset's.
+// Index is format.Stored's.
 func (d *Dataset) Index() *index.Index { return d.x }
+
+// Len is format.Dataset's.
+func (d *Dataset) Len() int64 { return d.x.Len() }
+
+// Digest is format.Dataset's.
+func (d *Dataset) Digest() string { return d.x.Digest() }
+
+// Classes is format.Dataset's.
+func (d *Dataset) Classes() []string { return d.x.Classes() }
 
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }
@@ -279,7 +288,7 @@ func (d *Dataset) extent(id int64) format.Extent {
 	return format.Extent{File: int(d.file[sh]), Off: d.off[sh] + start*d.size, Len: n * d.size}
 }
 
-// Extents is format.Dataset's.
+// Extents is format.Stored's.
 func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(d.x.Len()) || !wants(fields) {
 		return dst
@@ -317,7 +326,7 @@ func wants(fields []string) bool {
 	return fields == nil
 }
 
-// Parse is format.Dataset's.
+// Parse is format.Stored's.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
 	if uint64(id) >= uint64(d.x.Len()) {
 		return errs.New(errs.Bug, "there is no sample %d, the dataset has %d", id, d.x.Len())

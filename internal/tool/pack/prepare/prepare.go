@@ -72,7 +72,7 @@ func (p *Program) Limit(maxPixels int64) {
 
 // New compiles options for a dataset. numbers says that whole numbers stored as
 // text (cls and the like) are to become numbers.
-func New(ds format.Dataset, opt Options, numbers bool) (*Program, error) {
+func New(ds format.Stored, opt Options, numbers bool) (*Program, error) {
 	p := &Program{opt: opt, format: ds.Index().Meta().Format, numbers: numbers, texts: map[string]bool{}, words: map[string]bool{}}
 	p.room = mem.NewRoom(mem.Available() / 4)
 	p.typed, _ = ds.(format.Typed)
