@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -117,6 +119,57 @@ def test_what_would_change_nothing_can_not_be_assigned(folder: Path, shards: str
             setattr(dataset, name, None)
     setattr(train, "note", "mine")  # noqa: B010 whatever is not ours is the user's
     assert vars(train)["note"] == "mine"
+
+
+CHANGES: dict[str, Any] = {
+    "pop": lambda held: held.pop(next(iter(held)) if isinstance(held, dict) else 0),
+    "clear": lambda held: held.clear(),
+    "del": lambda held: held.__delitem__(next(iter(held)) if isinstance(held, dict) else 0),
+    "set": lambda held: held.__setitem__("a" if isinstance(held, dict) else slice(None), []),
+    "grow": lambda held: held.__ior__({"a": 1}) if isinstance(held, dict) else held.__iadd__(["a"]),
+    "sort": lambda held: held.update(a=1) if isinstance(held, dict) else held.sort(),
+    "reverse": lambda held: held.setdefault("x", 1) if isinstance(held, dict) else held.reverse(),
+}
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+def test_what_would_change_nothing_can_not_be_changed_in_place(change: str, folder: Path, shards: str) -> None:
+    train = stoker.ImageFolder(folder)
+    both = stoker.Mixture([train, train], weights=[1, 2])
+    for dataset in (train, pickle.loads(pickle.dumps(train)), train.to_tuple()):
+        for name in "samples imgs targets classes class_to_idx fields".split():
+            before = copy.deepcopy(getattr(dataset, name))
+            with pytest.raises(stoker.ConfigError, match=f"ImageFolder.{name} cannot be changed in place") as caught:
+                CHANGES[change](getattr(dataset, name))
+            assert f"(dataset.{name}) is a copy that can be changed" in str(caught.value.hint)
+            assert getattr(dataset, name) == before
+    tar = stoker.WebDataset([shards])
+    rows = pickle.loads(pickle.dumps(stoker.NpyDataset([DATA / "npy/labels.npy"])))
+    for dataset, name in ((both, "datasets"), (both, "weights"), (tar, "urls"), (rows, "path")):
+        with pytest.raises(stoker.ConfigError, match=f"{name} cannot be changed in place"):
+            CHANGES[change](getattr(dataset, name))
+
+
+def test_what_is_handed_out_is_a_list_all_the_same(folder: Path) -> None:
+    train = stoker.ImageFolder(folder)
+    assert isinstance(train.samples, list)
+    assert isinstance(train.class_to_idx, dict)
+    assert train.samples is train.samples  # a loop over range(len(train)) makes it once
+    assert train.samples == list(train.samples)
+    assert json.loads(json.dumps(train.targets)) == train.targets
+    assert np.asarray(train.targets).sum() == sum(train.targets)
+    for plain in (
+        list(train.samples),
+        train.samples[:],
+        train.samples.copy(),
+        copy.copy(train.samples),
+        copy.deepcopy(train.samples),
+        pickle.loads(pickle.dumps(train.samples)),
+    ):
+        assert type(plain) is list
+        assert plain == train.samples
+        plain.pop()
+    assert type(dict(train.class_to_idx)) is type(train.class_to_idx.copy()) is dict
 
 
 class Weighted(stoker.ImageFolder):

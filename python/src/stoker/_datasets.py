@@ -24,12 +24,16 @@ from . import _client
 from ._batch import Batch, JaxKind, Kind, Maker, NumpyKind, TorchKind
 from ._cache import read_cache
 from ._errors import ConfigError, Problems, whole
+from ._frozen import frozen
 from ._numbers import scalar
 from ._spec import Form, Recipe, default_output
 from ._types import J, N, T
 
 if TYPE_CHECKING:
     from ._types import AnyTuple, Array, Dict, Numpy, Tensor  # noqa: F401 in bases
+
+# Attributes that are made again at need: no copy and no pickle has them.
+_PASSING = frozenset(("_peek", "_maker", "_loader", "_listed"))
 
 Data = TypeVar("Data", bound="Dataset[Any, Any, Any]")
 
@@ -75,7 +79,11 @@ class Dataset(Generic[T, N, J]):
                 f"{type(self).__name__}.{name} cannot be assigned to: that would change nothing",
                 hint=known[name] or "make a new dataset",
             )
-        super().__setattr__(name, value)
+        super().__setattr__(name, self._frozen(name, value) if name in known else value)
+
+    def _frozen(self, name: str, value: Any) -> Any:
+        """What this dataset says of itself, as it is handed out: its lists and dicts refuse changes."""
+        return frozen(value, f"{type(self).__name__}.{name}", type(self)._fixed.get(name) or "make a new dataset")
 
     _peek: _client.Remote | None = None  # the small loader; not a need of the engine's
     _maker: Maker | None = None
@@ -157,7 +165,11 @@ class Dataset(Generic[T, N, J]):
         return tuple(sample) if isinstance(sample, Batch) else sample
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_peek", "_maker", "_loader")}
+        return {key: value for key, value in self.__dict__.items() if key not in _PASSING}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        known = type(self)._fixed
+        self.__dict__.update({key: self._frozen(key, value) if key in known else value for key, value in state.items()})
 
 
 class Synthetic(Dataset["Batch[Tensor]", "Batch[Numpy]", "Batch[Array]"]):

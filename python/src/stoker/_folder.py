@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ._datasets import _path, absolute
 from ._errors import Problems
@@ -14,6 +14,8 @@ from ._types import JP, NP, TP
 
 if TYPE_CHECKING:
     from ._types import AnyTuple, Dict
+
+A = TypeVar("A")
 
 # torchvision's list of extensions.
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
@@ -38,6 +40,7 @@ class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
 
     _form = "tuple"
     _format = "folder"
+    _listed: dict[str, Any] | None = None  # what attributes hand out
     _fixed: ClassVar[Mapping[str, str]] = {
         **Pictures._fixed,
         "root": "",
@@ -95,24 +98,32 @@ class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
 
     @property
     def class_to_idx(self) -> dict[str, int]:
-        """The number of every class."""
-        return {name: number for number, name in enumerate(self.classes)}
+        """The number of every class. Like the other lists of this class, it cannot be changed in place."""
+        return self._told("class_to_idx", lambda: {name: number for number, name in enumerate(self.classes)})
 
     @property
     def targets(self) -> list[int]:
         """The label of every sample."""
-        return list(self._columns()["label"])
+        return self._told("targets", lambda: list(self._columns()["label"]))
 
     @property
     def samples(self) -> list[tuple[str, int]]:
         """The path and the label of every sample."""
-        columns = self._columns()
-        return list(zip(columns["path"], columns["label"], strict=True))
+        return self._told("samples", lambda: list(zip(self._columns()["path"], self._columns()["label"], strict=True)))
 
     @property
     def imgs(self) -> list[tuple[str, int]]:
         """``samples``, by torchvision's other name."""
-        return self.samples
+        return self._told("imgs", lambda: list(self.samples))
+
+    def _told(self, name: str, make: Callable[[], A]) -> A:
+        """What an attribute hands out, made once: loops take ``dataset.samples[i]`` for every i."""
+        if self._listed is None:
+            self._listed = {}
+        if name not in self._listed:
+            self._listed[name] = self._frozen(name, make())
+        found: A = self._listed[name]
+        return found
 
     def _columns(self) -> dict[str, list[Any]]:
         if self._table is None:

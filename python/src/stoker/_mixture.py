@@ -117,7 +117,7 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
 
     def _of(self, datasets: list[Any]) -> Mixture[Any, Any, Any]:
         other = copy.copy(self)
-        other.__dict__ = {**self.__getstate__(), "datasets": datasets}
+        other.__dict__ = {**self.__getstate__(), "datasets": self._frozen("datasets", datasets)}
         return other
 
     def __len__(self) -> int:

@@ -138,12 +138,14 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     @property
     def fields(self) -> list[str]:
         """The names of the fields of a sample, in order."""
-        return [field.name for field in self._remote().info().fields]
+        names: list[str] = self._frozen("fields", [field.name for field in self._remote().info().fields])
+        return names
 
     @property
     def classes(self) -> list[str]:
         """The names of the classes, where labels have names."""
-        return list(self._remote().info().classes)
+        names: list[str] = self._frozen("classes", list(self._remote().info().classes))
+        return names
 
     def select(self, *fields: str | Field) -> Stored[Dict, Dict, Dict]:
         """The same dataset with these fields only, in this order, as dicts. See the class for what they keep."""
