@@ -142,3 +142,42 @@ def test_mixtures_of_arrays(tmp_path: Path) -> None:
     )
     got = np.concatenate(batches(mixture, 4))
     assert sorted(got[:, 0].tolist()) == [*range(0, 60, 3)]
+
+
+def test_a_folder_is_read_whole(tmp_path: Path) -> None:
+    x, y = np.arange(12.0).reshape(4, 3), np.arange(4)
+    folders: dict[str, dict[str, Any]] = {"one": {"x": x}, "pair": {"x": x, "y": y}, "parts": {"x-0": x, "x-1": x[:2]}}
+    for name, arrays in folders.items():
+        (tmp_path / name).mkdir()
+        for stem, array in arrays.items():
+            saved(tmp_path / name / f"{stem}.npy", array)
+    (tmp_path / "named").mkdir()
+    np.savez(tmp_path / "named" / "all.npz", x=x, y=y)
+    one = stoker.NpyDataset(tmp_path / "one")
+    assert np.array_equal(one[1], x[1])
+    for pair in (
+        stoker.NpyDataset(tmp_path / "pair"),
+        stoker.NpyDataset(tmp_path / "pair" / "*.npy"),
+        stoker.NpyDataset([tmp_path / "pair" / "x.npy", tmp_path / "pair" / "y.npy"]),
+    ):
+        assert pair.fields == ["x", "y"]
+        ((rows, numbers),) = batches(pair, 4)
+        assert np.array_equal(rows, x)
+        assert np.array_equal(numbers, y)
+    parts = stoker.NpyDataset(tmp_path / "parts")
+    assert np.array_equal(parts[5], x[1])
+    chosen = stoker.NpyDataset(tmp_path / "pair", fields=["y"])
+    assert int(chosen[2]) == 2
+    named = stoker.NpyDataset(tmp_path / "named")
+    assert set(named[0]) == {"x", "y"}
+
+
+def test_a_folder_of_no_samples_says_how_to_name_its_arrays(tmp_path: Path) -> None:
+    saved(tmp_path / "a.npy", np.arange(4))
+    saved(tmp_path / "b.npy", np.arange(5))
+    with pytest.raises(stoker.ConfigError, match='"a" has 4 rows, and the field "b" has 5') as caught:
+        stoker.NpyDataset(tmp_path)
+    assert 'NpyDataset(x="x.npy", y="y.npy")' in str(caught.value)
+    np.savez(tmp_path / "c.npz", c=np.arange(4))
+    with pytest.raises(stoker.ConfigError, match="give files of one kind"):
+        stoker.NpyDataset(tmp_path)

@@ -159,7 +159,7 @@ def test_progress_is_told(folder: Path, tmp_path: Path) -> None:
         ({"seed": True}, stoker.ConfigError, "seed is True"),
         ({"task": (3, 2)}, stoker.ConfigError, "3/2"),
         ({"fields": ["imag"]}, stoker.StokerError, "imag"),
-        ({"progress": 5}, stoker.ConfigError, "progress is a int"),
+        ({"progress": 5}, stoker.ConfigError, "progress is of type int"),
         ({"finish": True}, stoker.ConfigError, "None"),
         ({"transform": lambda x: x}, stoker.ConfigError, "transform"),
     ],

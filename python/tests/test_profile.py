@@ -66,7 +66,7 @@ def test_time_ends_it() -> None:
 @pytest.mark.parametrize(
     ("dataset", "kwargs", "says"),
     [
-        (5, {}, "dataset is a int"),
+        (5, {}, "dataset is of type int"),
         ([], {}, "empty"),
         (Slow(), {"samples": 0}, "samples is 0"),
         (Slow(), {"seconds": -1}, "seconds is -1"),

@@ -426,7 +426,7 @@ WRONG: list[tuple[Callable[[], Any], list[str]]] = [
     (lambda: untyped.RandomSampler(range(3), generator=torch.Generator(), seed=1), ["seed and generator"]),
     (lambda: untyped.RandomSampler(range(3), seed=2**64), ["seed is 18446744073709551616"]),
     (lambda: untyped.RandomSampler(range(3), num_samples=True), ["num_samples is True"]),
-    (lambda: untyped.SequentialSampler(3), ["data_source is a int, which has no length"]),
+    (lambda: untyped.SequentialSampler(3), ["data_source is of type int, which has no length"]),
     (lambda: untyped.SubsetRandomSampler({1, 2}, seed=0.5), ["2 problems", "indices is a set", "seed"]),
     (lambda: untyped.WeightedRandomSampler([1, -1], 1), ["weight 1 is -1.0"]),
     (lambda: untyped.WeightedRandomSampler([math.nan, 1, math.inf], 0), ["3 problems", "0 is nan", "2 is inf"]),
@@ -437,14 +437,14 @@ WRONG: list[tuple[Callable[[], Any], list[str]]] = [
     (lambda: untyped.WeightedRandomSampler([1, None], 1), ["weight 1 is None"]),
     (lambda: untyped.WeightedRandomSampler([1, 10**400], 1), ["weight 1 is 1000"]),
     (lambda: untyped.WeightedRandomSampler(torch.ones(2, 3), 1), ["weight 0 is [1.0, 1.0, 1.0]"]),
-    (lambda: untyped.WeightedRandomSampler(3, 1), ["weights is a int"]),
+    (lambda: untyped.WeightedRandomSampler(3, 1), ["weights is of type int"]),
     (lambda: untyped.WeightedRandomSampler(b"12345678", 1), ["weights is a bytes"]),
     (lambda: untyped.WeightedRandomSampler([1, 0, 2], 3, False), ["num_samples is 3, and only 2 of 3", "at most 2"]),
     (lambda: untyped.WeightedRandomSampler([1e-200, 1], 1, False), ["weight 0 is 1e-200", "1e-150"]),
     (lambda: untyped.WeightedRandomSampler([1], 1, 1), ["replacement is 1"]),
     (lambda: untyped.BatchSampler(range(3), 0, False), ["batch_size is 0"]),
     (lambda: untyped.BatchSampler(range(3), True, 1), ["2 problems", "batch_size is True", "drop_last is 1"]),
-    (lambda: untyped.BatchSampler(3, 1, False), ["sampler is a int"]),
+    (lambda: untyped.BatchSampler(3, 1, False), ["sampler is of type int"]),
 ]
 
 

@@ -194,7 +194,7 @@ def test_arrays_and_pictures_are_what_they_were(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        (5, "is a int"),
+        (5, "is of type int"),
         ({"jpg": b""}, "__key__ is None"),
         ({"__key__": ""}, "__key__ is ''"),
         ({"__key__": "a.b", "jpg": b""}, "follows a dot"),

@@ -13,6 +13,8 @@ import pytest
 import stoker
 from stoker._errors import _words
 
+anyhow: Any = stoker  # what checkers of types would refuse
+
 TOKENS = str(Path(__file__).parents[2] / "testdata" / "tokens" / "train.bin")
 
 
@@ -66,3 +68,61 @@ def test_paths_stay_what_they_are() -> None:
     for path in ("/data/pad.to/x.tar", '"dataset.window"', "mix.stop.tar/mix.stop", "'order.seed'"):
         assert _words(f"there is no {path}") == f"there is no {path}"
     assert _words("pad.to is 3") == "to is 3"
+
+
+FIELDS: list[tuple[str, Callable[[str], Any]]] = [
+    ("HDF5Dataset: columns is 5", lambda x: anyhow.HDF5Dataset(x, columns=5)),
+    ("HDF5Dataset: columns[1] is 5", lambda x: anyhow.HDF5Dataset(x, columns=["a", 5])),
+    ("HDF5Dataset: columns is {'a': 1}", lambda x: anyhow.HDF5Dataset(x, columns={"a": 1})),
+    ("HDF5Dataset: group is 5", lambda x: anyhow.HDF5Dataset(x, group=5)),
+    ("ParquetDataset: columns is 5", lambda x: anyhow.ParquetDataset(x, columns=5)),
+    ("ParquetDataset: columns[0] is 5", lambda x: anyhow.ParquetDataset(x, columns=[5])),
+    ("ParquetDataset: label is 5", lambda x: anyhow.ParquetDataset(x, label=5)),
+    ("LMDBDataset: database is 5", lambda x: anyhow.LMDBDataset(x, database=5)),
+    ("LMDBDataset: values is 5", lambda x: anyhow.LMDBDataset(x, values=5)),
+    ("BetonDataset: pictures is 5", lambda x: anyhow.BetonDataset(x, pictures=5)),
+    ("Table: path is 5", lambda x: anyhow.Table(x, path=5)),
+    ("Table: label is 5", lambda x: anyhow.Table(x, label=5)),
+    ("TokenDataset: eos is 'a'", lambda x: anyhow.TokenDataset(x, 5, eos="a")),
+    ("TokenDataset: documents is 5", lambda x: anyhow.TokenDataset(x, documents=5)),
+    ("Synthetic: shape is 5", lambda _: anyhow.Synthetic(5, 5)),
+    ("Mixture: datasets is of type int", lambda _: anyhow.Mixture(5)),
+    ("Mixture: weights is of type int", lambda x: anyhow.Mixture([stoker.NpyDataset(x)], 5)),
+    ("Mixture: weights has an item", lambda x: anyhow.Mixture([stoker.NpyDataset(x)], ["a"])),
+    ("Mixture: schedule is 5", lambda x: anyhow.Mixture([stoker.NpyDataset(x)], schedule=5)),
+    ("Mixture: schedule is [5]", lambda x: anyhow.Mixture([stoker.NpyDataset(x)], schedule=[5])),
+    ("Field 5: name is 5", lambda _: anyhow.Field(5)),
+    ("Field 'a': source is 5", lambda _: anyhow.Field("a", source=5)),
+    ("Field 'a': decode is ['rgb']", lambda _: anyhow.Field("a", decode=["rgb"])),
+    ("Field 'a': batch is ['dense']", lambda _: anyhow.Field("a", batch=["dense"])),
+    ("Field 'a': view is 5", lambda _: anyhow.Field("a", view=5)),
+    ("Field 'a': view is (1, 2, 3)", lambda _: anyhow.Field("a", view=(1, 2, 3))),
+    ("Field 'a': value is 'k'", lambda _: anyhow.Field("a", value="k")),
+    ("NpyDataset: fields[0] is 5", lambda x: anyhow.NpyDataset(x).select(5)),
+    ("WebDataset.decode: 5 is not a way", lambda _: stoker.WebDataset("a.tar").decode(5)),
+    ("WebDataset.decode: ['rgb'] is not a way", lambda _: stoker.WebDataset("a.tar").decode(["rgb"])),
+    ("WebDataset.decode: only is 5", lambda _: stoker.WebDataset("a.tar").decode("pil", only=5)),
+    ("WebDataset.rename: image is 5", lambda _: anyhow.WebDataset("a.tar").rename(image=5)),
+    ("max_bad is 18446744073709551616", lambda x: first(stoker.NpyDataset(x), max_bad=1 << 64)),
+]
+FIELDS_OF: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in "HDF5Dataset LMDBDataset TFRecordDataset ParquetDataset LinesDataset".split()),
+    *((name, {}) for name in "MDSDataset BetonDataset NpyDataset Table files".split()),
+    ("Table", {"path": "file"}),
+    ("TokenDataset", {"length": 5}),
+]
+
+
+@pytest.mark.parametrize(("said", "wrong"), FIELDS, ids=[said for said, _ in FIELDS])
+def test_a_value_of_the_wrong_type_is_named_by_its_keyword(said: str, wrong: Callable[[str], Any], rows: str) -> None:
+    with pytest.raises(stoker.ConfigError) as caught:
+        wrong(rows)
+    assert said in str(caught.value)
+    assert "try:" in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "more"), FIELDS_OF)
+def test_fields_of_the_wrong_type_are_named_by_every_class(name: str, more: dict[str, Any], rows: str) -> None:
+    with pytest.raises(stoker.ConfigError, match=f"{name}: fields is 5") as caught:
+        getattr(stoker, name)(rows, fields=5, **more)
+    assert caught.value.hint

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -73,7 +74,7 @@ func (r *Report) constructor(d spec.Dataset) (lines, loop string, shuffle bool) 
 		r.arrays(d, &args)
 		loop = r.variables()
 		switch {
-		case len(d.Path) > 0 && strings.HasSuffix(strings.ToLower(d.Path[0]), ".npz"):
+		case len(d.Path) > 0 && zipped(d.Path[0]):
 			loop = "batch"
 		case len(r.delivered) == 1:
 			loop = strings.TrimSuffix(loop, ",")
@@ -189,6 +190,16 @@ func (r *Report) arrays(d spec.Dataset, args *call) {
 	if fields != nil {
 		args.add("fields=[" + strings.Join(fields, ", ") + "]")
 	}
+}
+
+// zipped says whether a path is of .npz files, whose arrays have names: the files of a
+// folder are all of one kind.
+func zipped(path string) bool {
+	if strings.HasSuffix(strings.ToLower(path), ".npz") {
+		return true
+	}
+	entries, _ := os.ReadDir(path)
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasSuffix(strings.ToLower(e.Name()), ".npz") })
 }
 
 // windows are the arguments of token files.

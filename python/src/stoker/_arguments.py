@@ -18,7 +18,7 @@ def length(name: str, data: Any, problems: Problems) -> int:
     try:
         return len(data)
     except TypeError:
-        problems.add(f"{name} is a {type(data).__name__}, which has no length", "give one that has len()")
+        problems.add(f"{name} is of type {type(data).__name__}, which has no length", "give one that has len()")
         return 1
 
 
@@ -74,7 +74,7 @@ def read_weights(weights: Any, problems: Problems) -> array[float]:
     """The weights of a draw with replacement."""
     items = plain(weights)
     if not isinstance(items, Iterable) or isinstance(items, (str, bytes, bytearray)):
-        problems.add(f"weights is a {type(weights).__name__}", "give a list of numbers, one a sample")
+        problems.add(f"weights is of type {type(weights).__name__}", "give a list of numbers, one a sample")
         return _ONE
     items = list(items)
     try:

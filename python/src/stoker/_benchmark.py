@@ -93,13 +93,13 @@ def benchmark(
         problems.add(f"step is {step!r}", "give seconds, or a function of the batch")
     if isinstance(loader, (str, bytes, os.PathLike)):
         problems.add(
-            f"loader is a {type(loader).__name__}, and would be taken letter by letter"
+            f"loader is of type {type(loader).__name__}, and would be taken letter by letter"
             if isinstance(loader, (str, bytes))
-            else f"loader is a {type(loader).__name__}",
+            else f"loader is of type {type(loader).__name__}",
             f"give a loader over it: stoker.DataLoader(stoker.ImageFolder({os.fspath(loader)!r}), batch_size=64)",
         )
     elif not callable(loader) and not isinstance(loader, Iterable):
-        problems.add(f"loader is a {type(loader).__name__}", "give a loader, or a function that makes one")
+        problems.add(f"loader is of type {type(loader).__name__}", "give a loader, or a function that makes one")
     problems.raise_any()
     made = not isinstance(loader, Iterable)
     run = _Run(float(seconds), step, float(spread))

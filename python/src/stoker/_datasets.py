@@ -187,7 +187,7 @@ class Synthetic(Dataset["Batch[Tensor]", "Batch[Numpy]", "Batch[Array]"]):
         if not whole(n) or n < 1:
             problems.add(f"n is {n!r}", "give a number of samples")
         self.n = n
-        self.shape = tuple(map(scalar, shape))
+        self.shape = tuple(map(scalar, shape)) if isinstance(shape, Iterable) else ()
         if not self.shape or not all(whole(size) and size > 0 for size in self.shape):
             problems.add(f"shape is {shape!r}", "give sizes such as (224, 224, 3)")
         problems.raise_any()

@@ -91,7 +91,9 @@ def doctor(loader: Any, step: Callable[[Any], Any] | float | None = None, *, sec
     problems = Problems("doctor")
     torch = sys.modules.get("torch.utils.data")
     if not isinstance(loader, DataLoader) and not (torch is not None and isinstance(loader, torch.DataLoader)):
-        problems.add(f"loader is a {type(loader).__name__}", "give stoker's DataLoader or torch's, not its iterator")
+        problems.add(
+            f"loader is of type {type(loader).__name__}", "give stoker's DataLoader or torch's, not its iterator"
+        )
     if not (
         step is None or callable(step) or (isinstance(step, (int, float)) and not isinstance(step, bool) and step >= 0)
     ):

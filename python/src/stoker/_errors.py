@@ -150,6 +150,10 @@ _WORDS = [
         (r"pad: \{truncate: true\}", "truncate=True"),
         (r"raise pad\.to\b", "raise to="),
         (r"name those that are wanted \(columns=\)", 'name those that are wanted, NpyDataset(x="data.npz")'),
+        (
+            r"name the fields, each with its paths: columns: \[\{name: x, path: x\.npy\}\]",
+            'name the fields, each with its paths: NpyDataset(x="x.npy", y="y.npy")',
+        ),
         (r"unless from= names\b", "unless source= names"),
         (
             r"\[from, to\] as in Python's slices, null for an open end",
@@ -205,6 +209,9 @@ class Problems:
     def __init__(self, subject: str) -> None:
         self._subject = subject
         self._found: list[tuple[str, str | None]] = []
+
+    def __len__(self) -> int:
+        return len(self._found)
 
     def add(self, what: str, hint: str | None = None) -> None:
         self._found.append((what, hint))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ._compile import to_ops
@@ -16,6 +16,9 @@ _DECODES = ("rgb", "gray", "text", "json", "int", "float", "bytes", "npy", "arra
 
 # What says how a field is delivered; where none is said, the format decides.
 SAID = {"decode", "transform", "dtype", "batch", "view"}
+
+# What fields= takes.
+FIELDS = "names of fields, or stoker.Field, or a list of these"
 
 
 class Field:
@@ -50,10 +53,13 @@ class Field:
         view: tuple[int | None, int | None] | None = None,
     ) -> None:
         problems = Problems(f"Field {name!r}")
-        if batch is not None and batch not in _BATCHES:
+        if not isinstance(name, str) or not name:
+            problems.add(f"name is {name!r}", "give the name of a stored field")
+        read_text("source", source, problems)
+        if batch is not None and (not isinstance(batch, str) or batch not in _BATCHES):
             problems.add(f"batch is {batch!r}", "it can be " + ", ".join(map(repr, _BATCHES)))
-        if decode is not None and decode not in _DECODES:
-            near = difflib.get_close_matches(str(decode), _DECODES, 1)
+        if decode is not None and (not isinstance(decode, str) or decode not in _DECODES):
+            near = difflib.get_close_matches(decode, _DECODES, 1) if isinstance(decode, str) else []
             hint = f"did you mean {near[0]!r}?" if near else "it can be " + ", ".join(map(repr, _DECODES))
             problems.add(f"decode is {decode!r}", hint)
         pad: dict[str, Any] = {}
@@ -62,14 +68,18 @@ class Field:
                 problems.add(f"{key} is {given!r}", "give a number of elements")
             elif given is not None:
                 pad[key] = int(given)
-        if value is not None:
-            pad["value"] = scalar(value)
+        value = scalar(value)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            problems.add(f"value is {value!r}", "give a number")
+        elif value is not None:
+            pad["value"] = value
         if truncate:
             pad["truncate"] = True
         if pad and batch is None:
             batch = "padded"
         if pad and batch != "padded":
             problems.add(f"{', '.join(pad)} with batch={batch!r}", "padding needs batch='padded'")
+        ends = _ends(view, problems)
         problems.raise_any()
         self.name = name
         self.spec: dict[str, Any] = {"name": name}
@@ -78,11 +88,49 @@ class Field:
         if transform is not None:
             self.spec["decode"] = decode or "rgb"
             self.spec["transform"] = to_ops(transform, f"Field({name!r}, transform=...)")
-        if view is not None:
-            self.spec["view"] = [scalar(end) for end in view]
+        if ends is not None:
+            self.spec["view"] = ends
 
     def __repr__(self) -> str:
         return f"Field({self.spec!r})"
+
+
+def _ends(view: Any, problems: Problems) -> list[int | None] | None:
+    """Where a view begins and ends, as the Spec has it."""
+    if view is None:
+        return None
+    ends = [scalar(end) for end in view] if isinstance(view, Sequence) and not isinstance(view, str) else []
+    if len(ends) == 2 and all(end is None or whole(end) for end in ends):
+        return ends
+    problems.add(f"view is {view!r}", "give (begin, end), integers as of a slice, or None for an open end")
+    return None
+
+
+def read_text(key: str, value: Any, problems: Problems) -> None:
+    """Adds what is wrong with a keyword that takes a name."""
+    if value is not None and not isinstance(value, str):
+        problems.add(f"{key} is {value!r:.80}", "give a name, as text")
+
+
+def read_names(key: str, names: Any, problems: Problems) -> list[str] | None:
+    """The names of a keyword that takes one or several."""
+    found = read_list(key, names, "a name, or a list of names", problems)
+    for i, name in enumerate(found or []):
+        if not isinstance(name, str) or not name:
+            problems.add(f"{key}[{i}] is {name!r:.80}", "give names, as text")
+    return found
+
+
+def read_list(key: str, given: Any, what: str, problems: Problems) -> list[Any] | None:
+    """One or several of something, as a list."""
+    if given is None:
+        return None
+    if isinstance(given, (str, Field)):
+        return [given]
+    if isinstance(given, Iterable) and not isinstance(given, (bytes, bytearray, Mapping)):
+        return list(given)
+    problems.add(f"{key} is {given!r:.80}", f"give {what}")
+    return []
 
 
 def dtype_name(dtype: Any) -> str | None:
@@ -94,22 +142,22 @@ def dtype_name(dtype: Any) -> str | None:
 
 
 def read_fields(
-    fields: Sequence[str | Field] | None, declared: Mapping[str, dict[str, Any]], problems: Problems
+    fields: Any, declared: Mapping[str, dict[str, Any]], problems: Problems, key: str = "fields"
 ) -> list[dict[str, Any]] | None:
+    """The fields of the Spec. ``key`` is the keyword that they were given by."""
     if fields is None:
         return None
-    if isinstance(fields, (str, Field)):
-        fields = [fields]
+    before = len(problems)
     found = []
-    for field in fields:
+    for i, field in enumerate(read_list(key, fields, FIELDS, problems) or []):
         if isinstance(field, Field):
             found.append(_kept(field.spec, declared))
         elif isinstance(field, str):
             found.append(_kept({"name": field}, declared))
         else:
-            problems.add(f"fields has {field!r}", "give names of fields, or stoker.Field")
-    if not found:
-        problems.add("fields is empty", "leave it out to have all fields")
+            problems.add(f"{key}[{i}] is {field!r:.80}", "give names of fields, or stoker.Field")
+    if not found and len(problems) == before:
+        problems.add(f"{key} is empty", "leave it out to have all fields")
     return found
 
 

@@ -17,10 +17,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
+from ._arguments import truth
 from ._compile import to_ops
 from ._datasets import _path, absolute, check_keywords
-from ._errors import Problems, StokerError, whole
-from ._fields import SAID, Field, dtype_name
+from ._errors import ConfigError, Problems, StokerError, whole
+from ._fields import FIELDS, SAID, Field, dtype_name, read_list, read_names
 from ._numbers import scalar
 from ._stored import Pictures, Stored, paths, picture
 from ._types import JP, NP, TP, J, N, T
@@ -34,11 +35,13 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
     """Arrays of ``.npy`` or ``.npz`` files; row i of each is a field of sample i.
 
     ``NpyDataset("images.npy", "labels.npy")`` and ``NpyDataset(images="images.npy", labels="labels.npy")`` are pairs
-    of files; samples are tuples in that order. Of one file samples are its rows, and batches one array, with the
+    of files; samples are tuples in that order. Of one array samples are its rows, and batches one array, with the
     attributes of ``Batch``; ``to_tuple()`` makes 1-tuples of them. A field may be several files, one after the other:
-    a list, or a pattern. A ``.npz`` has its arrays as fields, so that samples are dicts, and ``NpyDataset("data.npz",
-    fields=["x", "y"])`` chooses. Nothing is loaded: rows are read in place, and arrays that are not chosen are not
-    looked at. Fortran order, objects and structures are errors that say what to do.
+    a list, or a pattern. Of a single folder, pattern or list, files whose names differ only in a number (x-0, x-1) are
+    one field, and others are fields by their names, in the order of the files. A ``.npz`` has its arrays as fields, so
+    that samples are dicts, and ``NpyDataset("data.npz", fields=["x", "y"])`` chooses. Nothing is loaded: rows are read
+    in place, and arrays that are not chosen are not looked at. Fortran order, objects and structures are errors that
+    say what to do.
 
     unpacked  memory for what was decompressed of a compressed ``.npz`` ("1GiB", or bytes); None: the engine's choice
     """
@@ -88,8 +91,19 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
         super().__init__(first, fields, columns=columns, unpacked=unpacked)
         if columns is None and _zipped(self.path):
             self._form = "dict"
-        elif (columns is None or len(columns) == 1) and (self._given is None or len(self._given) == 1):
+        elif self._count(columns) == 1:
             self._form = "one"
+
+    def _count(self, columns: Sequence[Any] | None) -> int:
+        """How many fields a sample has. Only the engine knows how many the files of a folder or a pattern are."""
+        if self._given is not None:
+            return len(self._given)
+        if columns is not None:
+            return len(columns)
+        try:
+            return len(self._remote().info().fields)
+        except ConfigError:  # none can be delivered as it is stored: select() and to_tuple() say how
+            return len(self._probe(None))
 
     def _where(self) -> dict[str, Any]:
         where = super()._where()
@@ -116,7 +130,9 @@ def _zipped(path: str | list[str]) -> bool:
     """Whether files are .npz, whose arrays have names."""
     first = _listed(path)[0]
     if not first.lower().endswith((".npy", ".npz")):
-        first = next(iter(sorted(glob.glob(first))), first)
+        below = os.path.join(glob.escape(first), "*") if os.path.isdir(first) else first
+        found = sorted(glob.glob(below))
+        first = next((one for one in found if one.lower().endswith((".npy", ".npz"))), first)
     return first.lower().endswith(".npz")
 
 
@@ -157,7 +173,9 @@ class HDF5Dataset(Stored["Dict", "Dict", "Dict"]):
         group: str | None = None,
         unpacked: str | int | None = None,
     ) -> None:
-        names = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
+        problems = Problems("HDF5Dataset")
+        names = read_names("columns", columns, problems)
+        problems.raise_any()
         super().__init__(path, fields, columns=names, group=group, unpacked=unpacked)
 
 
@@ -223,7 +241,8 @@ class ParquetDataset(Stored["Dict", "Dict", "Dict"]):
         if fields is not None and columns is not None:
             problems.add("fields and columns both name what is wanted", "give one of them")
         problems.raise_any()
-        super().__init__(path, fields if fields is not None else columns, label=label, unpacked=unpacked)
+        chosen, by = (fields, "fields") if columns is None else (columns, "columns")
+        super().__init__(path, chosen, chosen_by=by, label=label, unpacked=unpacked)
 
 
 class LinesDataset(Stored["Dict", "Dict", "Dict"]):
@@ -273,6 +292,10 @@ class BetonDataset(Stored["Dict", "Dict", "Dict"]):
     _format = "beton"
 
     def __init__(self, path: Any, fields: Sequence[str | Field] | None = None, *, pictures: bool | None = None) -> None:
+        problems = Problems("BetonDataset")
+        if pictures is not None:
+            pictures = truth("pictures", pictures, problems)
+        problems.raise_any()
         super().__init__(path, fields, pictures=pictures)
 
 
@@ -383,6 +406,11 @@ class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
             problems.add(
                 f"length={length!r} and documents={documents!r}", "give a length of windows, or documents=True"
             )
+        documents = truth("documents", documents, problems)
+        next = truth("next", next, problems)
+        for key, given in (("eos", eos), ("bos", bos)):
+            if given is not None and not whole(given):
+                problems.add(f"{key} is {given!r}", "give the number of a token")
         for key, given in (("length", length), ("stride", stride), ("random", random)):
             if given is not None and (not whole(given) or given < 1):
                 problems.add(f"{key} is {given!r}", f"give a number of {'windows' if key == 'random' else 'tokens'}")
@@ -496,12 +524,14 @@ def _images(
     if fields is None:
         found = [picture(transform, where)]
         return [*found, Field("label")] if labels else found, ("image",)
-    given: list[str | Field] = [fields] if isinstance(fields, (str, Field)) else list(fields)
+    given: list[str | Field] = read_list("fields", fields, FIELDS, problems) or []
+    if not given:  # which is said by whoever reads them
+        return fields, ()
     specs = [field.spec if isinstance(field, Field) else {"name": field} for field in given]
     plain = [i for i, spec in enumerate(specs) if _plain(spec)]
     names = tuple(specs[i]["name"] for i in plain)
     if transform is None:
-        return fields, names
+        return given, names
     ops = to_ops(transform, where)
     for i in plain:
         given[i] = full = Field(specs[i]["name"])

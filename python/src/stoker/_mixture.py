@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import operator
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
+from . import _numbers
 from ._datasets import Dataset, check_subclass
 from ._errors import ConfigError, Problems, whole
 from ._numbers import scalar
@@ -59,6 +60,9 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
         batches: str = "mixed",
     ) -> None:
         problems = Problems("Mixture")
+        if not isinstance(datasets, Iterable) or isinstance(datasets, Dataset):
+            problems.add(f"datasets is of type {type(datasets).__name__}", "give a list of datasets: Mixture([a, b])")
+            problems.raise_any()
         self.datasets = list(datasets)
         forms = [_member(i, dataset, problems) for i, dataset in enumerate(self.datasets)]
         if len({*forms} - {None}) > 1:
@@ -72,14 +76,14 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
             problems.add("there is no dataset in it", "give at least one")
         if weights is not None and schedule is not None:
             problems.add("weights and schedule say the same", "give one of them")
-        self.weights = None if weights is None else [*map(scalar, weights)]
-        points = None if schedule is None else [(scalar(place), [*map(scalar, shares)]) for place, shares in schedule]
-        self.schedule = points
+        self.weights = None if weights is None else _shares("weights", weights, problems)
+        self.schedule = None if schedule is None else _points(schedule, problems)
+        problems.raise_any()
         for shares in [self.weights] if self.weights is not None else [s for _, s in self.schedule or []]:
             if len(shares) != len(self.datasets):
                 problems.add(f"{len(shares)} weights for {len(self.datasets)} datasets", "give one for each")
         if any(not whole(place) or place < 0 for place, _ in self.schedule or []):
-            problems.add("a place of the schedule is no number of samples", "places are integers from 0 on")
+            problems.add("a place of the schedule is not a number of samples", "places are integers from 0 on")
         for key, value, words in (("stop", stop, STOPS), ("batches", batches, BATCHES)):
             if value not in words:
                 problems.add(f"{key} is {value!r}", f"it can be {', '.join(map(repr, words))}")
@@ -138,13 +142,28 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
         return f"Mixture({self.datasets!r}, weights={self.weights!r}, stop={self.stop!r})"
 
 
+def _shares(name: str, weights: Any, problems: Problems) -> list[float]:
+    """Weights as numbers; what is wrong with their values is the engine's to say."""
+    found = _numbers.read(name, weights, problems, "dataset")
+    return [] if found is None else found.tolist()
+
+
+def _points(schedule: Any, problems: Problems) -> list[tuple[int, list[float]]]:
+    """The points of a schedule: a place of the epoch, and the weights from there on."""
+    pairs = [*schedule] if isinstance(schedule, Iterable) and not isinstance(schedule, (str, Mapping)) else None
+    if pairs is None or not all(isinstance(pair, Sequence) and len(pair) == 2 for pair in pairs):
+        problems.add(f"schedule is {schedule!r:.80}", "give a list of (place, weights): [(0, [1, 1]), (1000, [1, 3])]")
+        return []
+    return [(scalar(place), _shares(f"schedule[{i}]", shares, problems)) for i, (place, shares) in enumerate(pairs)]
+
+
 def _member(i: int, dataset: Any, problems: Problems) -> Form | None:
     """Adds what is wrong with a dataset of a mixture; gives the form of its samples."""
     if isinstance(dataset, Mixture):
         problems.add(f"dataset {i} is a mixture: mixtures do not nest", "list its datasets")
         return None
     if not isinstance(dataset, Dataset):
-        problems.add(f"dataset {i} is a {type(dataset).__name__}", "give datasets of this package")
+        problems.add(f"dataset {i} is of type {type(dataset).__name__}", "give datasets of this package")
         return None
     check_subclass(dataset, problems)
     if dataset._cached is not None:

@@ -54,15 +54,15 @@ def column(numbers: array[float]) -> list[float] | NumberFile:
     return NumberFile(numbers)
 
 
-def read(name: str, values: Any, problems: Problems) -> array[float] | None:
-    """Any list, array or tensor of numbers."""
+def read(name: str, values: Any, problems: Problems, one: str = "sample") -> array[float] | None:
+    """Any list, array or tensor of numbers, one for each ``one``."""
     if hasattr(values, "tolist") and not isinstance(values, array):
         values = values.tolist()
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        problems.add(f"{name} is a {type(values).__name__}", "give a list of numbers, one a sample")
+        problems.add(f"{name} is of type {type(values).__name__}", f"give a list of numbers, one for each {one}")
         return None
     try:
         return array("d", values)
     except (TypeError, ValueError, OverflowError) as error:
-        problems.add(f"{name} holds what is no number: {error}", "give a list of numbers, one a sample")
+        problems.add(f"{name} has an item that is not a number: {error}", f"give a list of numbers, one for each {one}")
         return None

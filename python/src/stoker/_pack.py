@@ -83,7 +83,7 @@ def pack(
         del said[key]
     problems = Problems("pack")
     if progress is not None and not callable(progress):
-        problems.add(f"progress is a {type(progress).__name__}", "give a function of (done, total, bytes)")
+        problems.add(f"progress is of type {type(progress).__name__}", "give a function of (done, total, bytes)")
     to = _path(dst, "dst", problems)
     paths = _source(src, said, problems)
     flags = _flags(said, problems)

@@ -197,7 +197,7 @@ class Seeded(Sampler):
 def check_kind(kind: str, state: Any, keys: list[str]) -> None:
     """StateError unless a state is of a sampler of this kind and has the keys."""
     if not isinstance(state, Mapping):
-        raise StateError(f"{kind}: a state is a dict, and this is a {type(state).__name__}")
+        raise StateError(f"{kind}: a state is a dict, and this is of type {type(state).__name__}")
     if missing := [key for key in ("version", "sampler", *keys) if key not in state]:
         raise StateError(
             f"{kind}: the state lacks {', '.join(missing)}", hint=f"pass what state_dict() of a stoker.{kind} returned"

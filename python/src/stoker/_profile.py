@@ -69,11 +69,11 @@ def profile(dataset: Any, samples: int = 256, *, seed: int = 0, seconds: float =
         )
     elif isinstance(dataset, (str, bytes)):
         problems.add(
-            f"dataset is a {type(dataset).__name__}, and would be taken letter by letter",
+            f"dataset is of type {type(dataset).__name__}, and would be taken letter by letter",
             f"give a dataset over it, such as torchvision.datasets.ImageFolder({dataset!r})",
         )
     elif not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")) and not isinstance(dataset, Iterable):
-        problems.add(f"dataset is a {type(dataset).__name__}", "give a dataset: [i] and len(), or iterable")
+        problems.add(f"dataset is of type {type(dataset).__name__}", "give a dataset: [i] and len(), or iterable")
     problems.raise_any()
     times: list[tuple[int, float]] = []
     used, first = 0.0, None
@@ -158,7 +158,8 @@ def synthetic_like(loader: Any) -> SyntheticLike:
     """
     if not isinstance(loader, Iterable) or isinstance(loader, Iterator):
         raise ConfigError(
-            f"synthetic_like: loader is a {type(loader).__name__}", hint="give a loader that can be iterated again"
+            f"synthetic_like: loader is of type {type(loader).__name__}",
+            hint="give a loader that can be iterated again",
         )
     with kept(loader) as tried:
         stream = iter(tried)

@@ -94,6 +94,7 @@ def _remote(spec: Any) -> _client.Remote:
                 ) from error
     if not isinstance(spec, Mapping):
         raise ConfigError(
-            f"verify_receipts: spec is a {type(spec).__name__}", hint="give a stoker.DataLoader, a Spec, or its path"
+            f"verify_receipts: spec is of type {type(spec).__name__}",
+            hint="give a stoker.DataLoader, a Spec, or its path",
         )
     return _client.Remote(dict(spec), keeps=False)

@@ -137,7 +137,7 @@ class SubsetRandomSampler(Seeded):
         problems = Problems("SubsetRandomSampler")
         length("indices", indices, problems)
         if not hasattr(indices, "__getitem__"):
-            problems.add(f"indices is a {type(indices).__name__}, which has no order", "give a list of ids")
+            problems.add(f"indices is of type {type(indices).__name__}, which has no order", "give a list of ids")
         self._seed = _seeds.read(seed, generator, problems)
         problems.raise_any()
         self.indices = indices
@@ -328,7 +328,7 @@ class BatchSampler:
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool) -> None:
         problems = Problems("BatchSampler")
         if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
-            problems.add(f"sampler is a {type(sampler).__name__}", "give a sampler, or any iterable of ids")
+            problems.add(f"sampler is of type {type(sampler).__name__}", "give a sampler, or any iterable of ids")
         batch_size = count("batch_size", batch_size, problems)
         drop_last = truth("drop_last", drop_last, problems)
         problems.raise_any()

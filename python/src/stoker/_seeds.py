@@ -109,7 +109,7 @@ def read(seed: Any, generator: Any, problems: Problems, dataset: int | None = No
         return Seed(int(seed), "seed=")
     if generator is not None:
         if not callable(initial := getattr(generator, "initial_seed", None)):
-            problems.add(f"generator is a {type(generator).__name__}", "give a torch.Generator, or seed=")
+            problems.add(f"generator is of type {type(generator).__name__}", "give a torch.Generator, or seed=")
             return Seed(0)
         return Seed(int(initial()) & MASK, "generator=")
     if dataset is not None:

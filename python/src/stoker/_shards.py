@@ -362,7 +362,9 @@ def _encoder(encoder: Any, problems: Problems) -> Encoder:
 def _checked(sample: Any) -> str:
     """The key of a sample, which would be read back as it is."""
     if not isinstance(sample, Mapping):
-        raise ConfigError(f"ShardWriter.write: a sample is a {type(sample).__name__}", hint="give a dict with __key__")
+        raise ConfigError(
+            f"ShardWriter.write: a sample is of type {type(sample).__name__}", hint="give a dict with __key__"
+        )
     key = sample.get("__key__")
     if not isinstance(key, str) or not key:
         raise ConfigError(f"ShardWriter.write: __key__ is {key!r}", hint="give every sample a text of its own")
@@ -386,7 +388,7 @@ def _bytes(name: str, value: Any) -> bytes:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise ConfigError(
-        f"ShardWriter.write: field {name!r} is a {type(value).__name__}, and not bytes",
+        f"ShardWriter.write: field {name!r} is of type {type(value).__name__}, and not bytes",
         hint="encode it yourself, or pass encoder=True",
     )
 
@@ -412,7 +414,7 @@ def encode_field(name: str, value: Any, own: Mapping[str, Encoder]) -> bytes:
 
 
 def _value(name: str, extension: str, value: Any) -> bytes:
-    wrong = f"ShardWriter.write: field {name!r} is a {type(value).__name__}"
+    wrong = f"ShardWriter.write: field {name!r} is of type {type(value).__name__}"
     try:
         if extension in _NUMBERS:
             return b"%d" % operator.index(value)

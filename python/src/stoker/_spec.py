@@ -20,7 +20,7 @@ from . import _orders as orders
 from . import _ranks as ranks
 from . import _seeds as seeds
 from ._cache import amount, read_cache
-from ._errors import Problems, whole
+from ._errors import MAX_EPOCH, Problems, whole
 from ._orders import Ordering
 from ._seeds import Seed
 
@@ -366,8 +366,8 @@ def _on_bad(k: Mapping[str, Any], recipe: Recipe, problems: Problems) -> str | N
     policy = k["on_bad"] if k["on_bad"] is not None else recipe.on_bad
     _one_of("on_bad", policy, POLICIES, problems)
     most, rate = k["max_bad"], k["max_bad_rate"]
-    if most is not None and (not whole(most) or most < 1):
-        problems.add(f"max_bad is {most!r}", "give a number of samples, at least 1")
+    if most is not None and (not whole(most) or not 1 <= most <= MAX_EPOCH):
+        problems.add(f"max_bad is {most!r}", "give a number of samples, at least 1; without a limit leave it out")
     if rate is not None and (not _number(rate) or not 0 < rate <= 1):
         problems.add(f"max_bad_rate is {rate!r}", "give a share of the samples, between 0 and 1")
     if (most is not None or rate is not None) and policy in (None, "fail"):

@@ -38,7 +38,7 @@ _LATER = ("processing", "blocks")
 def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None], info: Opened) -> None:
     """StateError with every reason why a state does not fit. ``count`` is the items of an epoch, None: not known."""
     if not isinstance(state, Mapping):
-        raise StateError(f"a state is a dict, and this is a {type(state).__name__}")
+        raise StateError(f"a state is a dict, and this is of type {type(state).__name__}")
     if missing := [key for key in mine if key not in state and key not in _LATER]:
         raise StateError(
             f"the state lacks {', '.join(missing)}", hint="pass what state_dict() of a stoker.DataLoader returned"

@@ -15,7 +15,7 @@ from ._cache import amount
 from ._compile import to_ops
 from ._datasets import Dataset, _path, absolute
 from ._errors import ConfigError, Problems, StokerError
-from ._fields import SAID, Field, read_fields
+from ._fields import SAID, Field, read_fields, read_text
 from ._spec import Form, Recipe
 from ._types import JD, JP, ND, NP, TD, TP
 
@@ -23,11 +23,17 @@ if TYPE_CHECKING:
     from ._types import AnyTuple, Dict
 
 
+# Keys of a dataset in the Spec that hold a name, and the keywords of those that go by another one.
+_NAMES = frozenset(("group", "database", "values", "label", "path_column"))
+_KEYWORDS = {"path_column": "path"}
+
+
 class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     """What datasets of stored fields share. Storage that names its fields gives samples that are dicts by these names;
     files, tables, .npy files and tokens give tuples.
 
     fields     what is delivered, in order: names, or ``Field``; None: all that the format has
+    chosen_by  the keyword by which the user chose them
 
     A name that was declared before, by ``fields`` or an earlier call, keeps what was said of it: ``select("image")``
     of a dataset with a transform has that transform.
@@ -47,13 +53,17 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     _known: list[dict[str, Any]] | None = None
     _declared: dict[str, dict[str, Any]]  # by name: the last that was said of every field, delivered now or not
 
-    def __init__(self, path: Any, fields: Sequence[str | Field] | None = None, **keys: Any) -> None:
+    def __init__(
+        self, path: Any, fields: Sequence[str | Field] | None = None, *, chosen_by: str = "fields", **keys: Any
+    ) -> None:
         problems = Problems(type(self).__name__)
         self.path = paths(path, problems)
-        self._given = read_fields(fields, {}, problems)
+        self._given = read_fields(fields, {}, problems, chosen_by)
         self._declared = {field["name"]: field for field in self._given or []}
-        problems.raise_any()
         self._keys = {key: value for key, value in keys.items() if value is not None}
+        for key in _NAMES & self._keys.keys():
+            read_text(_KEYWORDS.get(key, key), self._keys[key], problems)
+        problems.raise_any()
         if "unpacked" in self._keys and amount(unpacked := self._keys["unpacked"]) is None:
             problems.add(f"unpacked is {unpacked!r}", "give an amount like '1GiB', or a number of bytes")
         problems.raise_any()

@@ -50,7 +50,7 @@ def stats(
     if on_bad not in ("fail", "skip"):
         problems.add(f"on_bad is {on_bad!r}", '"fail" or "skip"')
     if progress is not None and not callable(progress):
-        problems.add(f"progress is a {type(progress).__name__}", "give a function of (done, total)")
+        problems.add(f"progress is of type {type(progress).__name__}", "give a function of (done, total)")
     flags.append(f"--on-bad={on_bad}")
     if headers:
         flags.append("--headers")

@@ -97,7 +97,7 @@ def tune(
     )
     if not callable(make_loader):
         problems.add(
-            f"make_loader is a {type(make_loader).__name__}",
+            f"make_loader is of type {type(make_loader).__name__}",
             "give a function: lambda **settings: DataLoader(data, batch_size=64, **settings)",
         )
     if not isinstance(budget, (int, float)) or not 0 < budget < float("inf"):

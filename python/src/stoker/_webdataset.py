@@ -12,6 +12,7 @@ from . import _client, _notice
 from ._compile import on_bytes, to_ops
 from ._datasets import Dataset, _path, absolute, check_keywords
 from ._errors import ConfigError, Problems, whole
+from ._fields import read_names, read_text
 from ._numbers import scalar
 from ._spec import Recipe
 from ._types import JD, ND, TD
@@ -181,17 +182,23 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             problems.add("pre and post are Python functions", _LATER + "leave them out")
         words = dict(self._decode or {"": ""})
         for arg in args:
-            if not isinstance(arg, str):
+            if callable(arg):
                 problems.add(
                     f"{getattr(arg, '__name__', arg)!r} is a Python function", _LATER + "use a word like 'pil'"
+                )
+            elif not isinstance(arg, str):
+                problems.add(
+                    f"{arg!r:.80} is not a way to decode images", "give a word: " + ", ".join(map(repr, _IMAGES))
                 )
             elif arg.lower() in _IMAGES:
                 words[""] = arg.lower()
             else:
                 problems.add(f"{arg!r} is not a way to decode images", _decoders(arg.lower()))
-        if only is not None:
-            words["only"] = ";".join(only.split() if isinstance(only, str) else only)
+        only = only.split() if isinstance(only, str) else only
+        names = read_names("only", only, problems)
         problems.raise_any()
+        if names is not None:
+            words["only"] = ";".join(names)
         return self._with(_decode=words, _on_bad=self._handled(keywords))
 
     def rename(self, keep: bool = True, **names: str) -> WebDataset[TD, ND, JD]:
@@ -200,6 +207,10 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             raise ConfigError("WebDataset.rename: it comes after to_tuple", hint="call rename first")
         self._handled(names)
         names = {name: stored for name, stored in names.items() if name != "handler"}
+        problems = Problems("WebDataset.rename")
+        for name, stored in names.items():
+            read_text(name, stored, problems)
+        problems.raise_any()
         resolved = {name: ";".join(self._stored(part) for part in stored.split(";")) for name, stored in names.items()}
         ops = dict(self._ops)
         taken = {part for stored in names.values() for part in stored.split(";")}

@@ -90,8 +90,11 @@ func agree(f Field, a []int64, g Field, b []int64) error {
 	}
 	at := errs.Where{Shard: g.Paths[0], Field: g.Name, Offset: -1, Sample: -1}
 	if sum(a) != sum(b) {
-		return errs.New(errs.Config, "the field %q has %d rows, and the field %q has %d", f.Name, sum(a), g.Name, sum(b)).
-			At(at).Try("every field needs a row for every sample; leave out what does not belong to it: name those that are wanted (columns=)")
+		hint := "every field needs a row for every sample; leave out what does not belong to it: name those that are wanted (columns=)"
+		if !zipped(f.Paths[0]) && !zipped(g.Paths[0]) {
+			hint = "every field needs a row for every sample; name the fields, each with its paths: columns: [{name: x, path: x.npy}]; a field that is stored in several files takes a list of them"
+		}
+		return errs.New(errs.Config, "the field %q has %d rows, and the field %q has %d", f.Name, sum(a), g.Name, sum(b)).At(at).Try("%s", hint)
 	}
 	if len(a) != len(b) {
 		return nil

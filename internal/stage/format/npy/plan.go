@@ -98,7 +98,7 @@ func plan(paths []string, opt Options) (w want, err error) {
 		w.every = paths
 		return w, nil
 	}
-	return w, errs.New(errs.Config, "%d of the %d files are .npz", inZip, len(paths)).Try("name the fields, with the paths of each: Fields")
+	return w, errs.New(errs.Config, "%d of the %d files are .npz, the others .npy", inZip, len(paths)).Try("give files of one kind, or name the fields, each with its paths: columns: [{name: x, path: x.npy}]")
 }
 
 func named(fields []Field) (w want, err error) {
@@ -133,7 +133,7 @@ func nameable(name string) bool {
 }
 
 func unnamed(name string) error {
-	return errs.New(errs.Config, "%s is no name of a field", clip(name)).Try("name the fields, with the paths of each: Fields; take letters, digits and underscores")
+	return errs.New(errs.Config, "%s is not a name of a field", clip(name)).Try("name the fields, each with its paths: columns: [{name: x, path: x.npy}]; take letters, digits and underscores")
 }
 
 func again(paths []string) (string, bool) {
@@ -178,14 +178,14 @@ func group(paths []string, sharded bool) ([]Field, error) {
 			at[name], out, numbers = i, append(out, Field{Name: name}), append(numbers, nil)
 		case no == "" || numbers[i][0] == "" || path.Dir(p) != path.Dir(out[i].Paths[0]) || slices.Contains(numbers[i], no):
 			return nil, errs.New(errs.Config, "%s and %s would both be the field %q", out[i].Paths[0], p, name).
-				Try("name the fields, with the paths of each: Fields")
+				Try("name the fields, each with its paths: columns: [{name: x, path: x.npy}]")
 		}
 		out[i].Paths, numbers[i] = append(out[i].Paths, p), append(numbers[i], no)
 	}
 	for i := range out {
 		if len(numbers[i]) >= enough && len(numbers[0]) >= enough && !slices.Equal(numbers[i], numbers[0]) {
 			return nil, errs.New(errs.Config, "the files of the fields %q and %q are numbered %s and %s", out[0].Name, out[i].Name, strings.Join(numbers[0], ", "), strings.Join(numbers[i], ", ")).
-				Try("give the files of every field in the same order, or name the fields, with the paths of each: Fields")
+				Try("give the files of every field in the same order, or name the fields, each with its paths: columns: [{name: x, path: x.npy}]")
 		}
 	}
 	return out, nil
