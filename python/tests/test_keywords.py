@@ -140,7 +140,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"shuffle": "blok"}, "'block'"),
     ({"shuffle": True, "weights": [1]}, "exclude"),
     ({"weights": "heavy"}, "weights is of type str"),
-    ({"weights": [1, "x"]}, "no number"),
+    ({"weights": [1, "x"]}, "an item that is not a number"),
     ({"num_samples": 0}, "num_samples"),
     ({"global_batch_size": 0}, "global_batch_size"),
     ({"global_batch_size": 8, "batch_size": 4}, "give one"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import wave
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,10 @@ from stoker import transforms as T
 torch = pytest.importorskip("torch")
 
 
-def foreign(module: str, name: str, **attributes: Any) -> Any:
-    """An object of a class of a library that need not be here."""
-    return type(name, (), {"__module__": module, **attributes})()
+def foreign(module: str, called: str, /, **attributes: Any) -> Any:
+    """An object of a class of a library that need not be here; it has samples."""
+    samples = {"__len__": lambda self: 4, "__getitem__": lambda self, index: index}
+    return type(called, (), {"__module__": module, **samples, **attributes})()
 
 
 class Mine(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
@@ -103,6 +106,71 @@ def test_the_class_that_fits_is_named(kind: str, tmp_path: Path) -> None:
     assert want in str(caught.value)
     assert "torch.utils.data.DataLoader(dataset" in str(caught.value)
     assert "stoker.ImageFolder or stoker.WebDataset" not in str(caught.value)
+
+
+def opened(kind: str, tmp: Path) -> tuple[Any, str]:
+    """What people hand to a loader that is not a dataset, and what the error must say."""
+    if kind == "npz":
+        np.savez(tmp / "z.npz", x=np.zeros(4), y=np.zeros(4))
+        return np.load(tmp / "z.npz"), f"stoker.NpyDataset({str(tmp / 'z.npz')!r})"
+    if kind == "zip":
+        with zipfile.ZipFile(tmp / "z.zip", "w") as made:
+            made.writestr("0.jpg", b"")
+        return zipfile.ZipFile(tmp / "z.zip"), "unpack it once, and load stoker.ImageFolder(folder)"
+    if kind == "tar":
+        with tarfile.open(tmp / "t.tar", "w"):
+            pass
+        return tarfile.open(tmp / "t.tar"), f"stoker.WebDataset({str(tmp / 't.tar')!r})"
+    if kind == "file":
+        (tmp / "a.jsonl").write_text("{}")
+        return (tmp / "a.jsonl").open(), f"stoker.LinesDataset({str(tmp / 'a.jsonl')!r})"
+    if kind == "picture":
+        image = pytest.importorskip("PIL.Image")
+        (tmp / "a.jpg").write_bytes(jpeg(1))
+        return image.open(tmp / "a.jpg"), f"stoker.files([{str(tmp / 'a.jpg')!r}], labels=None)"
+    if kind == "h5py file":
+        return foreign("h5py._hl.files", "File", filename="a.h5", name="/"), "stoker.HDF5Dataset('a.h5')"
+    if kind == "h5py group":
+        file = foreign("h5py._hl.files", "File", filename="a.h5")
+        return foreign("h5py._hl.group", "Group", file=file, name="/g"), "stoker.HDF5Dataset('a.h5', group='/g')"
+    if kind == "arrays":
+        return {"x": np.zeros(4), "y": np.zeros(4)}, "stoker.NpyDataset('x.npy', 'y.npy')"
+    if kind == "class":
+        return stoker.ImageFolder, "ImageFolder(...)"
+    if kind == "loader":
+        return torch.utils.data.DataLoader([1, 2]), "loader.dataset"
+    return None, "docs/guides/formats.md"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    "npz;zip;tar;file;picture;h5py file;h5py group;arrays;class;loader;nothing".split(";"),
+)
+def test_what_is_not_a_dataset_is_named_and_so_is_the_class_that_fits(kind: str, tmp_path: Path) -> None:
+    given, want = opened(kind, tmp_path)
+    try:
+        with pytest.raises(stoker.ConfigError, match="dataset is ") as caught:
+            stoker.DataLoader(given)
+        assert want in str(caught.value.hint)
+        assert "torch's own loader" not in str(caught.value)  # which could not load it either
+    finally:
+        if callable(close := getattr(given, "close", None)):
+            close()
+
+
+def test_attributes_that_raise_are_no_obstacle(tmp_path: Path) -> None:
+    class Odd(Mine):
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError(name)
+
+    np.savez(tmp_path / "z.npz", x=np.zeros(4))
+    with np.load(tmp_path / "z.npz") as held, pytest.raises(stoker.ConfigError, match=r"z.npz'\)"):
+        stoker.DataLoader(Odd(arrays=held))
+    with pytest.raises(stoker.ConfigError, match=r"formats\.md"):
+        stoker.DataLoader(Odd())
+    file = foreign("h5py._hl.files", "File", file=property(lambda self: 1 // 0))
+    with pytest.raises(stoker.ConfigError, match=r"stoker.HDF5Dataset\('data.h5'\)"):  # a closed one
+        stoker.DataLoader(file)
 
 
 def test_real_libraries_are_known(tmp_path: Path) -> None:

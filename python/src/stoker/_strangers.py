@@ -6,7 +6,10 @@ attributes.
 
 from __future__ import annotations
 
+import io
 import os
+import tarfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,6 +29,8 @@ _ENDINGS = {
     (".beton",): "stoker.BetonDataset({})",
 }
 
+_SAVEZ = "numpy.savez('data.npz', ...) writes the arrays once, under names; load stoker.NpyDataset('data.npz')"
+
 # How many attributes are looked at, and how deep in them a dataset is looked for.
 _MOST, _DEEPEST = 64, 2
 
@@ -33,19 +38,59 @@ _MOST, _DEEPEST = 64, 2
 def advise(dataset: Any) -> tuple[str, str]:
     """What to say of a dataset that is not ours, and what to try."""
     kind = type(dataset)
-    if isinstance(dataset, (str, os.PathLike)):
-        path = os.fspath(dataset)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(dataset, (str, bytes, os.PathLike)):
+        path = os.fsdecode(dataset)
         return (
             "dataset is a path",
-            f"{_of_path(str(path)) or f'stoker.ImageFolder({path!r})'}; `stoker inspect {path}` says what it is",
+            f"{_of_path(path) or f'stoker.ImageFolder({path!r})'}; `stoker inspect {path}` says what it is",
         )
-    what = f"dataset is a {kind.__module__}.{kind.__qualname__}, and its samples would be made by Python code"
-    fits = _fitting(dataset, 0) or "docs/guides/formats.md lists the classes for stored data"
-    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+    if isinstance(dataset, type):
+        return f"dataset is the class {dataset.__qualname__}", f"make one of it: {dataset.__qualname__}(...)"
+    if _loads(dataset):
+        return f"dataset is a {name}, a loader", "give the dataset that it loads, loader.dataset"
+    try:
+        fits = _fitting(dataset, 0)
+    except Exception:  # attributes of somebody's own may raise anything
+        fits = None
+    fits = fits or "docs/guides/formats.md lists the classes for stored data"
+    names = isinstance(dataset, Mapping) or _is(dataset, "h5py", "Group")  # its items are no samples
+    if hasattr(kind, "__getitem__") and hasattr(kind, "__len__") and not names:
         always = ALWAYS
-    else:
+    elif hasattr(kind, "__iter__") and not names and not _open(dataset):
         always = "torch.utils.data.DataLoader(dataset, ...)"
-    return what, f"{fits}; until Python code runs here, torch's own loader works with every dataset: {always}"
+    else:
+        return f"dataset is of type {name}, which is not a dataset", fits
+    return (
+        f"dataset is a {name}, and its samples would be made by Python code",
+        f"{fits}; until Python code runs here, torch's own loader works with every dataset: {always}",
+    )
+
+
+def _loads(value: Any) -> bool:
+    return _is(value, "torch", "DataLoader") or _is(value, "stoker", "DataLoader")
+
+
+def _open(value: Any) -> bool:
+    """Whether it is an open file, an archive or a picture."""
+    return isinstance(value, (zipfile.ZipFile, tarfile.TarFile, zipfile.Path, io.IOBase)) or _is(value, "PIL")
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """An attribute of a value that may raise anything; None where there is none."""
+    try:
+        return getattr(value, name)
+    except Exception:
+        return None
+
+
+def _name(value: Any, *attributes: str) -> str | None:
+    """The name of the file that an open file, archive or picture is of, where one of these attributes has it."""
+    for attribute in attributes:
+        name = _attribute(value, attribute)
+        if isinstance(name, (str, bytes, os.PathLike)) and os.fspath(name):
+            return os.fsdecode(name)
+    return None
 
 
 def _is(value: Any, module: str, *names: str) -> bool:
@@ -72,15 +117,31 @@ def _fitting(value: Any, depth: int) -> str | None:
         return "stoker.Mixture(dataset.datasets, stop='all_exhausted') loads several datasets as one"
     if _is(value, "torch", "TensorDataset"):
         return _saved(len(value.tensors))
-    return _held(value) or (_inside(value, depth) if depth < _DEEPEST else None)
+    return _held(value) or _listed(value) or (_inside(value, depth) if depth < _DEEPEST else None)
+
+
+def _listed(value: Any) -> str | None:
+    """The class for a list or a dict of paths or arrays."""
+    items = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(items, (list, tuple)) or not items:
+        return None
+    first = items[0]
+    if isinstance(first, (str, os.PathLike)) and os.fspath(first).lower().endswith(EXTENSIONS):
+        return "stoker.files(paths, transform=...) loads the same files, stoker.Table a table of files and labels"
+    if all(_is(one, "numpy", "ndarray") or _is(one, "torch", "Tensor") for one in items[:_MOST]):
+        return _saved(len(items)) if len(items) <= 3 else _SAVEZ
+    return None
 
 
 def _held(value: Any) -> str | None:
     """The class for what a dataset keeps its data in."""
     if _is(value, "h5py", "File", "Group", "Dataset"):
-        file = getattr(value, "file", None) or value  # a closed one has no file
-        name = getattr(file, "filename", None) or "data.h5"
-        return f"stoker.HDF5Dataset({name!r}) reads the same file, in any number of lanes"
+        return _of_h5py(value)
+    if _is(value, "numpy", "NpzFile"):
+        name = _name(_attribute(value, "fid"), "name") or "data.npz"
+        return f"stoker.NpyDataset({name!r}) reads the same arrays, as dicts"
+    if _open(value):
+        return _of_file(value)
     if _is(value, "numpy", "memmap"):
         name = str(getattr(value, "filename", None) or "data.npy")
         if name.endswith(".npy"):
@@ -103,6 +164,31 @@ def _held(value: Any) -> str | None:
     if _is(value, "numpy", "ndarray") and getattr(value, "ndim", None) or _is(value, "torch", "Tensor"):
         return _saved(1)
     return None
+
+
+def _of_h5py(value: Any) -> str:
+    """A file, or what lies in one."""
+    path = _name(value, "filename") or _name(_attribute(value, "file"), "filename") or "data.h5"
+    inside = _name(value, "name") or "/"
+    more = ""
+    if inside != "/":
+        more = f", group={inside!r}" if _is(value, "h5py", "Group") else f", columns=[{inside.lstrip('/')!r}]"
+    return f"stoker.HDF5Dataset({path!r}{more}) reads the same file, in any number of lanes"
+
+
+def _of_file(value: Any) -> str:
+    """An open file, archive or picture."""
+    path = _name(value, "filename", "name")
+    if isinstance(value, tarfile.TarFile):
+        return f"stoker.WebDataset({path or 'data.tar'!r}) reads the same data"
+    known = _of_path(path) if path else None
+    if known is not None:
+        return f"{known} reads the same data"
+    if isinstance(value, (zipfile.ZipFile, zipfile.Path)):
+        return "zip archives are not read: unpack it once, and load stoker.ImageFolder(folder)"
+    if _is(value, "PIL"):
+        return f"stoker.files([{path or 'data/*.jpg'!r}], labels=None) loads pictures by their paths"
+    return f"give a class of stoker's the path, such as stoker.files([{path or 'path'!r}])"
 
 
 def _saved(arrays: int) -> str:
@@ -154,12 +240,16 @@ def _inside(dataset: Any, depth: int) -> str | None:
     if several:
         return _saved(min(len(several), 3))
     for value in values:
-        if hasattr(type(value), "__getitem__") and hasattr(value, "__dict__") and (found := _fitting(value, depth + 1)):
+        if (
+            hasattr(type(value), "__getitem__")
+            and _attribute(value, "__dict__")
+            and (found := _fitting(value, depth + 1))
+        ):
             return found
     return None
 
 
 def _attributes(dataset: Any) -> Iterator[Any]:
-    held: Any = getattr(dataset, "__dict__", None)
+    held: Any = _attribute(dataset, "__dict__")
     if isinstance(held, Mapping):
         yield from list(held.values())[:_MOST]
