@@ -240,6 +240,25 @@ def test_the_advice_draws_for_every_image() -> None:
         ("ColorJitter", "torch.stack"),
         ("Resize", "stoker.transforms.Resize"),
         ("DataLoadre", "did you mean 'DataLoader'"),
+        ("HDF5Datset", "did you mean 'HDF5Dataset'"),
+        ("TarDataset", "stoker.WebDataset"),
+        ("ShardList", "stoker.WebDataset"),
+        ("LMDB", "stoker.LMDBDataset"),
+        ("LmdbImageDataset", "stoker.LMDBDataset"),
+        ("H5Dataset", "HDF5Dataset"),
+        ("CSVDataset", "stoker.Table"),
+        ("NumpyDataset", "NpyDataset"),
+        ("JsonlDataset", "stoker.LinesDataset"),
+        ("ImageDataset", "stoker.ImageFolder"),
+        ("CIFAR10", "stoker.NpyDataset"),
+        ("CIFAR10", "sampler=stoker.DistributedSampler"),
+        ("ImageNet", "stoker.ImageFolder"),
+        ("Flowers102", "sampler=stoker.DistributedSampler"),
+        ("StreamingDataset", "stoker.MDSDataset"),
+        ("StreamingDataLoader", "stoker.DataLoader"),
+        ("optimize", "stoker pack"),
+        ("load_dataset", "stoker.ParquetDataset"),
+        ("AudioDataset", "sampler=stoker.DistributedSampler"),
     ],
 )
 def test_names_of_others_are_answered(name: str, want: str) -> None:
@@ -250,6 +269,15 @@ def test_names_of_others_are_answered(name: str, want: str) -> None:
         exec(f"from stoker import {name}")
     assert want in str(refused.value)
     assert not hasattr(stoker, name)
+
+
+def test_every_dataset_of_torchvision_is_answered() -> None:
+    datasets = pytest.importorskip("torchvision.datasets")
+    for name in datasets.__all__:
+        if not hasattr(stoker, name):
+            with pytest.raises(AttributeError, match=r"stoker\.|DistributedSampler|Python code") as caught:
+                getattr(stoker, name)
+            assert "did you mean" not in str(caught.value)
 
 
 def test_names_of_transforms_are_answered() -> None:

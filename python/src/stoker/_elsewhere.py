@@ -1,19 +1,23 @@
-"""Names of torch's, torchvision's and WebDataset's that this package does not have, and what to use in their place."""
+"""Names of torch's, torchvision's, WebDataset's and other libraries that this package does not have, and what to use in
+their place."""
 
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Iterable
 from types import FrameType
 
 from ._compile import unbuilt
+from ._datasets import ALWAYS
 
 _NAMES = {
     "WebLoader": "stoker.DataLoader(dataset, batch_size=...) takes a stoker.WebDataset",
     "DataPipeline": "stoker.WebDataset(urls).shuffle(1000).decode('pil').to_tuple('jpg', 'cls') does the same",
     "FluidInterface": "stoker.WebDataset(urls) has the same chain of calls",
     "SimpleShardList": "stoker.WebDataset(urls) takes patterns and lists of shards",
+    "MultiShardSample": "stoker.Mixture([a, b], weights=[...])",
     "ResampledShards": "stoker.WebDataset(urls).with_epoch(n) sets the length of an epoch",
     "ResampledShardList": "stoker.WebDataset(urls).with_epoch(n) sets the length of an epoch",
     "tarfile_to_samples": "stoker.WebDataset(urls) reads the samples of its shards",
@@ -43,6 +47,104 @@ _NAMES = {
     "get_worker_info": "leave it out: your code does not run in workers",
     "default_collate": "leave collate_fn out: the engine stacks batches",
 }
+
+_OPTIMIZED = "`stoker pack data packed` writes any dataset as shards once; stoker.WebDataset('packed/*.tar') loads them"
+
+# Names of litdata's, streaming's, FFCV's and datasets'.
+_NAMES |= {
+    "StreamingDataset": "stoker.MDSDataset(folder) reads MosaicML's shards; of litdata's, " + _OPTIMIZED,
+    "StreamingDataLoader": "stoker.DataLoader(dataset, batch_size=...) has state_dict() and load_state_dict()",
+    "CombinedStreamingDataset": "stoker.Mixture([a, b], weights=[...])",
+    "ParallelStreamingDataset": "stoker.DataLoader for each, with zip() in the loop",
+    "TokensLoader": "stoker.TokenDataset(path, length)",
+    "optimize": _OPTIMIZED,
+    "MDSWriter": "stoker.pack, or ShardWriter for samples of your own",
+    "Stream": "stoker.MDSDataset(folder) for each, and Mixture([a, b], weights=[...])",
+    "Loader": "stoker.DataLoader(stoker.BetonDataset(path), batch_size=...)",
+    "OrderOption": "leave it out: DataLoader(shuffle=True), shuffle='block' or False",
+    "DatasetWriter": "stoker.pack, or ShardWriter for samples of your own",
+    "load_dataset": "stoker.ParquetDataset(files) reads the Parquet files of a dataset of Hugging Face's",
+    "load_from_disk": "write it as Parquet once, dataset.to_parquet(path), and load stoker.ParquetDataset(path)",
+    "interleave_datasets": "stoker.Mixture([a, b], weights=[...])",
+    "concatenate_datasets": "stoker.Mixture([a, b], stop='all_exhausted')",
+    "FakeData": "stoker.Synthetic(n, shape)",
+    "ImageNet": "stoker.ImageFolder(root + '/train') reads the same files",
+    "VisionDataset": "a class for stored data, such as stoker.ImageFolder: Python code does not make samples",
+    "wrap_dataset_for_transforms_v2": "leave it out: stoker.ImageFolder takes transforms of torchvision.transforms.v2",
+    "Imagenette": "stoker.ImageFolder(root) reads the same files",
+    "EuroSAT": "stoker.ImageFolder(root) reads the same files",
+    "CocoDetection": "stoker.Table(table, path='file') reads pictures and columns of a table; boxes differ in number: "
+    "keep them as JSON",
+}
+
+# Datasets of torchvision's that hold arrays in memory, those that are pictures in files, and videos, pairs and flows.
+_IN_MEMORY = frozenset("CIFAR10 CIFAR100 EMNIST FashionMNIST KMNIST MNIST QMNIST STL10 SVHN USPS SEMEION".split())
+_IN_FILES = frozenset(
+    "Caltech101 Caltech256 CelebA Cityscapes CLEVRClassification CocoCaptions Country211 DTD FGVCAircraft FER2013 "
+    "Flickr30k Flickr8k Flowers102 Food101 GTSRB INaturalist LFWPairs LFWPeople LSUN LSUNClass Omniglot OxfordIIITPet "
+    "PCAM PhotoTour Places365 RenderedSST2 SBDataset SBU StanfordCars SUN397 VOCDetection VOCSegmentation "
+    "WIDERFace".split()
+)
+_OTHERS = frozenset(
+    "CarlaStereo CREStereo ETH3DStereo FallingThingsStereo FlyingChairs FlyingThings3D HD1K HMDB51 InStereo2k Kinetics "
+    "Kitti Kitti2012Stereo Kitti2015Stereo KittiFlow Middlebury2014Stereo MovingMNIST SceneFlowStereo Sintel "
+    "SintelStereo UCF101".split()
+)
+
+# What words in a name say of the data.
+_WORDS = {
+    ("tar", "tars", "shard", "shards", "wds", "webdataset", "tarfile"): "stoker.WebDataset(urls) reads tar shards",
+    ("lmdb", "mdb", "caffe"): "stoker.LMDBDataset(path) reads LMDB environments",
+    ("hdf5", "hdf", "h5", "h5py"): "stoker.HDF5Dataset(path) reads HDF5 files",
+    ("parquet", "arrow", "hugging", "hf"): "stoker.ParquetDataset(path) reads Parquet files",
+    ("tfrecord", "tfrecords", "record", "records", "tfds"): "stoker.TFRecordDataset(path) reads TFRecord files",
+    ("npy", "npz", "numpy", "np", "array", "arrays", "memmap"): "stoker.NpyDataset(path) reads .npy and .npz files",
+    (
+        "csv",
+        "tsv",
+        "table",
+        "frame",
+        "dataframe",
+        "pandas",
+        "manifest",
+    ): "stoker.Table(path) reads tables, and the files that they name",
+    (
+        "json",
+        "jsonl",
+        "ndjson",
+        "text",
+        "txt",
+        "line",
+        "lines",
+    ): "stoker.LinesDataset(path) reads lines of JSON and text",
+    ("token", "tokens", "megatron", "gpt", "bin"): "stoker.TokenDataset(path, length) reads files of tokens",
+    ("mds", "mosaic", "streaming"): "stoker.MDSDataset(folder) reads MosaicML's shards",
+    ("beton", "ffcv"): "stoker.BetonDataset(path) reads FFCV's files",
+    ("file", "files", "glob", "path", "paths"): "stoker.files(patterns) loads files",
+    (
+        "image",
+        "images",
+        "picture",
+        "pictures",
+        "folder",
+        "photo",
+    ): "stoker.ImageFolder(root) reads a folder of pictures for each class, stoker.files(patterns) any files",
+    (
+        "mix",
+        "mixed",
+        "concat",
+        "chain",
+        "combined",
+        "interleave",
+        "blend",
+        "multi",
+    ): "stoker.Mixture([a, b], weights=[...])",
+    ("sampler",): "torch's class works: stoker.DataLoader(dataset, sampler=sampler)",
+    ("loader", "dataloader"): "stoker.DataLoader(dataset, batch_size=...)",
+    ("dataset", "datasets", "data"): "docs/guides/formats.md lists the classes; torch's own loader works with every "
+    "dataset: " + ALWAYS,
+}
+_PART = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 
 # Transforms of torchvision's that the engine does not have.
 _TRANSFORMS = frozenset(
@@ -80,5 +182,26 @@ def _instead(module: str, name: str, there: Iterable[str]) -> str:
 
         if name in transforms.__all__:
             return f"it is stoker.transforms.{name}"
-    near = difflib.get_close_matches(name, [one for one in there if not one.startswith("_")], 1)
-    return f"did you mean {near[0]!r}?" if near else ""
+    known = [one for one in there if not one.startswith("_")]
+    words = _by_words(name) if module == "stoker" else ""
+    # A word in the name says more than a likeness, unless that is a slip of the pen: TarDataset is near to MDSDataset.
+    near = difflib.get_close_matches(name, known, 1, 0.85 if words else 0.6)
+    return f"did you mean {near[0]!r}?" if near else words
+
+
+def _by_words(name: str) -> str:
+    """What a name that no list has says of the data: the first word that says something."""
+    if name in _IN_MEMORY:
+        return (
+            f"torchvision.datasets.{name} works with torch's own loader: {ALWAYS}; or save its arrays once with "
+            "numpy.save, and load stoker.NpyDataset('data.npy', 'targets.npy')"
+        )
+    if name in _IN_FILES:
+        return (
+            f"torchvision.datasets.{name} works with torch's own loader: {ALWAYS}; its files are pictures, which "
+            "stoker.ImageFolder, stoker.files and stoker.Table load by folder, by pattern and by a table"
+        )
+    if name in _OTHERS:
+        return f"torchvision.datasets.{name} works with torch's own loader: {ALWAYS}"
+    parts = {part.lower() for part in _PART.findall(name)} | {name.lower()}
+    return next((text for words, text in _WORDS.items() if parts & {*words}), "")

@@ -54,7 +54,7 @@ def advise(dataset: Any) -> tuple[str, str]:
     except Exception:  # attributes of somebody's own may raise anything
         fits = None
     fits = fits or "docs/guides/formats.md lists the classes for stored data"
-    names = isinstance(dataset, Mapping) or _is(dataset, "h5py", "Group")  # its items are no samples
+    names = isinstance(dataset, Mapping) or _is(dataset, "h5py", "File", "Group")  # its items are no samples
     if hasattr(kind, "__getitem__") and hasattr(kind, "__len__") and not names:
         always = ALWAYS
     elif hasattr(kind, "__iter__") and not names and not _open(dataset):
