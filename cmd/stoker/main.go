@@ -122,8 +122,10 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 		return con.report(errs.New(errs.Bug, "the command line's own description is wrong").Because(err))
 	}
 	switch {
-	case len(args) == 0:
-		args = []string{"--help"}
+	case len(args) == 0: // a script whose verb is empty has not done what it was to do
+		parser.Stdout = errOut
+		_, _ = parser.Parse([]string{"--help"})
+		return errs.Classes[errs.Config].Exit
 	case args[0] == "help":
 		args = append(slices.Clone(args[1:]), "--help")
 	}

@@ -134,7 +134,7 @@ func golden(t *testing.T, name, text string) {
 
 func TestHelp(t *testing.T) {
 	for name, args := range map[string][]string{
-		"help.txt": nil, "help-demo.txt": {"help", "demo"}, "help-bench.txt": {"bench", "--help"}, "help-inspect.txt": {"inspect", "-h"},
+		"help.txt": {"--help"}, "help-demo.txt": {"help", "demo"}, "help-bench.txt": {"bench", "--help"}, "help-inspect.txt": {"inspect", "-h"},
 		"help-order.txt": {"order", "--help"}, "help-diff.txt": {"help", "diff"}, "help-verify-resume.txt": {"verify-resume", "--help"},
 	} {
 		got := command(t, args...)
@@ -143,8 +143,8 @@ func TestHelp(t *testing.T) {
 		}
 		golden(t, name, got.out)
 	}
-	if first, second := command(t), command(t, "--help"); first != second {
-		t.Errorf("stoker and stoker --help differ")
+	if first, second := command(t, "help"), command(t, "--help"); first != second {
+		t.Errorf("stoker help and stoker --help differ")
 	}
 }
 
@@ -521,5 +521,16 @@ func TestNearestVerb(t *testing.T) {
 		if !strings.Contains(got.err, `did you mean "`+near+`"?`) {
 			t.Errorf("%s: %s", wrong, got.err)
 		}
+	}
+}
+
+// A script whose verb is empty must not take what it got for success.
+func TestNoVerb(t *testing.T) {
+	got := command(t)
+	if got.status != 2 || got.out != "" || !strings.HasPrefix(got.err, "Usage: stoker") {
+		t.Errorf("no verb: %d, %q, %.60q", got.status, got.out, got.err)
+	}
+	if asked := command(t, "--help"); asked.status != 0 || asked.out != got.err {
+		t.Errorf("asked for: %d, %.60q", asked.status, asked.out)
 	}
 }

@@ -15,6 +15,10 @@ import (
 type packedFrom struct {
 	digest  string // "": it is not a packing of all samples of another, in their order
 	altered string // how packing changed what is delivered; "": the bytes are the source's
+	// unlike is the digest of a dataset that this one was packed from as another
+	// sequence of samples, and why says how: its states do not fit, and whoever loads
+	// one should hear that. "": there is none.
+	unlike, why string
 }
 
 // sourceOf is what the manifest beside the files of an index says of the dataset
@@ -26,7 +30,11 @@ func sourceOf(x *index.Index) (from packedFrom) {
 	}
 	dir := filepath.Dir(string(x.AppendPath(0, nil)))
 	m, err := readPacking(filepath.Join(dir, "manifest.json"))
-	if err != nil || m == nil || !m.keepsOrder() || x.Len() != m.Samples || !m.holds(x, dir) {
+	if err != nil || m == nil || m.Source.Digest == "" {
+		return from
+	}
+	if from.why = m.another(x, dir); from.why != "" {
+		from.unlike = m.Source.Digest
 		return from
 	}
 	from.digest = m.Source.Digest
@@ -43,11 +51,23 @@ func sourceOf(x *index.Index) (from packedFrom) {
 	return from
 }
 
-// keepsOrder says that sample i of the packing is sample i of its source.
-func (m *packing) keepsOrder() bool {
+// another says why sample i of the packing, as an index has it, is not sample i of its
+// source; "": it is.
+func (m *packing) another(x *index.Index, dir string) string {
 	o := m.Options
-	return m.Source.Digest != "" && m.Samples == m.Source.Samples &&
-		!o.Shuffle && o.Augment <= 1 && o.Output != "tokens" && o.Tokenize == ""
+	switch {
+	case o.Output == "tokens" || o.Tokenize != "":
+		return "it was packed as tokens"
+	case o.Augment > 1:
+		return fmt.Sprintf("it was packed with --augment %d, and has every sample %d times", o.Augment, o.Augment)
+	case o.Shuffle:
+		return "it was packed with --shuffle, and has the samples in another order"
+	case m.Samples != m.Source.Samples:
+		return fmt.Sprintf("%d of %d samples were packed", m.Samples, m.Source.Samples)
+	case x.Len() != m.Samples || !m.holds(x, dir):
+		return "the shards of the packing are not all here, in their order"
+	}
+	return ""
 }
 
 // holds says that the files of an index are those of the packing: every shard once,
@@ -114,6 +134,15 @@ func (c *Collection) Sources() (all []string) {
 		}
 	}
 	return all
+}
+
+// Unlike is the datasets that this one was packed from as another sequence of samples,
+// by digest, and how each was. Members of mixtures are not looked at.
+func (c *Collection) Unlike() map[string]string {
+	if len(c.Parts) != 1 || c.Parts[0].from.unlike == "" {
+		return nil
+	}
+	return map[string]string{c.Parts[0].from.unlike: c.Parts[0].from.why}
 }
 
 // Altered says how packing changed what is delivered.

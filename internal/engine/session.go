@@ -154,7 +154,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 	return one(&wire.Message{
 		Type: wire.TypeOpened, Loader: l.ID(), Samples: l.Len(), Digest: l.Digest(), Pipeline: l.Pipeline(),
 		Classes: jsontext.Names(l.Classes()), Format: l.Format(), Fields: fields(l.Fields()), Lanes: l.Stats().Lanes, Notes: l.Notes(),
-		Order: at.Order, Processing: at.Processing, Blocks: at.Blocks, Sources: l.Sources(), Altered: l.Altered(), Stride: l.Stride(),
+		Order: at.Order, Processing: at.Processing, Blocks: at.Blocks, Sources: l.Sources(), Altered: l.Altered(), Unlike: l.Unlike(), Stride: l.Stride(),
 	}), nil
 }
 

@@ -74,7 +74,7 @@ func (l *Stream) Verify(receipts []Receipt) Verdict {
 			v.problemf("receipt %d is of version %d, and this release reads %d", i, r.Version, ReceiptVersion)
 			continue
 		}
-		for _, why := range mine.differences(theirs, l.Sources()) {
+		for _, why := range mine.differences(theirs, l.Sources(), l.Unlike()) {
 			v.problemf("receipt %d is of another stream: %s", i, why)
 		}
 		for _, p := range r.Parts {

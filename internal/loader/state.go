@@ -50,8 +50,9 @@ func (s State) Skip(position int64) State {
 }
 
 // differences says in what a state is not of this stream, wherever in it. sources
-// are the digests of what the dataset was packed from.
-func (s State) differences(other State, sources []string) (why []string) {
+// are the digests of what the dataset was packed from, unlike those of what it was
+// packed from as another sequence of samples, and how.
+func (s State) differences(other State, sources []string, unlike map[string]string) (why []string) {
 	differ := func(what string, theirs, mine any) {
 		if fmt.Sprint(theirs) != fmt.Sprint(mine) {
 			why = append(why, fmt.Sprintf("%s is %v in the state and %v here", what, theirs, mine))
@@ -59,6 +60,8 @@ func (s State) differences(other State, sources []string) (why []string) {
 	}
 	differ("version", other.Version, s.Version)
 	switch {
+	case unlike[other.Dataset] != "":
+		why = append(why, fmt.Sprintf("it is of the dataset that this one was packed from, and does not fit here: %s", unlike[other.Dataset]))
 	case other.Dataset == s.Dataset || !slices.Contains(sources, other.Dataset):
 		differ("dataset", other.Dataset, s.Dataset)
 		differ("pipeline", other.Pipeline, s.Pipeline)
@@ -94,18 +97,22 @@ func (l *Stream) State(epoch, position int64) State {
 // those go on here, sample by sample.
 func (l *Stream) Sources() []string { return l.data.Sources() }
 
+// Unlike is the datasets that this one was packed from as another sequence of samples,
+// by digest, and how each was: their states do not fit.
+func (l *Stream) Unlike() map[string]string { return l.data.Unlike() }
+
 // Altered says how packing changed what is delivered, such as "resize 256"; "":
 // not at all, or nothing was packed.
 func (l *Stream) Altered() string { return l.data.Altered() }
 
 // Check says why a state is not one of this loader's stream.
 func (l *Stream) Check(st State) error {
-	why := l.State(0, 0).differences(st, l.Sources())
+	why := l.State(0, 0).differences(st, l.Sources(), l.Unlike())
 	if st.Epoch < 0 || st.Position < 0 {
-		why = append(why, fmt.Sprintf("it stands at place %d of epoch %d", st.Position, st.Epoch))
+		why = append(why, fmt.Sprintf("its place is %d, its epoch %d, and neither can be negative", st.Position, st.Epoch))
 	} else if len(why) == 0 {
 		if n := l.Epoch(st.Epoch).Len(); st.Position > n {
-			why = append(why, fmt.Sprintf("it stands at place %d of epoch %d, and there are %d places", st.Position, st.Epoch, n))
+			why = append(why, fmt.Sprintf("its place is %d, and epoch %d has %d places", st.Position, st.Epoch, n))
 		}
 	}
 	if len(why) == 0 {

@@ -48,7 +48,7 @@ def test_an_epoch_that_is_too_large_is_an_error_and_nothing_else(folder: Path, e
                 decide(epoch)
         state = loader.state_dict()
         for key in ("epoch", "position"):
-            with pytest.raises(stoker.StateError, match="there is no position"):
+            with pytest.raises(stoker.StateError, match="its epoch is"):
                 loader.load_state_dict({**state, key: epoch})
         loader.set_epoch(0)
         assert rows(loader) == expected
@@ -94,10 +94,13 @@ def test_a_value_of_the_wrong_type_is_named(folder: Path, tmp_path: Path) -> Non
         (float("nan"), r"(?s)^label is nan\n.*give a finite number"),
     )
     for label, given in wrong:
+        spec = {"dataset": {"manifest": str(table), "path_column": "path", "label": label}, "workers": 1}
         with pytest.raises(stoker.ConfigError, match=given) as caught:
-            len(stoker.Table(table, path="path", label=label))
+            _client.Remote(spec, keeps=False).info()
         assert "json" not in str(caught.value)
         assert "Go " not in str(caught.value)
+        with pytest.raises(stoker.ConfigError, match=r"Table: label is .*\n.*give a name, as text"):
+            stoker.Table(table, path="path", label=label)
     with pytest.raises(stoker.ConfigError, match=r"seed is -1"):
         stoker.DataLoader(stoker.ImageFolder(folder), seed=-1)
 

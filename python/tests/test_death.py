@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
@@ -144,6 +145,31 @@ def test_a_stopped_engine_is_a_stall(folder: Path) -> None:
         got += rows(iterator)  # nothing was lost, nothing comes twice
         assert got == expected
         assert engine() == pid
+
+
+def test_a_stall_advises_to_continue_only_what_is_stopped() -> None:
+    def state(pid: int) -> str:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    with subprocess.Popen(["sleep", "60"]) as child:
+        try:
+            assert "kill -CONT" not in str(stall("it is silent", child.pid, []))
+            stop(child.pid)
+            assert f"kill -CONT {child.pid}" in str(stall("it is silent", child.pid, []))
+            kill(child.pid, signal.SIGCONT)
+            wait_until(lambda: state(child.pid) == "S", "it did not go on")
+            assert "kill -CONT" not in str(stall("it is silent", child.pid, []))
+            # A tracer's process is stopped too, and a signal would not let it go on.
+            libc = ctypes.CDLL(None, use_errno=True)
+            libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+            if libc.ptrace(16, child.pid, None, None) == 0:  # attach; some sandboxes refuse it
+                wait_until(lambda: state(child.pid) == "t", "it is not traced")
+                told = str(stall("it is silent", child.pid, []))
+                assert "kill -CONT" not in told
+                assert f"held by the debugger or tracer {os.getpid()}" in told
+        finally:
+            child.kill()
+    assert "kill -CONT" not in str(stall("it is silent", child.pid, []))  # it is gone
 
 
 def test_a_stall_names_stage_and_sample() -> None:

@@ -120,15 +120,16 @@ def test_another_arrangement_of_the_shards_is_refused(folder: Path, packed: Path
     for urls in (shards[::-1], [shards[1], shards[0], *shards[2:]]):
         data = stoker.WebDataset(urls).decode("pil").to_tuple("jpg", "cls").map_tuple(CROP)
         assert len(data) == 50
-        with pytest.raises(stoker.StateError, match="the dataset differs"):
+        with pytest.raises(stoker.StateError, match="not all here, in their order"):
             goes_on(data, state, shuffle=True)
     whole = stoker.WebDataset(shards).decode("pil").to_tuple("jpg", "cls").map_tuple(CROP)
     assert goes_on(whole, state, shuffle=True)
     stoker.pack(folder, tmp_path / "shuffled", shuffle=True, seed=3)
-    with pytest.raises(stoker.StateError, match="the dataset differs"):
+    with pytest.raises(stoker.StateError, match="packed with --shuffle, and has the samples in another order") as why:
         goes_on(tar(tmp_path / "shuffled"), state, shuffle=True)
+    assert "load the state over the original dataset" in str(why.value.hint)
     stoker.pack(folder, tmp_path / "twice", augment=2, transform=T.RandomHorizontalFlip())
-    with pytest.raises(stoker.StateError, match="the dataset differs"):
+    with pytest.raises(stoker.StateError, match="--augment 2, and has every sample 2 times"):
         goes_on(tar(tmp_path / "twice"), state, shuffle=True)
 
 

@@ -7,6 +7,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import run_python
@@ -210,7 +211,9 @@ def test_the_seed_of_a_sampler_in_the_loader_gives_way_too(dataset: stoker.Image
         assert seed_of(loader) == 9, "the engine follows"
 
 
-def test_bytes_are_told_at_start(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_bytes_are_told_at_start(folder: Path, shards: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((8, 3), np.uint8))
+    crops = stoker.WebDataset(shards).decode("pil").map_dict(jpg=T.CenterCrop(8))
     cases: tuple[tuple[Any, Any, str], ...] = (
         (
             stoker.ImageFolder(folder, T.CenterCrop(8)),
@@ -219,6 +222,10 @@ def test_bytes_are_told_at_start(folder: Path, capfd: pytest.CaptureFixture[str]
         ),
         (stoker.ImageFolder(folder, T.CenterCrop(8)), "torch", "image.float() / 255"),
         (stoker.ImageFolder(folder, T.CenterCrop(8)), "numpy", "image.astype('float32') / 255"),
+        (stoker.ImageFolder(folder, T.CenterCrop(8)).select("image"), "torch", "write batch['image'].float() / 255"),
+        (crops.to_tuple("cls", "jpg;png"), "torch", "write batch[1].float() / 255"),
+        (crops.to_tuple("cls", "jpg;png"), "numpy", "write batch[1].astype('float32') / 255"),
+        (stoker.NpyDataset(tmp_path / "x.npy"), "torch", "for floats write batch.float() in the loop"),
         (stoker.ImageFolder(folder, T.Compose([T.CenterCrop(8), T.ToTensor()])), "torch", ""),
     )
     for dataset, output, words in cases:

@@ -141,9 +141,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"pipeline": "0" * 16}, "transforms"),
     ({"seed": 5}, "seed=5"),
     ({"order": {"shuffle": "none"}}, "order differs"),
-    ({"epoch": -1}, "epoch -1"),
-    ({"position": 51}, "position 51"),
-    ({"position": "x"}, "position 'x'"),
+    ({"epoch": -1}, "its epoch is -1"),
+    ({"epoch": "x"}, "its epoch is 'x'"),
+    ({"epoch": 1 << 63}, "its epoch is 9223372036854775808"),
+    ({"epoch": None}, "state_dict() returned, unchanged"),
+    ({"position": 51}, "its position is 51, and epoch 0 ends at 50"),
+    ({"position": "x"}, "and its position 'x'"),
+    ({"skipped": "x"}, "skipped of the state is 'x'"),
+    ({"pipeline": "0" * 16}, "the fields or transforms differ:"),
 ]
 
 

@@ -291,6 +291,9 @@ def test_names_of_transforms_are_answered() -> None:
 def test_the_module_is_the_command() -> None:
     told = subprocess.run([sys.executable, "-m", "stoker", "version"], capture_output=True, text=True, check=True)
     assert told.stdout.startswith("stoker ")
+    none = subprocess.run([sys.executable, "-m", "stoker"], capture_output=True, text=True, check=False)
+    assert (none.returncode, none.stdout) == (2, "")
+    assert none.stderr.startswith("Usage: stoker")
     assert run_python("import stoker, pydoc; pydoc.render_doc(stoker)").returncode == 0
 
 

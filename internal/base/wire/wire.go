@@ -108,6 +108,9 @@ type Message struct {
 	Blocks     string   `json:"blocks,omitempty"`     // digest of the sizes of a block shuffle's blocks
 	Sources    []string `json:"sources,omitempty"`    // digests of what the dataset was packed from
 	Altered    string   `json:"altered,omitempty"`    // how packing changed what is delivered
+	// opened: digests of what the dataset was packed from as another sequence of
+	// samples, and how: states of those do not fit
+	Unlike map[string]string `json:"unlike,omitempty"`
 
 	// progress (engine)
 	Done  int64  `json:"done,omitempty"`

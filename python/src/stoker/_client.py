@@ -142,10 +142,9 @@ class Client:
         epoch = f" of epoch {asked['epoch']}" if "epoch" in asked else ""
         return EngineError(
             f"the engine died {len(crashes)} times during requests of this loader, the last time by {crash[1]} during "
-            f"{asked['type']!r}{epoch}: the loader is refused",
+            f"{asked['type']!r}{epoch}: this loader is refused",
             code="died",
-            hint="see what the engine wrote on stderr, and please report it. Other loaders go on; another loader may "
-            "ask for something else",
+            hint="see what the engine wrote on stderr, and please report it. Other loaders go on",
         )
 
     @contextmanager
@@ -166,8 +165,8 @@ class Client:
         raise EngineError(
             f"the engine died {len(recent)} times within an hour, the last time by {recent[-1]}",
             code="died",
-            hint="what it wrote on stderr says why (SIGKILL is often the kernel out of memory: see dmesg, lower "
-            "memory= or batch_size); please report what is not explained there",
+            hint="see what it wrote on stderr (SIGKILL often means that memory ran out: see dmesg, and lower memory= "
+            "or batch_size); please report it if nothing there explains it",
         )
 
     def _suspect(self, engine: Engine) -> None:
@@ -259,6 +258,7 @@ class Opened(NamedTuple):
     beside: dict[str, str]  # what states say besides: the keys processing and blocks, where they have a value
     sources: list[str]  # digests of what the dataset was packed from, whose states fit too
     altered: str  # how packing changed what is delivered
+    unlike: dict[str, str]  # digests of what it was packed from as other samples, and how: their states do not fit
 
 
 def _opened(answer: Message, engine: Engine) -> Opened:
@@ -278,6 +278,7 @@ def _opened(answer: Message, engine: Engine) -> Opened:
         beside={key: answer[key] for key in ("processing", "blocks") if answer.get(key)},
         sources=list(answer.get("sources") or []),
         altered=str(answer.get("altered", "")),
+        unlike=dict(answer.get("unlike") or {}),
     )
 
 
@@ -376,14 +377,14 @@ class Remote:
             finally:
                 progress.close()
             loader, found = int(answer["loader"]), _opened(answer, engine)
-            # A stream can not go on over other data; a dataset that is only looked at shows what is there now.
+            # A pass cannot go on over other data; a dataset that is only looked at shows what is there now.
             if self._keeps and self.opened is not None and self.opened.digest != found.digest:
                 self._leave(engine, loader)
                 raise DataError(
                     "the dataset changed while it was in use",
                     code="changed",
                     cause=f"its digest was {self.opened.digest} and is {found.digest} now",
-                    hint="begin anew with a new loader: a stream can not go on over other data",
+                    hint="make a new loader and begin again: a pass cannot go on over other data",
                 )
             for note in answer.get("notes") or []:
                 _notice.say(note)

@@ -2,8 +2,8 @@
 
 Feed takes ids from the sampler as they are needed, in pieces of whole batches, so that a sampler without an end, or one
 over a billion samples, costs what is in work. Places are counted through; so are batches, where the sampler gives
-lists. A running digest of what was handed out stands in the state: a sampler that gives other ids when a run goes on
-would otherwise continue another run without a word.
+lists. A running digest of what was handed out is part of the state: without it, a sampler that gives other ids after a
+restart would continue another run without a word.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PIECE = 65536  # ids
 
 
 class Piece:
-    """Ids that stand one after the other in the order, and where they are cut into batches."""
+    """Ids that follow one another in the order, and where they are cut into batches."""
 
     def __init__(self, ids: array[int], cuts: list[int] | None, place: int, item: int) -> None:
         self.ids = ids
@@ -30,7 +30,7 @@ class Piece:
 
     @property
     def end(self) -> int:
-        """The item behind the last."""
+        """The item after the last."""
         return self.item + (len(self.ids) if self.cuts is None else len(self.cuts))
 
     def begin(self, item: int) -> int:
@@ -54,7 +54,7 @@ def _items(sampler: Any, name: str) -> Iterator[Any]:
         return
     if kind == "bool":
         raise ConfigError(
-            f"the sampler is a {name} of bools, but samplers give ids",
+            f"the sampler is a {name} of bools, and a sampler gives ids",
             hint="give the numbers of the samples for which it is true: mask.nonzero()[0], or torch.where(mask)[0]",
         )
     for begin in range(0, len(sampler), PIECE):
@@ -79,11 +79,11 @@ class Feed:
         for _ in range(items):
             ids = self._next()
             if ids is None:
-                raise self._other(f"it ended after {self._item} items, and the state stands behind {items}")
+                raise self._other(f"it ended after {self._item} items, and the state was saved after {items}")
             self._taken(ids)
             self._received(array("q", ids))
         if self.seen != seen:
-            raise self._other(f"the first {items} are not those that the state was saved behind")
+            raise self._other(f"its first {items} items are not those of the saved run")
 
     def _taken(self, ids: list[int]) -> None:
         self._place += len(ids)
@@ -93,8 +93,8 @@ class Feed:
         return StateError(
             f"the sampler {self._name} gives other ids than in the saved run",
             cause=cause,
-            hint="give it a seed of its own (a torch.Generator, seed=), and the epoch by set_epoch(); the samplers of "
-            "stoker do that by themselves",
+            hint="give it a seed of its own (a torch.Generator, seed=), and the epoch with set_epoch(); stoker's "
+            "samplers do both by themselves",
         )
 
     @property
@@ -129,7 +129,7 @@ class Feed:
                 if not -(1 << 63) <= i < 1 << 63:
                     raise ConfigError(
                         f"the sampler {self._name} gave sample {i} as item {self._item}",
-                        hint="samplers give numbers from 0 to len(dataset) - 1",
+                        hint="ids are integers from 0 to len(dataset) - 1",
                     )
             return ids
         return None
@@ -144,7 +144,7 @@ class Feed:
             if not found:
                 raise ConfigError(
                     f"the sampler {self._name} gave an empty batch as item {self._item}",
-                    hint="batches have at least one id",
+                    hint="leave empty batches out: a batch has at least one id",
                 )
             ids.extend(found)
             cuts.append(len(found))

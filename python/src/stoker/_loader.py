@@ -22,7 +22,7 @@ from ._feed import Feed
 from ._iterate import Early, Passage, Progress
 from ._numbers import scalar
 from ._receipt import VERSION, Part
-from ._spec import ALL_CORES, cores, read, spec
+from ._spec import ALL_CORES, Form, cores, read, spec
 from ._state import STATE_VERSION, compare, skipped
 from ._stats import Meter
 from ._strangers import advise
@@ -721,7 +721,9 @@ class DataLoader(Generic[T]):
         line = f"native, {info.lanes} lane{'s' if info.lanes != 1 else ''}"
         if world > 1:
             line += f", rank {rank} of {world}"
-        _notice.say(f"{line}, {self._settings.seed}{_bytes(info.fields, self._settings.output)}")
+        _notice.say(
+            f"{line}, {self._settings.seed}{_bytes(info.fields, self._settings.output, self._dataset._recipe().form)}"
+        )
 
     def close(self) -> None:
         """Ends this loader in the engine, and the engine with the last loader. Batches that are held stay valid.
@@ -844,14 +846,19 @@ class _Sampler:
         self._loader.set_epoch(epoch)
 
 
-def _bytes(fields: Sequence[_client.Field], output: str) -> str:
+def _bytes(fields: Sequence[_client.Field], output: str, form: Form) -> str:
     """What the line at start says where batches hold bytes, which no layer of a model takes."""
-    found = [field for field in fields if field.dtype == "uint8" and field.kind in ("image", "array")]
+    found = [
+        (i, field) for i, field in enumerate(fields) if field.dtype == "uint8" and field.kind in ("image", "array")
+    ]
     if not found:
         return ""
-    name = found[0].name
-    floats = f"{name}.float()" if output == "torch" else f"{name}.astype('float32')"
-    words = f"; {' and '.join(field.name for field in found)} {'is' if len(found) == 1 else 'are'} uint8: "
-    if found[0].kind == "image":
+    at, field = found[0]
+    item = {"dict": f"batch[{field.name!r}]", "one": "batch"}.get(form, "")
+    if not item:  # what the loop unpacks a tuple into has the field's name, if that can be one
+        item = field.name if field.name.isidentifier() else f"batch[{at}]"
+    floats = f"{item}.float()" if output == "torch" else f"{item}.astype('float32')"
+    words = f"; {' and '.join(field.name for _, field in found)} {'is' if len(found) == 1 else 'are'} uint8: "
+    if field.kind == "image":
         return words + f"for floats end the transforms with ToTensor(), or write {floats} / 255 in the loop"
     return words + f"for floats write {floats} in the loop"

@@ -14,6 +14,7 @@ from . import _notice, _order
 from ._errors import MAX_EPOCH, ConfigError, StateError, whole
 from ._numbers import scalar
 from ._seeds import Seed
+from ._state import DAMAGED
 
 STATE_VERSION = 1
 
@@ -223,14 +224,13 @@ def check_state(kind: str, state: Any, mine: Pass) -> None:
             if theirs[key] != value:
                 wrong.append(f"{key} is {theirs[key]!r} in the state, {value!r} here")
     epoch, position = state["epoch"], state["position"]
+    hint = "make the sampler as that of the saved run was made"
     if not wrong and not (
         whole(epoch) and whole(position) and 0 <= epoch <= MAX_EPOCH and 0 <= position <= mine.places
     ):
         wrong.append(
-            f"there is no position {position!r:.80} in epoch {epoch!r:.80} of {mine.places} places: it is damaged"
+            f"its epoch is {epoch!r:.80} and its position {position!r:.80}, and an epoch has places 0 to {mine.places}"
         )
+        hint = DAMAGED
     if wrong:
-        raise StateError(
-            f"{kind}: the state does not fit: " + "; ".join(wrong),
-            hint="make the sampler as that of the saved run was made",
-        )
+        raise StateError(f"{kind}: the state does not fit: " + "; ".join(wrong), hint=hint)

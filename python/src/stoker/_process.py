@@ -398,9 +398,7 @@ class Engine:
 
 def stall(what: str, pid: int, work: list[Work]) -> StallError:
     """The error for an engine that is silent, from what its control page says."""
-    stopped = False
-    with suppress(OSError):
-        stopped = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    stopped, tracer = _stopped(pid)
     where: dict[str, Any] = {}
     if work:
         oldest = work[0]
@@ -408,11 +406,29 @@ def stall(what: str, pid: int, work: list[Work]) -> StallError:
         where = {"stage": oldest.stage, "sample": oldest.sample}
     else:
         what += "; none of its lanes is at work"
-    if stopped:
+    if tracer:
+        hint = f"its process {pid} is held by the debugger or tracer {tracer}: let it go on there, or detach it"
+    elif stopped:
         hint = f"its process {pid} is stopped: `kill -CONT {pid}` lets it go on"
     else:
         hint = "see whether the storage answers (a hung mount shows as stage read), or raise timeout="
     return StallError(what, where=where, hint=hint)
+
+
+def _stopped(pid: int) -> tuple[bool, int]:
+    """Whether a process is stopped, and the process that traces it while it is, else 0. It has to be so for a moment:
+    Ctrl-Z and fg stop and continue all processes of a terminal, and a tracer stops one at every call that it shows."""
+    found: list[tuple[bool, int]] = []
+    for wait in (0.0, 0.05, 0.05):
+        time.sleep(wait)
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+        except OSError:
+            return False, 0
+        words = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+        state = words.get("State", "").strip()[:1]
+        found.append((state in ("T", "t"), int(words.get("TracerPid", "0")) if state == "t" else 0))
+    return (True, found[-1][1]) if all(stopped for stopped, _ in found) else (False, 0)
 
 
 def status_words(status: int | None) -> str:

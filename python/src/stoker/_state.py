@@ -31,6 +31,8 @@ def _run(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 3 and all(map(whole, value))
 
 
+DAMAGED = "pass what state_dict() returned, unchanged: this state was damaged or written by hand"
+
 # What states of earlier releases do not have.
 _LATER = ("processing", "blocks")
 
@@ -48,15 +50,21 @@ def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]
             f"the state is of version {state['version']!r}, this release reads {STATE_VERSION}",
             hint="load it with the release that saved it",
         )
+    if isinstance(state["dataset"], str) and (how := info.unlike.get(state["dataset"])):
+        raise StateError(
+            "the state does not fit this loader: it is of the dataset that this one was packed from, and the packing "
+            f"is another sequence of samples: {how}",
+            hint="load the state over the original dataset, or over a packing of all its samples in their order",
+        )
     words = {
-        "dataset": ("the dataset", "its files, sizes or labels changed, or it is another one"),
-        "pipeline": ("the fields or transforms", "build the dataset with those of the saved run"),
-        "seed": ("the seed", f"pass seed={state['seed']!r}"),
-        "order": ("the order", "pass the shuffle, weights, lengths or sampler of the saved run"),
+        "dataset": ("the dataset differs", "its files, sizes or labels changed, or it is another one"),
+        "pipeline": ("the fields or transforms differ", "build the dataset with those of the saved run"),
+        "seed": ("the seed differs", f"pass seed={state['seed']!r}"),
+        "order": ("the order differs", "pass the shuffle, weights, lengths or sampler of the saved run"),
     }
     runs = state.get("skipped", [])
     if not isinstance(runs, list) or not all(map(_run, runs)):
-        raise StateError(f"what the state says of skipped steps is damaged: {runs!r:.80}")
+        raise StateError(f"skipped of the state is {runs!r:.80}", hint=f"it is a list of [epoch, from, to]; {DAMAGED}")
     theirs, packed = dict(state), state["dataset"] != mine["dataset"] and state["dataset"] in info.sources
     if packed:
         if "processing" not in state:
@@ -69,19 +77,24 @@ def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]
         words["processing"] = words.pop("pipeline")
     if packed or "blocks" in state:
         words["blocks"] = (
-            "the sizes of the blocks",
+            "the sizes of the blocks differ",
             "pass the same block= in both places; left out, a block is a shard, and the shards differ",
         )
     wrong = [
-        (f"{name} differs: {theirs.get(key)!r} in the state, {mine.get(key)!r} here", hint)
-        for key, (name, hint) in words.items()
+        (f"{differs}: {theirs.get(key)!r} in the state, {mine.get(key)!r} here", hint)
+        for key, (differs, hint) in words.items()
         if _known(theirs.get(key)) != mine.get(key)
     ]
     epoch, position = state["epoch"], state["position"]
     if not (whole(epoch) and whole(position) and 0 <= epoch <= MAX_EPOCH and 0 <= position <= MAX_EPOCH):
-        wrong.append((f"there is no position {position!r:.80} in epoch {epoch!r:.80}", "it is damaged"))
+        wrong.append(
+            (
+                f"its epoch is {epoch!r:.80} and its position {position!r:.80}",
+                f"both are integers from 0 to 2**63 - 1; {DAMAGED}",
+            )
+        )
     elif not wrong and (items := count(epoch)) is not None and position > items:
-        wrong.append((f"there is no position {position} in epoch {epoch} of {items} samples", "it is damaged"))
+        wrong.append((f"its position is {position}, and epoch {epoch} ends at {items}", DAMAGED))
     if wrong:
         raise StateError(
             "the state does not fit this loader: " + "; ".join(what for what, _ in wrong),
