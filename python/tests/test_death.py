@@ -182,13 +182,22 @@ def test_a_stall_names_stage_and_sample() -> None:
 def test_a_pipe_in_place_of_a_file_hangs_nothing(own_folder: Path) -> None:
     dataset = stoker.ImageFolder(own_folder, CROP)
     path = Path(dataset.samples[40][0])
-    path.unlink()
-    os.mkfifo(path)
-    with stoker.DataLoader(dataset, 4, timeout=10) as loader:
+    with stoker.DataLoader(dataset, 4, timeout=10, prefetch=1) as loader:
+        next(iter(loader))
+        path.unlink()
+        os.mkfifo(path)
         with pytest.raises(stoker.StokerError) as caught:
             list(loader)
         assert caught.value.code in ("changed", "unreadable")
         assert str(path) in str(caught.value)
+
+
+def test_a_pipe_among_the_pictures_is_left_out_and_said(own_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = stoker.ImageFolder(own_folder, CROP)
+    os.mkfifo(own_folder / "class0" / "0.jpg")
+    with stoker.DataLoader(stoker.ImageFolder(own_folder, CROP), 10, timeout=10) as loader:
+        assert sum(len(batch.ids) for batch in loader) == len(before)
+    assert "1 pipe, socket or device was found" in capfd.readouterr().err
 
 
 def test_a_trainer_that_pauses_raises_nothing(folder: Path) -> None:

@@ -742,6 +742,16 @@ def test_pictures_in_one_page_of_parquet(unzip: Any, kind: str) -> None:
     assert found["label"] == [np.int64(i % 5).tobytes() for i in range(24)]
 
 
+def test_notices_are_of_the_columns_that_are_wanted(unzip: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    path = unzip("parquet", "pictures-dict-snappy.parquet")
+    for columns, said in ((None, True), (["label"], False), (["image", "label"], False)):
+        stoker._notice._said.clear()
+        capfd.readouterr()
+        data = stoker.ParquetDataset(path, columns=columns)
+        assert data.fields == (columns or ["image", "label"])
+        assert ('"maybe" (null in 2 of 24 rows)' in capfd.readouterr().err) == said
+
+
 def test_a_pipe_in_the_place_of_an_index(tmp_path: Path) -> None:
     """Nobody waits for what may be written into it: the index is built again."""
     folder = make_folder(tmp_path / "data", 6)

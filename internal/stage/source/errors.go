@@ -18,16 +18,18 @@ func place(name string, off int64) errs.Where {
 // notRegular is the mode of what was found where a file should be.
 type notRegular uint32
 
-func (m notRegular) Error() string {
+func (m notRegular) Error() string { return "it is " + m.kind() }
+
+func (m notRegular) kind() string {
 	switch m & unix.S_IFMT {
 	case unix.S_IFDIR:
-		return "it is a folder"
+		return "a folder"
 	case unix.S_IFIFO:
-		return "it is a named pipe"
+		return "a named pipe"
 	case unix.S_IFSOCK:
-		return "it is a socket"
+		return "a socket"
 	}
-	return "it is a device"
+	return "a device"
 }
 
 // failed turns what the system said into an error with its place.

@@ -306,7 +306,7 @@ func info(name string, st *unix.Stat_t) Info {
 	case unix.S_IFDIR:
 		i.Dir, i.Size, i.ID = true, 0, [2]uint64{st.Dev, st.Ino}
 	default:
-		i.Size = 0
+		i.Size, i.Other = 0, notRegular(st.Mode).kind()
 	}
 	return i
 }

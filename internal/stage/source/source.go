@@ -13,6 +13,9 @@ type Info struct {
 	Size  int64  // bytes
 	MTime int64  // Unix nanoseconds; 0: unknown, or not watched
 	Dir   bool
+	// Other is what List found that is neither a file nor a folder ("a named pipe"):
+	// no bytes can be read of it at random. "" otherwise.
+	Other string
 	// ID tells folders apart that have several names, where a source has links
 	// (device and inode); zero elsewhere.
 	ID [2]uint64

@@ -386,7 +386,8 @@ class Remote:
                     cause=f"its digest was {self.opened.digest} and is {found.digest} now",
                     hint="make a new loader and begin again: a pass cannot go on over other data",
                 )
-            for note in answer.get("notes") or []:
+            # What is only looked at is said by whoever loads it, of the fields that are wanted then.
+            for note in [] if self._stored else answer.get("notes") or []:
                 _notice.say(note)
             self.opened = found
             engine.digests[loader] = found.digest

@@ -2,6 +2,7 @@ package folder
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -33,6 +34,7 @@ func build(ctx context.Context, src source.Source, root string, opt Options, b *
 		sizes, times, dtimes []int64
 		class                []int32
 		empty                []string
+		others               []other
 	)
 	dirs.AppendString("")
 	dtimes = append(dtimes, top.mtime)
@@ -42,6 +44,7 @@ func build(ctx context.Context, src source.Source, root string, opt Options, b *
 		for _, d := range c.flatten() {
 			dirs.AppendString(d.rel)
 			dtimes = append(dtimes, d.mtime)
+			others = append(others, d.others...)
 			slices.SortFunc(d.files, func(a, b file) int { return comparePython(a.name, b.name) })
 			for _, f := range d.files {
 				names.AppendString(join(d.rel, f.name))
@@ -57,6 +60,11 @@ func build(ctx context.Context, src source.Source, root string, opt Options, b *
 		return err
 	}
 	b.Meta.Root, b.Meta.Samples, b.Meta.Fields = root, int64(len(sizes)), slices.Clone(all)
+	if len(others) > 0 {
+		b.Meta.Skipped = int64(len(others))
+		b.Meta.Note = fmt.Sprintf("%s in %s and left out (the first is %s, %s): only files hold pictures",
+			count(len(others), "pipe, socket or device was found", "pipes, sockets or devices were found"), root, others[0].rel, others[0].kind)
+	}
 	b.Strings(index.FileName, &names, index.Identity)
 	b.Int64s(index.FileSize, sizes, index.Identity)
 	b.Int32s(index.SampleClass, class, index.Identity)

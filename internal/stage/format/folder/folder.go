@@ -6,10 +6,12 @@
 // are followed; hidden files and folders count like all others; a class without
 // a sample is an error unless AllowEmpty. Sorted is as Python sorts.
 //
-// Two things differ, because there ImageFolder gives a wrong dataset without a
+// Three things differ, because there ImageFolder gives a wrong dataset without a
 // word: a folder that can not be listed is an error (ImageFolder goes on without
 // it), and so is a link that leads back to a folder above it (ImageFolder takes
-// the same images some forty times).
+// the same images some forty times). A pipe, a socket or a device with the name of an
+// image is left out, and counted in a notice (ImageFolder takes it for a sample, and
+// waits for the writer of a pipe for ever).
 //
 // What an image is, its bytes say when it is decoded: an empty file called
 // x.jpg is a sample, and a damaged one.

@@ -361,14 +361,25 @@ func TestFileChanged(t *testing.T) {
 }
 
 func TestWhatIsNoFile(t *testing.T) {
-	s := newSetting(t, "a/1.jpg", "a/gone.jpg -> nowhere")
+	s := newSetting(t, "a/1.jpg", "a/gone.jpg -> nowhere", "a/null.jpg -> /dev/null", "b/2.jpg")
+	before := s.open(t).Index().Digest()
 	stagetest.Must(t, unix.Mkfifo(s.root+"/a/pipe.jpg", 0o644))
-	d := s.open(t)
-	var smp format.Sample
-	for id, want := range map[int64]errs.Code{1: errs.NotFound, 2: errs.Unreadable} {
-		if e := errs.From(stagetest.Read(d, s.src, id, nil, &smp)); e.Code != want {
-			t.Errorf("sample %d: %v", id, e)
+	stagetest.Must(t, unix.Mkfifo(s.root+"/a/pipe", 0o644)) // not called as a picture is
+	for range 2 { // built, and as it is kept
+		d := s.open(t)
+		var smp format.Sample
+		if e := errs.From(stagetest.Read(d, s.src, 1, nil, &smp)); e.Code != errs.NotFound {
+			t.Errorf("a link to nothing: %v", e)
 		}
+		want := "2 pipes, sockets or devices were found in " + s.root + " and left out (the first is a/null.jpg, a device)"
+		if note := d.Index().Note(); d.Index().Len() != 3 || d.Index().Digest() != before || !strings.HasPrefix(note, want) {
+			t.Errorf("%d samples, %q", d.Index().Len(), note)
+		}
+	}
+	stagetest.Must(t, os.Remove(s.root+"/b/2.jpg"))
+	stagetest.Must(t, unix.Mkfifo(s.root+"/b/2.jpg", 0o644))
+	if _, err := folder.Open(ctx, s.src, s.root, s.opt); errs.From(err).Code != errs.Empty {
+		t.Errorf("a class of a pipe alone: %v", err)
 	}
 }
 

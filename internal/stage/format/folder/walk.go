@@ -25,7 +25,12 @@ type dir struct {
 	subs   []*dir
 	files  []file
 	loose  int // root: files that would be samples if they lay in a class
+	// others are pipes, sockets and devices that are called as samples are.
+	others []other
 }
+
+// other is one of them: its path below the root, and what it is.
+type other struct{ rel, kind string }
 
 type file struct {
 	name  string
@@ -71,7 +76,7 @@ func (w *walker) list(ctx context.Context, d *dir) error {
 }
 
 func (w *walker) once(ctx context.Context, d *dir) error {
-	d.subs, d.files, d.loose = nil, nil, 0
+	d.subs, d.files, d.others, d.loose = nil, nil, nil, 0
 	for it, err := range w.src.List(ctx, d.path) {
 		if err != nil {
 			return err
@@ -86,6 +91,8 @@ func (w *walker) once(ctx context.Context, d *dir) error {
 			}
 			d.subs = append(d.subs, sub)
 		case !w.sample(base):
+		case it.Other != "" && d.class >= 0:
+			d.others = append(d.others, other{join(d.rel, base), it.Other})
 		case d.class < 0:
 			d.loose++
 		default:
