@@ -15,7 +15,7 @@ const module = "github.com/stoker-data/stoker"
 // pass.
 var floors = [][]string{
 	{ // 0: base
-		"internal/base/errs", "internal/base/jsontext", "internal/base/kernel", "internal/base/mem", "internal/base/rng", "internal/base/stats", "internal/base/wire",
+		"internal/base/cgroup", "internal/base/errs", "internal/base/jsontext", "internal/base/kernel", "internal/base/mem", "internal/base/rng", "internal/base/stats", "internal/base/wire",
 	},
 	{ // 1: stages, in the direction of data
 		"internal/stage/source", "internal/stage/index", "internal/stage/format", "internal/stage/order", "internal/stage/fetch",
@@ -28,6 +28,7 @@ var floors = [][]string{
 
 // edges are the imports allowed between rooms of one floor.
 var edges = map[string][]string{
+	"internal/base/mem":  {"internal/base/cgroup"},
 	"internal/base/wire": {"internal/base/errs", "internal/base/jsontext"},
 
 	"internal/stage/index":     {"internal/stage/source"},
@@ -48,7 +49,8 @@ var only = map[string][]string{
 	"internal/base/jsontext": nil,
 	"internal/base/kernel":   nil,
 	"internal/base/rng":      nil,
-	"internal/base/mem":      nil,
+	"internal/base/mem":      {"internal/base/cgroup"},
+	"internal/base/cgroup":   nil,
 	"internal/base/errs":     nil,
 	"internal/stage/order":   {"internal/base/rng"},
 }

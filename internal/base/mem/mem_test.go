@@ -62,32 +62,51 @@ func TestBudgetNeverExceeded(t *testing.T) {
 	}
 }
 
+// What is left is the least of the machine's and that of its cgroups, of a hybrid
+// machine too, where the limit is in version 1.
 func TestCgroupLimits(t *testing.T) {
-	root := t.TempDir()
-	write := func(name, text string) {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("self", "0::/job/step\n")
-	write("cg/memory.max", "max\n")
-	write("cg/job/memory.max", "1000\n")
-	write("cg/job/memory.current", "600\n")
-	write("cg/job/memory.stat", "anon 400\ninactive_file 150\n")
-	write("cg/job/step/memory.max", "max\n")
-	dirs := cgroupDirs(filepath.Join(root, "self"), filepath.Join(root, "cg"), "memory")
-	if len(dirs) != 3 {
-		t.Fatalf("folders %v", dirs)
-	}
-	if n, ok := cgroupLeaves(dirs[1]); !ok || n != 550 {
-		t.Fatalf("leaves %d, %v; want 550", n, ok)
-	}
-	if _, ok := cgroupLeaves(dirs[0]); ok {
-		t.Fatal("a limit was read where there is none")
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"none": {nil, 2000 << 10},
+		"version 2": {map[string]string{
+			"proc/self/cgroup":                 "0::/job/step\n",
+			"sys/fs/cgroup/cgroup.controllers": "memory\n",
+			"sys/fs/cgroup/job/memory.max":     "1000\n", "sys/fs/cgroup/job/memory.current": "600\n",
+			"sys/fs/cgroup/job/memory.stat":      "anon 400\ninactive_file 150\n",
+			"sys/fs/cgroup/job/step/memory.max":  "max\n",
+			"sys/fs/cgroup/job/step/cgroup.type": "domain\n",
+		}, 550},
+		"hybrid": {map[string]string{
+			"proc/self/cgroup":                               "4:memory:/job\n0::/system.slice\n",
+			"sys/fs/cgroup/unified/cgroup.controllers":       "\n",
+			"sys/fs/cgroup/memory/job/memory.limit_in_bytes": "5000\n", "sys/fs/cgroup/memory/job/memory.usage_in_bytes": "1000\n",
+		}, 4000},
+		"nothing left": {map[string]string{
+			"proc/self/cgroup":                 "0::/\n",
+			"sys/fs/cgroup/cgroup.controllers": "memory\n", "sys/fs/cgroup/memory.max": "10\n", "sys/fs/cgroup/memory.current": "20\n",
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			write := func(name, text string) {
+				path := filepath.Join(root, name)
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable: 2000 kB\n")
+			for name, text := range c.files {
+				write(name, text)
+			}
+			if got := availableBelow(root); got != c.want {
+				t.Errorf("%d bytes available, want %d", got, c.want)
+			}
+		})
 	}
 	if Available() <= 0 {
 		t.Fatal("nothing available on this machine")

@@ -41,7 +41,9 @@ func (t *Thread) Used() time.Duration {
 	return d
 }
 
-// ProcessCPU is what the whole process has used, user and system.
+// ProcessCPU is the time that all threads of this process have used, in the kernel too.
+// It is the sum of what OnThread measures, by the same clock, to the nanosecond;
+// getrusage rounds to ticks on some kernels.
 func ProcessCPU() time.Duration { return time.Duration(clock(unix.CLOCK_PROCESS_CPUTIME_ID)) }
 
 func clock(id int32) int64 {

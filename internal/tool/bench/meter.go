@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/stoker-data/stoker/internal/base/stats"
 )
 
 // meter counts what this process takes: processor time from now on, and the
@@ -31,7 +31,7 @@ func startMeter() *meter {
 	// the mark includes what came before.
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)
 	ctx, stop := context.WithCancel(context.Background())
-	m := &meter{cpu: processCPU(), stop: stop, done: make(chan struct{})}
+	m := &meter{cpu: stats.ProcessCPU(), stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(m.done)
 		tick := time.NewTicker(pssEvery)
@@ -55,7 +55,7 @@ func (m *meter) look() {
 }
 
 // used is the processor time since the start.
-func (m *meter) used() time.Duration { return processCPU() - m.cpu }
+func (m *meter) used() time.Duration { return stats.ProcessCPU() - m.cpu }
 
 // end stops the looking; peakRSS and peakPSS are bytes, 0 where the system does
 // not say.
@@ -64,16 +64,6 @@ func (m *meter) end() (peakRSS, peakPSS int64) {
 	<-m.done
 	m.look()
 	return kilobytes("/proc/self/status", "VmHWM:"), m.pss.Load()
-}
-
-// processCPU is the time that all threads of this process have spent on
-// processors, in the kernel too.
-func processCPU() time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // kilobytes is the number on the line of a /proc file that begins with name, in

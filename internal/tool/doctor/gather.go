@@ -402,9 +402,9 @@ func runOf(f *folder, w *watched, from float64) (r Run) {
 	if b.busy > 0 {
 		r.Others = figure(max(0, (b.busy-a.busy-ours)/seconds), fromProc)
 	}
-	if a.throttle.known && b.throttle.known && b.throttle.periods > a.throttle.periods {
-		r.Throttled = figure((b.throttle.throttled-a.throttle.throttled)/(b.throttle.periods-a.throttle.periods), "cpu.stat")
-		r.Stopped = figure((b.throttle.seconds-a.throttle.seconds)/seconds, "cpu.stat")
+	if a.throttle.Known && b.throttle.Known && b.throttle.Periods > a.throttle.Periods {
+		r.Throttled = figure((b.throttle.Throttled-a.throttle.Throttled)/(b.throttle.Periods-a.throttle.Periods), "cpu.stat")
+		r.Stopped = figure((b.throttle.Seconds-a.throttle.Seconds)/seconds, "cpu.stat")
 	}
 	if b.psi {
 		r.Pressure = figure((b.pressure-a.pressure)/seconds, "memory.pressure")

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/cgroup"
 )
 
 // Machine is what the processes may use.
@@ -107,13 +109,13 @@ func look(root, pid string) (m Machine) {
 			m.Load = figure(load, "/proc/loadavg")
 		}
 	}
-	g := cgroupsOf(root, pid)
-	m.Cgroup = g.version
-	if cores, _ := g.quota(); !math.IsInf(cores, 1) {
+	g := cgroup.Of(root, pid)
+	m.Cgroup = g.Version()
+	if cores, _ := g.Quota(); !math.IsInf(cores, 1) {
 		m.Quota = figure(cores, "cgroup")
 	}
-	if limit, used, ok := g.memoryLimit(); ok {
-		m.Limit, m.Used = figure(limit, "cgroup"), figure(used, "cgroup")
+	if limit, used, ok := g.Memory(); ok {
+		m.Limit, m.Used = figure(float64(limit), "cgroup"), figure(float64(used), "cgroup")
 	}
 	m.Cores = usable(m)
 	return m

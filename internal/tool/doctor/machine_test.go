@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/stoker-data/stoker/internal/base/cgroup"
 )
 
 // tree writes files below a folder that stands for /.
@@ -115,9 +117,9 @@ func TestLimitsOfCgroups(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("version, quota, cores, limit, used, online, load, memory:\n%s", diff)
 			}
-			_, dir := cgroupsOf(root, "self").quota()
-			stat := throttleOf(dir)
-			if stat.periods != c.periods || stat.throttled != c.hurt || stat.seconds != c.stopped {
+			_, dir := cgroup.Of(root, "self").Quota()
+			stat := cgroup.ThrottleOf(dir)
+			if stat.Periods != c.periods || stat.Throttled != c.hurt || stat.Seconds != c.stopped {
 				t.Errorf("throttling %+v", stat)
 			}
 		})
@@ -211,7 +213,7 @@ func TestQuotaIsSeen(t *testing.T) {
 	w.look(busy.Process.Pid, now())
 	began := w.last()
 	for range 400 { // at least ten periods of a tenth of a second
-		if w.look(busy.Process.Pid, now()); w.counters[len(w.counters)-1].throttle.periods-w.counters[0].throttle.periods >= 10 {
+		if w.look(busy.Process.Pid, now()); w.counters[len(w.counters)-1].throttle.Periods-w.counters[0].throttle.Periods >= 10 {
 			break
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -226,6 +228,16 @@ func TestQuotaIsSeen(t *testing.T) {
 	if m := look("/", pid); m.Quota.Value != 0.2 || m.Cores.Value != 0.2 {
 		t.Errorf("quota %g, cores %g", m.Quota.Value, m.Cores.Value)
 	}
+}
+
+func isFile(path string) bool {
+	s, err := os.Stat(path)
+	return err == nil && s.Mode().IsRegular()
+}
+
+func isDir(path string) bool {
+	s, err := os.Stat(path)
+	return err == nil && s.IsDir()
 }
 
 // quotaFolder is a cgroup of a fifth of a core.

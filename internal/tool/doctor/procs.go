@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/cgroup"
 )
 
 // tick is the unit of processor times in /proc: sysconf(_SC_CLK_TCK), which is
@@ -119,7 +121,7 @@ func busySeconds(root string) float64 {
 type counters struct {
 	t        float64
 	busy     float64
-	throttle throttle
+	throttle cgroup.Throttle
 	pressure float64 // seconds that some process waited for memory
 	psi      bool
 	swapped  float64 // pages
@@ -130,17 +132,16 @@ type counters struct {
 }
 
 func countersOf(root, pid string, t float64) counters {
-	g := cgroupsOf(root, pid)
-	_, dir := g.quota()
-	c := counters{t: t, busy: busySeconds(root), throttle: throttleOf(dir)}
-	c.refaults, c.refault = g.refaults()
-	c.limit, c.used, _ = g.memoryLimit()
+	g := cgroup.Of(root, pid)
+	_, dir := g.Quota()
+	c := counters{t: t, busy: busySeconds(root), throttle: cgroup.ThrottleOf(dir)}
+	c.refaults, c.refault = g.Refaults()
+	limit, used, _ := g.Memory()
+	c.limit, c.used = float64(limit), float64(used)
 	c.swapped = pairs(text(root, "proc/vmstat"))["pswpin"]
 	psi := text(root, "proc/pressure/memory")
-	if len(g.memory) > 0 && g.version == 2 {
-		if own := text(g.memory[0], "memory.pressure"); own != "" {
-			psi = own
-		}
+	if own := g.Pressure(); own != "" {
+		psi = own
 	}
 	if _, after, ok := strings.Cut(psi, "total="); ok {
 		if f := strings.Fields(after); len(f) > 0 {
