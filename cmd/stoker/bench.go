@@ -74,20 +74,13 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // measure runs a measurement with its progress shown.
 func measure(con *console, c bench.Config, what string) (*bench.Report, error) {
-	tell, end := con.indexing()
-	var shown *bar
-	c.Indexing = tell
+	shown := con.steps(what)
+	defer shown.end()
+	c.Indexing = shown.indexing.count
 	c.Progress = func(samples int64, share float64) {
-		if shown == nil {
-			end()
-			shown = con.progress(what)
-		}
-		shown.set(int64(share*1e6), 1e6, show.Number(float64(samples))+" samples")
+		shown.work().set(int64(share*1e6), 1e6, show.Number(float64(samples))+" samples")
 	}
-	report, err := bench.Run(con.ctx, c)
-	end()
-	shown.end()
-	return report, err
+	return bench.Run(con.ctx, c)
 }
 
 // spec is the Spec of a file, with what the flags say.

@@ -174,27 +174,25 @@ func (d doctorCmd) load(con *console) error {
 	if over(&spec.OnBad.Policy, d.OnBad); spec.OnBad.Policy == "" {
 		spec.OnBad.Policy = stoker.Skip // a diagnosis goes on
 	}
-	tell, end := con.indexing()
-	defer func() { end() }()
+	shown := con.steps("measuring")
+	defer shown.end()
 	var told error
-	var shown *bar
 	r, err := doctor.LoadIt(con.ctx, doctor.Load{
-		Spec: spec, Name: name, Step: seconds(value(d.StepMillis) / 1000), Time: seconds(d.Seconds), Quick: d.Quick, Tiers: seconds(2.5 * d.Seconds), Version: stoker.Version(), Indexing: tell,
+		Spec: spec, Name: name, Step: seconds(value(d.StepMillis) / 1000), Time: seconds(d.Seconds), Quick: d.Quick, Tiers: seconds(2.5 * d.Seconds), Version: stoker.Version(), Indexing: shown.indexing.count,
 		Verdict: func(r doctor.Report) {
-			end()
+			shown.indexing.end()
 			if d.JSON {
 				fmt.Fprintf(con.err, "stoker doctor: %s\n", r.Verdict.Title())
 			} else {
 				told = d.text(con.out, r)
 			}
 			if !d.Quick {
-				shown = con.progress("measuring")
-				end = shown.end
+				shown.work()
 			}
 		},
-		Measuring: func(done, of int64, what string) { shown.set(done, of, what) },
+		Measuring: func(done, of int64, what string) { shown.work().set(done, of, what) },
 	})
-	end()
+	shown.end()
 	switch {
 	case err == nil && d.JSON:
 		err = con.writeJSON(r)

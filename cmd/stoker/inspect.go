@@ -29,8 +29,6 @@ func (i inspectCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	tell, end := con.indexing()
-	var shown *bar
 	verb := "checking"
 	if i.All {
 		verb = "decoding"
@@ -39,17 +37,11 @@ func (i inspectCmd) Run(con *console) error {
 	if check == 0 {
 		check = -1
 	}
+	shown := con.steps(verb)
 	report, err := inspect.Run(con.ctx, inspect.Config{
-		Dataset: data, Check: check, All: i.All, Indexing: tell,
-		Progress: func(done, total int64) {
-			if shown == nil {
-				end()
-				shown = con.progress(verb)
-			}
-			shown.count(done, total, "samples")
-		},
+		Dataset: data, Check: check, All: i.All, Indexing: shown.indexing.count,
+		Progress: func(done, total int64) { shown.work().count(done, total, "samples") },
 	})
-	end()
 	shown.end()
 	if err != nil {
 		return err

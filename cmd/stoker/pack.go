@@ -85,12 +85,11 @@ func (p packCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	tell, end := con.indexing()
-	var shown *bar
-	c.Indexing = tell
+	shown := con.steps("packing")
+	c.Indexing = shown.indexing.count
 	if p.DryRun {
 		e, err := pack.DryRun(con.ctx, c)
-		end()
+		shown.end()
 		if err != nil {
 			return err
 		}
@@ -99,11 +98,7 @@ func (p packCmd) Run(con *console) error {
 	machines := con.lines(p.Progress)
 	c.Progress = func(done, total, bytes int64) {
 		machines(done, total, bytes)
-		if shown == nil {
-			end()
-			shown = con.progress("packing")
-		}
-		shown.packed(done, total, bytes)
+		shown.work().packed(done, total, bytes)
 	}
 	told := make(chan struct{})
 	stop := context.AfterFunc(con.ctx, func() { // at once: what is read now may hang
@@ -111,7 +106,6 @@ func (p packCmd) Run(con *console) error {
 		con.interrupted(p.stopped(c.Dst))
 	})
 	report, err := pack.Run(con.ctx, c)
-	end()
 	shown.end()
 	if !stop() {
 		<-told

@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 	"unicode"
 
 	"golang.org/x/sys/unix"
@@ -127,7 +129,8 @@ func TestCatOnATerminal(t *testing.T) {
 	} {
 		terminal, shown := pseudoTerminal(t)
 		status := run(t.Context(), append([]string{"cat", path, "0"}, c.args...), terminal, terminal)
-		if text := shown(); status != 0 || !strings.Contains(text, c.want) || strings.Contains(text, "\x1b") || strings.Contains(text, "\xff") {
+		_ = terminal.Close()
+		if text := shown.rest(); status != 0 || !strings.Contains(text, c.want) || strings.Contains(text, "\x1b") || strings.Contains(text, "\xff") {
 			t.Errorf("%v: %d: %q", c.args, status, text)
 		}
 	}
@@ -138,8 +141,8 @@ func TestCatOnATerminal(t *testing.T) {
 	}
 }
 
-// pseudoTerminal is a terminal, and what stands on it in the end.
-func pseudoTerminal(t *testing.T) (terminal *os.File, shown func() string) {
+// pseudoTerminal is a terminal and its screen.
+func pseudoTerminal(t *testing.T) (terminal *os.File, shown *screen) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -157,14 +160,46 @@ func pseudoTerminal(t *testing.T) (terminal *os.File, shown func() string) {
 	if err != nil {
 		t.Skipf("no pseudo-terminals here: %v", err)
 	}
-	all := make(chan string)
+	b := &screen{ended: make(chan struct{})}
 	go func() {
-		b, _ := io.ReadAll(master) // ends with EIO when the terminal is closed
-		all <- string(b)
+		defer close(b.ended)
+		_, _ = io.Copy(b, master) // ends with EIO when the terminal is closed
 	}()
-	return terminal, func() string {
-		_ = terminal.Close()
-		return <-all
+	return terminal, b
+}
+
+// screen is what was written to a terminal.
+type screen struct {
+	mu    sync.Mutex
+	text  strings.Builder
+	ended chan struct{}
+}
+
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// rest is all that was written, once the terminal is closed.
+func (s *screen) rest() string {
+	<-s.ended
+	return s.String()
+}
+
+// waits returns once the text is on the screen.
+func (s *screen) waits(t *testing.T, text string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !strings.Contains(s.String(), text); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%q is not shown: %q", text, s)
+		}
 	}
 }
 

@@ -37,20 +37,14 @@ func (s statsCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	tell, end := con.indexing()
+	shown := con.steps("reading")
 	machines := con.lines(s.Progress)
-	var shown *bar
-	c.Indexing = tell
+	c.Indexing = shown.indexing.count
 	c.Progress = func(done, total int64) {
 		machines(done, total, 0)
-		if shown == nil {
-			end()
-			shown = con.progress("reading")
-		}
-		shown.count(done, total, "samples")
+		shown.work().count(done, total, "samples")
 	}
 	report, err := survey.Run(con.ctx, c)
-	end()
 	shown.end()
 	if err != nil {
 		return err

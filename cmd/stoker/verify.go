@@ -123,19 +123,11 @@ func (v verifyCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	tell, end := con.indexing()
-	var shown *bar
+	shown := con.steps("verifying")
 	report, err := verify.Run(con.ctx, verify.Config{
-		Dataset: data, Quick: v.Quick, Share: share, Indexing: tell,
-		Progress: func(done, total int64) {
-			if shown == nil {
-				end()
-				shown = con.progress("verifying")
-			}
-			shown.count(done, total, "samples")
-		},
+		Dataset: data, Quick: v.Quick, Share: share, Indexing: shown.indexing.count,
+		Progress: func(done, total int64) { shown.work().count(done, total, "samples") },
 	})
-	end()
 	shown.end()
 	if err != nil {
 		return err

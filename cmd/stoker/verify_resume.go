@@ -41,20 +41,12 @@ func (v verifyResumeCmd) Run(con *console) error {
 	if err != nil {
 		return errs.New(errs.Unreadable, "this program's own file can not be found").Because(err)
 	}
-	tell, end := con.indexing()
-	var shown *bar
+	shown := con.steps("running and killing")
 	report, err := resume.Run(con.ctx, resume.Config{
-		Spec: spec, Kills: v.Kills, Steps: v.Steps, Seed: v.Seed, Indexing: tell,
-		Command: func(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, self, "stream", "--json") },
-		Progress: func(done, total int64) {
-			if shown == nil {
-				end()
-				shown = con.progress("running and killing")
-			}
-			shown.count(done, total, "steps")
-		},
+		Spec: spec, Kills: v.Kills, Steps: v.Steps, Seed: v.Seed, Indexing: shown.indexing.count,
+		Command:  func(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, self, "stream", "--json") },
+		Progress: func(done, total int64) { shown.work().count(done, total, "steps") },
 	})
-	end()
 	shown.end()
 	if err != nil {
 		return err
