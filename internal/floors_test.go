@@ -19,7 +19,7 @@ var floors = [][]string{
 	},
 	{ // 1: stages, in the direction of data
 		"internal/stage/source", "internal/stage/index", "internal/stage/format", "internal/stage/order", "internal/stage/fetch",
-		"internal/stage/decode", "internal/stage/transform", "internal/stage/batch", "internal/stage/deliver",
+		"internal/stage/decode", "internal/stage/transform", "internal/stage/batch", "internal/stage/deliver", "internal/stage/packing",
 	},
 	{"internal/spec", "internal/dataset", "internal/loader", "internal/engine"}, // 2: assembly, each importing only those before it
 	{"internal/tool"},               // 3: tools
@@ -36,6 +36,7 @@ var edges = map[string][]string{
 	"internal/stage/fetch":     {"internal/stage/format", "internal/stage/source"},
 	"internal/stage/transform": {"internal/stage/decode"},
 	"internal/stage/deliver":   {"internal/stage/batch"},
+	"internal/stage/packing":   {"internal/stage/format"},
 
 	"internal/dataset": {"internal/spec"},
 	"internal/loader":  {"internal/spec", "internal/dataset"},

@@ -1,7 +1,6 @@
 package dataset
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -13,34 +12,13 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/jsontext"
+	"github.com/stoker-data/stoker/internal/stage/packing"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// packing is what stoker pack's manifest says of the files of its shards. It is
-// read here by itself: a loader knows nothing of how things are packed.
-type packing struct {
-	Version int `json:"stoker_pack"`
-	Source  struct {
-		Digest  string `json:"digest"`
-		Samples int64  `json:"samples"`
-	} `json:"source"`
-	Samples int64 `json:"samples"`
-	Options struct {
-		Output   string `json:"output"`
-		Shuffle  bool   `json:"shuffle"`
-		Augment  int64  `json:"augment"`
-		Tokenize string `json:"tokenize"`
-		Resize   int    `json:"resize"`
-		Crop     int    `json:"crop"`
-		Quality  int    `json:"quality"`
-	} `json:"options"`
-	Shards []struct {
-		Files []struct {
-			Name  string `json:"name"`
-			Bytes int64  `json:"bytes"`
-		} `json:"files"`
-	} `json:"shards"`
+// packed is the manifest of a packing, as far as a loader needs it.
+type packed struct {
+	packing.Manifest[packing.Options]
 }
 
 // wholePacking refuses a folder that stoker pack has not finished, or of whose
@@ -134,7 +112,7 @@ func packedArrays(paths []string) bool {
 		dir := filepath.Dir(p)
 		if _, seen := of[dir]; !seen {
 			of[dir] = map[string]bool{}
-			m, err := readPacking(filepath.Join(dir, "manifest.json"))
+			m, err := readPacking(filepath.Join(dir, packing.ManifestName))
 			if err != nil || m == nil || m.Options.Output != "npy" {
 				return false
 			}
@@ -153,13 +131,13 @@ func packedArrays(paths []string) bool {
 
 // packingIn is what the manifest in a folder says; nil: nothing was packed there.
 // A packing that is not finished is an error.
-func packingIn(dir string) (*packing, error) {
-	at := errs.Where{File: filepath.Join(dir, "manifest.json"), Offset: -1, Sample: -1}
+func packingIn(dir string) (*packed, error) {
+	at := errs.Where{File: filepath.Join(dir, packing.ManifestName), Offset: -1, Sample: -1}
 	m, err := readPacking(at.File)
 	if err != nil {
 		return nil, manifestDamage(at.File, err)
 	}
-	if m != nil || !exists(filepath.Join(dir, ".pack", "plan.json")) || exists(at.File) {
+	if m != nil || !exists(filepath.Join(dir, packing.WorkDir, packing.PlanName)) || exists(at.File) {
 		return m, nil
 	}
 	return nil, errs.New(errs.Damaged, "packing is not finished: there are shards to come, and no manifest").At(errs.Where{File: dir, Offset: -1, Sample: -1}).
@@ -169,7 +147,7 @@ func packingIn(dir string) (*packing, error) {
 // compare holds names, which are in dir, against the shards of the manifest; of
 // those that are not among names, and of those that are not shards, wanted says
 // which ones should be.
-func (m *packing) compare(dir string, names []string, wanted func(name string) bool) error {
+func (m *packed) compare(dir string, names []string, wanted func(name string) bool) error {
 	given := make(map[string]bool, len(names))
 	for _, name := range names {
 		given[name] = true
@@ -239,13 +217,13 @@ func listed(names []string) string {
 }
 
 // readPacking reads a manifest; nil: there is none, or it is of somebody else.
-func readPacking(path string) (*packing, error) {
+func readPacking(path string) (*packed, error) {
 	head := make([]byte, headBytes) // which has the key: it is the first one
 	n, err := source.Head(path, head)
 	if err != nil {
 		return nil, nil //nolint:nilerr // no manifest
 	}
-	if !bytes.Contains(head[:n], []byte(`"stoker_pack"`)) {
+	if !packing.Ours(head[:n]) {
 		return nil, brokenManifest(path)
 	}
 	f, err := source.Open(path)
@@ -253,18 +231,11 @@ func readPacking(path string) (*packing, error) {
 		return nil, err
 	}
 	defer f.Close()
-	m := &packing{}
-	var first json.RawMessage
-	if err := json.NewDecoder(f).Decode(&first); err != nil {
+	m, err := packing.Read[packing.Options](f)
+	if m == nil || err != nil {
 		return nil, err
 	}
-	if err := jsontext.Unmarshal(first, m); err != nil {
-		return nil, err
-	}
-	if m.Version == 0 {
-		return nil, nil
-	}
-	return m, nil
+	return &packed{*m}, nil
 }
 
 // shardName is what stoker pack calls the files of shards.

@@ -9,6 +9,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/stage/index"
+	"github.com/stoker-data/stoker/internal/stage/packing"
 )
 
 // packedFrom is the dataset that a part was packed from.
@@ -29,11 +30,15 @@ func sourceOf(x *index.Index) (from packedFrom) {
 		return from
 	}
 	dir := filepath.Dir(string(x.AppendPath(0, nil)))
-	m, err := readPacking(filepath.Join(dir, "manifest.json"))
+	m, err := readPacking(filepath.Join(dir, packing.ManifestName))
 	if err != nil || m == nil || m.Source.Digest == "" {
 		return from
 	}
-	if from.why = m.another(x, dir); from.why != "" {
+	from.why = packing.Unlike(&m.Manifest)
+	if from.why == "" && (x.Len() != m.Samples || !m.holds(x, dir)) {
+		from.why = "the shards of the packing are not all here, in their order"
+	}
+	if from.why != "" {
 		from.unlike = m.Source.Digest
 		return from
 	}
@@ -51,29 +56,10 @@ func sourceOf(x *index.Index) (from packedFrom) {
 	return from
 }
 
-// another says why sample i of the packing, as an index has it, is not sample i of its
-// source; "": it is.
-func (m *packing) another(x *index.Index, dir string) string {
-	o := m.Options
-	switch {
-	case o.Output == "tokens" || o.Tokenize != "":
-		return "it was packed as tokens"
-	case o.Augment > 1:
-		return fmt.Sprintf("it was packed with --augment %d, and has every sample %d times", o.Augment, o.Augment)
-	case o.Shuffle:
-		return "it was packed with --shuffle, and has the samples in another order"
-	case m.Samples != m.Source.Samples:
-		return fmt.Sprintf("%d of %d samples were packed", m.Samples, m.Source.Samples)
-	case x.Len() != m.Samples || !m.holds(x, dir):
-		return "the shards of the packing are not all here, in their order"
-	}
-	return ""
-}
-
 // holds says that the files of an index are those of the packing: every shard once,
 // in order, as long as it was written. A shard may be several files, one a field,
 // and fields may be left out.
-func (m *packing) holds(x *index.Index, dir string) bool {
+func (m *packed) holds(x *index.Index, dir string) bool {
 	type place struct {
 		shard, file int
 		bytes       int64

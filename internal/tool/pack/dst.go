@@ -18,16 +18,17 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/jsontext"
+	"github.com/stoker-data/stoker/internal/stage/packing"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
 
 // The files of a destination, see the package's comment.
 const (
-	ManifestName = "manifest.json"
-	DigestsName  = "samples.xxh64"
-	workDir      = ".pack"
-	planName     = "plan.json"
+	ManifestName = packing.ManifestName
+	DigestsName  = packing.DigestsName
+	workDir      = packing.WorkDir
+	planName     = packing.PlanName
 )
 
 // dst is a destination.
@@ -38,15 +39,6 @@ type dst struct {
 	again int      // shards that were finished, and are made again because of what became of them
 	began bool     // this run wrote the plan
 	made  []string // folders that this run made for it, the innermost first
-}
-
-// Shard is one finished shard.
-type Shard struct {
-	Files   []shard.Made `json:"files"`
-	First   int64        `json:"first"`   // place of its first sample
-	Samples int64        `json:"samples"` // that it has
-	// Converted is how many progressive JPEGs were made sequential.
-	Converted int64 `json:"converted,omitempty"`
 }
 
 func openDst(dir string) *dst {
@@ -201,7 +193,7 @@ func (d *dst) there(s *Shard, witness string) bool {
 }
 
 // holds says that a file has its digest.
-func (d *dst) holds(made shard.Made) bool {
+func (d *dst) holds(made packing.File) bool {
 	f, err := source.Open(d.in(made.Name))
 	if err != nil {
 		return false

@@ -9,6 +9,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stage/packing"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
@@ -17,39 +18,20 @@ import (
 // files beside them.
 const version = 2
 
-// identity is what makes two packings the same.
-type identity struct {
-	Version int     `json:"stoker_pack"`
-	Source  origin  `json:"source"`
-	Options Options `json:"options"`
-	// Kernel is "go" where pictures were worked on without the C kernel or without
-	// libjpeg-turbo in it: those that are progressive or CMYK JPEGs differ a little, and
-	// those that were written anew.
-	Kernel string `json:"kernel,omitempty"`
-}
-
-// origin is the dataset that is packed.
-type origin struct {
-	Format  string `json:"format"`
-	Digest  string `json:"digest"`
-	Samples int64  `json:"samples"`
-}
+type (
+	// Manifest is what DST/manifest.json says of a finished packing.
+	Manifest = packing.Manifest[Options]
+	identity = packing.Identity[Options]
+	layout   = packing.Layout
+	// Shard is one finished shard.
+	Shard = packing.Shard
+)
 
 // plan is the layout of a packing: which places of which order every shard has.
 type plan struct {
 	identity
 	layout
 	First []int64 `json:"first"` // place of the first sample of each shard
-}
-
-// layout is what plan and manifest both say.
-type layout struct {
-	Texts   []string `json:"text_fields,omitempty"` // see prepare.Program.Look
-	Words   []string `json:"word_fields,omitempty"` // see prepare.Program.Words
-	Classes []string `json:"classes,omitempty"`     // names, by number
-	Samples int64    `json:"samples"`               // that are written
-	// LeftOut are fields of the source that no sample has here, or not all of them.
-	LeftOut []format.Left `json:"left_out,omitempty"`
 }
 
 // leftOut is what the dataset has that is not packed, since nobody chose fields.
@@ -103,7 +85,7 @@ type packer struct {
 // identify is what the packing will be called.
 func (p *packer) identify() identity {
 	x := p.ds.Index()
-	id := identity{Version: version, Source: origin{x.Meta().Format, x.Digest(), x.Len()}, Options: p.Options}
+	id := identity{Version: version, Source: packing.Source{Format: x.Meta().Format, Digest: x.Digest(), Samples: x.Len()}, Options: p.Options}
 	if p.program.Pictures() && (kernel.Target() == "go" || !kernel.HasLibjpeg) {
 		id.Kernel = "go"
 	}

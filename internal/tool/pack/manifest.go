@@ -9,30 +9,14 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/packing"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
 
-// Manifest is what DST/manifest.json says of a finished packing. Nothing in it
-// depends on when, where or by how many it was packed.
-type Manifest struct {
-	identity
-	layout
-	Bytes   int64   `json:"bytes"` // of all files of shards
-	Shards  []Shard `json:"shards"`
-	Digests Digests `json:"sample_digests"`
-}
-
-// Digests is the file with the digest of every sample: XXH64 of what the sample
-// is in the files of its shard, one file behind the other, before compression.
-type Digests struct {
-	Algorithm string `json:"algorithm"`
-	shard.Made
-}
-
-// plan is the layout of a finished packing.
-func (m *Manifest) plan() plan {
-	p := plan{identity: m.identity, layout: m.layout}
+// planOf is the layout of a finished packing.
+func planOf(m *Manifest) plan {
+	p := plan{identity: m.Identity, layout: m.Layout}
 	for _, s := range m.Shards {
 		p.First = append(p.First, s.First)
 	}
@@ -42,7 +26,7 @@ func (m *Manifest) plan() plan {
 // finish checks that every shard is there, and writes the digests and the
 // manifest.
 func (d *dst) finish() (*Manifest, error) {
-	m := &Manifest{identity: d.plan.identity, layout: d.plan.layout}
+	m := &Manifest{Identity: d.plan.identity, Layout: d.plan.layout}
 	var missing []string
 	for s := range d.plan.First {
 		sh, err := d.done(s)
@@ -76,14 +60,6 @@ func (d *dst) finish() (*Manifest, error) {
 	return m, d.tidy()
 }
 
-// Converted is how many progressive JPEGs were made sequential.
-func (m *Manifest) Converted() (n int64) {
-	for _, s := range m.Shards {
-		n += s.Converted
-	}
-	return n
-}
-
 // join puts the digests of all shards into one file.
 func (d *dst) join(m *Manifest) error {
 	to := d.in(DigestsName)
@@ -113,7 +89,7 @@ func (d *dst) join(m *Manifest) error {
 	if err != nil {
 		return shard.Failed("the digests can not be written", to, err)
 	}
-	m.Digests = Digests{"xxh64", shard.Made{Name: DigestsName, Bytes: 8 * m.Samples, SHA256: hex.EncodeToString(sum.Sum(nil))}}
+	m.Digests = packing.Digests{Algorithm: "xxh64", File: packing.File{Name: DigestsName, Bytes: 8 * m.Samples, SHA256: hex.EncodeToString(sum.Sum(nil))}}
 	return nil
 }
 
@@ -129,7 +105,7 @@ func (d *dst) tidy() error {
 // the rest goes back to being finished shards of a packing under way.
 func (d *dst) reopen(m *Manifest) (whole bool, err error) {
 	witness := d.in(ManifestName)
-	kept := d.there(&Shard{Files: []shard.Made{m.Digests.Made}}, witness) && m.Digests.Bytes == 8*m.Samples
+	kept := d.there(&Shard{Files: []packing.File{m.Digests.File}}, witness) && m.Digests.Bytes == 8*m.Samples
 	whole = kept
 	here := make([]bool, len(m.Shards))
 	for i := range m.Shards {
@@ -141,7 +117,7 @@ func (d *dst) reopen(m *Manifest) (whole bool, err error) {
 	if whole {
 		return true, d.tidy()
 	}
-	p := m.plan()
+	p := planOf(m)
 	if err := d.keep(&p); err != nil {
 		return false, err
 	}

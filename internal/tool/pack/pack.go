@@ -150,7 +150,7 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 	var other error
 	switch {
 	case m != nil:
-		other = compare(m.identity, ours)
+		other = compare(m.Identity, ours)
 	case old != nil:
 		other = compare(old.identity, ours)
 	}
@@ -166,7 +166,7 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 	if m != nil {
 		whole, err := d.reopen(m)
 		if err != nil || whole {
-			p.plan = m.plan()
+			p.plan = planOf(m)
 			return m, err
 		}
 		if _, old, err = d.state(); err != nil {

@@ -1,11 +1,11 @@
 package verify
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -16,10 +16,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/packing"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 )
@@ -46,16 +46,14 @@ func openPacked(d spec.Dataset) (*packed, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr // it has no manifest
 	}
-	var kind struct {
-		Version int `json:"stoker_pack"`
+	m, err := packing.Read[pack.Options](bytes.NewReader(b))
+	if m == nil {
+		if broken := dataset.CheckManifest(path); broken != nil || !packing.Ours(b) {
+			return nil, broken // broken, or of another tool
+		}
+		return nil, damagedFile(path, "cannot read the manifest", err)
 	}
-	if err := json.Unmarshal(b, &kind); err != nil || kind.Version == 0 {
-		return nil, dataset.CheckManifest(path) // of somebody else, or broken
-	}
-	if err := jsontext.Unmarshal(b, &p.manifest); err != nil {
-		return nil, damagedFile(path, "the manifest can not be read", err)
-	}
-	m := p.manifest
+	p.manifest = *m
 	if m.Digests.Name == "" {
 		return p, nil
 	}

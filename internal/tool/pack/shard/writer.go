@@ -15,14 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/packing"
 )
-
-// Made is one finished file.
-type Made struct {
-	Name   string `json:"name"`
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"`
-}
 
 // Place is where a Writer works.
 type Place struct {
@@ -149,13 +143,13 @@ func (w *Writer) Append(parts [][]byte) (sum uint64, err error) {
 }
 
 // Finish ends the files, brings them to the disk and gives them their names.
-func (w *Writer) Finish() ([]Made, error) {
-	var made []Made
+func (w *Writer) Finish() ([]packing.File, error) {
+	var made []packing.File
 	for _, f := range w.files {
 		if err := f.end(w.samples); err != nil {
 			return nil, w.failed(f, err)
 		}
-		made = append(made, Made{f.name, f.bytes, hex.EncodeToString(f.sum.Sum(nil))})
+		made = append(made, packing.File{Name: f.name, Bytes: f.bytes, SHA256: hex.EncodeToString(f.sum.Sum(nil))})
 	}
 	for _, f := range w.files {
 		err := os.Rename(f.temp, filepath.Join(w.place.Dir, f.name))
