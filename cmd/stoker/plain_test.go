@@ -160,6 +160,9 @@ func pseudoTerminal(t *testing.T) (terminal *os.File, shown *screen) {
 	if err != nil {
 		t.Skipf("no pseudo-terminals here: %v", err)
 	}
+	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 120}); err != nil {
+		t.Fatal(err)
+	}
 	b := &screen{ended: make(chan struct{})}
 	go func() {
 		defer close(b.ended)

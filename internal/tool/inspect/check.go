@@ -15,6 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/wire"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/format/tar"
 	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
@@ -295,22 +296,18 @@ func (k *checker) array(f *format.Field) error {
 	return errs.New(errs.Damaged, "an array of %s %v has %d bytes", t.DType, t.Shape, len(f.Data))
 }
 
-// kindOf is what a field should be, by its name: the extensions that WebDataset
-// decodes, and those of a folder.
+// kindOf is what a field should be, by its name: as WebDataset decodes it, or one of
+// the two fields of a folder.
 func kindOf(f *format.Field) string {
-	name := f.Name
-	if i := strings.LastIndexByte(name, '.'); i >= 0 {
-		name = name[i+1:]
+	switch kind := tar.KindOf(f.Name); kind {
+	case tar.Image, tar.Number, tar.Text, tar.JSON:
+		return string(kind)
 	}
-	switch name {
-	case "image", "jpg", "jpeg", "jpe", "jfif", "png", "ppm", "pgm", "pbm", "pnm", "webp", "gif", "bmp", "tif", "tiff":
+	switch f.Name[strings.LastIndexByte(f.Name, '.')+1:] {
+	case "image":
 		return "image"
-	case "label", "cls", "cls2", "index", "inx", "id":
+	case "label":
 		return "number"
-	case "txt", "text", "transcript":
-		return "text"
-	case "json", "jsn":
-		return "json"
 	}
 	return "bytes"
 }

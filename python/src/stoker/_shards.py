@@ -24,15 +24,11 @@ from typing import Any, BinaryIO
 from . import _notice
 from ._errors import ConfigError, Problems, ResourceError, SourceError, StokerError, whole
 from ._numbers import scalar
+from ._suffixes import suffix, written_as
 
 Encoder = Callable[[Any], Any]
 
-_NUMBERS = frozenset("cls cls2 class count index inx id".split())
-_TEXTS = frozenset("txt text transcript html htm".split())
-_JSON = frozenset("json jsn".split())
-_PICKLES = frozenset("pyd pickle pkl pth pt".split())
-_UNBUILT = frozenset("ten tenbin tb mp msgpack msg cbor".split())
-_IMAGES = {
+_IMAGES = {  # as Pillow calls them
     **dict.fromkeys("jpg jpeg img image".split(), "JPEG"),
     **dict.fromkeys("tif tiff".split(), "TIFF"),
     **dict.fromkeys("pbm pgm ppm".split(), "PPM"),
@@ -408,35 +404,36 @@ def encode_field(name: str, value: Any, own: Mapping[str, Encoder]) -> bytes:
     if isinstance(value, (bytes, bytearray, memoryview, str)):
         body = _bytes(name, value)
     else:
-        extension = inner.rpartition(".")[2].lower()
+        extension = suffix(inner)
         body = _bytes(name, own[extension](value)) if extension in own else _value(name, extension, value)
     return gzip.compress(body, mtime=0) if inner != name else body
 
 
 def _value(name: str, extension: str, value: Any) -> bytes:
     wrong = f"ShardWriter.write: field {name!r} is of type {type(value).__name__}"
+    kind = written_as(extension)
     try:
-        if extension in _NUMBERS:
+        if kind == "number":
             return b"%d" % operator.index(value)
-        if extension in _JSON:
+        if kind == "json":
             return json.dumps(value, allow_nan=False).encode()
-        if extension in ("npy", "npz"):
+        if kind == "npy":
             return _arrays(extension, value)
-        if extension in _IMAGES:
+        if kind == "image":
             return _image(_IMAGES[extension], value)
     except (TypeError, ValueError, OSError) as error:
         hint = "give a value of its kind, see ShardWriter.write, or bytes"
         raise ConfigError(f"{wrong}, and can not be written as .{extension}", cause=str(error), hint=hint) from error
     except ImportError as error:
         raise ConfigError(wrong, cause=str(error), hint="install it, or give the bytes of the file") from error
-    if extension in _TEXTS:
+    if kind == "text":
         raise ConfigError(wrong, hint=f".{extension} is text: give a str")
-    if extension in _PICKLES:
+    if kind == "pickle":
         raise ConfigError(
-            f"{wrong} and would be stored as a pickle, and to read a pickle is to run what it says",
+            f"{wrong} and would be stored as a pickle, and reading a pickle runs code that it contains",
             hint="store .npy or .json instead; bytes are written as they are",
         )
-    why = "is not built" if extension in _UNBUILT else "has no encoder"
+    why = "is not built" if kind == "unbuilt" else "has no encoder"
     raise ConfigError(f"{wrong}: .{extension} {why}", hint="give bytes, or encoder={'" + extension + "': function}")
 
 

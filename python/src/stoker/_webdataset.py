@@ -15,6 +15,7 @@ from ._errors import ConfigError, Problems, whole
 from ._fields import read_names, read_text
 from ._numbers import scalar
 from ._spec import Recipe
+from ._suffixes import read_as, suffix
 from ._types import JD, ND, TD
 
 if TYPE_CHECKING:
@@ -41,15 +42,7 @@ _IMAGES: dict[str, tuple[str, Ops, str | None, bool]] = {
     "torchl8": ("gray", _BYTES, None, True),
     "torchl": ("gray", _FLOAT, None, True),
 }
-_EXTENSIONS = frozenset("jpg jpeg jpe jfif png ppm pgm pbm pnm webp gif bmp tif tiff".split())
-_CODECS = {
-    **dict.fromkeys("cls cls2 index inx id".split(), "int"),
-    **dict.fromkeys("txt text transcript".split(), "text"),
-    **dict.fromkeys("json jsn".split(), "json"),
-    "npy": "npy",
-}
-_PICKLES = frozenset("pyd pickle pkl pth pt".split())
-_UNBUILT = frozenset("npz ten tb tenbin mp msg cbor".split())
+_CODECS = {"number": "int", "text": "text", "json": "json", "npy": "npy"}
 _KEYS = ("__key__", "__url__")
 
 _LATER = "Python code on the way of samples needs Python workers, which come in a later release; "
@@ -441,26 +434,26 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return field
 
     def _codec(self, stored: str, problems: Problems) -> tuple[str, Ops, str | None]:
-        extension = stored.lower().rpartition(".")[2]
+        kind = read_as(stored)
         if stored in _KEYS:
             return "text", [], None
         decode = self._decode
         if decode is None or ("only" in decode and stored not in decode["only"].split(";")):
             return "bytes", [], None
-        if extension in _EXTENSIONS and decode[""]:
+        if kind == "image" and decode[""]:
             codec, ops, layout, _ = _IMAGES[decode[""]]
             return codec, ops, layout
-        if extension in _PICKLES:
+        if kind == "pickle":
             problems.add(
-                f"field {stored!r} is a pickle, and to read a pickle is to run what it says",
+                f"field {stored!r} is a pickle, and reading a pickle runs code that it contains",
                 "leave the field out with to_tuple, take its bytes with decode(only=...), or store JSON instead",
             )
-        if extension in _UNBUILT:
+        if kind == "unbuilt":
             problems.add(
-                f"field {stored!r}: the codec of .{extension} is not built yet",
+                f"field {stored!r}: the codec of .{suffix(stored)} is not built yet",
                 "leave the field out with to_tuple, or take its bytes with decode(only=...) and read them yourself",
             )
-        return _CODECS.get(extension, "bytes"), [], None
+        return _CODECS.get(kind, "bytes"), [], None
 
     # Without a loader.
 

@@ -239,7 +239,7 @@ func TestOneLargeFrame(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	for field, want := range map[string]bool{"pyd": true, "a.pkl": true, "pickle": true, "x.y.pth": true, "npy": false, "jpg": false, "": false} {
+	for field, want := range map[string]bool{"pyd": true, "a.pkl": true, "pickle": true, "A.PKL": true, "x.y.pth": true, "npy": false, "jpg": false, "": false} {
 		if why := tar.Refused(field); (why != "") != want {
 			t.Errorf("%s: %q", field, why)
 		}

@@ -129,11 +129,10 @@ func Sniff(name string, head []byte) bool {
 	return false
 }
 
-// Refused says why a field is not taken unless it is asked for as bytes; "": it is.
+// Refused says why a field is not delivered unless its bytes are asked for; "": it is.
 func Refused(field string) string {
-	switch field[strings.LastIndexByte(field, '.')+1:] {
-	case "pyd", "pkl", "pickle", "pth", "pt":
-		return fmt.Sprintf("%q is a pickle, and to read a pickle is to run what it says", field)
+	if KindOf(field) == Pickle {
+		return fmt.Sprintf("%q is a pickle, and reading a pickle runs code that it contains", field)
 	}
 	return ""
 }

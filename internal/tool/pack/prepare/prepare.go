@@ -21,6 +21,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/lmdb"
+	"github.com/stoker-data/stoker/internal/stage/format/tar"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 	"github.com/stoker-data/stoker/internal/tool/pack/token"
@@ -147,7 +148,7 @@ func (p *Program) Look(s *format.Sample) {
 			text = text && before
 		}
 		p.texts[strings.Clone(f.Name)] = text
-		if _, whole := whole(f.Data); p.numbers && wholeExt(p.ext(f, nil)) && !whole {
+		if _, whole := whole(f.Data); p.numbers && tar.WritesNumber(p.ext(f, nil)) && !whole {
 			p.words[strings.Clone(f.Name)] = true
 		}
 	}
@@ -247,7 +248,7 @@ func (p *Program) field(l *Lane, s *format.Sample, f *format.Field, name []byte,
 	if len(f.Data) == 0 && slices.Contains(pictures(), out.Ext) {
 		return out, errs.New(errs.Damaged, "the picture is empty: it has 0 bytes").Try("fetch or remove it; `stoker verify` finds what else can not be read")
 	}
-	if p.numbers && wholeExt(out.Ext) && !p.words[f.Name] {
+	if p.numbers && tar.WritesNumber(out.Ext) && !p.words[f.Name] {
 		v, ok := whole(f.Data)
 		if !ok { // a field is one kind in all samples
 			return out, errs.New(errs.Damaged, "field %q is no whole number here, and is one in the samples that were looked at first", f.Name).
@@ -281,15 +282,6 @@ func (l *Lane) number(name string, v int64) shard.Field {
 func whole(data []byte) (v int64, ok bool) {
 	v, err := strconv.ParseInt(string(bytes.TrimSpace(data)), 10, 64)
 	return v, err == nil
-}
-
-// wholeExt says that WebDataset takes members of this ending for whole numbers.
-func wholeExt(ext string) bool {
-	switch ext {
-	case "cls", "cls2", "class", "count", "index", "inx", "id":
-		return true
-	}
-	return false
 }
 
 // ext is the ending of an encoded field: its own name's, or the file's, or what
