@@ -1,6 +1,6 @@
 """What members of tar shards hold, by the suffixes of their fields, as WebDataset has it.
 
-``internal/stage/format/tar/suffix.go`` is the same rule for the engine; ``testdata/suffixes.json`` holds the two together.
+``internal/stage/format/tar/suffix.go`` is the same rule for the engine; ``testdata/suffixes.json`` holds both to it.
 WebDataset reads and writes by two lists, which differ: html is written as text and read as bytes, for example.
 """
 

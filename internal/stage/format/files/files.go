@@ -64,13 +64,6 @@ func (o Options) text(kind string) string {
 	return string(b)
 }
 
-func (o Options) store() index.Store {
-	if o.Store != nil {
-		return *o.Store
-	}
-	return index.DefaultStore()
-}
-
 // Sniff says whether a file looks like a manifest or a table that is nothing
 // else: CSV, TSV or JSONL, by its name.
 func Sniff(name string, _ []byte) bool {
@@ -109,13 +102,12 @@ func Open(ctx context.Context, src source.Source, paths []string, opt Options) (
 	if err != nil {
 		return nil, err
 	}
-	return load(ctx, opt, index.Plan{
-		Key:   index.Key{Format: "files", Options: opt.text("list"), Paths: paths},
-		Fresh: func(x *index.Index) bool { return open(x).valid() },
+	return load(ctx, src, opt, format.Plan{
+		Format: "files", Options: opt.text("list"), Paths: paths,
+		Fresh: func(*index.Index) bool { return true },
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return buildList(ctx, src, paths, opt, b)
 		},
-		Progress: opt.Progress,
 	})
 }
 
@@ -137,13 +129,12 @@ func OpenManifest(ctx context.Context, src source.Source, manifest string, opt O
 		}
 		opt.Root = root[0]
 	}
-	return load(ctx, opt, index.Plan{
-		Key:   index.Key{Format: "files", Options: opt.text("manifest"), Paths: paths},
-		Fresh: func(x *index.Index) bool { return open(x).valid() && current(ctx, src, paths, x) },
+	return load(ctx, src, opt, format.Plan{
+		Format: "files", Options: opt.text("manifest"), Paths: paths,
+		Fresh: func(x *index.Index) bool { return current(ctx, src, paths, x) },
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return buildManifest(ctx, src, paths[0], opt, b)
 		},
-		Progress: opt.Progress,
 	})
 }
 
@@ -161,20 +152,18 @@ func OpenTable(ctx context.Context, src source.Source, tables []string, opt Opti
 	if err != nil {
 		return nil, err
 	}
-	key := index.Key{Format: "table", Options: opt.text("table"), Paths: paths}
-	return load(ctx, opt, index.Plan{
-		Key:   key,
-		Fresh: func(x *index.Index) bool { return open(x).valid() && format.Fresh(ctx, src, paths, x) },
+	return load(ctx, src, opt, format.Plan{
+		Format: "table", Options: opt.text("table"), Paths: paths,
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return buildTable(ctx, src, paths, opt, b)
 		},
-		Beside:   format.Beside(ctx, src, key),
-		Progress: opt.Progress,
 	})
 }
 
-func load(ctx context.Context, opt Options, plan index.Plan) (*Dataset, error) {
-	x, err := opt.store().Load(ctx, plan)
+func load(ctx context.Context, src source.Source, opt Options, plan format.Plan) (*Dataset, error) {
+	plan.Store, plan.Progress = opt.Store, opt.Progress
+	plan.Valid = func(x *index.Index) bool { return open(x).valid() }
+	x, err := format.Load(ctx, src, plan)
 	if err != nil {
 		return nil, err
 	}

@@ -87,17 +87,14 @@ func Open(ctx context.Context, src source.Source, root string, opt Options) (*Da
 	if err != nil {
 		return nil, err
 	}
-	store := index.DefaultStore()
-	if opt.Store != nil {
-		store = *opt.Store
-	}
-	x, err := store.Load(ctx, index.Plan{
-		Key:   index.Key{Format: "folder", Options: opt.text(), Paths: []string{root}},
-		Fresh: func(x *index.Index) bool { return x.Meta().Root == root && valid(x) && fresh(ctx, src, root, x) },
+	x, err := format.Load(ctx, src, format.Plan{
+		Format: "folder", Options: opt.text(), Paths: []string{root},
+		Store: opt.Store, Progress: opt.Progress,
+		Valid: func(x *index.Index) bool { return x.Meta().Root == root && valid(x) },
+		Fresh: func(x *index.Index) bool { return fresh(ctx, src, root, x) },
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return build(ctx, src, root, opt, b)
 		},
-		Progress: opt.Progress,
 	})
 	if err != nil {
 		return nil, err

@@ -113,22 +113,16 @@ func Open(ctx context.Context, src source.Source, paths []string, opt Options) (
 	if err != nil {
 		return nil, err
 	}
-	store := index.DefaultStore()
-	if opt.Store != nil {
-		store = *opt.Store
-	}
-	key := index.Key{Format: "hdf5", Options: opt.text(), Paths: paths}
-	x, err := store.Load(ctx, index.Plan{
-		Key: key,
-		Fresh: func(x *index.Index) bool {
+	x, err := format.Load(ctx, src, format.Plan{
+		Format: "hdf5", Options: opt.text(), Paths: paths,
+		Store: opt.Store, Progress: opt.Progress,
+		Valid: func(x *index.Index) bool {
 			d, err := open(x)
-			return err == nil && d.check() == nil && format.Fresh(ctx, src, paths, x)
+			return err == nil && d.check() == nil
 		},
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return build(ctx, src, paths, opt, b)
 		},
-		Beside:   format.Beside(ctx, src, key),
-		Progress: opt.Progress,
 	})
 	if err != nil {
 		return nil, err

@@ -115,19 +115,13 @@ func Open(ctx context.Context, src source.Source, paths []string, opt Options) (
 			paths[i] = strings.TrimRight(p, "/") + "/data.mdb"
 		}
 	}
-	store := index.DefaultStore()
-	if opt.Store != nil {
-		store = *opt.Store
-	}
-	key := index.Key{Format: "lmdb", Options: opt.text(), Paths: paths}
-	x, err := store.Load(ctx, index.Plan{
-		Key:   key,
-		Fresh: func(x *index.Index) bool { return valid(x) && format.Fresh(ctx, src, paths, x) },
+	x, err := format.Load(ctx, src, format.Plan{
+		Format: "lmdb", Options: opt.text(), Paths: paths,
+		Store: opt.Store, Progress: opt.Progress,
+		Valid: valid,
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return build(ctx, src, paths, opt, b)
 		},
-		Beside:   format.Beside(ctx, src, key),
-		Progress: opt.Progress,
 	})
 	if err != nil {
 		return nil, err

@@ -100,19 +100,15 @@ func Open(ctx context.Context, src source.Source, root string, opt Options) (*Da
 		return nil, err
 	}
 	root = abs[0]
-	store := index.DefaultStore()
-	if opt.Store != nil {
-		store = *opt.Store
-	}
-	key := index.Key{Format: "mds", Paths: []string{root}}
-	x, err := store.Load(ctx, index.Plan{
-		Key:   key,
-		Fresh: func(x *index.Index) bool { return valid(x) && fresh(ctx, src, root, x) },
+	x, err := format.Load(ctx, src, format.Plan{
+		Format: "mds", Paths: []string{root},
+		Store: opt.Store, Progress: opt.Progress,
+		Valid:  valid,
+		Fresh:  func(x *index.Index) bool { return fresh(ctx, src, root, x) },
+		Beside: format.BesideIn,
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return build(ctx, src, root, b, opt.Progress)
 		},
-		Beside:   format.BesideIn(ctx, src, key),
-		Progress: opt.Progress,
 	})
 	if err != nil {
 		return nil, err

@@ -113,20 +113,14 @@ func Open(ctx context.Context, src source.Source, paths []string, opt Options) (
 	if err != nil {
 		return nil, err
 	}
-	store := index.DefaultStore()
-	if opt.Store != nil {
-		store = *opt.Store
-	}
 	files := want.files()
-	key := index.Key{Format: "npy", Options: want.text(opt), Paths: files}
-	x, err := store.Load(ctx, index.Plan{
-		Key:   key,
-		Fresh: func(x *index.Index) bool { return valid(x, opt) && format.Fresh(ctx, src, files, x) },
+	x, err := format.Load(ctx, src, format.Plan{
+		Format: "npy", Options: want.text(opt), Paths: files,
+		Store: opt.Store, Progress: opt.Progress,
+		Valid: func(x *index.Index) bool { return valid(x, opt) },
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return build(ctx, src, want, files, opt, b)
 		},
-		Beside:   format.Beside(ctx, src, key),
-		Progress: opt.Progress,
 	})
 	if err != nil {
 		return nil, err

@@ -111,19 +111,13 @@ func Open(ctx context.Context, src source.Source, files []string, opt Options) (
 	if err != nil {
 		return nil, err
 	}
-	store := index.DefaultStore()
-	if opt.Store != nil {
-		store = *opt.Store
-	}
-	key := index.Key{Format: "parquet", Options: opt.text(), Paths: paths}
-	x, err := store.Load(ctx, index.Plan{
-		Key:   key,
-		Fresh: func(x *index.Index) bool { return open(x).valid() && format.Fresh(ctx, src, paths, x) },
+	x, err := format.Load(ctx, src, format.Plan{
+		Format: "parquet", Options: opt.text(), Paths: paths,
+		Store: opt.Store, Progress: opt.Progress,
+		Valid: func(x *index.Index) bool { return open(x).valid() },
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return build(ctx, src, paths, opt, b)
 		},
-		Beside:   format.Beside(ctx, src, key),
-		Progress: opt.Progress,
 	})
 	if err != nil {
 		return nil, err

@@ -73,19 +73,13 @@ func Open(ctx context.Context, src source.Source, shards []string, opt Options) 
 	if err != nil {
 		return nil, err
 	}
-	store := index.DefaultStore()
-	if opt.Store != nil {
-		store = *opt.Store
-	}
-	key := index.Key{Format: "tar", Paths: paths}
-	x, err := store.Load(ctx, index.Plan{
-		Key:   key,
-		Fresh: func(x *index.Index) bool { return valid(x) && format.Fresh(ctx, src, paths, x) },
+	x, err := format.Load(ctx, src, format.Plan{
+		Format: "tar", Paths: paths,
+		Store: opt.Store, Progress: opt.Progress,
+		Valid: valid,
 		Build: func(ctx context.Context, old *index.Index, b *index.Builder) error {
 			return build(ctx, src, paths, old, b, opt.Progress)
 		},
-		Beside:   format.Beside(ctx, src, key),
-		Progress: opt.Progress,
 	})
 	if err != nil {
 		return nil, err

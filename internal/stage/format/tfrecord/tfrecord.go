@@ -116,19 +116,13 @@ func Open(ctx context.Context, src source.Source, files []string, opt Options) (
 	if err != nil {
 		return nil, err
 	}
-	store := index.DefaultStore()
-	if opt.Store != nil {
-		store = *opt.Store
-	}
-	key := index.Key{Format: "tfrecord", Options: `{"version":2}`, Paths: paths}
-	x, err := store.Load(ctx, index.Plan{
-		Key:   key,
-		Fresh: func(x *index.Index) bool { return valid(x) && format.Fresh(ctx, src, paths, x) },
+	x, err := format.Load(ctx, src, format.Plan{
+		Format: "tfrecord", Options: `{"version":2}`, Paths: paths,
+		Store: opt.Store, Progress: opt.Progress,
+		Valid: valid,
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return build(ctx, src, paths, b, opt.Progress)
 		},
-		Beside:   format.Beside(ctx, src, key),
-		Progress: opt.Progress,
 	})
 	if err != nil {
 		return nil, err

@@ -189,19 +189,13 @@ func Open(ctx context.Context, src source.Source, paths []string, opt Options) (
 	if err != nil {
 		return nil, err
 	}
-	store := index.DefaultStore()
-	if opt.Store != nil {
-		store = *opt.Store
-	}
-	key := index.Key{Format: "tokens", Options: opt.text(), Paths: files(parts)}
-	x, err := store.Load(ctx, index.Plan{
-		Key:   key,
-		Fresh: func(x *index.Index) bool { return valid(x, opt.cut()) && format.Fresh(ctx, src, files(parts), x) },
+	x, err := format.Load(ctx, src, format.Plan{
+		Format: "tokens", Options: opt.text(), Paths: files(parts),
+		Store: opt.Store, Progress: opt.Progress,
+		Valid: func(x *index.Index) bool { return valid(x, opt.cut()) },
 		Build: func(ctx context.Context, _ *index.Index, b *index.Builder) error {
 			return build(ctx, src, parts, opt, b)
 		},
-		Beside:   format.Beside(ctx, src, key),
-		Progress: opt.Progress,
 	})
 	if err != nil {
 		return nil, err
