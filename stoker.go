@@ -53,8 +53,8 @@ func Version() string { return strings.TrimSpace(version) }
 // Error is the one error of this package; errors.As finds it.
 type Error = errs.Error
 
-// Where is the place of an Error. Zero fields are unknown, except Sample and
-// Offset, where -1 is.
+// Where is the place of an Error. Fields that are zero are unknown; Get of its
+// Offset and its Sample says whether they are known.
 type Where = errs.Where
 
 // Code names one kind of failure. It is stable: match on it.

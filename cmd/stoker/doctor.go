@@ -319,7 +319,7 @@ func readEvidence(path string) (doctor.Report, error) {
 	if err = json.Unmarshal(b, &r); err == nil && r.Evidence.Schema == 0 {
 		err = json.Unmarshal(b, &r.Evidence)
 	}
-	where := errs.Where{File: path, Offset: -1, Sample: -1}
+	where := errs.Where{File: path}
 	if err != nil {
 		return r, errs.New(errs.Damaged, "this is no evidence").At(where).Because(inWords(err)).Try("stoker doctor --json -- python train.py > report.json")
 	}

@@ -31,7 +31,7 @@ func wholePacking(dir string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return errs.New(errs.Unreadable, "a folder can not be listed").At(errs.Where{File: dir, Offset: -1, Sample: -1}).Because(err)
+		return errs.New(errs.Unreadable, "a folder can not be listed").At(errs.Where{File: dir}).Because(err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -132,7 +132,7 @@ func packedArrays(paths []string) bool {
 // packingIn is what the manifest in a folder says; nil: nothing was packed there.
 // A packing that is not finished is an error.
 func packingIn(dir string) (*packed, error) {
-	at := errs.Where{File: filepath.Join(dir, packing.ManifestName), Offset: -1, Sample: -1}
+	at := errs.Where{File: filepath.Join(dir, packing.ManifestName)}
 	m, err := readPacking(at.File)
 	if err != nil {
 		return nil, manifestDamage(at.File, err)
@@ -140,7 +140,7 @@ func packingIn(dir string) (*packed, error) {
 	if m != nil || !exists(filepath.Join(dir, packing.WorkDir, packing.PlanName)) || exists(at.File) {
 		return m, nil
 	}
-	return nil, errs.New(errs.Damaged, "packing is not finished: there are shards to come, and no manifest").At(errs.Where{File: dir, Offset: -1, Sample: -1}).
+	return nil, errs.New(errs.Damaged, "packing is not finished: there are shards to come, and no manifest").At(errs.Where{File: dir}).
 		Try("run the same `stoker pack` again, which goes on behind what is done; of several tasks, when each is done, `stoker pack %s --finish`", dir)
 }
 
@@ -170,7 +170,7 @@ func (m *packed) compare(dir string, names []string, wanted func(name string) bo
 			case errors.Is(err, fs.ErrNotExist):
 				missing = append(missing, name)
 			case err != nil:
-				return errs.New(errs.Unreadable, "a shard can not be looked at").At(errs.Where{Shard: filepath.Join(dir, name), Offset: -1, Sample: -1}).Because(err)
+				return errs.New(errs.Unreadable, "a shard can not be looked at").At(errs.Where{Shard: filepath.Join(dir, name)}).Because(err)
 			case st.Size() != f.Bytes:
 				cut = append(cut, name)
 			}
@@ -199,7 +199,7 @@ func (m *packed) compare(dir string, names []string, wanted func(name string) bo
 	}
 	first := slices.Concat(missing, cut, more)[0]
 	return errs.New(errs.Damaged, "the shards are not those that the manifest of the packing counts; %s", strings.Join(what, "; ")).
-		At(errs.Where{Shard: filepath.Join(dir, first), Offset: -1, Sample: -1}).Try("%s", hint)
+		At(errs.Where{Shard: filepath.Join(dir, first)}).Try("%s", hint)
 }
 
 func exists(path string) bool {
@@ -282,6 +282,6 @@ func CheckManifest(path string) error {
 }
 
 func manifestDamage(path string, why error) *errs.Error {
-	return errs.New(errs.Damaged, "the manifest of a packing can not be read").At(errs.Where{File: path, Offset: -1, Sample: -1}).Because(why).
+	return errs.New(errs.Damaged, "the manifest of a packing can not be read").At(errs.Where{File: path}).Because(why).
 		Try("fetch it again, or run the `stoker pack` that made it again with --overwrite; if it is of something else, move it away")
 }

@@ -17,14 +17,14 @@ func (d *Part) Place(err error, s *format.Sample, at, i int) error {
 		path := string(d.Stored.Index().AppendPath(f.File, nil))
 		if f.Member != nil {
 			e.Where.Shard, e.Where.Member = path, string(f.Member)
-			if e.Where.Offset < 0 || f.Unpacked {
-				e.Where.Offset = f.Off
+			if e.Where.Offset.Or(-1) < 0 || f.Unpacked {
+				e.Where.Offset = errs.Known(f.Off)
 			} else {
-				e.Where.Offset += f.Off
+				e.Where.Offset = errs.Known(e.Where.Offset.Or(0) + f.Off)
 			}
 		} else {
 			e.Where.File = path
-			e.Where.Offset = max(e.Where.Offset, 0)
+			e.Where.Offset = errs.Known(e.Where.Offset.Or(0))
 		}
 	}
 	return &e
@@ -32,8 +32,7 @@ func (d *Part) Place(err error, s *format.Sample, at, i int) error {
 
 // Where is the file or shard of a sample.
 func (c *Collection) Where(sample int64) errs.Where {
-	w := errs.Nowhere
-	w.Sample = sample
+	w := errs.Where{Sample: errs.Known(sample)}
 	if sample < 0 {
 		return w
 	}
@@ -41,9 +40,9 @@ func (c *Collection) Where(sample int64) errs.Where {
 		e := extents[0]
 		path := string(c.AppendPath(e.File, nil))
 		if e.Whole {
-			w.File, w.Offset = path, 0
+			w.File, w.Offset = path, errs.Known(0)
 		} else {
-			w.Shard, w.Offset = path, e.Off
+			w.Shard, w.Offset = path, errs.Known(e.Off)
 		}
 	}
 	return w

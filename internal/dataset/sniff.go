@@ -55,7 +55,7 @@ func sniff(all []Format, name string, paths []string) (*Format, []string, error)
 		switch {
 		case len(paths) > 1 && isDir(p):
 			return kind, nil, errs.New(errs.Config, "%d paths were given, and one of them, %s, is a folder", len(paths), p).
-				At(errs.Where{File: p, Offset: -1, Sample: -1}).Try("give one folder, or files of one format")
+				At(errs.Where{File: p}).Try("give one folder, or files of one format")
 		case i < 0 && len(paths) > 1 && isEmpty(p):
 			continue // the others say what it is one of
 		case i < 0:
@@ -74,7 +74,7 @@ func sniff(all []Format, name string, paths []string) (*Format, []string, error)
 
 func unknown(all []Format, path string) error {
 	if isArrow(path) {
-		return errs.New(errs.Unsupported, "%s is a file of Arrow tables, which stoker does not read", path).At(errs.Where{File: path, Offset: -1, Sample: -1}).
+		return errs.New(errs.Unsupported, "%s is a file of Arrow tables, which stoker does not read", path).At(errs.Where{File: path}).
 			Try("write it as Parquet once (pyarrow.parquet.write_table), and load that: stoker.ParquetDataset(\"data.parquet\")")
 	}
 	return errs.New(errs.Config, "the format of %s is not known", path).
@@ -275,6 +275,6 @@ func savedArrow(dir string) error {
 		}
 	}
 	return errs.New(errs.Unsupported, "%s is a dataset of Hugging Face's datasets, saved as Arrow files, which stoker does not read", dir).
-		At(errs.Where{File: dir, Offset: -1, Sample: -1}).
+		At(errs.Where{File: dir}).
 		Try("write it as Parquet once: datasets.load_from_disk(%q)%s.to_parquet(\"data.parquet\"); then stoker.ParquetDataset(\"data.parquet\")", dir, split)
 }

@@ -353,7 +353,7 @@ func TestDamagedArrays(t *testing.T) {
 				s := ground(t)
 				spec := arraySpec(fieldsOf(t, "["+field+"]"), path)
 				_, err := end(t, open(t, s, spec))
-				if e := errs.From(err); errs.Classes[e.Code].Python != "DataError" || e.Where.Sample != broken || e.Where.Shard != path || e.Hint == "" || e.Where.Field != "a" {
+				if e := errs.From(err); errs.Classes[e.Code].Python != "DataError" || e.Where.Sample.Or(-1) != broken || e.Where.Shard != path || e.Hint == "" || e.Where.Field != "a" {
 					t.Fatalf("told as %v (%s, hint %q) at %+v", err, e.Code, e.Hint, e.Where)
 				}
 				for _, policy := range []string{Skip, Replace} {
@@ -535,7 +535,7 @@ func TestValuesThatDoNotFit(t *testing.T) {
 	path := saveArray(t, dir, "y.npy", mem.Int64, "(4,)", raw(t, []int64{1, 127, math.MaxInt32, -5}))
 	spec := arraySpec(fieldsOf(t, `[{"name": "y", "dtype": "int8"}]`), path)
 	_, err := end(t, open(t, ground(t), spec))
-	if e := errs.From(err); e.Code != errs.Damaged || e.Where.Sample != 2 || !strings.Contains(err.Error(), "2147483647") {
+	if e := errs.From(err); e.Code != errs.Damaged || e.Where.Sample.Or(-1) != 2 || !strings.Contains(err.Error(), "2147483647") {
 		t.Errorf("%v at %+v", err, e.Where)
 	}
 }

@@ -74,7 +74,7 @@ func checkDamage(t *testing.T, l *Loader, policy, path string, broken int64, n i
 	got, err := end(t, l)
 	if policy == Fail {
 		e := errs.From(err)
-		if errs.Classes[e.Code].Python != "DataError" || e.Where.Sample != broken || e.Where.File != path || e.Hint == "" {
+		if errs.Classes[e.Code].Python != "DataError" || e.Where.Sample.Or(-1) != broken || e.Where.File != path || e.Hint == "" {
 			t.Fatalf("told as %v (code %s, hint %q), want file %s and sample %d", err, e.Code, e.Hint, path, broken)
 		}
 		return
@@ -126,7 +126,7 @@ func TestVanishedUnreadableAndChangedFiles(t *testing.T) {
 			}
 			_, err := end(t, l)
 			e := errs.From(err)
-			if e.Code != c.code || e.Where.Sample != broken || e.Where.File != path || e.Hint == "" {
+			if e.Code != c.code || e.Where.Sample.Or(-1) != broken || e.Where.File != path || e.Hint == "" {
 				t.Fatalf("told as %v (code %s, hint %q)", err, e.Code, e.Hint)
 			}
 			if c.code != errs.Changed {
@@ -246,10 +246,10 @@ func TestWrongLabelsAndMissingFieldsInShards(t *testing.T) {
 	spec.Fields = []Field{{Name: "ppm", Decode: "rgb"}, {Name: "cls", Decode: "int"}}
 	_, err = end(t, open(t, s, spec))
 	e := errs.From(err)
-	if e.Code != errs.Damaged || e.Where.Sample != 9 || e.Where.Shard != shard || e.Where.Member != "000009.cls" || e.Where.Offset <= 0 || e.Where.Field != "cls" {
+	if e.Code != errs.Damaged || e.Where.Sample.Or(-1) != 9 || e.Where.Shard != shard || e.Where.Member != "000009.cls" || e.Where.Offset.Or(-1) <= 0 || e.Where.Field != "cls" {
 		t.Errorf("a label that is no number: %v", err)
 	}
-	if at := e.Where.Offset; at > 0 && !bytes.HasPrefix(b[at:], []byte("x\n")) {
+	if at := e.Where.Offset.Or(-1); at > 0 && !bytes.HasPrefix(b[at:], []byte("x\n")) {
 		t.Errorf("offset %d holds %q", at, b[at:at+4])
 	}
 	spec.Fields[1].From = "clz"

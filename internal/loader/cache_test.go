@@ -101,7 +101,7 @@ func (o once) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) 
 	if again {
 		select {
 		case <-o.gone:
-			return errs.New(errs.NotFound, "it is gone").At(errs.Where{File: strings.Clone(obj.Name), Offset: -1, Sample: -1})
+			return errs.New(errs.NotFound, "it is gone").At(errs.Where{File: strings.Clone(obj.Name)})
 		case <-time.After(patience):
 		}
 	}

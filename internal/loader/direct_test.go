@@ -89,7 +89,7 @@ type broken struct {
 func (b broken) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
 	if off < b.to && b.from < off+int64(len(p)) && obj.MTime != 0 && len(p) < 1000 {
 		b.hits.Add(1)
-		return errs.New(b.code, "broken").At(errs.Where{File: obj.Name, Offset: off, Sample: -1})
+		return errs.New(b.code, "broken").At(errs.Where{File: obj.Name, Offset: errs.Known(off)})
 	}
 	return b.Source.ReadAt(ctx, obj, p, off)
 }
@@ -118,7 +118,7 @@ func TestSmallSamplesThatFail(t *testing.T) {
 			}
 			b, err := p.Next(context.Background(), 0)
 			if code == errs.Unreadable || policy == Fail {
-				if e := errs.From(err); e.Code != code || e.Where.Sample != bad || e.Where.Shard != path {
+				if e := errs.From(err); e.Code != code || e.Where.Sample.Or(-1) != bad || e.Where.Shard != path {
 					t.Errorf("%s, %s: %v at %+v", code, policy, err, e.Where)
 				}
 				p.Cancel()

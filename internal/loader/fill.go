@@ -236,15 +236,15 @@ func (l *Loader) sampleError(t *task, err error) (*errs.Error, bool) {
 	where := l.data.Where(t.req.Sample)
 	if e.Where.File == "" && e.Where.Shard == "" {
 		e.Where.File, e.Where.Shard = where.File, where.Shard
-		if e.Where.Offset < 0 {
+		if e.Where.Offset.Or(-1) < 0 {
 			e.Where.Offset = where.Offset
 		}
 	}
 	if where.Shard != "" && e.Where.File == where.Shard { // a source knows files only
-		e.Where.File, e.Where.Shard, e.Where.Offset = "", where.Shard, max(e.Where.Offset, where.Offset)
+		e.Where.File, e.Where.Shard, e.Where.Offset = "", where.Shard, errs.Known(max(e.Where.Offset.Or(-1), where.Offset.Or(-1)))
 	}
 	p := t.batch.pass
-	e.Where.Sample = t.req.Sample
+	e.Where.Sample = errs.Known(t.req.Sample)
 	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + t.batch.step, Rank: l.spec.Rank}
 	switch {
 	case e.Code == errs.NotFound:
@@ -422,7 +422,7 @@ func (l *Loader) fillIn(ob *openBatch) *task {
 
 // fail keeps the error of the first bad row, whichever lane meets one first.
 func (ob *openBatch) fail(e *errs.Error) {
-	if old, ok := ob.err.(*errs.Error); ok && old.Where.Sample <= e.Where.Sample { //nolint:errorlint // ours alone
+	if old, ok := ob.err.(*errs.Error); ok && old.Where.Sample.Or(-1) <= e.Where.Sample.Or(-1) { //nolint:errorlint // ours alone
 		return
 	}
 	ob.err = e

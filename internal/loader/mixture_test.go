@@ -214,7 +214,7 @@ func TestMixtureDamage(t *testing.T) {
 				err = bad[0].Err
 			}
 			w := errs.From(err).Where
-			if w.Sample != id || w.Shard != shard || w.Member != "000118.ppm" || w.Field != "image" || int(w.Offset) < at+512 {
+			if w.Sample.Or(-1) != id || w.Shard != shard || w.Member != "000118.ppm" || w.Field != "image" || int(w.Offset.Or(-1)) < at+512 {
 				t.Errorf("%s, %s: told as %+v", policy, batches, w)
 			}
 			e, err := l.Explain(0, 0)

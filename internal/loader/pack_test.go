@@ -176,7 +176,7 @@ func TestWrongLengths(t *testing.T) {
 	spec.Batch.Lengths.List[20]++
 	l := open(t, s, spec)
 	_, err := lastOf(l)
-	if errs.CodeOf(err) != errs.Config || errs.From(err).Where.Sample != 20 {
+	if errs.CodeOf(err) != errs.Config || errs.From(err).Where.Sample.Or(-1) != 20 {
 		t.Errorf("got %v", err)
 	}
 }

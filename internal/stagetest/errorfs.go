@@ -131,7 +131,7 @@ func (f *Faulty) before(ctx context.Context, op, name string) (*rule, error) {
 	case "flip":
 		return r, nil
 	}
-	return r, errs.New(errs.Code(r.fault), "a fault of the test").At(errs.Where{File: strings.Clone(name), Offset: -1, Sample: -1})
+	return r, errs.New(errs.Code(r.fault), "a fault of the test").At(errs.Where{File: strings.Clone(name)})
 }
 
 // Stat is source.Source's.

@@ -38,7 +38,7 @@ type Memory map[string][]byte
 func (m Memory) Stat(_ context.Context, name string) (source.Info, error) {
 	data, ok := m[name]
 	if !ok {
-		return source.Info{}, errs.New(errs.NotFound, "there is no such file").At(errs.Where{File: strings.Clone(name), Offset: -1, Sample: -1})
+		return source.Info{}, errs.New(errs.NotFound, "there is no such file").At(errs.Where{File: strings.Clone(name)})
 	}
 	return source.Info{Name: name, Size: int64(len(data)), MTime: 1}, nil
 }
@@ -46,7 +46,7 @@ func (m Memory) Stat(_ context.Context, name string) (source.Info, error) {
 // ReadAt is source.Source's.
 func (m Memory) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) error {
 	data := m[obj.Name]
-	at := errs.Where{File: strings.Clone(obj.Name), Offset: off, Sample: -1} // names are not kept
+	at := errs.Where{File: strings.Clone(obj.Name), Offset: errs.Known(off)} // names are not kept
 	switch {
 	case int64(len(data)) != obj.Size:
 		return errs.New(errs.Changed, "the object is another one").At(at)

@@ -81,7 +81,7 @@ func Dataset(t *testing.T, d format.Stored, src source.Source) {
 			fields := []string{everything[id].Fields[0].Name, "no such;nor this"}
 			err := Read(d, src, id, fields, &format.Sample{})
 			e := errs.From(err)
-			if e.Code != errs.MissingField || e.Where.Sample != id || e.Where.Field != fields[1] || e.Hint == "" {
+			if e.Code != errs.MissingField || e.Where.Sample.Or(-1) != id || e.Where.Field != fields[1] || e.Hint == "" {
 				t.Errorf("sample %d: %s at %v, hint %q", id, e, e.Where, e.Hint)
 			}
 		}

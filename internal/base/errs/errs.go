@@ -6,8 +6,10 @@
 package errs
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -73,20 +75,54 @@ type Moment struct {
 	Rank  int   `json:"rank"`
 }
 
-// Where is the place of a failure. Empty texts are unknown; so are an Offset or
-// Sample of -1, and a Moment that is nil.
+// Where is the place of a failure. The zero value knows nothing; each field that is
+// zero is unknown.
 type Where struct {
 	File   string `json:"file,omitempty"`   // a file of a folder dataset, or a path of the user's
 	Shard  string `json:"shard,omitempty"`  // the stored file that holds several samples
 	Member string `json:"member,omitempty"` // the member of the shard
 	Field  string `json:"field,omitempty"`
-	Offset int64  `json:"offset"` // bytes from the start of File or Shard
-	Sample int64  `json:"sample"` // sample id
+	Offset Number `json:"offset"` // bytes from the start of File or Shard
+	Sample Number `json:"sample"` // sample id
 	*Moment
 }
 
-// Nowhere is the Where that knows nothing.
-var Nowhere = Where{Offset: -1, Sample: -1}
+// Number is a number from 0 that may be unknown, which the zero value is. In JSON an
+// unknown number is -1.
+type Number struct{ next int64 } // one more than the number; 0: unknown
+
+// Known is n; unknown if n is negative.
+func Known(n int64) Number { return Number{max(n, -1) + 1} }
+
+// Get is the number, and whether it is known.
+func (n Number) Get() (int64, bool) { return n.next - 1, n.next != 0 }
+
+// Or is the number, and unknown if it is not known.
+func (n Number) Or(unknown int64) int64 {
+	if n.next == 0 {
+		return unknown
+	}
+	return n.next - 1
+}
+
+// Equal says whether both are unknown, or the same number.
+func (n Number) Equal(o Number) bool { return n == o }
+
+// String is the number as text, for messages.
+func (n Number) String() string { return strconv.FormatInt(n.Or(-1), 10) }
+
+// MarshalJSON is json.Marshaler's.
+func (n Number) MarshalJSON() ([]byte, error) { return strconv.AppendInt(nil, n.Or(-1), 10), nil }
+
+// UnmarshalJSON is json.Unmarshaler's.
+func (n *Number) UnmarshalJSON(b []byte) error {
+	v := int64(-1) // of null
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	*n = Known(v)
+	return nil
+}
 
 func (w Where) String() string {
 	var b strings.Builder
@@ -108,11 +144,11 @@ func (w Where) String() string {
 	if w.Field != "" {
 		add("field %q", w.Field)
 	}
-	if w.Offset >= 0 {
-		add("offset %d", w.Offset)
+	if n, known := w.Offset.Get(); known {
+		add("offset %d", n)
 	}
-	if w.Sample >= 0 {
-		add("sample %d", w.Sample)
+	if n, known := w.Sample.Get(); known {
+		add("sample %d", n)
 	}
 	if w.Moment != nil {
 		add("epoch %d, step %d, rank %d", w.Epoch, w.Step, w.Rank)
@@ -131,7 +167,7 @@ type Error struct {
 
 // New makes an error without a place.
 func New(code Code, format string, a ...any) *Error {
-	return &Error{Code: code, What: fmt.Sprintf(format, a...), Where: Nowhere}
+	return &Error{Code: code, What: fmt.Sprintf(format, a...)}
 }
 
 // At sets the place and returns e.

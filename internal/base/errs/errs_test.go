@@ -34,7 +34,7 @@ func TestClassesAreThoseThatPythonKnows(t *testing.T) {
 }
 
 func TestErrorText(t *testing.T) {
-	e := New(Damaged, "the JPEG ends early").At(Where{Shard: "a.tar", Member: "x.jpg", Offset: 512, Sample: 3}).Because(fs.ErrInvalid)
+	e := New(Damaged, "the JPEG ends early").At(Where{Shard: "a.tar", Member: "x.jpg", Offset: Known(512), Sample: Known(3)}).Because(fs.ErrInvalid)
 	want := "the JPEG ends early (shard a.tar, member x.jpg, offset 512, sample 3): invalid argument"
 	if e.Error() != want {
 		t.Errorf("got  %s\nwant %s", e, want)

@@ -29,7 +29,7 @@ func TestName(t *testing.T) {
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}
 	}
-	e := New(Damaged, "the key %s is bad", "\x1b[2J").At(Where{Shard: "a\nb.tar", Member: "\x1bc", Offset: 1, Sample: -1}).Because(errors.New("\x9b"))
+	e := New(Damaged, "the key %s is bad", "\x1b[2J").At(Where{Shard: "a\nb.tar", Member: "\x1bc", Offset: Known(1)}).Because(errors.New("\x9b"))
 	if got, want := e.Error(), `the key \x1b[2J is bad (shard "a\nb.tar", member "\x1bc", offset 1): \x9b`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

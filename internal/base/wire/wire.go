@@ -255,8 +255,8 @@ type place struct {
 	Shard  jsontext.Name `json:"shard,omitempty"`
 	Member jsontext.Name `json:"member,omitempty"`
 	Field  jsontext.Name `json:"field,omitempty"`
-	Offset int64         `json:"offset"`
-	Sample int64         `json:"sample"`
+	Offset errs.Number   `json:"offset"`
+	Sample errs.Number   `json:"sample"`
 	*errs.Moment
 }
 

@@ -145,7 +145,7 @@ func WriteBeside(ctx context.Context, src source.Source, x *index.Index) (string
 	for i, obj := range objs {
 		if size, mtime := x.Stamp(i); obj.Size != size || mtime != 0 && obj.MTime != mtime {
 			return "", errs.New(errs.Changed, "the file was written to after it was indexed").
-				At(errs.Where{Shard: obj.Name, Offset: -1, Sample: -1}).Try("wait until the dataset is complete, and index it again")
+				At(errs.Where{Shard: obj.Name}).Try("wait until the dataset is complete, and index it again")
 		}
 	}
 	at := BesidePath(x)

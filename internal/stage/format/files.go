@@ -49,7 +49,7 @@ func Stat(ctx context.Context, src source.Source, paths []string, kind string) (
 	objs := make([]source.Info, len(paths))
 	err := Each(ctx, len(paths), func(i int) error {
 		st, err := src.Stat(ctx, paths[i])
-		at := errs.Where{Shard: paths[i], Offset: -1, Sample: -1}
+		at := errs.Where{Shard: paths[i]}
 		switch {
 		case err != nil && errs.CodeOf(err) == errs.NotFound:
 			return errs.New(errs.NotFound, "there is no %s %q", kind, paths[i]).At(at).Because(errs.From(err).Cause).Try("%s", source.Suggest(paths[i]))
@@ -81,7 +81,7 @@ func Settled(ctx context.Context, src source.Source, obj source.Info, read func(
 	}
 	if now.Size != obj.Size || now.MTime != obj.MTime {
 		return errs.New(errs.Changed, "the file is being written to").
-			At(errs.Where{Shard: obj.Name, Offset: -1, Sample: -1}).Try("wait until the dataset is complete")
+			At(errs.Where{Shard: obj.Name}).Try("wait until the dataset is complete")
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func Fresh(ctx context.Context, src source.Source, paths []string, x *index.Inde
 func Read(ctx context.Context, src source.Source, obj source.Info, off, n int64) ([]byte, error) {
 	if off < 0 || n < 0 || off > obj.Size || n > obj.Size-off {
 		return nil, errs.New(errs.Damaged, "the file ends at byte %d, and %d bytes should lie at %d", obj.Size, n, off).
-			At(errs.Where{Shard: obj.Name, Offset: max(off, 0), Sample: -1}).Try("fetch or write the file again")
+			At(errs.Where{Shard: obj.Name, Offset: errs.Known(max(off, 0))}).Try("fetch or write the file again")
 	}
 	p := make([]byte, n)
 	if err := src.ReadAt(ctx, obj, p, off); err != nil {

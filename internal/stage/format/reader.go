@@ -116,7 +116,7 @@ func Place(ds Stored, err error, id int64, f *Field) error {
 		return err
 	}
 	e := *errs.From(err)
-	e.Where.Sample = id
+	e.Where.Sample = errs.Known(id)
 	e.Where.Field = strings.Clone(e.Where.Field) // names are views of an index that may be closed before the error is told
 	if errors.Is(err, fs.ErrPermission) {
 		e.Code = errs.Forbidden
@@ -133,14 +133,14 @@ func Place(ds Stored, err error, id int64, f *Field) error {
 	path := string(ds.Index().AppendPath(file, nil))
 	if f != nil && f.Member != nil {
 		e.Where.Shard, e.Where.Member = path, string(f.Member)
-		if e.Where.Offset = f.Off + max(e.Where.Offset, 0); f.Unpacked {
-			e.Where.Offset = f.Off
+		if e.Where.Offset = errs.Known(f.Off + max(e.Where.Offset.Or(-1), 0)); f.Unpacked {
+			e.Where.Offset = errs.Known(f.Off)
 		}
 		return &e
 	}
 	e.Where.File = path
-	if f == nil && e.Where.Offset < 0 && off > 0 {
-		e.Where.Offset = off
+	if f == nil && e.Where.Offset.Or(-1) < 0 && off > 0 {
+		e.Where.Offset = errs.Known(off)
 	}
 	return &e
 }

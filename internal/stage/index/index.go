@@ -53,7 +53,7 @@ func Open(path string) (*Index, error) {
 	return openFile(f, path)
 }
 
-func in(path string) errs.Where { return errs.Where{File: path, Offset: -1, Sample: -1} }
+func in(path string) errs.Where { return errs.Where{File: path} }
 
 // openFile maps f, which the caller goes on to own.
 func openFile(f *os.File, path string) (*Index, error) {

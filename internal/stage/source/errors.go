@@ -12,7 +12,7 @@ import (
 
 // place copies the name: the caller's is valid in the call only.
 func place(name string, off int64) errs.Where {
-	return errs.Where{File: strings.Clone(name), Offset: off, Sample: -1}
+	return errs.Where{File: strings.Clone(name), Offset: errs.Known(off)}
 }
 
 // notRegular is the mode of what was found where a file should be.

@@ -78,7 +78,7 @@ func TestErrorsOfSamples(t *testing.T) {
 			t.Errorf("%s %s %.20q: %v", c.codec, c.ops, c.in, err)
 			continue
 		}
-		if e.Code != c.code || !strings.Contains(e.What, c.what) || e.Hint == "" || e.Where != errs.Nowhere {
+		if e.Code != c.code || !strings.Contains(e.What, c.what) || e.Hint == "" || e.Where != (errs.Where{}) {
 			t.Errorf("%s %s %.20q: %s %q, hint %q", c.codec, c.ops, c.in, e.Code, e.Error(), e.Hint)
 		}
 		// The lane is as good as before.

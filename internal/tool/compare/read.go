@@ -66,7 +66,7 @@ func ReadReceipts(path string) ([]loader.Receipt, error) {
 		return nil, err
 	}
 	if t.Kind != Receipt {
-		return nil, errs.New(errs.Config, "this is a %s, and no receipt", t.Kind).At(errs.Where{File: path, Offset: -1, Sample: -1}).
+		return nil, errs.New(errs.Config, "this is a %s, and no receipt", t.Kind).At(errs.Where{File: path}).
 			Try("a receipt is what loader.receipt() returns, saved with json.dump")
 	}
 	return t.receipts, nil

@@ -124,7 +124,7 @@ func publish(ctx context.Context, tmp, final string, count int) error {
 
 func unwritable(dir string, err error) error {
 	return errs.New(errs.Unreadable, "the demo's photographs can not be written").
-		At(errs.Where{File: dir, Offset: -1, Sample: -1}).Because(err).
+		At(errs.Where{File: dir}).Because(err).
 		Try("free some space there (100 MB), or set STOKER_CACHE to a folder that can be written to")
 }
 

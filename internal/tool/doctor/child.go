@@ -51,7 +51,7 @@ func newHooked() (h hooked, err error) {
 	h.lines, h.code = filepath.Join(h.dir, "lines"), filepath.Join(h.dir, "hook")
 	if err = h.fill(); err != nil {
 		h.remove()
-		return h, errs.New(errs.Space, "the hook cannot be written").At(errs.Where{File: h.dir, Offset: -1, Sample: -1}).Because(err).Try("TMPDIR=/a/folder/with/room stoker doctor -- ...")
+		return h, errs.New(errs.Space, "the hook cannot be written").At(errs.Where{File: h.dir}).Because(err).Try("TMPDIR=/a/folder/with/room stoker doctor -- ...")
 	}
 	return h, nil
 }

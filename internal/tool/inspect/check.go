@@ -98,10 +98,10 @@ func (r *Report) check(ctx context.Context, c Config, ds format.Stored, ids []in
 		return err
 	}
 	for _, all := range [][]*errs.Error{k.damage, k.odd} {
-		slices.SortFunc(all, func(a, b *errs.Error) int { return cmp.Compare(a.Where.Sample, b.Where.Sample) })
+		slices.SortFunc(all, func(a, b *errs.Error) int { return cmp.Compare(a.Where.Sample.Or(-1), b.Where.Sample.Or(-1)) })
 	}
 	for _, e := range k.damage {
-		r.Broken = append(r.Broken, e.Where.Sample)
+		r.Broken = append(r.Broken, e.Where.Sample.Or(-1))
 	}
 	r.Checked, r.Damaged, r.Fields = k.done, int64(len(k.damage)), fields(k.fields)
 	for _, e := range k.damage[:min(len(k.damage), maxDamage)] {

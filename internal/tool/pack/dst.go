@@ -81,7 +81,7 @@ func readJSON(path string, v any) (bool, error) {
 	return true, nil
 }
 
-func file(path string) errs.Where { return errs.Where{File: path, Offset: -1, Sample: -1} }
+func file(path string) errs.Where { return errs.Where{File: path} }
 
 // marshal is how everything is written: indented, a newline at the end.
 func marshal(v any) []byte {

@@ -78,7 +78,7 @@ func faulty(fault string) error {
 	case fault == "two ranks of three" && job.Spec.World == 3:
 		job.Spec.World, job.Spec.Rank = 2, job.Spec.Rank%2
 	case fault == "dies" && resumed:
-		return errs.New(errs.Damaged, "the picture ends early").At(errs.Where{File: "x.jpg", Offset: 3, Sample: 7}).Try("mend it")
+		return errs.New(errs.Damaged, "the picture ends early").At(errs.Where{File: "x.jpg", Offset: errs.Known(3), Sample: errs.Known(7)}).Try("mend it")
 	case fault == "says nothing" && resumed:
 		fmt.Fprintln(os.Stderr, "panic: oops")
 		os.Exit(2)

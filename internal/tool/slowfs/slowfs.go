@@ -154,7 +154,7 @@ func (f *FS) Close() error {
 	return errs.New(errs.Held, "the slow file system is still in use").At(place(f.at)).Because(err)
 }
 
-func place(path string) errs.Where { return errs.Where{File: path, Offset: -1, Sample: -1} }
+func place(path string) errs.Where { return errs.Where{File: path} }
 
 // wait lets a read request of so many bytes take its time: it arrived at a
 // moment, asked for some bytes and was given some. False: nobody waits any more.

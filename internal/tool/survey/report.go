@@ -162,7 +162,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		if i == 0 {
 			fmt.Fprintf(&b, "\n%s damaged, and left out of the figures:\n", show.Count(r.Damaged, "sample is", "samples are"))
 		}
-		fmt.Fprintf(&b, "  sample %d: %s\n", d.Where.Sample, d.What)
+		fmt.Fprintf(&b, "  sample %d: %s\n", d.Where.Sample.Or(-1), d.What)
 	}
 	if int64(len(r.Damage)) < r.Damaged {
 		fmt.Fprintf(&b, "  and %s more\n", show.Number(float64(r.Damaged-int64(len(r.Damage)))))

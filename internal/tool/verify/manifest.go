@@ -69,7 +69,7 @@ func openPacked(d spec.Dataset) (*packed, error) {
 }
 
 func damagedFile(path, what string, cause error) *errs.Error {
-	return errs.New(errs.Damaged, "%s", what).At(errs.Where{File: path, Offset: -1, Sample: -1}).Because(cause).
+	return errs.New(errs.Damaged, "%s", what).At(errs.Where{File: path}).Because(cause).
 		Try("fetch the file again, or pack the dataset again: shards that are whole are kept")
 }
 
@@ -81,7 +81,7 @@ func (p *packed) files(ctx context.Context, deep bool) (wrong []*errs.Error, sha
 		before := len(wrong)
 		for _, f := range s.Files {
 			path := filepath.Join(p.dir, filepath.Base(f.Name))
-			at := errs.Where{Shard: path, Offset: -1, Sample: -1}
+			at := errs.Where{Shard: path}
 			st, err := os.Stat(path)
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
@@ -90,7 +90,7 @@ func (p *packed) files(ctx context.Context, deep bool) (wrong []*errs.Error, sha
 			case err != nil:
 				return nil, nil, errs.New(errs.Unreadable, "a shard can not be looked at").At(at).Because(err)
 			case st.Size() != f.Bytes:
-				at.Offset = min(st.Size(), f.Bytes)
+				at.Offset = errs.Known(min(st.Size(), f.Bytes))
 				wrong = append(wrong, errs.New(errs.Damaged, "the shard has %d bytes, and was written with %d", st.Size(), f.Bytes).At(at))
 				continue
 			case !deep:
@@ -135,7 +135,7 @@ func digestOf(ctx context.Context, path string) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	return "", errs.New(errs.Unreadable, "a shard can not be read").At(errs.Where{Shard: path, Offset: -1, Sample: -1}).Because(err)
+	return "", errs.New(errs.Unreadable, "a shard can not be read").At(errs.Where{Shard: path}).Because(err)
 }
 
 // blockBytes is what members of a tar archive are padded to.
@@ -178,7 +178,7 @@ func (p *packed) sample(id int64) error {
 	}
 	if got, want := xxhash.Sum64(b), binary.LittleEndian.Uint64(p.sums[digestBytes*id:]); got != want {
 		e := errs.New(errs.Damaged, "its bytes are not those that were packed: XXH64 %016x, not %016x", got, want)
-		e.Where.Offset = begin
+		e.Where.Offset = errs.Known(begin)
 		return e
 	}
 	return nil

@@ -52,13 +52,13 @@ func (p *packed) damaged(ctx context.Context, s *pack.Shard, at string) (broken 
 	}
 	for i, off := range unmatched(found, want) {
 		e := errs.New(errs.Damaged, "its bytes are not those that were packed")
-		e.Where = errs.Where{Shard: at, Offset: off, Sample: s.First + i}
+		e.Where = errs.Where{Shard: at, Offset: errs.Known(off), Sample: errs.Known(s.First + i)}
 		if filepath.Base(at) != filepath.Base(s.Files[0].Name) {
-			e.Where.Offset = -1 // it is of the first file
+			e.Where.Offset = errs.Number{} // it is of the first file
 		}
 		broken = append(broken, e)
 	}
-	slices.SortFunc(broken, func(a, b *errs.Error) int { return int(a.Where.Sample - b.Where.Sample) })
+	slices.SortFunc(broken, func(a, b *errs.Error) int { return int(a.Where.Sample.Or(-1) - b.Where.Sample.Or(-1)) })
 	// What stands outside of all samples of arrays and tokens says how to read them.
 	lead := p.manifest.Options.Output == pack.OutputNpy || p.manifest.Options.Output == pack.OutputTokens
 	return broken, len(broken) > 0 || !lead, nil

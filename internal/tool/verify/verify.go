@@ -103,7 +103,7 @@ func (r *Report) hashes(ctx context.Context, ds hashed, x format.Stored) (broken
 		for _, e := range x.Extents(id, nil, room[:0]) {
 			if why := wrong[e.File]; why != nil {
 				e := errs.New(errs.Damaged, "the shard that it is in is not as its hash says").At(why.Where)
-				e.Where.Sample = id
+				e.Where.Sample = errs.Known(id)
 				broken = append(broken, e)
 				break
 			}
@@ -145,7 +145,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	conf := c.inspection(func(ds format.Stored) error {
 		if n := ds.Index().Len(); n != p.manifest.Samples {
 			return errs.New(errs.Damaged, "the shards have %d samples, and the manifest counts %d", n, p.manifest.Samples).
-				At(errs.Where{File: r.Manifest, Offset: -1, Sample: -1}).Try("remove shards that are not of this packing")
+				At(errs.Where{File: r.Manifest}).Try("remove shards that are not of this packing")
 		}
 		p.ds = ds
 		return sums.open(ds.Index())
@@ -215,7 +215,7 @@ func (p *packed) broken(ctx context.Context, shards []int, wrong []*errs.Error, 
 			continue
 		}
 		for id := s.First; id < s.First+s.Samples; id++ {
-			all = append(all, errs.New(errs.Damaged, "the shard that it is in is not as it was written").At(errs.Where{Shard: path, Offset: -1, Sample: id}))
+			all = append(all, errs.New(errs.Damaged, "the shard that it is in is not as it was written").At(errs.Where{Shard: path, Sample: errs.Known(id)}))
 		}
 	}
 	return all, compared, nil
@@ -226,14 +226,14 @@ func (p *packed) broken(ctx context.Context, shards []int, wrong []*errs.Error, 
 func (r *Report) lay(broken []*errs.Error) {
 	known := r.Broken
 	for _, e := range broken {
-		if _, found := slices.BinarySearch(known, e.Where.Sample); found {
+		if _, found := slices.BinarySearch(known, e.Where.Sample.Or(-1)); found {
 			continue
 		}
-		r.Broken = append(r.Broken, e.Where.Sample)
+		r.Broken = append(r.Broken, e.Where.Sample.Or(-1))
 		r.Damage = append(r.Damage, wire.FromError(e))
 	}
 	slices.Sort(r.Broken)
-	slices.SortStableFunc(r.Damage, func(a, b *wire.Error) int { return cmp.Compare(a.Where.Sample, b.Where.Sample) })
+	slices.SortStableFunc(r.Damage, func(a, b *wire.Error) int { return cmp.Compare(a.Where.Sample.Or(-1), b.Where.Sample.Or(-1)) })
 	r.Damaged = int64(len(r.Broken))
 	r.Damage = r.Damage[:min(len(r.Damage), maxDamage)]
 }
@@ -263,7 +263,7 @@ func (d *digests) open(x *index.Index) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	at := errs.Where{File: path, Offset: -1, Sample: -1}
+	at := errs.Where{File: path}
 	if err != nil {
 		return errs.New(errs.Unreadable, "the digests of the samples can not be read").At(at).Because(err)
 	}

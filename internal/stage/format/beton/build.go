@@ -77,7 +77,7 @@ func build(ctx context.Context, src source.Source, path string, b *index.Builder
 	}
 	if len(b.Meta.Fields) == 0 {
 		return errs.New(errs.Unsupported, "the file has no field that can be read: %s", f.cols[0].Why).
-			At(errs.Where{Shard: f.obj.Name, Offset: headerLen, Sample: -1})
+			At(errs.Where{Shard: f.obj.Name, Offset: errs.Known(headerLen)})
 	}
 	format.Describe(b, objs)
 	b.Int64s(placeOff, f.off, index.Aside)
@@ -90,7 +90,7 @@ func build(ctx context.Context, src source.Source, path string, b *index.Builder
 }
 
 func (f *builder) wrong(off, sample int64, text string, a ...any) *errs.Error {
-	return errs.New(errs.Damaged, text, a...).At(errs.Where{Shard: f.obj.Name, Offset: off, Sample: sample}).
+	return errs.New(errs.Damaged, text, a...).At(errs.Where{Shard: f.obj.Name, Offset: errs.Known(off), Sample: errs.Known(sample)}).
 		Try("copy the file again, or write it again")
 }
 
@@ -105,7 +105,7 @@ func (f *builder) read() error {
 	}
 	if f.version != version {
 		return errs.New(errs.Unsupported, "the file is of version %d; version %d can be read", f.version, version).
-			At(errs.Where{Shard: f.obj.Name, Offset: 0, Sample: -1}).Try("is it one of FFCV's? If it is an old one, write it again with FFCV 1.0")
+			At(errs.Where{Shard: f.obj.Name, Offset: errs.Known(0)}).Try("is it one of FFCV's? If it is an old one, write it again with FFCV 1.0")
 	}
 	if err := f.readFields(); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (f *builder) readFields() error {
 		return f.wrong(8, -1, "the file can not be read: %d samples of %d bytes do not fit into %d", f.samples, f.row, f.header.allocs-f.rows)
 	}
 	if f.samples == 0 {
-		return errs.New(errs.Empty, "there is no sample in %s", f.obj.Name).At(errs.Where{Shard: f.obj.Name, Offset: -1, Sample: -1})
+		return errs.New(errs.Empty, "there is no sample in %s", f.obj.Name).At(errs.Where{Shard: f.obj.Name})
 	}
 	end := f.rows + f.samples*int64(f.row)
 	f.pages = (end + f.page - 1) / f.page * f.page

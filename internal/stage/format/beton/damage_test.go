@@ -132,11 +132,11 @@ func TestDamage(t *testing.T) {
 			if err == nil || e.Code != c.code || !strings.Contains(e.What, c.what) || e.Hint == "" && c.code == errs.Damaged {
 				t.Fatalf("%v: %v, hint %q", e.Code, err, e.Hint)
 			}
-			off := e.Where.Offset
+			off := e.Where.Offset.Or(-1)
 			if c.off != nil {
 				off = int64(c.off(whole))
 			}
-			if e.Where.Shard != path || e.Where.Offset != off || c.sample != -2 && e.Where.Sample != c.sample {
+			if e.Where.Shard != path || e.Where.Offset.Or(-1) != off || c.sample != -2 && e.Where.Sample.Or(-1) != c.sample {
 				t.Errorf("found at %v, want offset %d of sample %d", e.Where, off, c.sample)
 			}
 			if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {

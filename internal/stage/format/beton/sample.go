@@ -126,7 +126,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 		if k := d.resolve(f); k < 0 {
 			return d.missing(id, f)
 		} else if d.cols[k].Why != "" {
-			return d.refusal(k, errs.Where{Shard: d.path, Field: f, Offset: -1, Sample: id})
+			return d.refusal(k, errs.Where{Shard: d.path, Field: f, Sample: errs.Known(id)})
 		}
 		s.Fields = append(s.Fields, format.Field{})
 	}
@@ -143,7 +143,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 			}
 			last.end = off + size
 			if at >= len(raw) || int64(len(raw[at])) < last.end-last.off {
-				return errs.New(errs.Bug, "the bytes passed in do not match the extents").At(errs.Where{Shard: d.path, Offset: off, Sample: id})
+				return errs.New(errs.Bug, "the bytes passed in do not match the extents").At(errs.Where{Shard: d.path, Offset: errs.Known(off), Sample: errs.Known(id)})
 			}
 			data = raw[at][off-last.off : last.end-last.off : last.end-last.off]
 		}
@@ -180,7 +180,7 @@ func (d *Dataset) field(id int64, k int, data []byte) (format.Field, error) {
 	case text:
 		if n := len(data) - 1; n < 0 || data[n] != 0 {
 			return f, errs.New(errs.Damaged, "the JSON of field %q does not end in its zero byte", c.Name).
-				At(errs.Where{Shard: d.path, Field: c.Name, Offset: off, Sample: id}).Try("copy the file again, or write it again")
+				At(errs.Where{Shard: d.path, Field: c.Name, Offset: errs.Known(off), Sample: errs.Known(id)}).Try("copy the file again, or write it again")
 		} else {
 			f.Data = data[:n:n]
 		}
@@ -195,7 +195,7 @@ func (d *Dataset) field(id int64, k int, data []byte) (format.Field, error) {
 func (d *Dataset) missing(id int64, field string) error {
 	have := d.x.Meta().Fields
 	e := errs.New(errs.MissingField, "a sample has no field %q; it has %s", field, strings.Join(have, ", ")).
-		At(errs.Where{Shard: d.path, Field: field, Offset: -1, Sample: id})
+		At(errs.Where{Shard: d.path, Field: field, Sample: errs.Known(id)})
 	for alt := range strings.SplitSeq(field, ";") {
 		if near := errs.Nearest(alt, have); near != "" {
 			return e.Try("did you mean %q?", near)
@@ -213,7 +213,7 @@ func (d *Dataset) refusal(k int, at errs.Where) error {
 // Check says whether samples have these fields, before the first one is read.
 func (d *Dataset) Check(fields []string) error {
 	for _, f := range fields {
-		at := errs.Where{File: d.path, Field: f, Offset: -1, Sample: -1}
+		at := errs.Where{File: d.path, Field: f}
 		if k := d.resolve(f); k < 0 {
 			e := errs.From(d.missing(0, f))
 			e.Code, e.Where = errs.Config, at

@@ -30,7 +30,7 @@ func buildList(ctx context.Context, src source.Source, paths []string, opt Optio
 	}
 	sizes, times, err := l.stat(ctx, src, opt.Progress, func(i int, err error) error {
 		if errs.CodeOf(err) == errs.NotFound {
-			return errs.New(errs.NotFound, "there is no file %q", l.paths[i]).At(errs.Where{File: l.paths[i], Offset: -1, Sample: -1}).
+			return errs.New(errs.NotFound, "there is no file %q", l.paths[i]).At(errs.Where{File: l.paths[i]}).
 				Because(errs.From(err).Cause).Try("%s", source.Suggest(l.paths[i]))
 		}
 		return err
@@ -49,7 +49,7 @@ func buildList(ctx context.Context, src source.Source, paths []string, opt Optio
 		dir := path.Base(path.Dir(l.paths[f]))
 		if dir == "." || dir == "/" {
 			return errs.New(errs.Config, "%q lies in no folder that could be its class", l.paths[f]).
-				At(errs.Where{File: l.paths[f], Offset: -1, Sample: int64(i)}).Try("leave label out, or put the files in one folder per class")
+				At(errs.Where{File: l.paths[f], Sample: errs.Known(int64(i))}).Try("leave label out, or put the files in one folder per class")
 		}
 		folders = append(folders, dir)
 	}
@@ -90,7 +90,7 @@ func (l *list) stat(ctx context.Context, src source.Source, progress index.Progr
 		for i := r * run; i < end; i++ {
 			st, err := src.Stat(ctx, l.paths[i])
 			if err == nil && st.Dir {
-				err = errs.New(errs.Config, "%q is a folder, not a file", l.paths[i]).At(errs.Where{File: l.paths[i], Offset: -1, Sample: -1}).
+				err = errs.New(errs.Config, "%q is a folder, not a file", l.paths[i]).At(errs.Where{File: l.paths[i]}).
 					Try("for the files in it write %s/*", l.paths[i])
 			}
 			if err != nil {
@@ -161,7 +161,7 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 			e.Hint = "the paths of a manifest are relative to its folder, or to root; " + source.Suggest(l.paths[i])
 		}
 		e.What = t.row(l.first[i]) + " of " + path.Base(manifest) + " names " + l.paths[i] + ": " + e.What
-		e.Where = errs.Where{File: manifest, Offset: -1, Sample: int64(l.first[i])}
+		e.Where = errs.Where{File: manifest, Sample: errs.Known(int64(l.first[i]))}
 		return &e
 	})
 	if err != nil {
@@ -196,7 +196,7 @@ func (t *table) place(c *cells, row int, root string, given bool) (string, error
 		return full, nil
 	}
 	e := t.fail(errs.Config, -1, "%s names %q, which lies outside of %s", t.row(row), p, root)
-	e.Where.Sample = int64(row)
+	e.Where.Sample = errs.Known(int64(row))
 	if given {
 		return "", e.Try("paths may not leave the root that was given")
 	}

@@ -80,8 +80,8 @@ func TestDamagedManifests(t *testing.T) {
 			if e.Where.Shard != "" {
 				place = e.Where.Shard
 			}
-			if err == nil || e.Code != c.code || !strings.Contains(e.What, c.what) || place != path || e.Where.Offset != c.off || e.Hint == "" {
-				t.Errorf("%s: %s at %v (%d) | %s", e.Code, e, e.Where, e.Where.Offset, e.Hint)
+			if err == nil || e.Code != c.code || !strings.Contains(e.What, c.what) || place != path || e.Where.Offset.Or(-1) != c.off || e.Hint == "" {
+				t.Errorf("%s: %s at %v (%d) | %s", e.Code, e, e.Where, e.Where.Offset.Or(-1), e.Hint)
 			}
 			if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
 				t.Errorf("%d MiB were allocated", grown>>20)

@@ -367,7 +367,7 @@ func (d *Dataset) where(id int64) errs.Where {
 	if d.file != nil {
 		f = int(d.file[id])
 	}
-	return errs.Where{File: string(d.x.AppendPath(f, nil)), Offset: -1, Sample: id}
+	return errs.Where{File: string(d.x.AppendPath(f, nil)), Sample: errs.Known(id)}
 }
 
 func (d *Dataset) missing(id int64, field string) error {
@@ -388,7 +388,7 @@ func (d *Dataset) Check(fields []string) error {
 	for _, f := range fields {
 		if d.resolve(f) == isMissing {
 			e := errs.From(d.missing(0, f))
-			e.Code, e.Where = errs.Config, errs.Where{File: d.x.Meta().Root, Field: f, Offset: -1, Sample: -1}
+			e.Code, e.Where = errs.Config, errs.Where{File: d.x.Meta().Root, Field: f}
 			return e
 		}
 	}

@@ -180,7 +180,7 @@ func TestManifests(t *testing.T) {
 				return
 			}
 			e := errs.From(stagetest.Read(d, s.src, 2, []string{"score"}, &format.Sample{}))
-			if e.Code != errs.MissingField || e.Where.Sample != 2 || e.Where.Field != "score" || e.Hint == "" {
+			if e.Code != errs.MissingField || e.Where.Sample.Or(-1) != 2 || e.Where.Field != "score" || e.Hint == "" {
 				t.Errorf("%s at %v | %s", e, e.Where, e.Hint)
 			}
 		})

@@ -90,7 +90,7 @@ func (t *table) row(i int) string {
 
 // fail is an error in the table, with the offset in bytes where that is known.
 func (t *table) fail(code errs.Code, off int64, format string, a ...any) *errs.Error {
-	return errs.New(code, format, a...).At(errs.Where{File: t.path, Offset: off, Sample: -1})
+	return errs.New(code, format, a...).At(errs.Where{File: t.path, Offset: errs.Known(off)})
 }
 
 // looks is what a cell of a CSV file looks like. A number with zeros in front, or

@@ -77,7 +77,7 @@ func build(ctx context.Context, src source.Source, root string, opt Options, b *
 
 // complaint is what is wrong with what was found, or nil.
 func complaint(root string, top *dir, samples int, empty, ext []string, allowEmpty bool) error {
-	at := errs.Where{File: root, Offset: -1, Sample: -1}
+	at := errs.Where{File: root}
 	switch {
 	case len(top.subs) == 0 && top.loose > 0:
 		return errs.New(errs.Empty, "%q has no class folder", root).At(at).

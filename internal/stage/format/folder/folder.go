@@ -207,7 +207,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 var all = []string{Image, Label, Key}
 
 func (d *Dataset) where(id int64) errs.Where {
-	return errs.Where{File: string(d.x.AppendPath(int(id), nil)), Offset: -1, Sample: id}
+	return errs.Where{File: string(d.x.AppendPath(int(id), nil)), Sample: errs.Known(id)}
 }
 
 func (d *Dataset) missing(id int64, field string) error {
@@ -235,7 +235,7 @@ func (d *Dataset) Check(fields []string) error {
 			continue
 		}
 		e := errs.From(d.missing(0, f))
-		e.Code, e.Where = errs.Config, errs.Where{File: d.x.Meta().Root, Field: f, Offset: -1, Sample: -1}
+		e.Code, e.Where = errs.Config, errs.Where{File: d.x.Meta().Root, Field: f}
 		return e
 	}
 	return nil

@@ -71,7 +71,7 @@ func (w *walker) list(ctx context.Context, d *dir) error {
 			return nil
 		}
 	}
-	return errs.New(errs.Changed, "the folder is being written to").At(errs.Where{File: d.path, Offset: -1, Sample: -1}).
+	return errs.New(errs.Changed, "the folder is being written to").At(errs.Where{File: d.path}).
 		Try("wait until the dataset is complete")
 }
 
@@ -87,7 +87,7 @@ func (w *walker) once(ctx context.Context, d *dir) error {
 			sub := &dir{path: it.Name, rel: join(d.rel, base), class: d.class, parent: d, id: it.ID}
 			if up := sub.circle(); up != nil {
 				return errs.New(errs.Config, "a link leads back to a folder above it, %s", up.path).
-					At(errs.Where{File: sub.path, Offset: -1, Sample: -1}).Try("remove the link: images below it would be taken again and again")
+					At(errs.Where{File: sub.path}).Try("remove the link: images below it would be taken again and again")
 			}
 			d.subs = append(d.subs, sub)
 		case !w.sample(base):
@@ -196,7 +196,7 @@ func noRoot(root string, err error) error {
 }
 
 func notFolder(root string) error {
-	e := errs.New(errs.Config, "%q is a file, not a folder with one folder per class", root).At(errs.Where{File: root, Offset: -1, Sample: -1})
+	e := errs.New(errs.Config, "%q is a file, not a folder with one folder per class", root).At(errs.Where{File: root})
 	if strings.HasSuffix(strings.ToLower(root), ".tar") {
 		return e.Try("it looks like a tar shard: open it with the format tar (WebDataset)")
 	}

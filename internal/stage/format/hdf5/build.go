@@ -43,7 +43,7 @@ func build(ctx context.Context, src source.Source, paths []string, opt Options, 
 		// A file after the other, so that the error names the one that it is of.
 		one := Dataset{fields: bd.fields, files: bd.files[i:], chunkOff: bd.chunkOff, chunkSize: bd.chunkSize, chunkMask: bd.chunkMask, valueOff: bd.valueOff, valueSize: bd.valueSize}
 		if err := one.checkFiles([]int64{obj.Size}); err != nil {
-			return errs.New(errs.Damaged, "the file contradicts itself").At(errs.Where{Shard: obj.Name, Offset: -1, Sample: -1}).Because(err).
+			return errs.New(errs.Damaged, "the file contradicts itself").At(errs.Where{Shard: obj.Name}).Because(err).
 				Try("write the file again; h5stat and h5dump -pH show how the HDF5 library reads it")
 		}
 		if opt.Progress != nil {
@@ -54,7 +54,7 @@ func build(ctx context.Context, src source.Source, paths []string, opt Options, 
 		b.Meta.Samples += f.Rows
 	}
 	if b.Meta.Samples == 0 {
-		return errs.New(errs.Empty, "there is no row in %s", paths[0]).At(errs.Where{Shard: paths[0], Offset: -1, Sample: -1}).
+		return errs.New(errs.Empty, "there is no row in %s", paths[0]).At(errs.Where{Shard: paths[0]}).
 			Try("the datasets have a first dimension of 0")
 	}
 	for _, f := range bd.fields {
@@ -134,7 +134,7 @@ func (bd *builder) add(obj source.Info) error {
 			bd.fields = append(bd.fields, fd)
 		} else if have := bd.fields[i]; have.Class != fd.Class || have.DType != fd.DType || !slices.Equal(have.Shape, fd.Shape) {
 			return errs.New(errs.Config, "the dataset %q holds %v of %v, and in %s %v of %v", d.Path, fd.DType, fd.Shape, bd.objs[0].Name, have.DType, have.Shape).
-				At(errs.Where{Shard: obj.Name, Field: fd.Name, Offset: -1, Sample: -1}).Try("files that are read together need fields of one type and one shape")
+				At(errs.Where{Shard: obj.Name, Field: fd.Name}).Try("files that are read together need fields of one type and one shape")
 		}
 		one.Layouts = append(one.Layouts, l)
 	}
@@ -154,7 +154,7 @@ func (bd *builder) sound(f *tree.File, name string, d *tree.Dataset, size int64)
 	if err == nil {
 		if _, why := bd.checkLayout(&l, &fd, d.Dims[0], size, nil); why != nil {
 			err = errs.New(errs.Damaged, "the dataset %q contradicts itself", d.Path).
-				At(errs.Where{Shard: bd.objs[len(bd.files)].Name, Member: d.Path, Offset: -1, Sample: -1}).Because(why).
+				At(errs.Where{Shard: bd.objs[len(bd.files)].Name, Member: d.Path}).Because(why).
 				Try("write the file again; h5stat and h5dump -pH show how the HDF5 library reads it")
 		}
 	}
@@ -256,7 +256,7 @@ func (bd *builder) raw(d *tree.Dataset, l *layout) ([]byte, error) {
 		if bd.chunkOff[no] < 0 {
 			continue
 		}
-		at := errs.Where{Shard: obj.Name, Member: d.Path, Offset: bd.chunkOff[no], Sample: -1}
+		at := errs.Where{Shard: obj.Name, Member: d.Path, Offset: errs.Known(bd.chunkOff[no])}
 		err := l.fits(bd.chunkSize[no], bd.chunkMask[no])
 		var block []byte
 		if err == nil {
@@ -275,7 +275,7 @@ func (bd *builder) raw(d *tree.Dataset, l *layout) ([]byte, error) {
 
 func (bd *builder) refuse(d *tree.Dataset, hint, what string, a ...any) error {
 	return errs.New(errs.Unsupported, "the dataset %q is not read: %s", d.Path, fmt.Sprintf(what, a...)).
-		At(errs.Where{Shard: bd.objs[len(bd.files)].Name, Member: d.Path, Offset: -1, Sample: -1}).Try("%s", hint)
+		At(errs.Where{Shard: bd.objs[len(bd.files)].Name, Member: d.Path}).Try("%s", hint)
 }
 
 const leaveOut = "choose datasets without it: columns=[...]"

@@ -49,7 +49,7 @@ type leftOut struct {
 }
 
 func (c *chooser) fail(hint, what string, a ...any) error {
-	return errs.New(errs.Config, "%s", fmt.Sprintf(what, a...)).At(errs.Where{Shard: c.file, Offset: -1, Sample: -1}).Try("%s", hint)
+	return errs.New(errs.Config, "%s", fmt.Sprintf(what, a...)).At(errs.Where{Shard: c.file}).Try("%s", hint)
 }
 
 // below is the path of an item below the group.
@@ -127,7 +127,7 @@ func (c *chooser) lookup(name string) (*tree.Dataset, error) {
 		return nil, c.items[i].Err
 	case c.items[i].Outside:
 		return nil, errs.New(errs.Unsupported, "%q is a link to another file, %s", name, c.items[i].Target).
-			At(errs.Where{Shard: c.file, Offset: -1, Sample: -1}).Try("give the file that it leads to")
+			At(errs.Where{Shard: c.file}).Try("give the file that it leads to")
 	case c.items[i].Dataset == nil:
 		return nil, c.fail("name a dataset; those there are: "+c.shown(), "%q is no dataset", name)
 	}
@@ -391,7 +391,7 @@ func (c *chooser) rows(found []candidate) (int64, error) {
 		return 0, c.fail(choose, "there are as many datasets of %d rows (%s) as of %d (%s)", a, brief(readable[a]), b, brief(readable[b]))
 	case unread != nil:
 		return 0, errs.New(errs.Unsupported, "none of the datasets in %q that have as many rows as most can be read: %s", "/"+c.group, brief(unread)).
-			At(errs.Where{Shard: c.file, Offset: -1, Sample: -1}).Try("write them as arrays of numbers; or %s", choose)
+			At(errs.Where{Shard: c.file}).Try("write them as arrays of numbers; or %s", choose)
 	}
 	return 0, c.fail("stoker inspect shows what there is", "there is no dataset with rows in %q", "/"+c.group)
 }

@@ -204,10 +204,10 @@ func TestDamage(t *testing.T) {
 				t.Fatalf("%d samples, and nobody knows", n)
 			}
 			e := errs.From(err)
-			if e.Code != c.code || !strings.Contains(e.Error(), c.what) || e.Where.Shard != here || e.Hint == "" || e.Where.Sample != c.sample {
+			if e.Code != c.code || !strings.Contains(e.Error(), c.what) || e.Where.Shard != here || e.Hint == "" || e.Where.Sample.Or(-1) != c.sample {
 				t.Errorf("%s: %v at %v, hint %q", e.Code, e, e.Where, e.Hint)
 			}
-			if c.sample >= 0 && (e.Where.Offset <= 0 || e.Where.Member == "" || e.Where.Field != c.opt.Columns[0]) {
+			if c.sample >= 0 && (e.Where.Offset.Or(-1) <= 0 || e.Where.Member == "" || e.Where.Field != c.opt.Columns[0]) {
 				t.Errorf("at %+v", e.Where)
 			}
 			if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {

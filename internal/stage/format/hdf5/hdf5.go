@@ -223,7 +223,7 @@ func (d *Dataset) Lost() (all []*errs.Error) {
 	for _, l := range d.left.Shown {
 		if l.Damaged {
 			all = append(all, errs.New(errs.Damaged, "a dataset cannot be read").
-				At(errs.Where{Shard: string(d.x.AppendPath(0, nil)), Member: l.Name, Offset: -1, Sample: -1}).Because(errors.New(l.Why)))
+				At(errs.Where{Shard: string(d.x.AppendPath(0, nil)), Member: l.Name}).Because(errors.New(l.Why)))
 		}
 	}
 	return all

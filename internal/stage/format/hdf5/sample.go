@@ -304,7 +304,7 @@ func (l *layout) scatter(row, part []byte, at *[32]int64) {
 func view(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 func (d *Dataset) where(id int64, no int, l *layout, f *format.Field) errs.Where {
-	return errs.Where{Shard: string(d.x.AppendPath(no, nil)), Member: l.Path, Field: f.Name, Offset: f.Off, Sample: id}
+	return errs.Where{Shard: string(d.x.AppendPath(no, nil)), Member: l.Path, Field: f.Name, Offset: errs.Known(f.Off), Sample: errs.Known(id)}
 }
 
 func (d *Dataset) names() []string {
@@ -332,11 +332,11 @@ func (d *Dataset) missing(id int64, field string) error {
 			code = errs.Damaged
 		}
 		return errs.New(code, "a sample has no field %q: the dataset was left out", l.Name).
-			At(errs.Where{Shard: string(d.x.AppendPath(no, nil)), Member: l.Name, Field: field, Offset: -1, Sample: id}).Because(errors.New(l.Why)).
+			At(errs.Where{Shard: string(d.x.AppendPath(no, nil)), Member: l.Name, Field: field, Sample: errs.Known(id)}).Because(errors.New(l.Why)).
 			Try("ask for one of these fields: %s", brief(have))
 	}
 	e := errs.New(errs.MissingField, "a sample has no field %q; it has %s", field, brief(have)).
-		At(errs.Where{Shard: string(d.x.AppendPath(no, nil)), Field: field, Offset: -1, Sample: id})
+		At(errs.Where{Shard: string(d.x.AppendPath(no, nil)), Field: field, Sample: errs.Known(id)})
 	for alt := range strings.SplitSeq(field, ";") {
 		if near := errs.Nearest(alt, have); near != "" {
 			return e.Try("did you mean %q?", near)
@@ -351,10 +351,10 @@ func (d *Dataset) Check(fields []string) error {
 	if i := slices.IndexFunc(fields, func(f string) bool { return d.resolve(f) < 0 }); i >= 0 {
 		e := errs.From(d.missing(0, fields[i]))
 		if e.Code == errs.Damaged {
-			e.Where.Sample = -1
+			e.Where.Sample = errs.Number{}
 			return e
 		}
-		e.Code, e.Where = errs.Config, errs.Where{Shard: e.Where.Shard, Field: fields[i], Offset: -1, Sample: -1}
+		e.Code, e.Where = errs.Config, errs.Where{Shard: e.Where.Shard, Field: fields[i]}
 		return e
 	}
 	return nil

@@ -38,7 +38,7 @@ type builder struct {
 func (b *builder) add(obj source.Info, last, off, size int64) error {
 	if size > math.MaxInt32 || off-last > math.MaxInt32 {
 		return errs.New(errs.Unsupported, "a line of %d bytes; they end at 2 GiB", max(size, off-last)).
-			At(errs.Where{File: obj.Name, Offset: off, Sample: -1}).Try("check that this is text, with one object a line")
+			At(errs.Where{File: obj.Name, Offset: errs.Known(off)}).Try("check that this is text, with one object a line")
 	}
 	if len(b.size)%stride == 0 {
 		b.mark = append(b.mark, off)
@@ -79,7 +79,7 @@ func build(ctx context.Context, src source.Source, paths []string, x *index.Buil
 		}
 	}
 	if len(b.size) == 0 {
-		return errs.New(errs.Empty, "there is no line of text").At(errs.Where{File: paths[0], Offset: -1, Sample: -1})
+		return errs.New(errs.Empty, "there is no line of text").At(errs.Where{File: paths[0]})
 	}
 	format.Describe(x, objs)
 	x.Meta.Samples, x.Meta.Fields = int64(len(b.size)), []string{Text}

@@ -260,7 +260,7 @@ func (d *Dataset) missing(id int64, wanted string, line []byte, f *format.Field)
 }
 
 func (d *Dataset) where(id int64, file int, off int64) errs.Where {
-	return errs.Where{File: string(d.x.AppendPath(file, nil)), Offset: off, Sample: id}
+	return errs.Where{File: string(d.x.AppendPath(file, nil)), Offset: errs.Known(off), Sample: errs.Known(id)}
 }
 
 // Format describes the format.
@@ -277,7 +277,7 @@ func Format() format.Format {
 func listed(dir string) ([]string, error) {
 	paths, err := List(dir)
 	if err == nil && len(paths) == 0 {
-		err = errs.New(errs.Empty, "there is no text file in this folder").At(errs.Where{File: dir, Offset: -1, Sample: -1}).
+		err = errs.New(errs.Empty, "there is no text file in this folder").At(errs.Where{File: dir}).
 			Try("text files end in .txt, .text, .md, .jsonl or .ndjson")
 	}
 	return paths, err

@@ -25,7 +25,7 @@ func List(dir string) (paths []string, err error) {
 		return nil
 	})
 	if err != nil {
-		return nil, errs.New(errs.Unreadable, "a folder can not be listed").At(errs.Where{File: dir, Offset: -1, Sample: -1}).Because(err)
+		return nil, errs.New(errs.Unreadable, "a folder can not be listed").At(errs.Where{File: dir}).Because(err)
 	}
 	return paths, nil
 }

@@ -60,7 +60,7 @@ func build(ctx context.Context, src source.Source, paths []string, opt Options, 
 		}
 	}
 	if len(c.off) == 0 {
-		return errs.New(errs.Empty, "there is no sample in %s", paths[0]).At(errs.Where{Shard: paths[0], Offset: -1, Sample: -1}).
+		return errs.New(errs.Empty, "there is no sample in %s", paths[0]).At(errs.Where{Shard: paths[0]}).
 			Try("every key is a sample but for those like __len__, of which there are %d", c.skipped)
 	}
 	t, err := judge(ctx, src, objs, &c, opt.Values)

@@ -148,8 +148,8 @@ func TestDamage(t *testing.T) {
 			if e.Code != c.code || !strings.Contains(e.What, c.what) || e.Where.Shard != here || e.Hint == "" {
 				t.Errorf("%s %q at %v, hint %q", e.Code, e.What, e.Where, e.Hint)
 			}
-			if c.off != nil && int(e.Where.Offset) != c.off(sound) {
-				t.Errorf("at %d, want %d: %v", e.Where.Offset, c.off(sound), e)
+			if c.off != nil && int(e.Where.Offset.Or(-1)) != c.off(sound) {
+				t.Errorf("at %d, want %d: %v", e.Where.Offset.Or(-1), c.off(sound), e)
 			}
 			if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
 				t.Errorf("%d MiB were allocated", grown>>20)
@@ -246,7 +246,7 @@ func TestFlippedAtReading(t *testing.T) {
 				raw[i] ^= 0xFF
 				err := d.Parse(id, []string{field}, [][]byte{raw}, &format.Sample{})
 				x := errs.From(err)
-				if x.Code != errs.Damaged || x.Where.Sample != id || x.Where.Shard != here || x.Hint == "" {
+				if x.Code != errs.Damaged || x.Where.Sample.Or(-1) != id || x.Where.Shard != here || x.Hint == "" {
 					t.Fatalf("%s, sample %d, byte %d of %d: %v", name, id, i, head, err)
 				}
 			}

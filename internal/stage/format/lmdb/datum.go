@@ -180,7 +180,7 @@ func judge(ctx context.Context, src source.Source, objs []source.Info, c *column
 		}
 		if err != nil {
 			return t, errs.New(errs.Damaged, "the value of %q is no Datum", c.keys.At(i)).Because(err).
-				At(errs.Where{Shard: obj.Name, Offset: c.off[i], Sample: int64(i)}).Try("leave values out, or write %q", Raw)
+				At(errs.Where{Shard: obj.Name, Offset: errs.Known(c.off[i]), Sample: errs.Known(int64(i))}).Try("leave values out, or write %q", Raw)
 		}
 		one := valueInfo{kind: d.kind()}
 		if one.kind != datumEncoded {
@@ -188,7 +188,7 @@ func judge(ctx context.Context, src source.Source, objs []source.Info, c *column
 		}
 		if no > 0 && one != t {
 			return t, errs.New(errs.Unsupported, "the Datum of %q is an array of %v, the first is one of %v", c.keys.At(i), one.shape, t.shape).
-				At(errs.Where{Shard: obj.Name, Offset: c.off[i], Sample: int64(i)}).
+				At(errs.Where{Shard: obj.Name, Offset: errs.Known(c.off[i]), Sample: errs.Known(int64(i))}).
 				Try("write the environment with encoded images (encoded=True), whose sizes may differ, or with arrays of one shape")
 		}
 		t = one

@@ -188,7 +188,7 @@ func (d *Dataset) datum(id int64, value []byte) (datum, error) {
 func (d *Dataset) where(id int64, field string) errs.Where {
 	return errs.Where{
 		Shard: string(d.x.AppendPath(int(d.file[id]), nil)), Member: string(d.keys.At(int(id))), Field: field,
-		Offset: d.off[id], Sample: id,
+		Offset: errs.Known(d.off[id]), Sample: errs.Known(id),
 	}
 }
 
@@ -209,7 +209,7 @@ func (d *Dataset) Check(fields []string) error {
 			continue
 		}
 		e := errs.From(d.missing(0, f))
-		e.Code, e.Where = errs.Config, errs.Where{Shard: e.Where.Shard, Field: f, Offset: -1, Sample: -1}
+		e.Code, e.Where = errs.Config, errs.Where{Shard: e.Where.Shard, Field: f}
 		return e
 	}
 	return nil

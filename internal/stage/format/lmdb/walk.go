@@ -29,7 +29,7 @@ type entry struct {
 }
 
 func (w *walker) at(off int64) errs.Where {
-	return errs.Where{Shard: w.obj.Name, Offset: off, Sample: -1}
+	return errs.Where{Shard: w.obj.Name, Offset: errs.Known(off)}
 }
 
 func (w *walker) damaged(off int64, what string, a ...any) error {

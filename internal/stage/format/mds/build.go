@@ -130,7 +130,7 @@ func locate(ctx context.Context, src source.Source, root string, desc *descripti
 		}
 		if o.Size != want {
 			return nil, nil, errs.New(errs.Damaged, "the shard has %d bytes, and %s says %d", o.Size, IndexName, want).
-				At(errs.Where{Shard: o.Name, Offset: min(o.Size, want), Sample: -1}).Try("fetch the shard again; it may have been cut")
+				At(errs.Where{Shard: o.Name, Offset: errs.Known(min(o.Size, want))}).Try("fetch the shard again; it may have been cut")
 		}
 	}
 	return objs, zipped, nil
@@ -196,7 +196,7 @@ func offsetsError(ctx context.Context, s *stored, at int64, err error) error {
 	if s.pack != "" {
 		return packed(s.obj, s.pack, err)
 	}
-	return errs.New(errs.Damaged, "the beginning of the shard is damaged").At(errs.Where{Shard: s.obj.Name, Offset: at, Sample: -1}).
+	return errs.New(errs.Damaged, "the beginning of the shard is damaged").At(errs.Where{Shard: s.obj.Name, Offset: errs.Known(at)}).
 		Because(err).Try("fetch the shard again; stoker verify holds all shards against their hashes")
 }
 
@@ -242,7 +242,7 @@ func (s *built) readShapes(w *window) error {
 				off = 0
 			}
 			return errs.New(errs.Damaged, "sample %d of the shard is damaged: %s", i, wrong).
-				At(errs.Where{Shard: s.obj.Name, Offset: off, Sample: -1}).Try("fetch the shard again; stoker verify holds all shards against their hashes")
+				At(errs.Where{Shard: s.obj.Name, Offset: errs.Known(off)}).Try("fetch the shard again; stoker verify holds all shards against their hashes")
 		}
 	}
 	return nil

@@ -213,8 +213,8 @@ func TestDamage(t *testing.T) {
 			if want := c.file; file != want && (want != "" || file != root+"/index.json") {
 				t.Errorf("found in %s, want %s", file, want)
 			}
-			if c.off != -2 && e.Where.Offset != c.off || c.off == -2 && c.sample >= 0 && e.Where.Offset <= 0 || e.Where.Sample != c.sample {
-				t.Errorf("found at %d of sample %d, want %d of %d", e.Where.Offset, e.Where.Sample, c.off, c.sample)
+			if c.off != -2 && e.Where.Offset.Or(-1) != c.off || c.off == -2 && c.sample >= 0 && e.Where.Offset.Or(-1) <= 0 || e.Where.Sample.Or(-1) != c.sample {
+				t.Errorf("found at %d of sample %d, want %d of %d", e.Where.Offset.Or(-1), e.Where.Sample.Or(-1), c.off, c.sample)
 			}
 			if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
 				t.Errorf("%d MiB were allocated", grown>>20)
@@ -248,7 +248,7 @@ func TestFlippedLater(t *testing.T) {
 			if !slices.EqualFunc(s.Fields, want[0].Fields, func(a, b format.Field) bool { return bytes.Equal(a.Data, b.Data) }) {
 				t.Fatalf("byte %d: wrong bytes, and nobody knows", at)
 			}
-		case e.Code != errs.Damaged || e.Where.Shard != shard0+".zstd" || e.Where.Sample != 1:
+		case e.Code != errs.Damaged || e.Where.Shard != shard0+".zstd" || e.Where.Sample.Or(-1) != 1:
 			t.Fatalf("byte %d: %v", at, err)
 		}
 		if err := stagetest.Read(d, src, 1, nil, &s); err != nil {

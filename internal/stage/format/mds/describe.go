@@ -89,7 +89,7 @@ type description struct {
 }
 
 func describe(ctx context.Context, src source.Source, obj source.Info) (*description, error) {
-	d := &description{at: errs.Where{File: obj.Name, Offset: -1, Sample: -1}}
+	d := &description{at: errs.Where{File: obj.Name}}
 	if obj.Size > maxIndexJSON {
 		return nil, errs.New(errs.Unsupported, "%s has %d bytes; at most %d are read", IndexName, obj.Size, maxIndexJSON).At(d.at)
 	}
@@ -114,7 +114,7 @@ func describe(ctx context.Context, src source.Source, obj source.Info) (*descrip
 		return nil, ctx.Err()
 	case err != nil:
 		at := d.at
-		at.Offset = dec.InputOffset()
+		at.Offset = errs.Known(dec.InputOffset())
 		return nil, errs.New(errs.Damaged, "%s can not be read", IndexName).At(at).Because(err).Try("fetch the file again, or write the dataset again")
 	case version != 2:
 		return nil, errs.New(errs.Unsupported, "%s is of version %d; version 2 can be read", IndexName, version).At(d.at)

@@ -136,7 +136,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 		if k := d.resolve(f); k < 0 {
 			return d.missing(id, f)
 		} else if d.cols[k].Kind == refused {
-			return d.refusal(&d.cols[k], errs.Where{Shard: d.paths[d.shard[id]], Field: f, Offset: -1, Sample: id})
+			return d.refusal(&d.cols[k], errs.Where{Shard: d.paths[d.shard[id]], Field: f, Sample: errs.Known(id)})
 		}
 	}
 	if fields != nil && len(fields) == 0 {
@@ -186,20 +186,20 @@ func (d *Dataset) sample(id int64, raw [][]byte) (data []byte, base int64, err e
 	}
 	if len(raw) != 1 || int64(len(raw[0])) != want {
 		return nil, 0, errs.New(errs.Bug, "the bytes passed in do not match the extents").
-			At(errs.Where{Shard: d.paths[file], Offset: -1, Sample: id})
+			At(errs.Where{Shard: d.paths[file], Sample: errs.Known(id)})
 	}
 	if st.pack == "" {
 		return raw[0], begin, nil
 	}
 	if int64(xxhash.Sum64(raw[0])) != st.mark {
 		return nil, 0, errs.New(errs.Damaged, "the beginning of the shard is not the one that was indexed").
-			At(errs.Where{Shard: d.paths[file], Offset: 0, Sample: id}).
+			At(errs.Where{Shard: d.paths[file], Offset: errs.Known(0), Sample: errs.Known(id)}).
 			Try("the shard's size and time are what they were, so that its disk or memory is to blame; fetch the shard again")
 	}
 	shard, err := d.blocks.Get(int64(file), func() ([]byte, error) { return d.unpack.whole(context.Background(), st) })
 	if err != nil {
 		e := *errs.From(err)
-		e.Where.Sample = id
+		e.Where.Sample = errs.Known(id)
 		return nil, 0, &e
 	}
 	return shard[begin:end:end], -1, nil
@@ -245,10 +245,10 @@ func (d *Dataset) add(id int64, k int, v []byte, base, off int64, s *format.Samp
 
 // damaged is an error of sample id, off bytes into it.
 func (d *Dataset) damaged(id int64, field string, off int64, text string, a ...any) error {
-	at := errs.Where{Shard: d.paths[d.shard[id]], Field: field, Sample: id}
+	at := errs.Where{Shard: d.paths[d.shard[id]], Field: field, Offset: errs.Known(0), Sample: errs.Known(id)}
 	if d.stored[d.shard[id]].pack == "" {
 		begin, _ := d.span(id)
-		at.Offset = begin + off
+		at.Offset = errs.Known(begin + off)
 	}
 	return errs.New(errs.Damaged, text, a...).At(at).Try("fetch the shard again; stoker verify holds all shards against their hashes")
 }
@@ -256,7 +256,7 @@ func (d *Dataset) damaged(id int64, field string, off int64, text string, a ...a
 func (d *Dataset) missing(id int64, field string) error {
 	have := d.x.Meta().Fields
 	e := errs.New(errs.MissingField, "a sample has no field %q; it has %s", field, strings.Join(have, ", ")).
-		At(errs.Where{Shard: d.paths[d.shard[id]], Field: field, Offset: -1, Sample: id})
+		At(errs.Where{Shard: d.paths[d.shard[id]], Field: field, Sample: errs.Known(id)})
 	for alt := range strings.SplitSeq(field, ";") {
 		if near := errs.Nearest(alt, have); near != "" {
 			return e.Try("did you mean %q?", near)
@@ -272,7 +272,7 @@ func (d *Dataset) refusal(c *column, at errs.Where) error {
 // Check says whether samples have these fields, before the first one is read.
 func (d *Dataset) Check(fields []string) error {
 	for _, f := range fields {
-		at := errs.Where{File: d.paths[0], Field: f, Offset: -1, Sample: -1}
+		at := errs.Where{File: d.paths[0], Field: f}
 		if k := d.resolve(f); k < 0 {
 			e := errs.From(d.missing(0, f))
 			e.Code, e.Where = errs.Config, at

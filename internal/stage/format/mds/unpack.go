@@ -129,6 +129,6 @@ func (u unpacker) whole(ctx context.Context, s *stored) ([]byte, error) {
 }
 
 func packed(obj source.Info, pack string, err error) error {
-	return errs.New(errs.Damaged, "the shard can not be unpacked (%s)", pack).At(errs.Where{Shard: obj.Name, Offset: 0, Sample: -1}).
+	return errs.New(errs.Damaged, "the shard can not be unpacked (%s)", pack).At(errs.Where{Shard: obj.Name, Offset: errs.Known(0)}).
 		Because(err).Try("fetch the shard again; stoker verify holds all shards against their hashes")
 }

@@ -89,7 +89,7 @@ func (d *Dataset) Verify(ctx context.Context, src source.Source, file int) (chec
 	for i, h := range want {
 		if got := hex.EncodeToString(sums[i].Sum(nil)); !strings.EqualFold(got, h.Hex) {
 			return nil, errs.New(errs.Damaged, "the %s of the shard is %s, and %s says %s", h.Name, got, IndexName, h.Hex).
-				At(errs.Where{Shard: obj.Name, Offset: -1, Sample: -1}).Try("fetch the shard again")
+				At(errs.Where{Shard: obj.Name}).Try("fetch the shard again")
 		}
 		checked = append(checked, h.Name)
 	}

@@ -46,7 +46,7 @@ func look(ctx context.Context, src source.Source, obj source.Info, names map[str
 		return nil, err
 	}
 	if string(begin) == Magic || !zipped(obj.Name) {
-		at := errs.Where{Shard: obj.Name, Offset: 0, Sample: -1}
+		at := errs.Where{Shard: obj.Name, Offset: errs.Known(0)}
 		h, err := readHeader(&stretch{ctx: ctx, src: src, obj: obj, n: obj.Size}, obj.Size, at)
 		if errs.CodeOf(err) == errs.Unsupported {
 			return &holding{only: &array{}, refused: err}, nil
@@ -105,10 +105,10 @@ func (z *zipFile) array(m member, limit int64) (array, error) {
 		return array{}, err
 	}
 	in := &stretch{ctx: z.ctx, src: z.src, obj: z.obj, off: m.body, n: m.packed}
-	at := errs.Where{Shard: z.obj.Name, Member: m.name, Offset: m.body, Sample: -1}
+	at := errs.Where{Shard: z.obj.Name, Member: m.name, Offset: errs.Known(m.body)}
 	var r io.Reader = in
 	if m.method == deflated {
-		r, at.Offset = inflate(in, 4<<10).out, m.head
+		r, at.Offset = inflate(in, 4<<10).out, errs.Known(m.head)
 	}
 	h, err := readHeader(r, m.size, at)
 	return array{header: h, member: &m}, err
@@ -156,11 +156,11 @@ func fits(h Header, size int64, at errs.Where) error {
 	have := size - h.Off
 	switch {
 	case h.Bytes > have:
-		at.Offset += size
+		at.Offset = errs.Known(at.Offset.Or(0) + size)
 		return errs.New(errs.Damaged, "the array %s of %s has %d bytes, and only %d are there: it was cut off", shown(h.Shape), h.DType, h.Bytes, have).
 			At(at).Try("fetch or write the file again")
 	case h.Bytes < have:
-		at.Offset += h.Off + h.Bytes
+		at.Offset = errs.Known(at.Offset.Or(0) + h.Off + h.Bytes)
 		return errs.New(errs.Damaged, "behind the array %s of %s are %d bytes more", shown(h.Shape), h.DType, have-h.Bytes).
 			At(at).Try("if numpy.save wrote several arrays into one file, write each into its own, or all with numpy.savez")
 	case len(h.Shape) == 0:
@@ -250,10 +250,10 @@ func (w want) resolved(found []*holding, held map[string]int) ([]Field, error) {
 	first := found[held[w.every[0]]]
 	for _, p := range w.every {
 		if found[held[p]].only != nil {
-			return nil, errs.New(errs.Config, "%s is a .npy file by what is in it", p).At(errs.Where{Shard: p, Offset: 0, Sample: -1}).Try("rename it")
+			return nil, errs.New(errs.Config, "%s is a .npy file by what is in it", p).At(errs.Where{Shard: p, Offset: errs.Known(0)}).Try("rename it")
 		}
 	}
-	at := errs.Where{Shard: w.every[0], Offset: -1, Sample: -1}
+	at := errs.Where{Shard: w.every[0]}
 	if len(first.names) == 0 {
 		return nil, errs.New(errs.Empty, "there is no array in %s", w.every[0]).At(at).Try("an array is a member whose name ends in .npy, as numpy.savez writes it")
 	}

@@ -57,7 +57,7 @@ func merge(fields []Field, files []string, found []*holding, held map[string]int
 		b.Meta.Fields = append(b.Meta.Fields, f.Name)
 	}
 	if c.rows == 0 {
-		return errs.New(errs.Empty, "the arrays have no row").At(errs.Where{Shard: files[0], Offset: -1, Sample: -1}).Try("look at the program that wrote them")
+		return errs.New(errs.Empty, "the arrays have no row").At(errs.Where{Shard: files[0]}).Try("look at the program that wrote them")
 	}
 	b.Meta.Samples = c.rows
 	var left []string
@@ -88,7 +88,7 @@ func agree(f Field, a []int64, g Field, b []int64) error {
 		}
 		return n
 	}
-	at := errs.Where{Shard: g.Paths[0], Field: g.Name, Offset: -1, Sample: -1}
+	at := errs.Where{Shard: g.Paths[0], Field: g.Name}
 	if sum(a) != sum(b) {
 		hint := "every field needs a row for every sample; leave out what does not belong to it: name those that are wanted (columns=)"
 		if !zipped(f.Paths[0]) && !zipped(g.Paths[0]) {
@@ -125,17 +125,17 @@ func (c *columns) field(f Field, files []string, found []*holding, held map[stri
 		if h.DType != first.DType || !slices.Equal(h.Shape[1:], first.Shape[1:]) {
 			return nil, errs.New(errs.Config, "the rows of the field %q are %s of %s in %s and %s of %s in %s",
 				f.Name, shown(first.Shape[1:]), first.DType, f.Paths[0], shown(h.Shape[1:]), h.DType, p).
-				At(errs.Where{Shard: p, Field: f.Name, Offset: -1, Sample: -1}).Try("save all with one shape and dtype")
+				At(errs.Where{Shard: p, Field: f.Name}).Try("save all with one shape and dtype")
 		}
 		if next > math.MaxInt64-h.Shape[0] {
-			return nil, errs.New(errs.Damaged, "more rows than can be counted").At(errs.Where{Shard: p, Offset: -1, Sample: -1})
+			return nil, errs.New(errs.Damaged, "more rows than can be counted").At(errs.Where{Shard: p})
 		}
 		c.add(a, int32(held[p]), next)
 		rows, next = append(rows, h.Shape[0]), next+h.Shape[0]
 	}
 	if next > 0 && slices.Contains(first.Shape[1:], 0) {
 		return nil, errs.New(errs.Empty, "the rows of the field %q, %s, have no element", f.Name, shown(first.Shape[1:])).
-			At(errs.Where{Shard: f.Paths[0], Field: f.Name, Offset: -1, Sample: -1}).Try("leave it out")
+			At(errs.Where{Shard: f.Paths[0], Field: f.Name}).Try("leave it out")
 	}
 	c.rows = next
 	c.names.AppendString(f.Name)
@@ -154,7 +154,7 @@ func taken(f Field, h *holding, p string) (array, error) {
 		return a, nil
 	}
 	e := errs.New(errs.Config, "there is no array %q in %s; it has %s", f.Array, p, strings.Join(h.names[:min(len(h.names), 20)], ", ")).
-		At(errs.Where{Shard: p, Field: f.Name, Offset: -1, Sample: -1})
+		At(errs.Where{Shard: p, Field: f.Name})
 	if near := errs.Nearest(f.Array, h.names); near != "" {
 		return array{}, e.Try("did you mean %q?", near)
 	}

@@ -129,7 +129,7 @@ func (d *Dataset) unpack(f *field, part int, id int64) ([]byte, error) {
 
 func (d *Dataset) where(f *field, part int, off, id int64) errs.Where {
 	return errs.Where{
-		Shard: string(d.x.AppendPath(int(d.file[part]), nil)), Member: string(d.member.At(part)), Field: f.name, Offset: off, Sample: id,
+		Shard: string(d.x.AppendPath(int(d.file[part]), nil)), Member: string(d.member.At(part)), Field: f.name, Offset: errs.Known(off), Sample: errs.Known(id),
 	}
 }
 
@@ -144,7 +144,7 @@ func (d *Dataset) names() []string {
 func (d *Dataset) missing(id int64, field string) error {
 	have := d.names()
 	e := errs.New(errs.MissingField, "the dataset has no field %q; it has %s", field, strings.Join(have, ", ")).
-		At(errs.Where{Shard: string(d.x.AppendPath(int(d.file[0]), nil)), Field: field, Offset: -1, Sample: id})
+		At(errs.Where{Shard: string(d.x.AppendPath(int(d.file[0]), nil)), Field: field, Sample: errs.Known(id)})
 	for alt := range strings.SplitSeq(field, ";") {
 		if near := errs.Nearest(alt, have); near != "" {
 			return e.Try("did you mean %q?", near)
@@ -159,7 +159,7 @@ func (d *Dataset) Check(fields []string) error {
 		if d.resolve(f) < 0 {
 			if why := d.leftOut(f); why != "" {
 				return errs.New(errs.Unsupported, "the array %q can not be read: %s", f, why).
-					At(errs.Where{Shard: string(d.x.AppendPath(int(d.file[0]), nil)), Field: f, Offset: -1, Sample: -1}).
+					At(errs.Where{Shard: string(d.x.AppendPath(int(d.file[0]), nil)), Field: f}).
 					Try("leave it out, or save it as an array of numbers with a row for every sample")
 			}
 			e := errs.From(d.missing(-1, f))

@@ -35,7 +35,7 @@ func (z *zipFile) compare(m member, summed func(n int64)) error {
 		return nil
 	}
 	return errs.New(errs.Damaged, "the bytes of an array do not match its checksum").
-		At(errs.Where{Shard: z.obj.Name, Member: m.name, Offset: m.body, Sample: -1}).Because(errSum).Try("fetch or write the file again")
+		At(errs.Where{Shard: z.obj.Name, Member: m.name, Offset: errs.Known(m.body)}).Because(errSum).Try("fetch or write the file again")
 }
 
 // Verify compares the checksums of all arrays of stored file no that are not

@@ -75,7 +75,7 @@ func (z *zipFile) read(off, n int64) ([]byte, error) {
 
 func (z *zipFile) damaged(off int64, what string, a ...any) *errs.Error {
 	return errs.New(errs.Damaged, "the zip file is damaged: "+what, a...).
-		At(errs.Where{Shard: z.obj.Name, Offset: off, Sample: -1}).Try("fetch or write the file again")
+		At(errs.Where{Shard: z.obj.Name, Offset: errs.Known(off)}).Try("fetch or write the file again")
 }
 
 // members are all members in the order of the directory; none overlaps another
@@ -139,14 +139,14 @@ func (z *zipFile) directory() (at, n, count int64, err error) {
 	}
 	switch {
 	case disks:
-		return 0, 0, 0, errs.New(errs.Unsupported, "the zip file is divided over several").At(errs.Where{Shard: z.obj.Name, Offset: end, Sample: -1}).Try("write it as one with numpy.savez")
+		return 0, 0, 0, errs.New(errs.Unsupported, "the zip file is divided over several").At(errs.Where{Shard: z.obj.Name, Offset: errs.Known(end)}).Try("write it as one with numpy.savez")
 	case at < 0 || n < 0 || count < 0 || at > end || n != end-at:
 		return 0, 0, 0, z.damaged(end, "its directory should have %d bytes at %d, and what follows it is at %d", n, at, end)
 	case count > n/entryLen:
 		return 0, 0, 0, z.damaged(end, "a directory of %d members in %d bytes", count, n)
 	case n > maxDirectory:
 		return 0, 0, 0, errs.New(errs.Unsupported, "the zip file has %d members, in a directory of %d bytes; the limit is %d bytes", count, n, maxDirectory).
-			At(errs.Where{Shard: z.obj.Name, Offset: at, Sample: -1}).Try("keep many samples as the rows of one array, not as an array each: numpy.stack")
+			At(errs.Where{Shard: z.obj.Name, Offset: errs.Known(at)}).Try("keep many samples as the rows of one array, not as an array each: numpy.stack")
 	}
 	return at, n, count, nil
 }
@@ -268,7 +268,7 @@ func (z *zipFile) apart(list []member) error {
 
 // readable says what is wrong with a member whose bytes are wanted.
 func (z *zipFile) readable(m member, limit int64) error {
-	at := errs.Where{Shard: z.obj.Name, Member: m.name, Offset: m.head, Sample: -1}
+	at := errs.Where{Shard: z.obj.Name, Member: m.name, Offset: errs.Known(m.head)}
 	switch {
 	case m.flags&1 != 0:
 		return errs.New(errs.Unsupported, "the array is encrypted").At(at).Try("write it with numpy.savez")

@@ -50,7 +50,7 @@ func TestBombs(t *testing.T) {
 		}
 		runtime.ReadMemStats(&after)
 		e := errs.From(err)
-		if e.Code != errs.Damaged || e.Where.Shard != "x" || e.Where.Offset < 0 || !strings.Contains(e.What, "memory") || n > bombLeast+len(data)*bombTimes {
+		if e.Code != errs.Damaged || e.Where.Shard != "x" || e.Where.Offset.Or(-1) < 0 || !strings.Contains(e.What, "memory") || n > bombLeast+len(data)*bombTimes {
 			t.Errorf("%s: after %d bytes of %d: %v", name, n, len(data), err)
 		}
 		if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {

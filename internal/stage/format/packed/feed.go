@@ -103,7 +103,7 @@ func (f *feed) damaged(off int64, format string, a ...any) *errs.Error {
 }
 
 func damaged(name string, off int64, format string, a ...any) *errs.Error {
-	return errs.New(errs.Damaged, format, a...).At(errs.Where{Shard: name, Offset: off, Sample: -1}).
+	return errs.New(errs.Damaged, format, a...).At(errs.Where{Shard: name, Offset: errs.Known(off)}).
 		Try("fetch or write the file again, or leave it out")
 }
 

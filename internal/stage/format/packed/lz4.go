@@ -307,7 +307,7 @@ func lz4Length(n int, p []byte) (int, []byte) {
 }
 
 func unsupported(name string, at int64, what string) *errs.Error {
-	return errs.New(errs.Unsupported, "%s are not read", what).At(errs.Where{Shard: name, Offset: at, Sample: -1})
+	return errs.New(errs.Unsupported, "%s are not read", what).At(errs.Where{Shard: name, Offset: errs.Known(at)})
 }
 
 // unlz4At unpacks n bytes from a point on.

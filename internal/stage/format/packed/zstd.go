@@ -144,7 +144,7 @@ func (z *zstdFrames) window(at int64, size uint64) error {
 		return nil
 	}
 	return errs.New(errs.Unsupported, "a zstd frame needs a window of %d MiB", size>>20).
-		At(errs.Where{Shard: z.obj.Name, Offset: at, Sample: -1}).Try("write the file again without --long and --ultra")
+		At(errs.Where{Shard: z.obj.Name, Offset: errs.Known(at)}).Try("write the file again without --long and --ultra")
 }
 
 // frameHead is the length of a frame's head (RFC 8878, 3.1.1.1), with its magic.

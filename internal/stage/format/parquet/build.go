@@ -113,7 +113,7 @@ func build(ctx context.Context, src source.Source, paths []string, opt Options, 
 		}
 	}
 	if full == nil {
-		return errs.New(errs.Empty, "there is no row in %s", objs[0].Name).At(errs.Where{Shard: objs[0].Name, Offset: -1, Sample: -1}).
+		return errs.New(errs.Empty, "there is no row in %s", objs[0].Name).At(errs.Where{Shard: objs[0].Name}).
 			Try("check what wrote the file: it has columns and no rows")
 	}
 	for _, p := range full[1:] {
@@ -134,7 +134,7 @@ func (p *part) samples() (n int64) {
 
 // conform brings the columns of a file into the order of the first one's.
 func (p *part) conform(first *part) error {
-	at := errs.Where{Shard: p.obj.Name, Offset: -1, Sample: -1}
+	at := errs.Where{Shard: p.obj.Name}
 	order := make([]int, len(first.columns))
 	for i, want := range first.columns {
 		j := slices.IndexFunc(p.columns, func(c column) bool { return c.name == want.name })

@@ -152,8 +152,8 @@ func TestDamaged(t *testing.T) {
 			_, err := walk(c.data)
 			runtime.ReadMemStats(&after)
 			e := errs.From(err)
-			if err == nil || e.Code != c.code || !strings.Contains(e.Error(), c.what) || e.Where.Shard != anywhere || c.off != -2 && e.Where.Offset != c.off || e.Hint == "" {
-				t.Errorf("%s: %v at %d | %s", e.Code, err, e.Where.Offset, e.Hint)
+			if err == nil || e.Code != c.code || !strings.Contains(e.Error(), c.what) || e.Where.Shard != anywhere || c.off != -2 && e.Where.Offset.Or(-1) != c.off || e.Hint == "" {
+				t.Errorf("%s: %v at %d | %s", e.Code, err, e.Where.Offset.Or(-1), e.Hint)
 			}
 			if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
 				t.Errorf("%d MiB were allocated", grown>>20)
@@ -195,7 +195,7 @@ func TestFlippedBits(t *testing.T) {
 					_ = b.Close()
 				}
 				e := errs.From(err)
-				if err == nil || e.Code != errs.Damaged || e.Where.Offset != page.Off || e.Where.Field != field || !strings.Contains(e.Error(), "checksum") && field != "vec" {
+				if err == nil || e.Code != errs.Damaged || e.Where.Offset.Or(-1) != page.Off || e.Where.Field != field || !strings.Contains(e.Error(), "checksum") && field != "vec" {
 					t.Fatalf("bit %d at %d of %q: %v at %v", bit, at, field, err, e.Where)
 				}
 			}

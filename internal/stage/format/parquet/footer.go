@@ -61,7 +61,7 @@ type footer struct {
 
 // damagedAt is the error of bytes that are not what they should be.
 func damagedAt(obj source.Info, off int64, why string, a ...any) *errs.Error {
-	return errs.New(errs.Damaged, why, a...).At(errs.Where{Shard: obj.Name, Offset: off, Sample: -1}).
+	return errs.New(errs.Damaged, why, a...).At(errs.Where{Shard: obj.Name, Offset: errs.Known(off)}).
 		Try("write or fetch the file again; a Parquet file that was cut has lost its end, without which it can not be read")
 }
 
@@ -84,7 +84,7 @@ func readFooter(ctx context.Context, src source.Source, obj source.Info) (*foote
 	switch {
 	case string(tail[4:]) == magicEncrypted:
 		return nil, errs.New(errs.Unsupported, "the Parquet file is encrypted").
-			At(errs.Where{Shard: obj.Name, Offset: obj.Size - 4, Sample: -1}).Try("write it again without encryption")
+			At(errs.Where{Shard: obj.Name, Offset: errs.Known(obj.Size - 4)}).Try("write it again without encryption")
 	case string(head) != magic:
 		return nil, damagedAt(obj, 0, "the file does not begin with PAR1")
 	case string(tail[4:]) != magic:
@@ -99,7 +99,7 @@ func readFooter(ctx context.Context, src source.Source, obj source.Info) (*foote
 	f := &footer{end: obj.Size - 8 - n}
 	if err := f.parse(raw); err != nil {
 		if e, ok := err.(*errs.Error); ok { //nolint:errorlint // made here, wrapped by nobody
-			return nil, e.At(errs.Where{Shard: obj.Name, Offset: f.end, Sample: -1, Field: e.Where.Field})
+			return nil, e.At(errs.Where{Shard: obj.Name, Offset: errs.Known(f.end), Field: e.Where.Field})
 		}
 		return nil, damagedAt(obj, f.end, "the footer can not be read").Because(err)
 	}

@@ -43,7 +43,7 @@ func (p *part) label(ctx context.Context, src source.Source, want string) error 
 			return nil
 		}
 	}
-	at := errs.Where{Shard: p.obj.Name, Field: want, Offset: -1, Sample: -1}
+	at := errs.Where{Shard: p.obj.Name, Field: want}
 	c := slices.IndexFunc(p.columns, func(c column) bool { return c.name == want })
 	if c < 0 {
 		var have []string
@@ -127,7 +127,7 @@ func (p *part) readLabels(ctx context.Context, src source.Source, g, c int) erro
 
 func (p *part) unlabelled(what string) error {
 	return errs.New(errs.MissingField, "row %d of the file %s: every row needs a class in column %q", len(p.classes.ids), what, p.classes.column).
-		At(errs.Where{Shard: p.obj.Name, Field: p.classes.column, Offset: -1, Sample: -1}).
+		At(errs.Where{Shard: p.obj.Name, Field: p.classes.column}).
 		Try("number the classes from 0 on and fill in the nulls, or leave label out and take the column as a field")
 }
 

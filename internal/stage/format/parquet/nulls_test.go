@@ -64,7 +64,7 @@ func TestNullTeaches(t *testing.T) {
 		19:      {"inlist", `the list in column "inlist" has a null in it, in row 19 of the file (row group 1)`},
 	} {
 		e := errs.From(stagetest.Read(d, src, id, []string{want.field}, &s))
-		if e.Code != errs.MissingField || e.What != want.says || e.Where.Sample != id || e.Where.Field != want.field ||
+		if e.Code != errs.MissingField || e.What != want.says || e.Where.Sample.Or(-1) != id || e.Where.Field != want.field ||
 			!strings.Contains(e.Where.Shard, "nulls-") || !strings.Contains(e.Hint, "on_bad") {
 			t.Errorf("%v at %v | %s", e, e.Where, e.Hint)
 		}

@@ -256,7 +256,7 @@ func (d *Dataset) numbered(g, c, page int) bool {
 
 // Check says whether samples have these fields, before the first one is read.
 func (d *Dataset) Check(fields []string) error {
-	at := errs.Where{Shard: string(d.x.AppendPath(0, nil)), Offset: -1, Sample: -1}
+	at := errs.Where{Shard: string(d.x.AppendPath(0, nil))}
 	for _, f := range fields {
 		at.Field = f
 		c := d.resolve(f)

@@ -295,7 +295,7 @@ func (d *Dataset) block(g, c, p int, raw []byte, dict block) (block, error) {
 
 // where is the place of a column of the row.
 func (r *rowReader) where(c int, off int64) errs.Where {
-	w := errs.Where{Shard: string(r.d.x.AppendPath(int(r.d.groupFile[r.g]), nil)), Offset: off, Sample: r.id}
+	w := errs.Where{Shard: string(r.d.x.AppendPath(int(r.d.groupFile[r.g]), nil)), Offset: errs.Known(off), Sample: errs.Known(r.id)}
 	if c >= 0 {
 		w.Field = r.d.columns[c].name
 	}
@@ -306,7 +306,7 @@ func (d *Dataset) damaged(err error, at errs.Where) error {
 	if e := new(errs.Error); errors.As(err, &e) { // of the source
 		return err
 	}
-	g := d.group(at.Sample)
+	g := d.group(at.Sample.Or(-1))
 	return errs.New(errs.Damaged, "column %q of row group %d can not be decoded", at.Field, d.inFile(g)).At(at).Because(err).
 		Try("fetch or write the file again")
 }

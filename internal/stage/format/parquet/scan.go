@@ -86,7 +86,7 @@ func (s *scanner) chunk(col *column, c *chunk, rows int64) (chunkRef, error) {
 	case c.codec == codecLZO || c.codec < 0 || c.codec > codecLZ4:
 		if col.why == "" {
 			return chunkRef{}, errs.New(errs.Unsupported, "column %q is compressed by codec %d (3: LZO)", col.name, c.codec).
-				At(errs.Where{Shard: s.obj.Name, Field: col.name, Offset: start, Sample: -1}).Try("write it with zstd, snappy, gzip, lz4, brotli or none")
+				At(errs.Where{Shard: s.obj.Name, Field: col.name, Offset: errs.Known(start)}).Try("write it with zstd, snappy, gzip, lz4, brotli or none")
 		}
 	case c.values < 0 || col.rep == 0 && c.values != rows || col.rep > 0 && c.values < rows:
 		return chunkRef{}, s.damaged(start, "it has %d values for %d rows", c.values, rows)

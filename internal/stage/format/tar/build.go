@@ -102,7 +102,7 @@ func (sh *shard) unique() error {
 	m := sh.first[twice]
 	return errs.New(errs.Damaged, "duplicate keys: sample %q begins at offset %d of the shard and comes again at offset %d",
 		sh.key(twice), sh.off[sh.first[before]]-blockLen, sh.off[m]-blockLen).
-		At(errs.Where{Shard: sh.obj.Name, Member: string(sh.name.At(int(m))), Offset: sh.off[m] - blockLen, Sample: -1}).
+		At(errs.Where{Shard: sh.obj.Name, Member: string(sh.name.At(int(m))), Offset: errs.Known(sh.off[m] - blockLen)}).
 		Try("the members of a sample have to follow each other; write the shard from a sorted list of files (tar --sort=name)")
 }
 
@@ -166,7 +166,7 @@ func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
 	c.shardFirst = append(c.shardFirst, int64(len(c.shard)))
 	c.first = append(c.first, int64(len(c.off)))
 	if len(c.shard) == 0 {
-		e := errs.New(errs.Empty, "there is no sample in %s", objs[0].Name).At(errs.Where{Shard: objs[0].Name, Offset: -1, Sample: -1})
+		e := errs.New(errs.Empty, "there is no sample in %s", objs[0].Name).At(errs.Where{Shard: objs[0].Name})
 		if len(objs) > 1 {
 			e.What = "there is no sample in any of the shards"
 		}

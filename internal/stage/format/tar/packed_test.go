@@ -168,7 +168,7 @@ func TestPackedDamage(t *testing.T) {
 				return
 			}
 			if err == nil || e.Code != c.code || e.Where.Shard != path || !strings.Contains(e.What, c.what) || e.Hint == "" ||
-				c.off >= 0 && e.Where.Offset != c.off || e.Where.Offset < 0 || e.Where.Offset > int64(len(c.data)) {
+				c.off >= 0 && e.Where.Offset.Or(-1) != c.off || e.Where.Offset.Or(-1) < 0 || e.Where.Offset.Or(-1) > int64(len(c.data)) {
 				t.Errorf("%s: %s at %+v (of %d) | %s; want %q at %d", e.Code, e, e.Where, len(c.data), e.Hint, c.what, c.off)
 			}
 		})
@@ -197,7 +197,7 @@ func TestPackedBytesThatGoBad(t *testing.T) {
 				continue
 			}
 			found++
-			if e := errs.From(err); e.Code != errs.Damaged || e.Where.Shard != path || e.Where.Sample != 20 || e.Where.Offset < 0 {
+			if e := errs.From(err); e.Code != errs.Damaged || e.Where.Shard != path || e.Where.Sample.Or(-1) != 20 || e.Where.Offset.Or(-1) < 0 {
 				t.Fatalf("%s: bit at %d: %v at %+v", name, at, e, e.Where)
 			}
 		}

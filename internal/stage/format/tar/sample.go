@@ -122,7 +122,7 @@ func (d *Dataset) unpack(id int64, pick []int64, raw [][]byte) ([][]byte, error)
 		p, err := d.packed.Unpack(shard, r.off, r.end-r.off, raw[i])
 		if err != nil {
 			e := *errs.From(err)
-			e.Where.Sample = id
+			e.Where.Sample = errs.Known(id)
 			return nil, &e
 		}
 		out = append(out, p)
@@ -253,7 +253,7 @@ func (d *Dataset) key(id int64) []byte {
 func (d *Dataset) where(id, m int64) errs.Where {
 	return errs.Where{
 		Shard: string(d.urls[d.shard[id]]), Member: string(d.name.At(int(m))), Field: string(d.fields.At(int(d.field[m]))),
-		Offset: d.stored(int(d.shard[id]), d.off[m]-blockLen), Sample: id,
+		Offset: errs.Known(d.stored(int(d.shard[id]), d.off[m]-blockLen)), Sample: errs.Known(id),
 	}
 }
 
@@ -275,7 +275,7 @@ func (d *Dataset) missing(id int64, field string) error {
 		have = append(have, string(d.fields.At(int(d.field[m]))))
 	}
 	e := errs.New(errs.MissingField, "sample %q has no field %q; it has %s", d.key(id), field, strings.Join(have, ", ")).
-		At(errs.Where{Shard: string(d.urls[d.shard[id]]), Member: string(d.key(id)), Field: field, Offset: d.stored(int(d.shard[id]), d.off[d.first[id]]-blockLen), Sample: id})
+		At(errs.Where{Shard: string(d.urls[d.shard[id]]), Member: string(d.key(id)), Field: field, Offset: errs.Known(d.stored(int(d.shard[id]), d.off[d.first[id]]-blockLen)), Sample: errs.Known(id)})
 	return e.Try("%s", advice(field, have))
 }
 
@@ -297,7 +297,7 @@ func (d *Dataset) Check(fields []string) error {
 		}
 		have := d.x.Meta().Fields
 		return errs.New(errs.Config, "no sample has a field %q; there are %s", f, strings.Join(have, ", ")).
-			At(errs.Where{Shard: string(d.urls[0]), Field: f, Offset: -1, Sample: -1}).Try("%s", advice(f, have))
+			At(errs.Where{Shard: string(d.urls[0]), Field: f}).Try("%s", advice(f, have))
 	}
 	return nil
 }

@@ -92,8 +92,8 @@ func (s *scanner) unique() error {
 		return err
 	}
 	e := *errs.From(err)
-	at, note := s.win.Where(e.Where.Offset)
-	e.Where.Offset, e.What = at, e.What+note
+	at, note := s.win.Where(e.Where.Offset.Or(-1))
+	e.Where.Offset, e.What = errs.Known(at), e.What+note
 	return &e
 }
 
@@ -101,7 +101,7 @@ func (s *scanner) unique() error {
 func (s *scanner) damaged(off int64, member, format string, a ...any) *errs.Error {
 	at, note := s.win.Where(off)
 	return errs.New(errs.Damaged, "the shard is damaged: "+format+"%s", append(a, note)...).
-		At(errs.Where{Shard: s.obj.Name, Member: member, Offset: at, Sample: -1}).
+		At(errs.Where{Shard: s.obj.Name, Member: member, Offset: errs.Known(at)}).
 		Try("fetch or write the shard again, or leave it out")
 }
 
@@ -250,7 +250,7 @@ func (s *scanner) member(b *block, body, sum int64) error {
 	}
 	if sparse {
 		return errs.New(errs.Unsupported, "the shard has a sparse or divided member, which is not read").
-			At(errs.Where{Shard: s.obj.Name, Member: b.name, Offset: s.off, Sample: -1}).Try("write the shard without --sparse and --multi-volume")
+			At(errs.Where{Shard: s.obj.Name, Member: b.name, Offset: errs.Known(s.off)}).Try("write the shard without --sparse and --multi-volume")
 	}
 	if why := hostile(b.name); why != "" {
 		return s.damaged(s.off, b.name, "the name of a member %s", why)
@@ -335,7 +335,7 @@ func (s *scanner) notTar(h []byte, err error) error {
 	} {
 		if strings.HasPrefix(string(h), m.magic) {
 			return errs.New(errs.Unsupported, "the shard is compressed with %s; samples in it can not be reached without reading all before them", m.name).
-				At(errs.Where{Shard: s.obj.Name, Offset: 0, Sample: -1}).Try("unpack it once with %s, or pack it with gzip, zstd or lz4", m.program)
+				At(errs.Where{Shard: s.obj.Name, Offset: errs.Known(0)}).Try("unpack it once with %s, or pack it with gzip, zstd or lz4", m.program)
 		}
 	}
 	return s.damaged(0, "", "its first header can not be read: %v", err).Try("check that this is a tar file, and whole")

@@ -222,7 +222,7 @@ func TestFieldsTeach(t *testing.T) {
 	}
 	var smp format.Sample
 	e := errs.From(stagetest.Read(d, s.src, 1, []string{"jpg"}, &smp))
-	if e.Code != errs.MissingField || e.Where.Shard != path || e.Where.Member != "x/2" || e.Where.Sample != 1 ||
+	if e.Code != errs.MissingField || e.Where.Shard != path || e.Where.Member != "x/2" || e.Where.Sample.Or(-1) != 1 ||
 		!strings.Contains(e.What, "it has jpeg, cls") || !strings.Contains(e.Hint, `"jpeg"`) {
 		t.Errorf("%v at %+v | %s", e, e.Where, e.Hint)
 	}

@@ -70,12 +70,12 @@ func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
 	}
 	first = append(first, int64(len(start)))
 	if len(start) == 0 {
-		return errs.New(errs.Empty, "there is no record in %s", objs[0].Name).At(errs.Where{Shard: objs[0].Name, Offset: -1, Sample: -1}).
+		return errs.New(errs.Empty, "there is no record in %s", objs[0].Name).At(errs.Where{Shard: objs[0].Name}).
 			Try("the files are empty; write them again")
 	}
 	for _, o := range objs {
 		if o.Size == 0 && unpackedName(o.Name) != o.Name {
-			return errs.New(errs.Damaged, "the file is empty, and packed files of no records are not").At(errs.Where{Shard: o.Name, Offset: 0, Sample: -1}).
+			return errs.New(errs.Damaged, "the file is empty, and packed files of no records are not").At(errs.Where{Shard: o.Name, Offset: errs.Known(0)}).
 				Try("fetch or write it again; if no sample belongs in it, remove it")
 		}
 	}

@@ -93,7 +93,7 @@ func TestDamagedFiles(t *testing.T) {
 			_, err := try(c.data)
 			runtime.ReadMemStats(&after)
 			e := errs.From(err)
-			if err == nil || e.Code != c.code || e.Where.Shard != here || !strings.Contains(e.What, c.what) || e.Hint == "" || c.off >= 0 && e.Where.Offset != c.off {
+			if err == nil || e.Code != c.code || e.Where.Shard != here || !strings.Contains(e.What, c.what) || e.Hint == "" || c.off >= 0 && e.Where.Offset.Or(-1) != c.off {
 				t.Errorf("%s: %s at %+v | %s; want %q at %d", e.Code, e, e.Where, e.Hint, c.what, c.off)
 			}
 			if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
@@ -171,7 +171,7 @@ func TestDamagedSamples(t *testing.T) {
 			stagetest.Must(t, stagetest.Read(d, stagetest.Bytes(c.was), 0, c.fields, &s))
 			err := stagetest.Read(d, stagetest.Bytes(c.now), 0, c.fields, &s)
 			e := errs.From(err)
-			if err == nil || e.Code != c.code || e.Where.Shard != here || e.Where.Sample != 0 || e.Where.Offset != 12 || !strings.Contains(e.Error(), c.what) || e.Hint == "" {
+			if err == nil || e.Code != c.code || e.Where.Shard != here || e.Where.Sample.Or(-1) != 0 || e.Where.Offset.Or(-1) != 12 || !strings.Contains(e.Error(), c.what) || e.Hint == "" {
 				t.Errorf("%s: %v at %+v | %s", e.Code, e, e.Where, e.Hint)
 			}
 		})
@@ -187,7 +187,7 @@ func TestMixtures(t *testing.T) {
 	stagetest.Must(t, stagetest.Read(d, src, 2, []string{"n"}, &s))
 	for id, want := range map[int64]errs.Code{1: errs.Damaged, 2: errs.Unsupported} {
 		e := errs.From(stagetest.Read(d, src, id, []string{"a"}, &s))
-		if e.Code != want || e.Where.Sample != id || !strings.Contains(e.Hint, tfrecord.Data) {
+		if e.Code != want || e.Where.Sample.Or(-1) != id || !strings.Contains(e.Hint, tfrecord.Data) {
 			t.Errorf("%d: %v | %s", id, e, e.Hint)
 		}
 	}

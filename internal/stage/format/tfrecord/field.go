@@ -169,7 +169,7 @@ func (d *Dataset) Check(fields []string) error {
 		}
 		shown := d.names[:min(len(d.names), 256)]
 		return errs.New(errs.Config, "no sample has a field %q; there are %s", f, strings.Join(shown, ", ")).
-			At(errs.Where{Shard: string(d.x.AppendPath(0, nil)), Field: f, Offset: -1, Sample: -1}).Try("%s", advice(f, append(slices.Clone(d.names), Data)))
+			At(errs.Where{Shard: string(d.x.AppendPath(0, nil)), Field: f}).Try("%s", advice(f, append(slices.Clone(d.names), Data)))
 	}
 	return nil
 }

@@ -148,12 +148,12 @@ func (d *Dataset) take(id int64, raw [][]byte) (record, error) {
 
 func sampled(err error, id int64) error {
 	e := *errs.From(err)
-	e.Where.Sample = id
+	e.Where.Sample = errs.Known(id)
 	return &e
 }
 
 func (r *record) where(field string) errs.Where {
-	return errs.Where{Shard: string(r.d.x.AppendPath(r.file, nil)), Field: field, Offset: r.base, Sample: r.id}
+	return errs.Where{Shard: string(r.d.x.AppendPath(r.file, nil)), Field: field, Offset: errs.Known(r.base), Sample: errs.Known(r.id)}
 }
 
 // found is a wanted field in a payload.

@@ -52,7 +52,7 @@ type scanner struct {
 func (s *scanner) damaged(off int64, format string, a ...any) *errs.Error {
 	at, note := s.win.Where(off)
 	return errs.New(errs.Damaged, "the TFRecord file is damaged: "+format+"%s", append(a, note)...).
-		At(errs.Where{Shard: s.obj.Name, Offset: at, Sample: -1}).Try("fetch or write the file again, or leave it out")
+		At(errs.Where{Shard: s.obj.Name, Offset: errs.Known(at)}).Try("fetch or write the file again, or leave it out")
 }
 
 // next is the length of the payload of the next record, which lies at s.off;

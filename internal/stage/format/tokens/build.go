@@ -56,7 +56,7 @@ func pairs(ctx context.Context, src source.Source, paths []string, flat bool) ([
 		case errs.CodeOf(err) != errs.NotFound:
 			return format.InShard(err)
 		case isIdx:
-			return errs.New(errs.NotFound, "there is no index file %q", stem+".idx").At(errs.Where{Shard: stem + ".idx", Offset: -1, Sample: -1}).
+			return errs.New(errs.NotFound, "there is no index file %q", stem+".idx").At(errs.Where{Shard: stem + ".idx"}).
 				Try("%s", source.Suggest(stem+".idx"))
 		}
 		return nil
@@ -136,7 +136,7 @@ func (r *reader) into(p []byte, off int64) error {
 }
 
 func (r *reader) at(off int64) errs.Where {
-	return errs.Where{Shard: r.obj.Name, Offset: off, Sample: -1}
+	return errs.Where{Shard: r.obj.Name, Offset: errs.Known(off)}
 }
 
 func (r *reader) damaged(off int64, what string, a ...any) *errs.Error {
@@ -229,7 +229,7 @@ func merge(parts []part, bins []int, shards []*shard, opt Options, b *index.Buil
 		shards[i].start, shards[i].tokens = nil, nil
 	}
 	if samples == 0 {
-		at := errs.Where{Shard: parts[0].bin, Offset: -1, Sample: -1}
+		at := errs.Where{Shard: parts[0].bin}
 		if opt.Documents || most == 0 {
 			return errs.New(errs.Empty, "there is no token in %s", count1(len(parts), parts[0].bin)).At(at).Try("look at the program that wrote it")
 		}

@@ -346,7 +346,7 @@ var all = []string{Field}
 
 func (d *Dataset) where(id int64) errs.Where {
 	e := d.extent(id)
-	return errs.Where{Shard: string(d.x.AppendPath(e.File, nil)), Field: Field, Offset: e.Off, Sample: id}
+	return errs.Where{Shard: string(d.x.AppendPath(e.File, nil)), Field: Field, Offset: errs.Known(e.Off), Sample: errs.Known(id)}
 }
 
 func (d *Dataset) missing(id int64, field string) error {
@@ -360,7 +360,7 @@ func (d *Dataset) Check(fields []string) error {
 	for _, f := range fields {
 		if !named(f) {
 			e := errs.From(d.missing(0, f))
-			e.Code, e.Where.Sample, e.Where.Offset = errs.Config, -1, -1
+			e.Code, e.Where.Sample, e.Where.Offset = errs.Config, errs.Number{}, errs.Number{}
 			return e
 		}
 	}

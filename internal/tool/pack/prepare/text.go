@@ -64,7 +64,7 @@ func (p *Program) tokenized(l *Lane, f *format.Field) (shard.Field, error) {
 	case f.IsInt:
 		return shard.Field{}, errs.New(errs.Config, "field %q is not text: it is int64", f.Name).Try("say with --text-field which field is text")
 	case f.JSON:
-		return shard.Field{}, errs.New(errs.Damaged, "the text of this line is %s", jsonKind(f.Data)).At(errs.Where{Offset: f.Off, Sample: -1}).
+		return shard.Field{}, errs.New(errs.Damaged, "the text of this line is %s", jsonKind(f.Data)).At(errs.Where{Offset: errs.Known(f.Off)}).
 			Try("mend the line or take it out: a text is a string, and an empty one is \"\"")
 	}
 	if l.tokens, err = p.tokens.Document(f.Data, l.tokens[:0]); err != nil {

@@ -69,5 +69,5 @@ type File struct {
 // misfit is the error of a sample that an output can not hold. It outlives the
 // sample, whose names are views.
 func misfit(field, format string, a ...any) *errs.Error {
-	return errs.New(errs.Config, format, a...).At(errs.Where{Field: strings.Clone(field), Offset: -1, Sample: -1})
+	return errs.New(errs.Config, format, a...).At(errs.Where{Field: strings.Clone(field)})
 }

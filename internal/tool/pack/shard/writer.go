@@ -216,7 +216,7 @@ func (w *Writer) failed(f *file, err error) error {
 
 // Failed is the error of an operating system that did not write.
 func Failed(what, path string, err error) *errs.Error {
-	at := errs.Where{File: path, Offset: -1, Sample: -1}
+	at := errs.Where{File: path}
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return errs.New(errs.Space, "%s: the disk is full", what).At(at).Because(err).

@@ -56,7 +56,7 @@ func Open(name string) (*Tokenizer, error) {
 	return &Tokenizer{Name: name, Size: len(m.pieces), End: m.end, encode: m.encode}, nil
 }
 
-func at(file string) errs.Where { return errs.Where{File: file, Offset: -1, Sample: -1} }
+func at(file string) errs.Where { return errs.Where{File: file} }
 
 // gpt is one of OpenAI's, with the number of its last special token and one more.
 func gpt(name string, c *codec.Codec, size int) *Tokenizer {

@@ -130,7 +130,7 @@ const (
 )
 
 func (f *File) where(off int64) errs.Where {
-	return errs.Where{Shard: f.obj.Name, Offset: off, Sample: -1}
+	return errs.Where{Shard: f.obj.Name, Offset: errs.Known(off)}
 }
 
 // Damaged is an error of bytes that are not what HDF5 says.
