@@ -176,7 +176,7 @@ def test_golden_frames(path: Path) -> None:
 def test_golden_frames_are_all_there() -> None:
     kinds = {json.loads(path.read_text())["type"] for path in GOLDEN}
     assert kinds == set(
-        "hello open opened progress pass passed next slot batch batches end cancel close table stats error".split()
+        "hello open opened progress pass passed next slot batch batches end cancel close table stats ask told error".split()
     )
 
 
