@@ -340,6 +340,9 @@ func Read(r io.Reader, buf []byte) (*Message, []byte, error) {
 	}
 	buf = buf[:n]
 	if _, err := io.ReadFull(r, buf); err != nil {
+		if errors.Is(err, io.EOF) { // within a frame: not the end of the stream
+			err = io.ErrUnexpectedEOF
+		}
 		return nil, buf, fmt.Errorf("wire: a frame was cut: %w", err)
 	}
 	m := new(Message)
