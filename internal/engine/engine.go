@@ -40,7 +40,7 @@ func Run(fd, parent int, version, kernel string) error {
 		return err
 	}
 	hello, err := conn.Read()
-	if errors.Is(err, io.EOF) {
+	if err != nil && ended(err) {
 		return nil // the client was gone before it spoke
 	}
 	if err != nil {

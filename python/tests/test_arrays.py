@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import needs
 
 import stoker
 
@@ -87,7 +88,7 @@ def test_fields_show_parts_of_one_stored_field(tmp_path: Path) -> None:
 
 
 def test_torch_gets_views_too(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs("torch")
     tokens = np.random.default_rng(4).integers(0, 60_000, (8, 9), dtype=np.uint16)
     path = saved(tmp_path / "tokens.npy", tokens)
     views = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import pickle
 import subprocess
 import sys
@@ -121,8 +120,6 @@ def test_outputs_are_equal(folder: Path) -> None:
 
 def test_jax_arrays_are_copies(folder: Path) -> None:
     """In a process of its own: JAX has threads, and other tests fork."""
-    if importlib.util.find_spec("jax") is None:
-        pytest.skip("JAX is not there")
     program = f"""
         import jax, numpy, stoker
         from stoker import transforms as T

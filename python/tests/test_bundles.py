@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import needs
 
 import stoker
 
@@ -143,7 +144,7 @@ def test_an_interrupt_loses_nothing(windows: tuple[Path, np.ndarray], monkeypatc
 
 @pytest.mark.parametrize("single", [False, True])
 def test_torch(windows: tuple[Path, np.ndarray], single: bool) -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs("torch")
     path, rows = windows
     data = stoker.NpyDataset(path, fields=[stoker.Field("x", dtype="int64")])
     with stoker.DataLoader(data, batch_size=None if single else 8) as loader:

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import DATA, PHOTOS, jpeg, stored
+from needs import needs
 
 import stoker
 from stoker import Field
 from stoker import transforms as T
 
-torch = pytest.importorskip("torch")
+torch = needs("torch")
 
 
 def shape(loader: Any) -> tuple[int, ...]:
@@ -68,7 +69,7 @@ def test_a_transform_that_is_assigned_is_applied(pictures: Any) -> None:
 
 
 def test_a_transform_that_changes_in_place_is_applied(folder: Path) -> None:
-    v2 = pytest.importorskip("torchvision.transforms.v2")
+    v2 = needs("torchvision.transforms.v2")
     train = stoker.ImageFolder(folder, v2.Compose([v2.Resize((8, 8))]))
     with stoker.DataLoader(train, 2) as loader:
         assert shape(loader) == (8, 8)
@@ -274,7 +275,7 @@ def test_one_array_is_a_tensor_with_the_attributes_of_a_batch(tmp_path: Path) ->
 
 
 def test_one_array_of_jax(tmp_path: Path) -> None:
-    jax = pytest.importorskip("jax")
+    jax = needs("jax")
     np.save(tmp_path / "x.npy", np.arange(12, dtype=np.float32))
     (batch,) = stoker.DataLoader(stoker.NpyDataset(tmp_path / "x.npy"), 12, output="jax")
     assert isinstance(batch, jax.Array)

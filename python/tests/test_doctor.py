@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 
 from stoker import _process
 
-pytest.importorskip("torch")
+needs("torch")
 
 HEAD = """
 import os, sys, time

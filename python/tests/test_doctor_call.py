@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import make_folder, picture
+from needs import needs
 
 import stoker
 from stoker import _process
 from stoker import transforms as T
 
-torch = pytest.importorskip("torch")
+torch = needs("torch")
 
 
 @pytest.fixture(scope="module")

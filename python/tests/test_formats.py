@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import DATA, PHOTOS, jpeg, make_folder, stored
+from needs import needs
 
 import stoker
 from stoker import Field
@@ -175,7 +176,7 @@ def test_fields_are_chosen(dataset: Any) -> None:
 
 
 def test_torch_and_numpy_hold_the_same(dataset: Any) -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs("torch")
     with stoker.DataLoader(dataset, 3, output="torch") as ours, stoker.DataLoader(dataset, 3, output="numpy") as theirs:
         for tensors, arrays in zip(ours, theirs, strict=True):
             if isinstance(tensors, dict):

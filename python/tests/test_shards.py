@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import jpeg, picture
+from needs import needs
 
 import stoker
 
@@ -77,7 +78,7 @@ def test_arrays_come_back_as_batches(tmp_path: Path) -> None:
 
 
 def test_the_real_webdataset_reads_what_was_written(tmp_path: Path) -> None:
-    webdataset = pytest.importorskip("webdataset")
+    webdataset = needs("webdataset")
     written(tmp_path, maxcount=10, compress=True)
     urls = str(tmp_path / "train-{000000..000002}.tar")
     found = list(webdataset.WebDataset(urls, shardshuffle=False).decode("rgb8"))
@@ -94,7 +95,7 @@ def test_the_real_webdataset_reads_what_was_written(tmp_path: Path) -> None:
 
 
 def test_members_are_those_of_the_real_webdataset(tmp_path: Path) -> None:
-    webdataset = pytest.importorskip("webdataset")
+    webdataset = needs("webdataset")
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for folder, writer in ((ours, stoker.ShardWriter), (theirs, webdataset.ShardWriter)):
         folder.mkdir()

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import jpeg, run_python
+from needs import needs
 
 import stoker
 from stoker import Field
 from stoker import transforms as T
 
-torch = pytest.importorskip("torch")
+torch = needs("torch")
 
 
 def foreign(module: str, called: str, /, **attributes: Any) -> Any:
@@ -174,9 +175,9 @@ def test_attributes_that_raise_are_no_obstacle(tmp_path: Path) -> None:
 
 
 def test_real_libraries_are_known(tmp_path: Path) -> None:
-    h5py = pytest.importorskip("h5py")
-    pandas = pytest.importorskip("pandas")
-    datasets = pytest.importorskip("datasets")
+    h5py = needs("h5py")
+    pandas = needs("pandas")
+    datasets = needs("datasets")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = np.zeros((4, 3))
         for given in (Mine(f=file), file["x"], Mine(x=file["x"])):
@@ -204,7 +205,7 @@ def test_paths_are_named_by_their_endings() -> None:
 
 
 def test_a_transform_that_is_not_built_is_not_said_to_be_ours(folder: Path) -> None:
-    v2 = pytest.importorskip("torchvision.transforms.v2")
+    v2 = needs("torchvision.transforms.v2")
     for transform in (v2.ColorJitter(0.4), v2.RandomErasing(), v2.TrivialAugmentWide(), v2.RandAugment()):
         with pytest.raises(stoker.ConfigError) as caught:
             stoker.ImageFolder(folder, v2.Compose([v2.RandomResizedCrop(8), transform]))
@@ -217,7 +218,7 @@ def test_a_transform_that_is_not_built_is_not_said_to_be_ours(folder: Path) -> N
 
 
 def test_the_advice_draws_for_every_image() -> None:
-    v2 = pytest.importorskip("torchvision.transforms.v2")
+    v2 = needs("torchvision.transforms.v2")
     torch.manual_seed(0)
     images = torch.full((16, 3, 8, 8), 128, dtype=torch.uint8)
     for t in (v2.ColorJitter(brightness=0.9), v2.RandomErasing(p=1.0, value=0)):

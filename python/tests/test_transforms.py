@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 
 import stoker
 from stoker import transforms as T
@@ -56,8 +57,8 @@ def ours(name: str, *args: Any, **kwargs: Any) -> Any:
 
 def theirs(package: str, name: str, *args: Any, **kwargs: Any) -> Any:
     modules = {
-        "v1": pytest.importorskip("torchvision.transforms"),
-        "v2": pytest.importorskip("torchvision.transforms.v2"),
+        "v1": needs("torchvision.transforms"),
+        "v2": needs("torchvision.transforms.v2"),
     }
     cls = getattr(modules[package], name, None)
     if cls is None:
@@ -74,7 +75,7 @@ def plain(value: Any) -> Any:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_signatures_are_torchvisions(name: str) -> None:
-    v2 = pytest.importorskip("torchvision.transforms.v2")
+    v2 = needs("torchvision.transforms.v2")
     cls = getattr(v2, name, None) or getattr(v2._misc, name)
 
     def parameters(of: Any) -> list[tuple[str, Any, Any]]:
@@ -147,7 +148,7 @@ def test_repr_is_torchvisions(name: str, args: tuple[Any, ...], kwargs: dict[str
 
 
 def test_repr_of_holders_is_torchvisions() -> None:
-    v2 = pytest.importorskip("torchvision.transforms.v2")
+    v2 = needs("torchvision.transforms.v2")
 
     def build(m: Any) -> Any:
         return m.Compose([m.RandomApply([m.Resize(3), m.ToImage()], p=0.2), m.CenterCrop(2)])
@@ -191,9 +192,9 @@ def test_the_usual_training_transform() -> None:
 
 
 def test_holders_are_flattened_and_random_apply_is_not() -> None:
-    torch = pytest.importorskip("torch")
-    v1 = pytest.importorskip("torchvision.transforms")
-    v2 = pytest.importorskip("torchvision.transforms.v2")
+    torch = needs("torch")
+    v1 = needs("torchvision.transforms")
+    v2 = needs("torchvision.transforms.v2")
     t = v1.Compose(
         [
             torch.nn.Sequential(v2.CenterCrop(4), torch.nn.Identity()),
@@ -211,15 +212,15 @@ def test_holders_are_flattened_and_random_apply_is_not() -> None:
 
 
 def test_the_preset_of_classification_weights() -> None:
-    presets = pytest.importorskip("torchvision.transforms._presets")
+    presets = needs("torchvision.transforms._presets")
     ops = to_ops(presets.ImageClassification(crop_size=224, resize_size=232), "here")
     assert [op["op"] for op in ops] == ["Resize", "CenterCrop", "ToDtype", "Normalize"]
     assert (ops[0]["size"], ops[1]["size"], ops[3]["std"]) == ([232], [224], [0.229, 0.224, 0.225])
 
 
 def test_dtypes_of_every_library() -> None:
-    np = pytest.importorskip("numpy")
-    torch = pytest.importorskip("torch")
+    np = needs("numpy")
+    torch = needs("torch")
     for dtype in ("float32", "torch.float32", torch.float32, torch.float, np.float32, np.dtype("float32")):
         assert to_ops(T.ToDtype(dtype, scale=True), "") == [{"op": "ToDtype", "dtype": "float32", "scale": True}]
     for dtype in ("uint8", torch.uint8, np.uint8, np.dtype("uint8")):
@@ -230,9 +231,9 @@ def test_dtypes_of_every_library() -> None:
 
 
 def test_values_that_v2_keeps_by_type() -> None:
-    torch = pytest.importorskip("torch")
-    tv = pytest.importorskip("torchvision.tv_tensors")
-    v2 = pytest.importorskip("torchvision.transforms.v2")
+    torch = needs("torch")
+    tv = needs("torchvision.tv_tensors")
+    v2 = needs("torchvision.transforms.v2")
     t = v2.ToDtype({tv.Image: torch.float32, tv.Mask: torch.int64, "others": None}, scale=True)
     assert to_ops(t, "") == [{"op": "ToDtype", "dtype": "float32", "scale": True}]
     assert to_ops(v2.ToDtype({tv.Mask: torch.int64, "others": None}), "")[0]["dtype"] == "uint8"
@@ -242,9 +243,9 @@ def test_values_that_v2_keeps_by_type() -> None:
 
 
 def test_tensors_and_arrays_as_arguments() -> None:
-    np = pytest.importorskip("numpy")
-    torch = pytest.importorskip("torch")
-    v1 = pytest.importorskip("torchvision.transforms")
+    np = needs("numpy")
+    torch = needs("torch")
+    v1 = needs("torchvision.transforms")
     t = v1.Normalize(torch.tensor([0.5, 0.25, 0.125]), np.array([0.5]))
     assert to_ops(t, "") == [{"op": "Normalize", "mean": [0.5, 0.25, 0.125], "std": [0.5]}]
     assert to_ops(T.CenterCrop(np.int64(5)), "") == [{"op": "CenterCrop", "size": [5, 5]}]
@@ -285,8 +286,8 @@ def test_what_can_not_run_is_named_with_its_place() -> None:
 
 
 def test_torchvisions_others_are_named() -> None:
-    v1 = pytest.importorskip("torchvision.transforms")
-    v2 = pytest.importorskip("torchvision.transforms.v2")
+    v1 = needs("torchvision.transforms")
+    v2 = needs("torchvision.transforms.v2")
 
     class Mine(v2.Resize):  # type: ignore[misc, name-defined, unused-ignore]
         pass
@@ -299,7 +300,7 @@ def test_torchvisions_others_are_named() -> None:
 
 
 def test_arguments_that_are_not_built() -> None:
-    v2 = pytest.importorskip("torchvision.transforms.v2")
+    v2 = needs("torchvision.transforms.v2")
     assert "bicubic" in refused(v2.Resize(3, interpolation=v2.InterpolationMode.BICUBIC))
     assert "lanczos" in refused(T.RandomResizedCrop(3, interpolation=1))
     assert "antialias=False" in refused(v2.Resize(3, antialias=False))

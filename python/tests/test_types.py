@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from needs import needs
 
 import stoker
 from stoker._types import Keywords
 
-pytest.importorskip("torch")
+needs("torch")
 
 SCRIPT = """
 import stoker
@@ -67,7 +68,7 @@ stoker.DataLoadr  # no such name
 
 
 def mypy(path: Path) -> list[str]:
-    pytest.importorskip("mypy")
+    needs("mypy")
     source = str(Path(stoker.__file__).parents[1])
     command = [sys.executable, "-m", "mypy", "--no-error-summary", f"--cache-dir={path.parent}/cache", str(path)]
     told = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MYPYPATH": source}, check=False)

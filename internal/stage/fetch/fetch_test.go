@@ -25,6 +25,7 @@ type store struct {
 	reads atomic.Int64
 	bytes atomic.Int64
 	gate  chan struct{} // if set, every read waits for it
+	began atomic.Int64  // reads that got to the gate
 	bad   string        // reads of this file fail
 }
 
@@ -40,6 +41,7 @@ func (s *store) List(context.Context, string) iter.Seq2[source.Info, error] {
 
 func (s *store) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) error {
 	if s.gate != nil {
+		s.began.Add(1)
 		<-s.gate
 	}
 	s.reads.Add(1)
@@ -203,20 +205,27 @@ func TestStopAnswersEverybody(t *testing.T) {
 	r.wg.Add(len(reqs))
 	var stop atomic.Bool
 	go r.Submit(reqs, false, stop.Load)
-	time.Sleep(10 * time.Millisecond)
-	stop.Store(true)
+	for end := time.Now().Add(time.Minute); s.began.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no read began")
+		}
+	}
+	stop.Store(true) // the budget has room for one request: the others are not read
 	r.bytes.Wake()
 	close(s.gate)
 	r.wg.Wait()
 	stopped := 0
-	for _, q := range reqs {
-		if q.Err == ErrStopped { //nolint:errorlint // exactly this
+	for i, q := range reqs {
+		switch {
+		case q.Err == ErrStopped: //nolint:errorlint // exactly this
 			stopped++
+		case q.Err != nil || len(q.Raw) != 1 || len(q.Raw[0]) != 3000 || q.Raw[0][2999] != at(i, 2999):
+			t.Errorf("request %d was read before the stop, and came back with %v", i, q.Err)
 		}
 		q.Release()
 	}
-	if stopped < 10 {
-		t.Errorf("%d of 20 requests were stopped", stopped)
+	if read := len(reqs) - stopped; read < 1 || read > 10 {
+		t.Errorf("%d of 20 requests were read before the stop", read)
 	}
 	r.Close()
 	r.wg.Add(1)

@@ -40,9 +40,17 @@ func running(t *testing.T) (f *source.File, path string, obj source.Info, want [
 		t.Fatal(err)
 	}
 	r := begin(t, f, obj)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if !hotByKernel(t, fd, 7) {
+		t.Skip("this file system does not tell what is at hand")
+	}
 	for range many {
 		if !r.Read(make([]byte, 1), 7) {
-			t.Skip("this file system does not tell what is at hand")
+			t.Fatal("what was just read is not at hand")
 		}
 	}
 	if !r.End() {
@@ -184,8 +192,11 @@ func TestRunDoesNotWait(t *testing.T) {
 	}
 	r = begin(t, f, obj)
 	p := make([]byte, 10)
-	if r.Read(p, 299_000) {
+	if hotByKernel(t, fd, 299_000) {
 		t.Skip("this file system keeps what it is told to drop")
+	}
+	if r.Read(p, 299_000) && !bytes.Equal(p, want[299_000:299_010]) {
+		t.Error("bytes that are not those of the file")
 	}
 	if err := f.ReadAt(ctx, obj, p, 299_000); err != nil {
 		t.Fatal(err)
