@@ -74,6 +74,7 @@ check: engine venv build/tools/staticcheck
 	$(VENV)/ruff check python bench internal/tool/doctor/hook
 	$(VENV)/ruff format --check python bench internal/tool/doctor/hook
 	$(VENV)/mypy --config-file python/pyproject.toml
+	$(VENV)/python tools/words.py
 
 build/tools/staticcheck: tools/go.mod
 	@mkdir -p build/tools

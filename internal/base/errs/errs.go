@@ -19,7 +19,7 @@ type Code string
 // The codes. A new one gets a row in Classes.
 const (
 	Bug          Code = "bug"           // ours
-	Config       Code = "config"        // the request can not be carried out as written
+	Config       Code = "config"        // the request cannot be carried out as written
 	NotFound     Code = "not_found"     // a path that does not exist
 	Empty        Code = "empty"         // a dataset without a sample
 	Damaged      Code = "damaged"       // bytes that are not what their format says

@@ -10,7 +10,7 @@ import (
 // or ends a line. What people read is therefore written by these two.
 
 // Name is a name out of data (a key, a path, a field) on one line: as it is, or
-// quoted as Go quotes it where a character can not be printed.
+// quoted as Go quotes it where a character cannot be printed.
 func Name(s string) string {
 	if strings.HasPrefix(s, `"`) || strings.ContainsAny(s, "\n\t") || !printable(s) {
 		return strconv.Quote(s)
@@ -19,7 +19,7 @@ func Name(s string) string {
 }
 
 // Plain is a text of which only new lines and tabs move anything: every other
-// character that can not be printed is escaped as in Go's strings.
+// character that cannot be printed is escaped as in Go's strings.
 func Plain(s string) string {
 	if printable(s) {
 		return s

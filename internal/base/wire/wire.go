@@ -131,17 +131,17 @@ type Message struct {
 	Ask    *Ask            `json:"ask,omitempty"`
 	Answer json.RawMessage `json:"answer,omitempty"`
 
-	// slot and batch (engine): a batch lies in a slot, a slot in a memfd
+	// slot and batch (engine): a batch is in a slot, a slot is a memfd
 	Slot  int64      `json:"slot"`
 	Bytes int64      `json:"bytes,omitempty"` // slot: size of its memfd, 0: it is gone; table: of the JSON
 	Rows  int        `json:"rows,omitempty"`  // batch: samples in it
-	Data  []Column   `json:"data,omitempty"`  // batch: where the fields lie
+	Data  []Column   `json:"data,omitempty"`  // batch: where the fields are
 	Bad   []BadPlace `json:"bad,omitempty"`   // batch: samples skipped or replaced
 	Sum   string     `json:"sum,omitempty"`   // batch: what it adds to a receipt, 32 hexadecimal digits
 	Real  int64      `json:"real,omitempty"`  // batch: samples in sum
 
 	// batches (engine): a batch message for several steps from Step on, each of Rows
-	// rows, which lie one step behind the other in every column; Position is the last
+	// rows, one step after the other in every column; Position is the last
 	// one's, and no sample is bad
 	Parts []Part `json:"parts,omitempty"` // one a step
 
@@ -159,15 +159,15 @@ type Field struct {
 	Name  string `json:"name"`
 	Kind  string `json:"kind"`            // image | array | number | bytes | text | json
 	DType string `json:"dtype"`           // NumPy's name; "object" for bytes, text and json
-	Shape []int  `json:"shape,omitempty"` // of one sample as it lies in memory; absent when it depends on the sample; of an array whose first axis differs -1 comes first
+	Shape []int  `json:"shape,omitempty"` // of one sample in memory; absent if it depends on the sample; of an array whose first axis differs -1 comes first
 	Batch string `json:"batch,omitempty"` // of an array whose samples differ: padded | ragged
 	Of    string `json:"of,omitempty"`    // lengths of a padded field, int64 a sample: that field's name
-	// Axes is how an image lies: "hwc" or "chw"; View is how it is shown.
+	// Axes is the order of an image in memory: "hwc" or "chw"; View is how it is shown.
 	Axes string `json:"axes,omitempty"`
 	View string `json:"view,omitempty"`
 }
 
-// Column is where one field of a batch lies in its slot. A dense column is
+// Column is where one field of a batch is in its slot. A dense column is
 // Rows*Shape elements from Off; a padded one likewise, Shape being that of this
 // batch. An object column has Rows+1 int64 offsets (bytes, relative to Data) at
 // Off and the bytes at Data. A ragged column has Rows+1 int64 offsets (steps of the
@@ -203,7 +203,7 @@ type List struct {
 //	items    what an epoch has of places (or batches, where the order makes them)
 //	sum      the plan's own sum over the items [From, To)
 //	shares   samples of each member of a mixture among the items [From, To)
-//	explain  what stands in the step that begins at position From, and why
+//	explain  the samples of the step that begins at position From, and why
 //	verify   what Receipts add up to
 type Ask struct {
 	What     string          `json:"what"`
@@ -225,7 +225,7 @@ type Suspect struct {
 type BadPlace struct {
 	Place  int64  `json:"place"`
 	Sample int64  `json:"sample"`
-	Put    int64  `json:"put"` // the sample that stands there instead
+	Put    int64  `json:"put"` // the sample that was delivered instead
 	Error  *Error `json:"error"`
 }
 

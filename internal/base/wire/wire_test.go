@@ -93,6 +93,6 @@ func TestPageLayout(t *testing.T) {
 	w.Begin(StageDecode, 7, -3)
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&w)), WorkBytes)
 	if binary.LittleEndian.Uint32(b) != StageDecode || binary.LittleEndian.Uint32(b[4:]) != 7 || int64(binary.LittleEndian.Uint64(b[8:])) != -3 {
-		t.Errorf("an entry lies as % x", b)
+		t.Errorf("an entry is % x", b)
 	}
 }

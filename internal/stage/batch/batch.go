@@ -1,5 +1,5 @@
 // Package batch lays samples out as one batch: where each field of each row
-// lies in a slot, and how rows of unequal length are put behind one another.
+// is in a slot, and how rows of unequal length are stored one after the other.
 //
 // A slot is one run of memory:
 //
@@ -32,14 +32,14 @@ const (
 	SeqLens     = "__seqlens__"      // int32: tokens of each run
 )
 
-// Form is how the samples of an array lie in a column.
+// Form is how the samples of an array are stored in a column.
 type Form uint8
 
 // The forms.
 const (
 	Dense  Form = iota // all have one shape
 	Padded             // made equal in their first axis
-	Ragged             // one behind the other, with their offsets
+	Ragged             // one after the other, with their offsets
 )
 
 func (f Form) String() string { return [...]string{"dense", "padded", "ragged"}[f] }
@@ -48,7 +48,7 @@ func (f Form) String() string { return [...]string{"dense", "padded", "ragged"}[
 type Field struct {
 	Name  string
 	DType mem.DType
-	Shape mem.Shape // of one sample, as it lies in memory
+	Shape mem.Shape // of one sample, in memory
 	// Loose says that the samples' shapes or lengths differ; Shape is nil, or, of an
 	// array, that of one step along its first axis.
 	Loose bool
@@ -94,7 +94,7 @@ func (f Field) Seen() mem.Shape {
 	return append(mem.Shape{f.To - f.From}, f.Shape[1:]...)
 }
 
-// Layout says where the columns of a batch of up to Rows samples lie. It is
+// Layout says where the columns of a batch of up to Rows samples are. It is
 // immutable. The last two columns are IDs and Valid.
 type Layout struct {
 	Fields []Field
@@ -185,7 +185,7 @@ type Slot struct {
 	FD    int // descriptor of the memory; -1: none
 }
 
-// Arena is where slots lie. Safe for concurrent use. Errors have code memory.
+// Arena allocates slots. Safe for concurrent use. Errors have code memory.
 type Arena interface {
 	Alloc(bytes int64) (*Slot, error)
 	Free(s *Slot)

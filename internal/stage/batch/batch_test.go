@@ -10,7 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// No two rows of any columns share a byte, all lie in the slot, and rows are
+// No two rows of any columns share a byte, all are in the slot, and rows are
 // aligned to their elements.
 func TestRowsDoNotOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// Ragged rows lie one behind the other, offsets counting steps; padded ones side by
-// side, each with the value behind it; and a view shows a part of another column,
+// Ragged rows are stored one after the other, offsets counting steps; padded ones
+// side by side, each filled up with the value; and a view shows a part of another column,
 // of which no byte is stored twice.
 func TestUnequalArrays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

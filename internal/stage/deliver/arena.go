@@ -39,7 +39,7 @@ type Arena struct {
 	mu   sync.Mutex
 	used [wire.MaxSlots]bool
 	next int
-	gone []int // slots that the client has mapped and that are no more
+	gone []int // slots that the client has mapped, and that were freed
 }
 
 // NewArena makes the control page and its eventfd.

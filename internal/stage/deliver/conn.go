@@ -38,7 +38,7 @@ func NewConn(fd int) (*Conn, error) {
 	}
 	sock, ok := c.(*net.UnixConn)
 	if !ok {
-		return nil, errors.New("deliver: the inherited descriptor is no Unix socket")
+		return nil, errors.New("deliver: the inherited descriptor is not a Unix socket")
 	}
 	return &Conn{sock: sock, in: bufio.NewReader(sock)}, nil
 }
@@ -56,7 +56,7 @@ type Envelope struct {
 	FDs     []int
 }
 
-// Write sends messages behind one another. Descriptors stay ours.
+// Write sends messages one after the other. Descriptors stay ours.
 func (c *Conn) Write(messages ...Envelope) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,7 +28,7 @@ import (
 type packed struct {
 	dir      string
 	manifest pack.Manifest
-	sums     []byte // XXH64 of every sample as it lies in its shard; nil: none
+	sums     []byte // XXH64 of the bytes of every sample in its shard; nil: none
 
 	ds      format.Stored
 	src     source.Source
@@ -59,7 +59,7 @@ func openPacked(d spec.Dataset) (*packed, error) {
 	}
 	at := filepath.Join(p.dir, filepath.Base(m.Digests.Name))
 	if p.sums, err = source.ReadFile(at); err != nil {
-		return nil, damagedFile(at, "the digests of the samples can not be read", err)
+		return nil, damagedFile(at, "cannot read the digests of the samples", err)
 	}
 	sum := sha256.Sum256(p.sums)
 	if int64(len(p.sums)) != digestBytes*m.Samples || hex.EncodeToString(sum[:]) != m.Digests.SHA256 {
@@ -88,7 +88,7 @@ func (p *packed) files(ctx context.Context, deep bool) (wrong []*errs.Error, sha
 				wrong = append(wrong, errs.New(errs.Damaged, "the shard of samples %d to %d is missing", s.First, s.First+s.Samples-1).At(at))
 				continue
 			case err != nil:
-				return nil, nil, errs.New(errs.Unreadable, "a shard can not be looked at").At(at).Because(err)
+				return nil, nil, errs.New(errs.Unreadable, "cannot look at a shard").At(at).Because(err)
 			case st.Size() != f.Bytes:
 				at.Offset = errs.Known(min(st.Size(), f.Bytes))
 				wrong = append(wrong, errs.New(errs.Damaged, "the shard has %d bytes, and was written with %d", st.Size(), f.Bytes).At(at))
@@ -135,7 +135,7 @@ func digestOf(ctx context.Context, path string) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	return "", errs.New(errs.Unreadable, "a shard can not be read").At(errs.Where{Shard: path}).Because(err)
+	return "", errs.New(errs.Unreadable, "cannot read a shard").At(errs.Where{Shard: path}).Because(err)
 }
 
 // blockBytes is what members of a tar archive are padded to.
