@@ -30,7 +30,12 @@ func Open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 		opt.Formats = Formats()
 	}
 	s = s.Defaults()
-	known := names(opt.Formats)
+	known := spec.Formats{Names: names(opt.Formats)}
+	for _, f := range opt.Formats {
+		if f.Made {
+			known.Made = append(known.Made, f.Name)
+		}
+	}
 	p := s.Check(known)
 	if !s.Dataset.Openable(known) {
 		return nil, p.Err()

@@ -29,9 +29,13 @@ func (p Problems) Err() error {
 	return errs.New(errs.Config, "%d things are wrong: %s", len(p), strings.Join(p, "; "))
 }
 
-// Check names every problem that can be seen without the dataset; formats are the
-// names that dataset.format can have.
-func (s Spec) Check(formats []string) (p Problems) {
+// Formats are the names that dataset.format can have, and which of them need no path:
+// their samples are made and not stored.
+type Formats struct{ Names, Made []string }
+
+// Check names every problem that can be seen without the dataset; formats are
+// those that there are.
+func (s Spec) Check(formats Formats) (p Problems) {
 	oneOf := func(key, got string, want ...string) {
 		for _, w := range want {
 			if got == w {
@@ -102,8 +106,8 @@ var (
 // choice says whether a value is one of those that a key can have.
 type choice func(key, got string, want ...string)
 
-func (d Dataset) check(p *Problems, oneOf choice, formats []string) {
-	oneOf("format", d.Format, formats...)
+func (d Dataset) check(p *Problems, oneOf choice, formats Formats) {
+	oneOf("format", d.Format, formats.Names...)
 	switch {
 	case d.Mixed != nil:
 		p.Addf("a member of a mixture is a list: mixtures do not nest")
@@ -111,6 +115,7 @@ func (d Dataset) check(p *Problems, oneOf choice, formats []string) {
 		if d.Samples <= 0 || len(d.Shape) == 0 {
 			p.Addf("a synthetic dataset needs samples and a shape")
 		}
+	case slices.Contains(formats.Made, d.Format):
 	case len(d.Paths()) == 0:
 		p.Addf("dataset.path is missing")
 	}
@@ -121,14 +126,14 @@ func (d Dataset) check(p *Problems, oneOf choice, formats []string) {
 }
 
 // Openable says that Check finds nothing in the way of opening it.
-func (d Dataset) Openable(formats []string) bool {
+func (d Dataset) Openable(formats Formats) bool {
 	if d.Mixed != nil {
 		return len(d.Mixed) > 0 && !slices.ContainsFunc(d.Mixed, func(m Dataset) bool { return m.Mixed != nil || !m.Openable(formats) })
 	}
 	if d.Format == "synthetic" {
 		return d.Samples > 0 && len(d.Shape) > 0
 	}
-	return slices.Contains(formats, d.Format) && len(d.Paths()) > 0
+	return slices.Contains(formats.Names, d.Format) && (len(d.Paths()) > 0 || slices.Contains(formats.Made, d.Format))
 }
 
 func (s Spec) checkMix(p *Problems, oneOf choice) {
