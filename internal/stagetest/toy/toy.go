@@ -69,7 +69,7 @@ func build(ctx context.Context, src source.Source, paths []string, b *index.Buil
 	for _, o := range objs {
 		if o.Size < 8 || o.Size%8 != 0 {
 			return errs.New(errs.Damaged, "a toy file of %d bytes holds no whole numbers", o.Size).
-				At(errs.Where{Shard: o.Name, Offset: -1, Sample: -1}).Try("write it again")
+				At(errs.Where{Shard: o.Name}).Try("write it again")
 		}
 		first = append(first, first[len(first)-1]+o.Size/8-1)
 	}
