@@ -365,7 +365,7 @@ func TestWhatIsNoFile(t *testing.T) {
 	before := s.open(t).Index().Digest()
 	stagetest.Must(t, unix.Mkfifo(s.root+"/a/pipe.jpg", 0o644))
 	stagetest.Must(t, unix.Mkfifo(s.root+"/a/pipe", 0o644)) // not called as a picture is
-	for range 2 { // built, and as it is kept
+	for range 2 {                                           // built, and as it is kept
 		d := s.open(t)
 		var smp format.Sample
 		if e := errs.From(stagetest.Read(d, s.src, 1, nil, &smp)); e.Code != errs.NotFound {

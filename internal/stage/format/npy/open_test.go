@@ -69,7 +69,7 @@ func TestFieldsByName(t *testing.T) {
 		{"x.npy sub/x.npy", `would both be the field "x"`},
 		{"x.npy x.npy", `would both be the field "x"`},
 		{"x-0.npy x-0.npy", `would both be the field "x"`},
-		{"a;b.npy", `"a;b" is no name of a field`},
+		{"a;b.npy", `"a;b" is not a name of a field`},
 		{"", "list of NumPy files is empty"},
 	} {
 		paths := strings.Fields(c.paths)
@@ -117,7 +117,7 @@ func TestNamedFields(t *testing.T) {
 		what   string
 	}{
 		{[]npy.Field{}, "list of fields is empty"},
-		{[]npy.Field{{Name: "", Paths: []string{a}}}, "no name of a field"},
+		{[]npy.Field{{Name: "", Paths: []string{a}}}, "is not a name of a field"},
 		{[]npy.Field{{Name: "x"}}, "has no file"},
 		{[]npy.Field{{Name: "x", Paths: []string{a}}, {Name: "x", Paths: []string{b}}}, "given twice"},
 		{[]npy.Field{{Name: "x", Paths: []string{a}}, {Name: "y", Paths: []string{b}}}, `the field "x" has 3 rows, and the field "y" has 1`},
