@@ -548,7 +548,7 @@ func TestOpenNamesEveryProblem(t *testing.T) {
 	spec.Order.Shuffle = "ful"
 	spec.Fields[0].Transform[0] = stoker.Transform("RandomResizedCorp", stoker.Args{"size": func() {}})
 	_, err := stoker.Open(t.Context(), spec)
-	for _, part := range []string{"batch size is -1", `shuffle is "ful"`} {
+	for _, part := range []string{"batch.size is -1", `shuffle is "ful"`} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Fatalf("no word of %q: %v", part, err)
 		}

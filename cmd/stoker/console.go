@@ -23,10 +23,11 @@ type console struct {
 	raw      io.Writer // bytes as they are, JSON: the same stream
 	results  *results  // what both write to
 	err      io.Writer
-	json     bool // machines read the results, and the errors
-	client   bool // of Python: it has words of its own
-	spec     bool // the verb takes a Spec, and no flags that say what a dataset is
-	terminal bool // the error stream is one
+	json     bool            // machines read the results, and the errors
+	client   bool            // of Python: it has words of its own
+	spec     bool            // the verb takes a Spec, and no flags that say what a dataset is
+	flags    map[string]bool // of the verb: names, and whether they take no value
+	terminal bool            // the error stream is one
 
 	told bool // of an interruption
 }
@@ -121,7 +122,7 @@ func (c *console) worded(err *errs.Error) *errs.Error {
 		return &e
 	}
 	if !c.spec {
-		e.What, e.Hint = asFlags(e.What), asFlags(e.Hint)
+		e.What, e.Hint = asFlags(e.What, c.flags), asFlags(e.Hint, c.flags)
 		return &e
 	}
 	if hint, found := asKeys(e.Hint); found {

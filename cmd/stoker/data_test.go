@@ -63,15 +63,23 @@ func TestDatasetFlags(t *testing.T) {
 
 // Errors have the words of their door, and paths are what they are.
 func TestWords(t *testing.T) {
+	flags := map[string]bool{"documents": true}
+	for _, name := range strings.Fields("dtype path-column window format batch-size memory workers prefetch") {
+		flags[name] = false
+	}
 	for text, want := range map[string]string{
-		`give dtype="uint32", or dtype="uint16" if these are`: "give --dtype uint32, or --dtype uint16 if these are",
-		"dataset.path_column is of files":                     "--path-column is of files",
-		"give window=4 or documents=True; on_bad=\"skip\"":    "give --window 4 or --documents; on_bad=\"skip\"",
-		`there is no "dataset.window" in /data/window=3/x`:    `there is no "dataset.window" in /data/window=3/x`,
-		"leave dtype out; a window is eos":                    "leave dtype out; a window is eos",
-		"pass format= where the name does not say":            "pass --format where the name does not say",
+		`give dtype="uint32", or dtype="uint16" if these are`:                 "give --dtype uint32, or --dtype uint16 if these are",
+		"dataset.path_column is of files":                                     "--path-column is of files",
+		"give window=4 or documents=True; on_bad=\"skip\"":                    "give --window 4 or --documents; on_bad=\"skip\"",
+		`there is no "dataset.window" in /data/window=3/x`:                    `there is no "dataset.window" in /data/window=3/x`,
+		"leave dtype out; a window is eos":                                    "leave dtype out; a window is eos",
+		"batch.size is -2; lower batch_size, or raise memory=":                "--batch-size is -2; lower --batch-size, or raise --memory",
+		"workers is 300: it can be 1 to 256 lanes, or 0 for all; two workers": "--workers is 300: it can be 1 to 256 lanes, or 0 for all; two workers",
+		"deliver.prefetch is -1; order.block is 3":                            "--prefetch is -1; order.block is 3",
+		"there is no /x/batch_size, batch_size.tar, batch_size/x":             "there is no /x/batch_size, batch_size.tar, batch_size/x",
+		"pass format= where the name does not say":                            "pass --format where the name does not say",
 	} {
-		if got := asFlags(text); got != want {
+		if got := asFlags(text, flags); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -136,6 +136,10 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 	if err != nil {
 		return con.report(usage(err, args))
 	}
+	con.flags = map[string]bool{}
+	for _, f := range parsed.Selected().Flags {
+		con.flags[f.Name] = f.IsBool()
+	}
 	if err := kernel.CheckTarget(); err != nil {
 		return con.report(errs.New(errs.Config, "the environment can not be used").Because(err).Try("unset STOKER_KERNEL"))
 	}

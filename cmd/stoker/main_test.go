@@ -190,7 +190,7 @@ func TestMistakes(t *testing.T) {
 		{"bench ROOT --shuffle ful --tail pda", 2, "stoker: --shuffle can not be \"ful\"; --tail can not be \"pda\"\n  try: did you mean --shuffle full? did you mean --tail pad?\n"},
 		{"bench ROOT --on-bad ignore", 2, "stoker: --on-bad can not be \"ignore\"\n  try: --on-bad is one of fail, skip, replace\n"},
 		{"bench", 2, "stoker: there is no path to a dataset\n  try: stoker bench data/train, or stoker demo, which brings its own\n"},
-		{"bench ROOT --memory lots", 2, "stoker: --memory: \"lots\" is no amount of memory: write \"auto\", a number of bytes, or one like \"8GiB\" or \"500MB\"\n"},
+		{"bench ROOT --memory lots", 2, "stoker: --memory: \"lots\" is not an amount of memory: write \"auto\", a number of bytes, or one like \"8GiB\" or \"500MB\"\n"},
 		{"bench ROOT --seconds=-1", 2, "stoker: a limit, a step or a size is negative\n  try: see `stoker bench --help`\n"},
 		{"bench ROOTT", 2, "stoker: there is no \"ROOTT\" (ROOTT)\n  try: did you mean \"ROOT\"?\n"},
 		{"inspect ROOT/{chelsea,cofee}", 2, "stoker: 1 of the 2 files of \"ROOT/{chelsea,cofee}\" are missing, the first is \"ROOT/cofee\" (ROOT/cofee)\n  try: did you mean \"ROOT/coffee\"?\n"},
@@ -532,5 +532,26 @@ func TestNoVerb(t *testing.T) {
 	}
 	if asked := command(t, "--help"); asked.status != 0 || asked.out != got.err {
 		t.Errorf("asked for: %d, %.60q", asked.status, asked.out)
+	}
+}
+
+// What the engine refuses is named by the flag, and not by the key of a Spec.
+func TestFlagsAreNamed(t *testing.T) {
+	root := folder(t, 1)
+	for flag, says := range map[string]string{
+		"--batch-size=-2":    "stoker: --batch-size is -2: it can be",
+		"--workers=100000":   "stoker: --workers is 100000: it can be",
+		"--prefetch=-1":      "stoker: --prefetch is -1: it can be",
+		"--max-pixels=-3":    "stoker: --max-pixels is -3: it can be",
+		"--memory=1KiB":      "try: raise --memory to at least",
+		"--batch-size=99999": "lower --batch-size",
+	} {
+		args := []string{"bench", root, flag, "--samples", "1"}
+		if flag == "--batch-size=99999" {
+			args = append(args, "--memory", "1MiB")
+		}
+		if got := command(t, args...); !strings.Contains(got.err, says) || strings.Contains(got.err, "0.00") {
+			t.Errorf("%s: %d: %s", flag, got.status, got.err)
+		}
 	}
 }

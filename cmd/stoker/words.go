@@ -1,37 +1,42 @@
 package main
 
 import (
-	"reflect"
 	"regexp"
 	"strings"
 )
 
-// Errors call the settings of a dataset as a Spec does, name=value. Here they are
-// flags, or, for verbs that take a Spec, its keys.
+// Errors call settings as a Spec does, with a dot or as name=value. Here they are flags
+// of the verb, or, for verbs that take a Spec, its keys.
 
-// setting is one of them in a text: dataset.window, window=1024, dtype="uint32".
-var setting = regexp.MustCompile(`\b(dataset\.)?([a-z_]+)(=("[^"]*"|[A-Za-z0-9_]+)?)?`)
+// setting is one of them in a text: dataset.window, batch.size, window=1024,
+// dtype="uint32", batch_size.
+var setting = regexp.MustCompile(`\b((?:dataset|batch|order|deliver)\.)?([a-z_]+)(=("[^"]*"|[A-Za-z0-9_]+)?)?`)
 
-// asFlags writes a text with flags in the place of settings.
-func asFlags(text string) string {
-	flags := map[string]bool{}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[dataFlags]()) {
-		name := f.Tag.Get("name")
-		if name == "" {
-			name = kebab(f.Name)
-		}
-		flags[name] = f.Type.Kind() == reflect.Bool
+// lanes is the one whose name is a usual word.
+var lanes = regexp.MustCompile(`\bworkers is (-?\d+)(: it can be 1 to \d+ lanes, or 0 for all)?`)
+
+// renamed are the keys of a Spec whose flags have another name than the key.
+var renamed = map[string]string{"batch.size": "batch-size", "batch.global_size": "global-batch-size"}
+
+// asFlags writes a text with flags in the place of settings, those that a verb has:
+// names, and whether they take no value.
+func asFlags(text string, flags map[string]bool) string {
+	if _, is := flags["workers"]; is {
+		text = lanes.ReplaceAllString(text, "--workers is $1$2")
 	}
 	return replace(text, func(prefix, name, value string, given bool) (string, bool) {
-		name = strings.ReplaceAll(name, "_", "-")
-		alone, is := flags[name]
+		flag, known := renamed[prefix+name]
+		if !known {
+			flag = strings.ReplaceAll(name, "_", "-")
+		}
+		alone, is := flags[flag]
 		switch {
-		case !is || prefix == "" && !given:
+		case !is || prefix == "" && !given && !strings.Contains(name, "_"):
 			return "", false
 		case value == "" || alone:
-			return "--" + name, true
+			return "--" + flag, true
 		}
-		return "--" + name + " " + strings.Trim(value, `"`), true
+		return "--" + flag + " " + strings.Trim(value, `"`), true
 	})
 }
 
@@ -64,7 +69,7 @@ func replace(text string, with func(prefix, name, value string, given bool) (str
 			}
 			return text[m[2*i]:m[2*i+1]]
 		}
-		if m[0] > 0 && strings.ContainsRune(`/.-"`, rune(text[m[0]-1])) { // of a path
+		if m[0] > 0 && strings.ContainsRune(`/.-"`, rune(text[m[0]-1])) || ofPath(text[m[1]:]) {
 			continue
 		}
 		if new, ok := with(part(1), part(2), part(4), m[6] >= 0); ok {
@@ -76,14 +81,7 @@ func replace(text string, with func(prefix, name, value string, given bool) (str
 	return b.String() + text[last:]
 }
 
-// kebab is what kong calls the flag of a field.
-func kebab(name string) string {
-	var b strings.Builder
-	for i, r := range name {
-		if i > 0 && r >= 'A' && r <= 'Z' {
-			b.WriteByte('-')
-		}
-		b.WriteRune(r)
-	}
-	return strings.ToLower(b.String())
+// ofPath says whether what follows a name makes it the beginning of a path.
+func ofPath(rest string) bool {
+	return len(rest) > 0 && (rest[0] == '/' || rest[0] == '-') || len(rest) > 1 && rest[0] == '.' && rest[1] != ' '
 }

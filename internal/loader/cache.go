@@ -162,7 +162,7 @@ func (l *Loader) newCache() error {
 		limit = left / 4
 	}
 	if limit > left {
-		return errs.New(errs.Memory, "the cache may take %.0f MiB, and this machine or its cgroup has %.0f MiB left", mib(limit), mib(left)).
+		return errs.New(errs.Memory, "the cache may take %s, and this machine or its cgroup has %s left", mem.Size(limit), mem.Size(left)).
 			Try("lower cache.memory; what does not fit is decoded anew in every epoch")
 	}
 	l.cuts = make([]cuts, len(l.data.Parts))

@@ -147,7 +147,7 @@ func (l *Loader) size() error {
 	if err := l.fits(l.slotBytes, limit); err != nil {
 		e := errs.From(err)
 		if !asked {
-			e.Hint = fmt.Sprintf("that is a quarter of the %.0f MiB that this machine or its cgroup has left; lower batch_size, or pass memory=", mib(available))
+			e.Hint = fmt.Sprintf("that is a quarter of the %s that this machine or its cgroup has left; lower batch_size, or pass memory=", mem.Size(available))
 		}
 		return e
 	}
@@ -170,20 +170,18 @@ func (l *Loader) fits(slot, limit int64) error {
 	if 2*slot <= limit {
 		return nil
 	}
-	whole := 1
+	whole := int64(1)
 	if l.loose() {
 		whole = 2
 	}
-	return errs.New(errs.Memory, "a batch takes %.2f MiB, and two must fit: memory is %.2f MiB", mib(slot*int64(whole)), mib(limit*int64(whole))).
-		Try("raise memory= to at least %.0f MiB, or lower batch_size", math.Ceil(mib(2*slot*int64(whole))))
+	return errs.New(errs.Memory, "a batch takes %s, and two must fit: memory is %s", mem.Size(slot*whole), mem.Size(limit*whole)).
+		Try("raise memory= to at least %s, or lower batch_size", mem.AtLeast(2*slot*whole))
 }
 
 // setPrefetch is as many batches ahead as were asked for and fit.
 func (l *Loader) setPrefetch(limit int64) {
 	l.prefetch = int(max(1, min(int64(l.spec.Deliver.Prefetch), limit/l.slotBytes-1)))
 }
-
-func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
 // start makes the loader known to the lanes.
 func (l *Loader) start(readAhead int64) {

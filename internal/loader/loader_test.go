@@ -402,7 +402,7 @@ func TestBadSpecsAreToldAtOnce(t *testing.T) {
 		says   []string
 	}{
 		"no such path":      {func(s *Spec) { s.Dataset.Path = Paths{root + "/class9"} }, errs.NotFound, []string{"class"}},
-		"many at once":      {func(s *Spec) { s.Batch.Size, s.World, s.Rank, s.OnBad.Policy = -1, 2, 5, "ignore" }, errs.Config, []string{"batch size", "rank", "on_bad"}},
+		"many at once":      {func(s *Spec) { s.Batch.Size, s.World, s.Rank, s.OnBad.Policy = -1, 2, 5, "ignore" }, errs.Config, []string{"batch.size", "rank", "on_bad"}},
 		"too little memory": {func(s *Spec) { s.Deliver.Memory = 100 }, errs.Memory, []string{"two must fit"}},
 		"bad transform":     {func(s *Spec) { s.Fields[0].Transform = ops(t, `[{"op":"RandomResizedCorp","size":3}]`) }, errs.Config, []string{"RandomResizedCrop"}},
 		"no shards":         {func(s *Spec) { s.Dataset.Path = Paths{root + "/{000..002}.tar"} }, errs.NotFound, []string{"000.tar"}},

@@ -149,8 +149,8 @@ func TestPackRefuses(t *testing.T) {
 		"no bytes":      {func(s *Spec) { s.Fields = s.Fields[1:] }, "needs a field of tokens or bytes"},
 		"text":          {func(s *Spec) { s.Fields[0].Decode = "text" }, `field "bin" is text`},
 		"replace":       {func(s *Spec) { s.OnBad.Policy = Replace }, "replace does not go with pack"},
-		"refused":       {func(s *Spec) { s.Batch.Long = order.Refuse }, "raise Pack"},
-		"absurd":        {func(s *Spec) { s.Batch.Pack = 1 << 40 }, "rows of"},
+		"refused":       {func(s *Spec) { s.Batch.Long = order.Refuse }, "raise pack"},
+		"absurd":        {func(s *Spec) { s.Batch.Pack = 1 << 40 }, "pack is"},
 		"too few":       {func(s *Spec) { s.Batch.Lengths = lengthsOf(1, 2, 3) }, "3 lengths"},
 		"no such field": {func(s *Spec) { s.Batch.Lengths = Lengths{Field: "png"} }, "png"},
 	} {

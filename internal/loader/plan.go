@@ -88,7 +88,7 @@ func (l *Stream) newPlan() error {
 		state.Lengths = numbersDigest(wide)
 	}
 	if l.plan, err = order.New(l.data.Len(), policy); err != nil {
-		return errs.New(errs.Config, "%s", strings.TrimPrefix(err.Error(), "order: "))
+		return errs.New(errs.Config, "%s", inSpec(err, b.ByLength()))
 	}
 	l.orderState, _ = json.Marshal(state)
 	if sizes := policy.Block.Sizes; sizes != nil {
@@ -246,4 +246,19 @@ func (l *Stream) strideIn(world int64) int64 {
 // an epoch.
 func (l *Stream) StepOf(position int64) int64 {
 	return (position + l.Stride() - 1) / l.Stride()
+}
+
+// inSpec is an error of order's with the keys of a Spec in the place of its own names;
+// byLength says that a window is that of lengths.
+func inSpec(err error, byLength bool) string {
+	text := strings.TrimPrefix(err.Error(), "order: ")
+	text = strings.TrimPrefix(strings.TrimPrefix(text, "draw: "), "mix: ")
+	text = strings.NewReplacer(
+		"set num to", "set num_samples to", "num is", "num_samples is", "make num smaller", "lower num_samples",
+		"raise Tokens", "raise tokens", "raise Pack", "raise pack", "draw with replacement", "set replacement",
+	).Replace(text)
+	if byLength {
+		text = strings.NewReplacer("window is", "batch.window is", "and window ", "and batch.window ", "the window larger", "batch.window larger").Replace(text)
+	}
+	return text
 }

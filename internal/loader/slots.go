@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
@@ -142,13 +143,13 @@ func (s *slots) held(p *Pass) error {
 		return nil
 	}
 	if s.bytes+s.l.slotBytes <= s.limit {
-		return errs.New(errs.Held, "the training loop holds %d batches of %.1f MiB, and all loaders together hold the %.0f MiB that memory=auto allows",
-			s.leased, mib(s.l.slotBytes), mib(s.l.shared.auto)).
+		return errs.New(errs.Held, "the training loop holds %d batches of %s, and all loaders together hold the %s that memory=auto allows",
+			s.leased, mem.Size(s.l.slotBytes), mem.Size(s.l.shared.auto)).
 			Try("release batches (del images, or copy what you keep: images.clone()), or set memory= for each loader")
 	}
-	return errs.New(errs.Held, "the training loop holds %d batches of %.1f MiB, all that memory=%.0f MiB allows",
-		s.leased, float64(s.l.slotBytes)/(1<<20), float64(s.limit)/(1<<20)).
-		Try("let batches go (del images, or copy what you keep: images.clone()), or raise memory=")
+	return errs.New(errs.Held, "the training loop holds %d batches of %s, all that memory=%s allows",
+		s.leased, mem.Size(s.l.slotBytes), mem.Size(s.limit)).
+		Try("release batches (del images, or copy what you keep: images.clone()), or raise memory=")
 }
 
 // alloc makes a slot. Shared.mu is held, and let go meanwhile.

@@ -52,11 +52,11 @@ func TestOrdersThatCanNotBe(t *testing.T) {
 			s.Order.Weights, s.Order.Replacement, s.Order.NumSamples = weightsOf(41), new(false), 40
 		}, []string{"40"}},
 		"balanced shards":   {func(s *Spec) { s.Order.Balanced = true }, []string{"balanced needs the class"}},
-		"negative batch":    {func(s *Spec) { s.Batch.Size = -2 }, []string{"batch size is -2"}},
-		"large batch":       {func(s *Spec) { s.Batch.Size = 1<<20 + 1 }, []string{"batch size is 1048577"}},
-		"negative global":   {func(s *Spec) { s.Batch = BatchSpec{GlobalSize: -6} }, []string{"global_batch_size is -6"}},
-		"global in 4":       {func(s *Spec) { s.Batch, s.World = BatchSpec{GlobalSize: 6}, 4 }, []string{"6 can not be divided over 4 ranks", "1, 2, 3, 6"}},
-		"global in many":    {func(s *Spec) { s.Batch, s.World = BatchSpec{GlobalSize: math.MaxInt}, 4 }, []string{"global_batch_size", "batch"}},
+		"negative batch":    {func(s *Spec) { s.Batch.Size = -2 }, []string{"batch.size is -2"}},
+		"large batch":       {func(s *Spec) { s.Batch.Size = 1<<20 + 1 }, []string{"batch.size is 1048577"}},
+		"negative global":   {func(s *Spec) { s.Batch = BatchSpec{GlobalSize: -6} }, []string{"batch.global_size is -6"}},
+		"global in 4":       {func(s *Spec) { s.Batch, s.World = BatchSpec{GlobalSize: 6}, 4 }, []string{"6 cannot be divided over 4 ranks", "1, 2, 3, 6"}},
+		"global in many":    {func(s *Spec) { s.Batch, s.World = BatchSpec{GlobalSize: math.MaxInt}, 4 }, []string{"batch.global_size is 9223372036854775807"}},
 		"both sizes":        {func(s *Spec) { s.Batch = BatchSpec{Size: 4, GlobalSize: 6} }, []string{"keep one"}},
 		"global and tokens": {func(s *Spec) { s.Batch = BatchSpec{GlobalSize: 6, Tokens: 60, Lengths: lengthsOf(upTo(41)...)} }, []string{"keep one"}},
 		"negative tokens":   {func(s *Spec) { s.Batch.Tokens = -1 }, []string{"tokens -1"}},
@@ -166,7 +166,7 @@ func TestOrderProblemsComeAtOnce(t *testing.T) {
 	spec.World = 4
 	spec.Dataset.Mixed[0].Path = Paths{"/nowhere/at/all"}
 	e := refused(t, s, spec)
-	for _, word := range []string{`"ful"`, `"cut"`, "block is -1", "7 can not be divided over 4", "exclude one another", `"never"`, `"pure"`, "/nowhere"} {
+	for _, word := range []string{`"ful"`, `"cut"`, "block is -1", "7 cannot be divided over 4", "exclude one another", `"never"`, `"pure"`, "/nowhere"} {
 		if !strings.Contains(e.Error(), word) {
 			t.Errorf("%q is not said in: %v", word, e)
 		}

@@ -112,7 +112,7 @@ func (l *Stream) Check(st State) error {
 		why = append(why, fmt.Sprintf("its place is %d, its epoch %d, and neither can be negative", st.Position, st.Epoch))
 	} else if len(why) == 0 {
 		if n := l.Epoch(st.Epoch).Len(); st.Position > n {
-			why = append(why, fmt.Sprintf("its place is %d, and epoch %d has %d places", st.Position, st.Epoch, n))
+			why = append(why, fmt.Sprintf("its place is %d in epoch %d, and there are %d places", st.Position, st.Epoch, n))
 		}
 	}
 	if len(why) == 0 {

@@ -63,8 +63,10 @@ func (s Spec) Check(formats Formats) (p Problems) {
 	s.checkMix(&p, oneOf)
 	s.checkOrder(&p)
 	s.checkBatch(&p)
-	if s.Deliver.Prefetch < 0 || s.Deliver.PrefetchFactor < 0 {
-		p.Addf("prefetch is %d batches, %d a lane", s.Deliver.Prefetch, s.Deliver.PrefetchFactor)
+	if s.Deliver.PrefetchFactor < 0 || s.Deliver.PrefetchFactor > maxAhead {
+		p.Addf("deliver.prefetch_factor is %d: it can be 1 to %d batches for each lane", s.Deliver.PrefetchFactor, maxAhead)
+	} else if s.Deliver.Prefetch < 0 || s.Deliver.Prefetch > maxAhead*max(s.Deliver.PrefetchFactor, 1) {
+		p.Addf("deliver.prefetch is %d: it can be 1 to %d batches", s.Deliver.Prefetch, maxAhead)
 	}
 	if s.Workers < 0 || s.Workers > MaxLanes {
 		p.Addf("workers is %d: it can be 1 to %d lanes, or 0 for all", s.Workers, MaxLanes)
@@ -86,6 +88,7 @@ func (s Spec) Check(formats Formats) (p Problems) {
 // epoch, within 64 bits.
 const (
 	maxWorld = 1 << 24 // ranks
+	maxAhead = 1 << 31 // batches made ahead, in all or for each lane
 	maxCount = 1 << 53 // samples or tokens; floats of other languages hold it too
 )
 
@@ -120,7 +123,7 @@ func (d Dataset) check(p *Problems, oneOf choice, formats Formats) {
 		p.Addf("dataset.path is missing")
 	}
 	if d.MaxPixels < 0 || d.MaxPixels > kernel.MostPixels {
-		p.Addf("max_pixels is %d: it can be 1 to %d, or 0 for %d", d.MaxPixels, kernel.MostPixels, kernel.MaxPixels)
+		p.Addf("dataset.max_pixels is %d: it can be 1 to %d, or 0 for %d", d.MaxPixels, kernel.MostPixels, kernel.MaxPixels)
 	}
 	checkFields(p, d.Fields, oneOf)
 }
@@ -196,18 +199,18 @@ func (s Spec) checkOrder(p *Problems) {
 
 func (s Spec) checkBatch(p *Problems) {
 	b := s.Batch
-	if b.Size < 0 || b.Size > 1<<20 {
-		p.Addf("batch size is %d: it can be 1 to %d", b.Size, 1<<20)
+	if (b.Size < 0 || b.Size > 1<<20) && b.GlobalSize <= 1<<30 { // else it is what a wrong global size comes to
+		p.Addf("batch.size is %d: it can be 1 to %d", b.Size, 1<<20)
 	}
 	switch {
 	case b.GlobalSize < 0 || b.GlobalSize > 1<<30:
-		p.Addf("global_batch_size is %d: it can be 1 to %d", b.GlobalSize, 1<<30)
+		p.Addf("batch.global_size is %d: it can be 1 to %d", b.GlobalSize, 1<<30)
 	case b.GlobalSize > 0 && s.World > 0 && b.GlobalSize%s.World != 0:
-		p.Addf("global_batch_size %d can not be divided over %d ranks: world sizes that divide it are %s", b.GlobalSize, s.World, divisors(b.GlobalSize, s.World))
+		p.Addf("batch.global_size %d cannot be divided over %d ranks: world sizes that divide it are %s", b.GlobalSize, s.World, divisors(b.GlobalSize, s.World))
 	case b.GlobalSize > 0 && b.Size*s.World != b.GlobalSize:
-		p.Addf("batch size %d and global_batch_size %d both say how large batches are: keep one", b.Size, b.GlobalSize)
+		p.Addf("batch.size %d and batch.global_size %d both say how large batches are: keep one", b.Size, b.GlobalSize)
 	case b.GlobalSize > 0 && b.Tokens > 0:
-		p.Addf("global_batch_size %d and tokens %d both say how large batches are: keep one", b.GlobalSize, b.Tokens)
+		p.Addf("batch.global_size %d and batch.tokens %d both say how large batches are: keep one", b.GlobalSize, b.Tokens)
 	}
 	if b.Bucket < 0 || b.Tokens < 0 || b.Pack < 0 || b.Window < 0 {
 		p.Addf("bucket is %d, tokens %d, pack %d, window %d: none is negative", b.Bucket, b.Tokens, b.Pack, b.Window)

@@ -248,7 +248,7 @@ func ParseBytes(text string) (Bytes, error) {
 			}
 		}
 	}
-	return 0, fmt.Errorf("%q is no amount of memory: write \"auto\", a number of bytes, or one like \"8GiB\" or \"500MB\"", text)
+	return 0, fmt.Errorf("%q is not an amount of memory: write \"auto\", a number of bytes, or one like \"8GiB\" or \"500MB\"", text)
 }
 
 // UnmarshalJSON takes a number or text.

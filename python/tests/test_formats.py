@@ -679,19 +679,23 @@ def test_texts_are_samples_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "stored"),
+    ("line", "stored", "said"),
     [
-        (b'{"text": "caf\xe9"}', b"caf\xe9"),
-        (b'{"text": "a\\n\xff"}', b"a\n\xff"),
-        (b'{"text": "a\\ud800"}', "a\ud800".encode("utf-8", "surrogatepass")),
+        (b'{"text": "caf\xe9"}', b"caf\xe9", "not UTF-8: byte 3 of 4 is 0xe9"),
+        (b'{"text": "a\\n\xff"}', b"a\n\xff", "not UTF-8: byte 2 of 3 is 0xff"),
+        (
+            b'{"text": "a\\ud800"}',
+            "a\ud800".encode("utf-8", "surrogatepass"),
+            r"an unpaired surrogate, \\ud800, at byte 1 of 4",
+        ),
     ],
 )
-def test_texts_that_are_not_unicode_are_not_replaced(line: bytes, stored: bytes, tmp_path: Path) -> None:
+def test_texts_that_are_not_unicode_are_not_replaced(line: bytes, stored: bytes, said: str, tmp_path: Path) -> None:
     (path := tmp_path / "a.jsonl").write_bytes(b'{"text": "fine"}\n' + line + b"\n")
     dataset = stoker.LinesDataset(path, [Field("text", decode="bytes")])
     got = [one for batch in stoker.DataLoader(dataset, batch_size=2) for one in batch["text"]]
     assert got == [b"fine", stored]
-    with pytest.raises(stoker.DataError, match="not UTF-8") as error:
+    with pytest.raises(stoker.DataError, match=said) as error:
         list(stoker.DataLoader(stoker.LinesDataset(path, ["text"]), batch_size=2))
     assert (error.value.where["shard"], error.value.where["sample"]) == (str(path), 1)
 

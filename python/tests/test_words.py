@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stoker
-from stoker._errors import _words
+from stoker._errors import in_words
 
 anyhow: Any = stoker  # what checkers of types would refuse
 
@@ -66,8 +66,8 @@ def test_the_way_out_works(rows: str) -> None:
 
 def test_paths_stay_what_they_are() -> None:
     for path in ("/data/pad.to/x.tar", '"dataset.window"', "mix.stop.tar/mix.stop", "'order.seed'"):
-        assert _words(f"there is no {path}") == f"there is no {path}"
-    assert _words("pad.to is 3") == "to is 3"
+        assert in_words(f"there is no {path}") == f"there is no {path}"
+    assert in_words("pad.to is 3") == "to is 3"
 
 
 FIELDS: list[tuple[str, Callable[[str], Any]]] = [
@@ -126,3 +126,52 @@ def test_fields_of_the_wrong_type_are_named_by_every_class(name: str, more: dict
     with pytest.raises(stoker.ConfigError, match=f"{name}: fields is 5") as caught:
         getattr(stoker, name)(rows, fields=5, **more)
     assert caught.value.hint
+
+
+KEYWORDS: list[tuple[dict[str, Any], str]] = [
+    ({"batch_size": 1 << 64}, "batch_size is 18446744073709551616"),
+    ({"batch_size": 1 << 21}, "batch_size is 2097152: it can be 1 to"),
+    ({"global_batch_size": 1 << 31}, "global_batch_size is 2147483648: it can be 1 to"),
+    ({"num_workers": 1 << 64}, "num_workers is 18446744073709551616"),
+    ({"num_workers": 100000}, "num_workers is 100000: it can be 1 to 256 lanes"),
+    ({"prefetch": 1 << 40}, "prefetch is 1099511627776"),
+    ({"prefetch_factor": 1 << 62, "num_workers": 2}, "prefetch_factor is 4611686018427387904"),
+    ({"length_window": 5}, "length_window is the samples that"),
+    ({"lengths": [1] * 4, "bucket": 3, "length_window": 1 << 60}, "length_window is 1152921504606846976"),
+    ({"lengths": [1] * 4, "bucket": 3, "length_window": 2}, "bucket is 3 and length_window 2"),
+    ({"lengths": [5] * 4, "tokens": 3}, "raise tokens"),
+    ({"lengths": [5] * 4, "pack": 1 << 33}, "pack is 8589934592"),
+    ({"num_samples": 5}, "set num_samples to at most 4, or pass replacement=True"),
+    ({"weights": [1]}, "1 weights for 4 samples"),
+]
+
+
+@pytest.mark.parametrize(("keywords", "said"), KEYWORDS, ids=[said for _, said in KEYWORDS])
+def test_the_engine_names_keywords(keywords: dict[str, Any], said: str, rows: str) -> None:
+    with pytest.raises(stoker.ConfigError) as caught:
+        first(stoker.NpyDataset(rows), **keywords)
+    text = str(caught.value).replace(rows, "")
+    assert said in text
+    assert not re.search(r"\b(dataset|pad|mix|batch|order|deliver|on_bad)\.[a-z_]+|\bdraw:", text)
+
+
+def test_the_engine_names_the_keywords_of_datasets(rows: str) -> None:
+    for said, wrong in (
+        ("length is 18446744073709551616", lambda: stoker.TokenDataset(TOKENS, 1 << 64)),
+        ("stride is 18446744073709551616", lambda: stoker.TokenDataset(TOKENS, 5, stride=1 << 64)),
+        ("value of field 0 is nan", lambda: stoker.NpyDataset(rows, fields=[stoker.Field("x", value=float("nan"))])),
+        ("view of field 0 is", lambda: stoker.NpyDataset(rows, fields=[stoker.Field("x", view=(1 << 70, None))])),
+        ("weights[1] is inf", lambda: stoker.Mixture([stoker.NpyDataset(rows)] * 2, [1, float("inf")])),
+        ("weights are all 0", lambda: stoker.Mixture([stoker.NpyDataset(rows)] * 2, [0, 0])),
+        ("linear moves the weights", lambda: stoker.Mixture([stoker.NpyDataset(rows)] * 2, linear=True)),
+    ):
+        with pytest.raises(stoker.ConfigError, match=re.escape(said)):
+            wrong()
+
+
+def test_small_amounts_of_memory_are_not_zero(rows: str) -> None:
+    with pytest.raises(
+        stoker.ResourceError, match=r"a batch takes \d\.\d KiB, and two must fit: memory is 1 B"
+    ) as caught:
+        first(stoker.NpyDataset(rows), memory=1)
+    assert "raise memory= to at least 8 KiB, or lower batch_size" in str(caught.value.hint)

@@ -66,7 +66,19 @@ func Text(b []byte) (string, error) {
 		}
 		at += n
 	}
+	if half := surrogate(b[at:]); half != 0 {
+		return "", kernel.FormatError(fmt.Sprintf("the text has an unpaired surrogate, \\u%04x, at byte %d of %d: JSON can write it as an escape, but it is not a character", half, at, len(b)))
+	}
 	return "", kernel.FormatError(fmt.Sprintf("the text is not UTF-8: byte %d of %d is 0x%02x", at, len(b), b[at]))
+}
+
+// surrogate is the half of a surrogate pair that b begins with, in the three bytes that
+// UTF-8 would have for it (see jsontext); 0: none.
+func surrogate(b []byte) rune {
+	if len(b) < 3 || b[0] != 0xed || b[1]&0xe0 != 0xa0 || b[2]&0xc0 != 0x80 {
+		return 0
+	}
+	return 0xd000 | rune(b[1]&0x3f)<<6 | rune(b[2]&0x3f)
 }
 
 // JSON validates that b is one JSON value in UTF-8.

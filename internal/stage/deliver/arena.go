@@ -97,8 +97,7 @@ func retry(f func() error) error {
 // Alloc makes a slot, unless the machine or its cgroup has not that much left.
 func (a *Arena) Alloc(n int64) (*batch.Slot, error) {
 	if left := mem.Available(); left < n+spareBytes {
-		return nil, errs.New(errs.Memory, "a batch needs %.1f MiB of shared memory, and this machine or its cgroup has %.0f MiB left",
-			float64(n)/(1<<20), float64(left)/(1<<20)).
+		return nil, errs.New(errs.Memory, "a batch needs %s of shared memory, and this machine or its cgroup has %s left", mem.Size(n), mem.Size(left)).
 			Try("lower batch_size or prefetch, or give the container more memory (stoker needs no --shm-size)")
 	}
 	id, err := a.number()

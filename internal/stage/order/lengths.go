@@ -154,9 +154,9 @@ func (l *Lengths) settings() error {
 	case l.Long != "" && l.Pack == 0:
 		return fmt.Errorf("order: long samples are to be %q, without pack: only rows are too short for a sample", l.Long)
 	case l.Pack > math.MaxInt32:
-		return fmt.Errorf("order: rows of %d tokens: %d is the most that 32-bit offsets reach", l.Pack, math.MaxInt32)
+		return fmt.Errorf("order: pack is %d: 32-bit offsets reach %d tokens at most", l.Pack, math.MaxInt32)
 	case l.Window > math.MaxInt32:
-		return fmt.Errorf("order: lengths in windows of %d places: a window is sorted in memory, and has at most %d", l.Window, math.MaxInt32)
+		return fmt.Errorf("order: window is %d: a window of lengths is sorted in memory, and has at most %d places", l.Window, math.MaxInt32)
 	}
 	if set == 0 {
 		return nil
@@ -165,7 +165,7 @@ func (l *Lengths) settings() error {
 		l.Window = defaultWindow
 	}
 	if l.Window < l.Bucket {
-		return fmt.Errorf("order: runs of %d places in windows of %d: a window holds one run at least, and mixes well with 10 or more", l.Bucket, l.Window)
+		return fmt.Errorf("order: bucket is %d and window %d: a window must hold at least one bucket, and mixes well with 10 or more", l.Bucket, l.Window)
 	}
 	if l.Bucket > 0 {
 		l.Window -= l.Window % l.Bucket

@@ -5,6 +5,8 @@ package show
 import (
 	"fmt"
 	"time"
+
+	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
 // Number is n rounded, with a comma before every three digits.
@@ -29,21 +31,7 @@ func Count(n int64, one, many string) string {
 }
 
 // Size is bytes.
-func Size(n int64) string {
-	const step = 1024
-	f := float64(n)
-	switch {
-	case n < step:
-		return fmt.Sprintf("%d B", n)
-	case n < step*step:
-		return fmt.Sprintf("%.1f KiB", f/step)
-	case n < step*step*step:
-		return fmt.Sprintf("%.1f MiB", f/step/step)
-	case n < step*step*step*step:
-		return fmt.Sprintf("%.2f GiB", f/step/step/step)
-	}
-	return fmt.Sprintf("%.2f TiB", f/step/step/step/step)
-}
+func Size(n int64) string { return mem.Size(n) }
 
 // Time is a duration with as many digits as matter.
 func Time(d time.Duration) string {

@@ -144,7 +144,24 @@ def _rebuild(
 _WORDS = [
     (re.compile(rf"(?<![\w/.\"'-]){words}(?![/\"'-]|\.\w)"), keyword)
     for words, keyword in (
+        (r"dataset\.window\.([a-z]+)\b", r"\1"),
         (r"dataset\.window\b", "length"),
+        (r"dataset\.path_column\b", "path"),
+        (r"batch\.size\b", "batch_size"),
+        (r"batch\.window\b", "length_window"),
+        (
+            r"workers is (-?\d+): it can be 1 to (\d+) lanes, or 0 for all",
+            r"num_workers is \1: it can be 1 to \2 lanes",
+        ),
+        (r"workers is (?=-?\d)", "num_workers is "),
+        (r"max_pixels is (-?\d+): it can be 1 to (\d+), or 0 for \d+", r"max_pixels is \1: it can be 1 to \2"),
+        (r"fields\[(\d+)\]\.from\b", r"source of field \1"),
+        (r"fields\[(\d+)\]\.(?:pad\.)?([a-z]+)\b", r"\2 of field \1"),
+        (r"subset is of one dataset\b", "SubsetRandomSampler is for one dataset"),
+        (r"subset\[(\d+)\]", r"id \1 of the sampler"),
+        (r"set replacement\b", "pass replacement=True"),
+        (r"allow_empty=true\b", "allow_empty=True"),
+        (r"deliver\.memory\b", "memory="),
         (r"window=(?=\d)", "length="),
         (r"pad of field\b", "to, multiple, value and truncate of field"),
         (r"pad: \{truncate: true\}", "truncate=True"),
@@ -174,7 +191,7 @@ _WORDS = [
 ]
 
 
-def _words(text: str) -> str:
+def in_words(text: str) -> str:
     """A text of the engine's in Python's words."""
     for words, keyword in _WORDS:
         text = words.sub(keyword, text)
@@ -190,11 +207,11 @@ def from_wire(error: Mapping[str, Any]) -> StokerError:
     }
     cls = _CLASSES.get(str(error.get("exception")), EngineError)
     return cls(
-        _words(str(error.get("what", "the engine reported an error without words"))),
+        in_words(str(error.get("what", "the engine reported an error without words"))),
         code=str(error.get("code", "bug")),
         where=where,
         cause=error.get("cause"),
-        hint=_words(error.get("hint") or ""),
+        hint=in_words(error.get("hint") or ""),
     )
 
 

@@ -64,8 +64,8 @@ class Field:
             problems.add(f"decode is {decode!r}", hint)
         pad: dict[str, Any] = {}
         for key, given in (("to", scalar(to)), ("multiple", scalar(multiple))):
-            if given is not None and (not whole(given) or given < 1):
-                problems.add(f"{key} is {given!r}", "give a number of elements")
+            if given is not None and (not whole(given) or not 1 <= given < 1 << 31):
+                problems.add(f"{key} is {given!r}", "give a number of elements, from 1 to 2**31 - 1")
             elif given is not None:
                 pad[key] = int(given)
         value = scalar(value)

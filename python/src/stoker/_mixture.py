@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import operator
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -78,6 +79,10 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
             problems.add("weights and schedule say the same", "give one of them")
         self.weights = None if weights is None else _shares("weights", weights, problems)
         self.schedule = None if schedule is None else _points(schedule, problems)
+        if linear and schedule is None:
+            problems.add(
+                "linear moves the weights along schedule, and there is none", "give schedule=, or leave it out"
+            )
         problems.raise_any()
         for shares in [self.weights] if self.weights is not None else [s for _, s in self.schedule or []]:
             if len(shares) != len(self.datasets):
@@ -143,9 +148,16 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
 
 
 def _shares(name: str, weights: Any, problems: Problems) -> list[float]:
-    """Weights as numbers; what is wrong with their values is the engine's to say."""
+    """Weights as numbers, 0 or above, of which one at least is not 0."""
     found = _numbers.read(name, weights, problems, "dataset")
-    return [] if found is None else found.tolist()
+    if found is None:
+        return []
+    wrong = next((i for i, weight in enumerate(found) if not 0 <= weight < math.inf), None)
+    if wrong is not None:
+        problems.add(f"{name}[{wrong}] is {found[wrong]:g}", "weights are finite numbers, 0 or above")
+    elif found and not any(found):
+        problems.add(f"{name} are all 0: nothing could be drawn", "give at least one weight above 0")
+    return found.tolist()
 
 
 def _points(schedule: Any, problems: Problems) -> list[tuple[int, list[float]]]:
@@ -154,6 +166,8 @@ def _points(schedule: Any, problems: Problems) -> list[tuple[int, list[float]]]:
     if pairs is None or not all(isinstance(pair, Sequence) and len(pair) == 2 for pair in pairs):
         problems.add(f"schedule is {schedule!r:.80}", "give a list of (place, weights): [(0, [1, 1]), (1000, [1, 3])]")
         return []
+    if not pairs:
+        problems.add("schedule is empty", "give the weights from place 0 on: [(0, [1, 1]), ...]")
     return [(scalar(place), _shares(f"schedule[{i}]", shares, problems)) for i, (place, shares) in enumerate(pairs)]
 
 

@@ -346,11 +346,15 @@ def _tail(k: Mapping[str, Any], recipe: Recipe, single: bool, problems: Problems
     return None if tail is None else str(tail)
 
 
+# The most batches ahead, in all or for each lane: maxAhead of loader/spec.go.
+_FARTHEST = 1 << 31
+
+
 def _prefetch(k: Mapping[str, Any], problems: Problems) -> int | None:
     prefetch, factor = k["prefetch"], k["prefetch_factor"]
     for key, value in (("prefetch", prefetch), ("prefetch_factor", factor)):
-        if value is not None and (not whole(value) or value < 1):
-            problems.add(f"{key} is {value!r}", "give at least 1")
+        if value is not None and (not whole(value) or not 1 <= value <= _FARTHEST):
+            problems.add(f"{key} is {value!r}", f"give a number of batches, from 1 to {_FARTHEST:,}")
             return None
     if prefetch is not None and factor is not None:
         problems.add("prefetch and prefetch_factor say the same", "give one: prefetch counts batches, the other a lane")

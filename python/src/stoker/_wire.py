@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ._errors import ConfigError
+from ._errors import ConfigError, in_words
 
 PROTOCOL = 1
 MAX_FRAME = 64 << 20
@@ -37,10 +37,10 @@ def pack(message: Mapping[str, Any]) -> bytes:
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         for key, value in _values(message, ""):
             if isinstance(value, float) and not math.isfinite(value):
-                raise ConfigError(f"{key} is {value}", hint="give a finite number") from error
+                raise ConfigError(f"{in_words(key)} is {value}", hint="give a finite number") from error
             if not isinstance(value, (str, int, float, type(None))) and _plain_or_none(value) is None:
                 raise ConfigError(
-                    f"{key} is {value!r:.80}, of type {type(value).__name__}",
+                    f"{in_words(key)} is {value!r:.80}, of type {type(value).__name__}",
                     hint="settings are numbers, strings, True, False, None, and lists and dicts of these",
                 ) from error
         raise ConfigError("a setting cannot be sent to the engine", cause=str(error)) from error

@@ -30,7 +30,7 @@ func TestDamagedManifests(t *testing.T) {
 		{name: "a quote that is not closed", file: "m.csv", text: good + "\"cat/1.jpg,0\n", code: errs.Damaged, what: "line", off: int64(len(good))},
 		{name: "a cell too many", file: "m.csv", text: good + "cat/1.jpg,0,1\n", code: errs.Damaged, what: "line 3", off: int64(len(good))},
 		{name: "a cell too few", file: "m.csv", text: good + "cat/1.jpg\n", code: errs.Damaged, what: "line 3", off: int64(len(good))},
-		{name: "no UTF-8", file: "m.csv", text: good + "c\xe4t/1.jpg,0\n", code: errs.Damaged, what: "line 3 is no UTF-8", off: int64(len(good))},
+		{name: "no UTF-8", file: "m.csv", text: good + "c\xe4t/1.jpg,0\n", code: errs.Damaged, what: "line 3 is not UTF-8", off: int64(len(good))},
 		{name: "a quoted cell without end", file: "m.csv", text: good + "\"" + strings.Repeat(long+"\n", 2), code: errs.Damaged, what: "does not end", off: int64(len(good))},
 		{name: "a name twice", file: "m.csv", text: "path,path\n", code: errs.Damaged, what: `"path"`},
 		{name: "a name that is empty", file: "m.csv", text: "path,\n", code: errs.Damaged, what: "column 2"},

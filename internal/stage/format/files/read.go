@@ -126,7 +126,7 @@ func (t *table) readCSV(f *feed, tabs bool) error {
 		line, _ := r.FieldPos(0)
 		for i, v := range row {
 			if !utf8.ValidString(v) {
-				return t.fail(errs.Damaged, at, "line %d is no UTF-8", line).Try("write the table as UTF-8 (iconv -f latin1 -t utf8)")
+				return t.fail(errs.Damaged, at, "line %d is not UTF-8", line).Try("write the table as UTF-8 (iconv -f latin1 -t utf8)")
 			}
 			if order == nil || i >= len(order) {
 				continue
@@ -215,7 +215,7 @@ func (t *table) readJSONL(f *feed) error {
 			continue
 		}
 		if !utf8.Valid(text) {
-			return t.fail(errs.Damaged, begin, "line %d is no UTF-8", line).Try("write the table as UTF-8")
+			return t.fail(errs.Damaged, begin, "line %d is not UTF-8", line).Try("write the table as UTF-8")
 		}
 		if err := t.object(text); err != nil {
 			if e, ok := err.(*errs.Error); ok { //nolint:errorlint // made by this package

@@ -94,7 +94,7 @@ func complaint(root string, top *dir, samples int, empty, ext []string, allowEmp
 			shown = append(slices.Clone(shown[:10]), "...")
 		}
 		return errs.New(errs.Empty, "%s without an image: %s", count(len(empty), "class", "classes"), strings.Join(shown, ", ")).At(at).
-			Try("set allow_empty if that is meant, or remove the folders; files count that end in %s", strings.Join(ext, ", "))
+			Try("pass allow_empty=true if that is meant, or remove the folders; files count that end in %s", strings.Join(ext, ", "))
 	}
 	return nil
 }
