@@ -200,7 +200,7 @@ func TestMistakes(t *testing.T) {
 		{"bench --spec WRONGKEY", 2, "stoker: the Spec has keys that do not exist: there is no key \"batch.sise\"\n  try: did you mean \"batch.size\"?\n"},
 		{"bench --spec WRONGOP", 2, "stoker: field \"image\": transform 1 of 1 (CentreCrop): there is no operation \"CentreCrop\" (did you mean CenterCrop?)\n"},
 		{"bench --spec SPEC --samples 2", 2, "did you mean \"image\"?"},
-		{"bench ROOT --memory 1KiB", 6, "raise memory="},
+		{"bench ROOT --memory 1KiB", 6, "raise --memory"},
 		{"demo --count 1", 2, "stoker: a demo needs six pictures at least, and some time\n"},
 	} {
 		fill := strings.NewReplacer("ROOT", root, "SHARDS", shards, "FLAT", flat, "WRONGKEY", wrongKey, "WRONGOP", wrongOp, "SPECX", spec+"x", "SPEC", spec)

@@ -216,7 +216,7 @@ func TestDamagedNpz(t *testing.T) {
 		{"bomb of a dwarf", archive(t, member{"x", bomb[:1<<20], deflate(plain)}), errs.Damaged, "more than its", 0},
 		{"bomb beyond the limit", archive(t, packedMember("x", array("|u1", []int{4 << 20}, bomb))), errs.Unsupported, "the limit is 2097152", 0},
 		{"no array", archive(t), errs.Empty, "no array", -1},
-		{"array without a name", archive(t, member{name: "", data: plain}), errs.Config, "is not a name of a field", -1},
+		{"array without a name", archive(t, member{name: "", data: plain}), errs.Config, "not a name of a field", -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var err error

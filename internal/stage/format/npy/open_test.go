@@ -117,7 +117,7 @@ func TestNamedFields(t *testing.T) {
 		what   string
 	}{
 		{[]npy.Field{}, "list of fields is empty"},
-		{[]npy.Field{{Name: "", Paths: []string{a}}}, "is not a name of a field"},
+		{[]npy.Field{{Name: "", Paths: []string{a}}}, "not a name of a field"},
 		{[]npy.Field{{Name: "x"}}, "has no file"},
 		{[]npy.Field{{Name: "x", Paths: []string{a}}, {Name: "x", Paths: []string{b}}}, "given twice"},
 		{[]npy.Field{{Name: "x", Paths: []string{a}}, {Name: "y", Paths: []string{b}}}, `the field "x" has 3 rows, and the field "y" has 1`},
