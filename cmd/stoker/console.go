@@ -44,9 +44,9 @@ func (r *results) Write(b []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	e := errs.New(errs.Unreadable, "the results can not be written").Because(err)
+	e := errs.New(errs.Unreadable, "the results cannot be written").Because(err)
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		e = errs.New(errs.Space, "the results can not be written: the disk is full").Because(err).Try("make room, or write them elsewhere")
+		e = errs.New(errs.Space, "the results cannot be written: the disk is full").Because(err).Try("make room, or write them elsewhere")
 	}
 	if r.bad == nil {
 		r.bad = e

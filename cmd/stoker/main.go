@@ -60,7 +60,7 @@ type cli struct {
 }
 
 // grace is how long a command may take to end after Ctrl-C before it is ended:
-// a read that hangs can not be called back.
+// a read that hangs cannot be called back.
 const grace = 800 * time.Millisecond
 
 func main() {
@@ -141,7 +141,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 		con.flags[f.Name] = f.IsBool()
 	}
 	if err := kernel.CheckTarget(); err != nil {
-		return con.report(errs.New(errs.Config, "the environment can not be used").Because(err).Try("unset STOKER_KERNEL"))
+		return con.report(errs.New(errs.Config, "the environment cannot be used").Because(err).Try("unset STOKER_KERNEL"))
 	}
 	err = parsed.Run()
 	if e := con.out.flush(); err == nil {

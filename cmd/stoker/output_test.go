@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A command whose results can not be written ends as a full disk does, whatever
+// A command whose results cannot be written ends as a full disk does, whatever
 // writes them.
 func TestResultsThatCanNotBeWritten(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -23,7 +23,7 @@ func TestResultsThatCanNotBeWritten(t *testing.T) {
 		{"ls", path}, {"ls", path, "--json"}, {"cat", path, "0"}, {"inspect", path}, {"inspect", path, "--json"}, {"verify", path}, {"index", path},
 	} {
 		var errOut bytes.Buffer
-		if status := run(t.Context(), args, full, &errOut); status != 6 || !strings.Contains(errOut.String(), "the results can not be written") {
+		if status := run(t.Context(), args, full, &errOut); status != 6 || !strings.Contains(errOut.String(), "the results cannot be written") {
 			t.Errorf("%v: %d, %s", args, status, errOut.String())
 		}
 	}

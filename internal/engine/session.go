@@ -413,7 +413,7 @@ func (s *session) stats(m *wire.Message) ([]deliver.Envelope, error) {
 	}
 	if len(m.Stats) > 0 {
 		if err := json.Unmarshal(m.Stats, &since); err != nil {
-			return nil, errs.New(errs.Incompatible, "numbers that can not be read").Because(err)
+			return nil, errs.New(errs.Incompatible, "numbers that cannot be read").Because(err)
 		}
 	}
 	share := -1.0

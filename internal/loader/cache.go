@@ -187,7 +187,7 @@ func (l *Loader) newCache() error {
 }
 
 // keep makes what is kept of a sample that was parsed, and returns it; nil where
-// it can not be made, which the sample's own decoding will tell of better: it may
+// it cannot be made, which the sample's own decoding will tell of better: it may
 // not need the part of a picture that is damaged.
 func (l *Loader) keep(own *filler, part *dataset.Part, sample int64) []byte {
 	lane, s := own.lane, &own.sample

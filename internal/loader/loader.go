@@ -129,7 +129,7 @@ func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Lo
 	return l, nil
 }
 
-// size decides how much memory batches may take, and refuses what can not work.
+// size decides how much memory batches may take, and refuses what cannot work.
 func (l *Loader) size() error {
 	available := mem.Available()
 	limit := int64(l.spec.Deliver.Memory)

@@ -201,7 +201,7 @@ type Deliver struct {
 	Memory         Bytes `json:"memory,omitempty"` // for batches; 0: a quarter of what is left, for all loaders together
 }
 
-// OnBad is what happens to a sample that can not be delivered.
+// OnBad is what happens to a sample that cannot be delivered.
 type OnBad struct {
 	Policy     string  `json:"policy,omitempty"`       // fail (""), skip, replace
 	MaxBad     int64   `json:"max_bad,omitempty"`      // a pass with more ends; 0: no limit

@@ -226,7 +226,7 @@ def test_dtypes_of_every_library() -> None:
     for dtype in ("uint8", torch.uint8, np.uint8, np.dtype("uint8")):
         assert to_ops(T.ConvertImageDtype(dtype), "") == [{"op": "ConvertImageDtype", "dtype": "uint8"}]
     for dtype in (torch.float16, np.float64, "int64", float, None):
-        with pytest.raises(ConfigError, match="dtype can not be"):
+        with pytest.raises(ConfigError, match="dtype cannot be"):
             to_ops(T.ToDtype(dtype), "")
 
 

@@ -89,7 +89,7 @@ func (p *Plan) newLengths() error {
 		return fmt.Errorf("order: %d lengths, and there are %d samples", len(l.Of), p.all)
 	}
 	if p.policy.Mix != nil && p.policy.Mix.Batches {
-		return errors.New("order: a mixture that is cut into batches of one dataset can not be cut again by lengths: set one or the other")
+		return errors.New("order: a mixture that is cut into batches of one dataset cannot be cut again by lengths: set one or the other")
 	}
 	limit, what := int64(math.MaxInt64), ""
 	switch {

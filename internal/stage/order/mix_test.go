@@ -423,7 +423,7 @@ func TestMixesThatCanNotBe(t *testing.T) {
 		{mix: Mix{Stop: FirstExhausted, Members: two, Points: even, Run: 11}, want: "member 0 has 10 places an epoch, less than one run of 11"},
 		{mix: Mix{Stop: AllExhausted, Members: two, Points: []Point{{Weights: []float64{1e-9, 1}}, {Place: 5, Weights: []float64{0, 1}}}}, want: "member 0 has weight 0 from place 1000 on for ever, and before that 0 of its 10 places come"},
 		{policy: Policy{Draw: Draw{Num: 4}}, mix: Mix{Stop: Repeat, Members: two, Points: even}, want: "a draw is a member's"},
-		{policy: Policy{Lengths: Lengths{Of: make([]int32, 30), Tokens: 9}}, mix: Mix{Stop: Repeat, Members: two, Points: even, Batches: true}, want: "can not be cut again by lengths"},
+		{policy: Policy{Lengths: Lengths{Of: make([]int32, 30), Tokens: 9}}, mix: Mix{Stop: Repeat, Members: two, Points: even, Batches: true}, want: "cannot be cut again by lengths"},
 	} {
 		c.policy.Mix = &c.mix
 		if _, err := New(30, c.policy); err == nil || !strings.Contains(err.Error(), c.want) {

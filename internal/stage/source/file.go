@@ -312,7 +312,7 @@ func info(name string, st *unix.Stat_t) Info {
 }
 
 // List is Source's. Links are followed; a link that leads nowhere is yielded as
-// an empty file with the time 0, because it is there and can not be read.
+// an empty file with the time 0, because it is there and cannot be read.
 func (f *File) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		dir, err := os.OpenFile(prefix, unix.O_DIRECTORY, 0) // a FIFO would wait for its writer

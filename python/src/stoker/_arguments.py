@@ -67,7 +67,7 @@ def plain(items: Any) -> Any:
     return items.tolist() if hasattr(items, "tolist") and not isinstance(items, array) else items
 
 
-_ONE = array("d", [1.0])  # stands for weights that can not be read
+_ONE = array("d", [1.0])  # stands for weights that cannot be read
 
 
 def read_weights(weights: Any, problems: Problems) -> array[float]:

@@ -31,7 +31,7 @@ _DEEPEST = 32
 def to_ops(transform: Any, where: str) -> list[Arguments]:
     """The operations of ``transform`` in the form of a Spec; None gives none.
 
-    ``where`` says for errors whose transform it is, as ``ImageFolder(transform=...)``. What can not run in the engine
+    ``where`` says for errors whose transform it is, as ``ImageFolder(transform=...)``. What cannot run in the engine
     is a ConfigError that names every such transform and its place.
     """
     if transform is None:
@@ -75,7 +75,7 @@ def _one(transform: Any, place: str, problems: Problems) -> list[Arguments]:
         problems.add(f"{place}: {type(transform).__name__}: {wrong.what}", wrong.hint)
         return []
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
-        problems.add(f"{place}: {type(transform).__name__} has arguments that can not be read: {error}", _HINT)
+        problems.add(f"{place}: {type(transform).__name__} has arguments that cannot be read: {error}", _HINT)
         return []
     what, hint = _stranger(transform)
     problems.add(f"{place}: {what}", hint)
@@ -122,7 +122,7 @@ def _contents(transform: Any) -> Iterable[Any] | None:
 
 
 def _stranger(transform: Any) -> tuple[str, str]:
-    """What something is that the engine can not run, and what to try."""
+    """What something is that the engine cannot run, and what to try."""
     cls = type(transform)
     if isinstance(transform, type):
         return f"{transform.__name__} is a class, not a transform", f"write {transform.__name__}(...)"
@@ -134,7 +134,7 @@ def _stranger(transform: Any) -> tuple[str, str]:
         return f"{cls.__name__} of torchvision is not built in the engine", unbuilt(cls.__name__)
     for base in cls.__mro__[1:]:
         if _name_of(base) or base.__name__ == "Compose" and (_is_ours(base) or _is_torchvision(base)):
-            what = f"{cls.__qualname__} is a subclass of {base.__name__}: what it changes the engine can not know"
+            what = f"{cls.__qualname__} is a subclass of {base.__name__}: what it changes the engine cannot know"
             return what, _HINT
     return f"{cls.__qualname__} ({cls.__module__}) is not a transform that the engine knows", _HINT
 

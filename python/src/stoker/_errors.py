@@ -1,7 +1,7 @@
 """Everything that stoker raises.
 
     StokerError
-     ├── ConfigError      the request can not be carried out as written (also a ValueError)
+     ├── ConfigError      the request cannot be carried out as written (also a ValueError)
      ├── DataError        bytes are not what they should be
      ├── SourceError      the place where bytes live refused or failed (also an OSError)
      ├── ResourceError    memory: a limit, or too many batches held
@@ -30,7 +30,7 @@ _WHERE_WORDS = {
 
 
 def _name(value: Any) -> str:
-    """A name out of data on one line, quoted where a character can not be printed: names are anybody's."""
+    """A name out of data on one line, quoted where a character cannot be printed: names are anybody's."""
     text = str(value)
     return text if text.isprintable() else repr(text)
 
@@ -86,7 +86,7 @@ class StokerError(Exception):
 
 
 class ConfigError(StokerError, ValueError):
-    """The request can not be carried out as written. All problems of one call are in one error."""
+    """The request cannot be carried out as written. All problems of one call are in one error."""
 
     default_code = "config"
 
@@ -110,7 +110,7 @@ class ResourceError(StokerError):
 
 
 class EngineError(StokerError, RuntimeError):
-    """The engine can not run, is of another version, failed by a bug of ours, or died too often."""
+    """The engine cannot run, is of another version, failed by a bug of ours, or died too often."""
 
     default_code = "died"
 

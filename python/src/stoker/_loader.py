@@ -79,7 +79,7 @@ class DataLoader(Generic[T]):
                       "truncate" or "refuse". length_window: samples looked at together (10,000)
     tail              end of an epoch: "pad" (default) fills up to a multiple of world_size, "fill" to full batches,
                       "drop" leaves out what fills no batch on every rank. Padding is marked in ``valid``
-    on_bad            a sample that can not be read: "fail" (default) raises DataError, "skip" puts a copy of another
+    on_bad            a sample that cannot be read: "fail" (default) raises DataError, "skip" puts a copy of another
                       row there and marks it in ``valid``, "replace" puts another sample there; ``bad`` lists them
     max_bad, max_bad_rate   bad samples in a pass, as a number and as a share, beyond which DataError is raised
     device            "cpu"
@@ -770,7 +770,7 @@ class DataLoader(Generic[T]):
     def __getstate__(self) -> dict[str, Any]:
         if self._remote is not None and self._remote.open:
             raise ConfigError(
-                "DataLoader: a loader that is open can not be pickled", hint="call close() first, or pickle the dataset"
+                "DataLoader: a loader that is open cannot be pickled", hint="call close() first, or pickle the dataset"
             )
         dropped: dict[str, Any] = {
             "_early": None,

@@ -149,7 +149,7 @@ def _sampled(k: Mapping[str, Any], shuffled: bool, problems: Problems) -> Orderi
     if name == "batch_sampler" and (k["batch_size"] != 1 or k["drop_last"]):
         problems.add("batch_sampler makes the batches: batch_size and drop_last exclude it", "leave them out")
     if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
-        problems.add(f"{name} is of type {type(sampler).__name__}, which can not be walked", "give any iterable of ids")
+        problems.add(f"{name} is of type {type(sampler).__name__}, which cannot be walked", "give any iterable of ids")
         return Ordering()
     if name == "sampler":
         return _native(sampler) or Ordering(sampler=sampler, walked=True)

@@ -115,7 +115,7 @@ def _source(src: Any, said: dict[str, Any], problems: Problems) -> list[str]:
 def _of_dataset(src: Dataset, said: dict[str, Any], problems: Problems) -> list[str]:
     where = src._recipe().dataset
     if not isinstance(where, Mapping) or where.get("format") == "synthetic":
-        problems.add(f"a {type(src).__name__} can not be packed", "pack the datasets that it is made of")
+        problems.add(f"a {type(src).__name__} cannot be packed", "pack the datasets that it is made of")
         return []
     if said["format"] not in (None, where["format"]):
         problems.add(f"format is {said['format']!r}, and the dataset is {where['format']}", "leave format out")

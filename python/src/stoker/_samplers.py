@@ -8,7 +8,7 @@ BatchSampler  batches of any of them, or of any other iterable
 They need neither torch nor an engine. Handed to torch's own DataLoader they stand where torch's stand; inside
 stoker.DataLoader the engine computes the same sequence itself, from what they say through the door:
 
-_order()   what an order of the Spec says, for a world of one; None where it can not be said
+_order()   what an order of the Spec says, for a world of one; None where it cannot be said
 _samples() the number of samples that are drawn from: the dataset has to have as many; of a subset, the fewest
 _world()   (rank, world size, drop_last), of DistributedSampler
 _batch()   (sampler, batch_size, drop_last), of BatchSampler
@@ -212,7 +212,7 @@ class WeightedRandomSampler(Seeded):
 
     @property
     def weights(self) -> Sequence[float]:
-        """The weights, as they were read. They can not be changed: make another sampler."""
+        """The weights, as they were read. They cannot be changed: make another sampler."""
         return memoryview(self._weights).toreadonly()
 
     def _samples(self) -> int:

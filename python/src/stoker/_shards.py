@@ -199,9 +199,9 @@ class ShardWriter:
             return
         where = {"shard": self.fname}
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise SourceError("the shard can not be written", where=where, cause=str(error)) from error
+            raise SourceError("the shard cannot be written", where=where, cause=str(error)) from error
         raise ResourceError(
-            "the shard can not be written: there is no room left",
+            "the shard cannot be written: there is no room left",
             code="space",
             where=where,
             cause=str(error),
@@ -423,7 +423,7 @@ def _value(name: str, extension: str, value: Any) -> bytes:
             return _image(_IMAGES[extension], value)
     except (TypeError, ValueError, OSError) as error:
         hint = "give a value of its kind, see ShardWriter.write, or bytes"
-        raise ConfigError(f"{wrong}, and can not be written as .{extension}", cause=str(error), hint=hint) from error
+        raise ConfigError(f"{wrong}, and cannot be written as .{extension}", cause=str(error), hint=hint) from error
     except ImportError as error:
         raise ConfigError(wrong, cause=str(error), hint="install it, or give the bytes of the file") from error
     if kind == "text":

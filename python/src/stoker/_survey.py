@@ -31,7 +31,7 @@ def stats(
               path, a pattern, a list of them
     sample    "5%" or 0.05: reads so much of it, the same choice every time
     headers   reads only the headers of pictures: sizes and classes, no mean and deviation
-    on_bad    a sample that can not be read: "fail" raises DataError when all others were read, "skip" leaves it out
+    on_bad    a sample that cannot be read: "fail" raises DataError when all others were read, "skip" leaves it out
     format    of a path; left out: found out
     progress  called with (samples done, samples in all), ten times a second at most
 

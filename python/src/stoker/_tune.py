@@ -144,7 +144,7 @@ class _Maker:
         self._make = make
         self.given: dict[str, bool] = {}  # keywords that are searched
         self._names: set[str] | None = None  # keywords it takes; None: any
-        self._needs: dict[str, Any] = {}  # those it can not do without
+        self._needs: dict[str, Any] = {}  # those it cannot do without
         with contextlib.suppress(TypeError, ValueError):  # of C
             parameters = inspect.signature(make).parameters.values()
             if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters):

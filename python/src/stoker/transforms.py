@@ -63,7 +63,7 @@ class Transform:
 
     def __call__(self, *inputs: Any) -> Any:
         raise ConfigError(
-            f"{type(self).__name__} of stoker.transforms describes work for the engine and can not be called",
+            f"{type(self).__name__} of stoker.transforms describes work for the engine and cannot be called",
             hint="give it to a stoker dataset, or take the class of the same name from torchvision.transforms.v2",
         )
 

@@ -7,7 +7,7 @@
 // a sample is an error unless AllowEmpty. Sorted is as Python sorts.
 //
 // Three things differ, because there ImageFolder gives a wrong dataset without a
-// word: a folder that can not be listed is an error (ImageFolder goes on without
+// word: a folder that cannot be listed is an error (ImageFolder goes on without
 // it), and so is a link that leads back to a folder above it (ImageFolder takes
 // the same images some forty times). A pipe, a socket or a device with the name of an
 // image is left out, and counted in a notice (ImageFolder takes it for a sample, and

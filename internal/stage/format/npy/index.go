@@ -26,7 +26,7 @@ const (
 	partBody   = "part.body"   // int64: of its data, bytes
 	partSize   = "part.size"   // int64: unpacked, bytes
 	partCRC    = "part.crc"    // int64: CRC-32 of what is unpacked
-	leftName   = "left.name"   // strings: arrays that can not be read, and were not asked for by name
+	leftName   = "left.name"   // strings: arrays that cannot be read, and were not asked for by name
 	leftWhy    = "left.why"    // strings: why
 	partSwap   = "part.swap"   // int32: 1 where elements are big-endian
 	partMember = "part.member" // strings: name of the member of a .npz; "": the array is the file

@@ -16,7 +16,7 @@ type want struct {
 	fields []Field
 	// every is a list of .npz files of which every array is a field.
 	every []string
-	// grouped says that fields are called after their files: one that can not be read
+	// grouped says that fields are called after their files: one that cannot be read
 	// is left out beside others that can.
 	grouped bool
 }
