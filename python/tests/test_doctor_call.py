@@ -309,8 +309,8 @@ def test_errors(photos: Path) -> None:
         yield 1
 
     for args, settings, says in (
-        ((generator(),), {}, "loader is a generator"),
-        (([1, 2],), {}, "loader is a list"),
+        ((generator(),), {}, "loader is of type generator"),
+        (([1, 2],), {}, "loader is of type list"),
         ((iter(theirs),), {}, "not its iterator"),
         ((loader, "step"), {}, "step is 'step'"),
         ((loader, -1), {}, "step is -1"),

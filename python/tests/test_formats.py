@@ -628,7 +628,7 @@ def test_a_cut_file_is_an_error_with_its_place(tmp_path: Path, unzip: Any) -> No
 
 def test_fields_that_make_no_sense() -> None:
     path = DATA / "npy/images.npy"
-    with pytest.raises(stoker.ConfigError, match="fields has 5"):
+    with pytest.raises(stoker.ConfigError, match=r"fields\[0\] is 5"):
         stoker.NpyDataset(path, fields=[5])  # type: ignore[list-item]
     with pytest.raises(stoker.ConfigError, match="empty"):
         stoker.NpyDataset(path, fields=[])

@@ -144,7 +144,7 @@ def test_states_that_do_not_fit() -> None:
         (sampler, {**state, "version": 2}, "version 2"),
         (sampler, {**state, "position": 11}, "position 11"),
         (sampler, {**state, "position": -1}, "position -1"),
-        (sampler, {**state, "epoch": 0.5}, "epoch 0.5"),
+        (sampler, {**state, "epoch": 0.5}, "its epoch is 0.5"),
         (sampler, {**state, "order": None}, "order"),
         (sampler, {}, "lacks version, sampler, order, epoch, position"),
         (sampler, None, "NoneType"),

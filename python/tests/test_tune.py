@@ -84,10 +84,10 @@ def test_what_can_be_taken_once_is_taken_once() -> None:
 
 @pytest.mark.parametrize("path", ["photos", b"photos", Path("photos")])
 def test_a_path_is_no_loader(path: Any) -> None:
-    with pytest.raises(stoker.ConfigError, match=f"loader is a {type(path).__name__}") as caught:
+    with pytest.raises(stoker.ConfigError, match=f"loader is of type {type(path).__name__}") as caught:
         stoker.benchmark(path)
     assert "stoker.DataLoader(stoker.ImageFolder(" in str(caught.value)
-    with pytest.raises(stoker.ConfigError, match=f"dataset is a {type(path).__name__}") as caught:
+    with pytest.raises(stoker.ConfigError, match=f"dataset is of type {type(path).__name__}") as caught:
         stoker.profile(path)
     assert "give a dataset" in str(caught.value)
 
