@@ -72,7 +72,7 @@ def interpolation(transform: Any) -> Arguments:
     if not isinstance(mode, str):
         mode = _PIL_MODES.get(whole("interpolation", mode), mode)
     if mode not in ("bilinear", "nearest"):
-        raise Wrong(f"interpolation can not be {mode!r}", "the engine has bilinear (antialiased) and nearest")
+        raise Wrong(f"interpolation cannot be {mode!r}", "the engine has bilinear (antialiased) and nearest")
     antialias = getattr(transform, "antialias", True)
     # Versions before 0.17 write "warn" for None, which is True for the PIL pictures of a dataset.
     if antialias is not None and antialias != "warn" and not antialias and mode == "bilinear":
@@ -92,7 +92,7 @@ def dtype(value: Any) -> str:
     name = name.removeprefix("torch.").removeprefix("jnp.")
     name = {"float": "float32"}.get(name, name) if not isinstance(value, type) else name
     if name not in ("uint8", "float32"):
-        raise Wrong(f"dtype can not be {name}", "pictures are uint8 or float32; convert further in the training loop")
+        raise Wrong(f"dtype cannot be {name}", "pictures are uint8 or float32; convert further in the training loop")
     return name
 
 
