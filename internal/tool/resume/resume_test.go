@@ -254,7 +254,7 @@ func TestSavedStates(t *testing.T) {
 		{p.l.State(0, 36), 3, ""},
 		{p.l.State(0, 40), 0, "where no step has ended"}, // it was not seen
 		{p.l.State(0, 30), 0, "where no step has ended"},
-		{p.l.State(0, 44), 0, "has 40 places"},
+		{p.l.State(0, 44), 0, "there are 40 places"},
 		{seeded, 0, "seed is 6 in the state"},
 		{"torn", 0, "what was saved is no state of this stream"},
 	} {
