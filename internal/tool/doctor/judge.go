@@ -276,9 +276,13 @@ func (v *view) sum() (s float64) {
 	return s
 }
 
-// waits says whether the loop loses more than the threshold in the middle of epochs, or
+// waits says whether the loop loses time in the middle of epochs: it stands there, or its
+// steps stand still because workers have its cores.
+func (v *view) waits() bool { return v.stands() || v.competes() }
+
+// stands says whether the loop loses more than the threshold in the middle of epochs, or
 // with their starts, and most of it there.
-func (v *view) waits() bool {
+func (v *view) stands() bool {
 	share := v.wait
 	if v.keepUp() {
 		share = v.job.Hand / (v.l.Wait.Value + v.l.Step.Value)
@@ -288,7 +292,9 @@ func (v *view) waits() bool {
 
 // starts says whether it loses more than that, and most of it before the first batches of
 // epochs.
-func (v *view) starts() bool { return v.middle()+v.start >= threshold && v.start >= v.middle() }
+func (v *view) starts() bool {
+	return v.middle()+v.start >= threshold && v.start >= v.middle() && !v.competes()
+}
 
 // bound says whether it loses that at all.
 func (v *view) bound() bool { return v.waits() || v.starts() }
@@ -398,6 +404,11 @@ func (v *view) onAllPixels(stage string) bool {
 func (v *view) settled(j model.Job) model.Job {
 	if less := v.job.Batch() - j.Batch(); less > 0 {
 		j.First = min(j.First, max(0, v.l.First.Value-less))
+	}
+	if before := v.job.CPU + v.job.Threads; before > 0 && v.alone() {
+		// A step that computes gets back what of it was waiting for a core that workers had.
+		less := 1 - min(1, (j.CPU+j.Threads)/before)
+		j.Step = max(min(j.Step, v.job.Trainer), j.Step-less*v.queued())
 	}
 	if !v.alone() {
 		j.Cores = max(j.Cores/2, j.Cores-v.taken()/2)

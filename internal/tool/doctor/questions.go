@@ -33,6 +33,23 @@ func (v *view) seenEnough() bool {
 	return v.l.Wait.Known() && v.l.Step.Known() && (n >= 5 && s >= 0.25 || n >= 3 && s >= 3)
 }
 
+// queued is the seconds of a step in which it could have run, and workers had its core.
+func (v *view) queued() float64 {
+	cycle := v.l.Wait.Value + v.l.Step.Value
+	if cycle <= 0 || v.l.Settings.Workers == 0 {
+		return 0
+	}
+	return late(v.job.Trainer, v.l.TrainerQueue.Value) * v.l.Step.Value / cycle
+}
+
+// competes says whether steps compute, and a good part of their time is waiting for cores
+// that no more workers than there is use for have: then a cheaper sample makes steps faster,
+// whether the loop stands in __next__ or not.
+func (v *view) competes() bool {
+	n := v.l.Settings.Workers
+	return v.seenEnough() && v.alone() && v.ranks() == 1 && n > 0 && n <= max(v.needed(), v.usable())+1 && v.job.Trainer >= 0.2*v.now && v.queued() >= 0.2*v.now && v.demand() >= 0.5
+}
+
 // oneBatch says whether epochs are over with their first batch: then all waiting is before
 // an epoch's first.
 func (v *view) oneBatch() bool { return v.l.PerEpoch.Value == 1 && v.l.Epochs >= 2 }
@@ -44,7 +61,14 @@ func (v *view) handing() bool { return v.job.Hand >= 0.02*v.job.Step && v.job.Ha
 // beyond says whether a loop waits, and no number of workers that there are cores
 // for would end that: then its costliest part has to become cheaper.
 func (v *view) beyond() bool {
-	return v.waits() && (v.needed() > v.usable() || v.demand() > v.left()+0.25 || v.readAhead())
+	return v.waits() && (v.needed() > v.usable() || v.demand() > v.left()+0.25 || v.readAhead() || v.crowded())
+}
+
+// crowded says whether this rank's part of the cores is used up by what its batches and its
+// steps compute, as it is where many ranks share few.
+func (v *view) crowded() bool {
+	j, n := v.job, float64(v.ranks())
+	return n > 1 && j.Cores > 0 && (j.CPU+j.Threads+j.Trainer)*n/j.Cores >= 0.8*v.now
 }
 
 // tooDear says whether even the workers that there are cores for would leave the

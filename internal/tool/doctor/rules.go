@@ -102,7 +102,7 @@ var starves = rule{
 	needs:   []need{aWait, aCores, aQueue},
 	holds: func(v *view) bool {
 		l := v.l
-		return !v.waits() && l.Settings.Workers >= 2*v.usable()+1 && l.TrainerQueue.Value >= 0.25 && l.Cost.Queue.Value >= 0.4 && v.alone()
+		return !v.stands() && l.Settings.Workers >= 2*v.usable()+1 && l.TrainerQueue.Value >= 0.25 && l.Cost.Queue.Value >= 0.4 && v.alone()
 	},
 	says: func(v *view) string {
 		return fmt.Sprintf("%s and the trainer share %s: the step waits for a core.", count(v.l.Settings.Workers, "worker"), cores(v.ev.Machine.Cores.Value))

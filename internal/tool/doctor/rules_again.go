@@ -58,6 +58,9 @@ func (v *view) repeats() (a again, ok bool) {
 	c := v.l.Cost
 	few := func(s Stage) bool { // and not one file for each sample of a small dataset
 		n := v.l.Settings.Length
+		if n != nil && parses(s.Name) && s.Calls.Value >= 0.5 && s.Again.Known() && s.Targets.Value <= float64(*n)/4 && c.Samples.Value >= 2*s.Targets.Value {
+			return true // files of many samples each, in whatever order they come
+		}
 		return s.Calls.Value >= 0.5 && s.Again.Known() && s.Again.Value >= oftenOpened && (n == nil || s.Targets.Value < max(2, float64(*n)/4))
 	}
 	first := slices.IndexFunc(c.Stages, few) // costliest first
