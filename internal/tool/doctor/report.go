@@ -78,7 +78,7 @@ func oneLine(s string) string {
 // Title is the verdict in a few words.
 func (v Verdict) Title() string {
 	if v.Of != "" {
-		if v.Name == Repeated || v.Name == PythonCode {
+		if v.Name == Repeated || v.Name == PythonCode || v.Name == Assembly {
 			return v.Name + ": " + v.Of
 		}
 		return v.Name + " " + v.Of

@@ -131,6 +131,12 @@ var assembly = rule{
 	verdict: Assembly,
 	needs:   []need{aWait, aCollate, aSample},
 	holds:   func(v *view) bool { return v.beyond() && v.costliest().kind == Collate || v.waits() && v.collates() },
+	of: func(v *view) string {
+		if c := v.l.Settings.Collate; c != "default" {
+			return short(c) // the script's own function; "": not known
+		}
+		return ""
+	},
 	says: func(v *view) string {
 		return fmt.Sprintf("Putting samples together into a batch takes %s of the time that it takes to make.", percent(v.part(Collate).seconds()/v.sum()))
 	},
