@@ -243,7 +243,8 @@ func (v *view) manyThreads() bool {
 
 // otherThreads says whether threads that are not torch's compete with the workers' own.
 func (v *view) otherThreads() bool {
-	return v.waits() && v.l.Cost.Threads.Value <= 1 && v.l.Settings.Workers >= 2 && v.job.Threads >= 0.5*v.job.CPU && v.l.Cost.Queue.Value >= 0.4
+	much := v.job.Threads >= 0.5*v.job.CPU && v.job.Threads >= 0.3*v.now // of a sleep nothing is much
+	return v.waits() && v.l.Cost.Threads.Value <= 1 && v.l.Settings.Workers >= 2 && much && v.l.Cost.Queue.Value >= 0.4
 }
 
 func (v *view) threadsText() string {
