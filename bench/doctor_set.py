@@ -425,6 +425,8 @@ def main(argv=None):
     parser.add_argument("--rates", type=pathlib.Path, help="an earlier result, whose rates are taken")
     parser.add_argument("--advised", type=pathlib.Path, help="scripts with the advice applied, and judged.json")
     args = parser.parse_args(argv)
+    if args.advised and not args.rates:
+        parser.error("--advised needs --rates, the result whose advice was applied")
     if args.cpus:
         os.sched_setaffinity(0, {int(c) for c in args.cpus.split(",")})
     only = {int(n) for n in args.only.split(",") if n}

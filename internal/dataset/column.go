@@ -115,7 +115,7 @@ func arrayColumn(f *spec.Field, prog *transform.Program, a transform.Array) (out
 func padColumn(f *spec.Field, out *batch.Field) error {
 	value, ok := decode.Number(f.Pad.Value, out.DType)
 	if !ok {
-		return errs.New(errs.Config, "pad.Value is %v, which is no %s", f.Pad.Value, out.DType).Try("choose a value that fits, or another dtype")
+		return errs.New(errs.Config, "pad.value is %v, which is not a valid %s", f.Pad.Value, out.DType).Try("choose a value that fits, or another dtype")
 	}
 	if out.Shape.Elems() == 0 {
 		return errs.New(errs.Config, "its samples hold nothing: their shape is %v behind the first axis", out.Shape)

@@ -489,8 +489,8 @@ func TestArraysThatCanNotBe(t *testing.T) {
 		{docs, `{"name": "d", "from": "cls", "decode": "npy"}`, "does not begin as"},
 		{docs, `{"name": "d", "from": "cls", "dtype": "int8"}`, "for numbers and arrays"},
 		{docs, `{"name": "d", "from": "cls", "decode": "text", "batch": "ragged"}`, "for arrays"},
-		{docs, `{"name": "d", "from": "doc.npy", "decode": "npy", "batch": "padded", "pad": {"value": 40000}}`, "no int16"},
-		{docs, `{"name": "d", "from": "doc.npy", "decode": "npy", "batch": "padded", "pad": {"value": 0.5}}`, "no int16"},
+		{docs, `{"name": "d", "from": "doc.npy", "decode": "npy", "batch": "padded", "pad": {"value": 40000}}`, "not a valid int16"},
+		{docs, `{"name": "d", "from": "doc.npy", "decode": "npy", "batch": "padded", "pad": {"value": 0.5}}`, "not a valid int16"},
 	} {
 		_, err := Open(context.Background(), s, arraySpec(fieldsOf(t, "["+c.field+"]"), c.path), Options{})
 		if e := errs.From(err); e.Code != errs.Config && e.Code != errs.Damaged || !strings.Contains(e.Error()+e.Hint, c.says) {

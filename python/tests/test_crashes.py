@@ -99,7 +99,7 @@ def test_a_value_of_the_wrong_type_is_named(folder: Path, tmp_path: Path) -> Non
             _client.Remote(spec, keeps=False).info()
         assert "json" not in str(caught.value)
         assert "Go " not in str(caught.value)
-        with pytest.raises(stoker.ConfigError, match=r"Table: label is .*\n.*give a name, as text"):
+        with pytest.raises(stoker.ConfigError, match=r"Table: label is .*\n.*give a name, as a string"):
             stoker.Table(table, path="path", label=label)
     with pytest.raises(stoker.ConfigError, match=r"seed is -1"):
         stoker.DataLoader(stoker.ImageFolder(folder), seed=-1)

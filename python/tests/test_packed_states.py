@@ -129,7 +129,7 @@ def test_another_arrangement_of_the_shards_is_refused(folder: Path, packed: Path
         goes_on(tar(tmp_path / "shuffled"), state, shuffle=True)
     assert "load the state over the original dataset" in str(why.value.hint)
     stoker.pack(folder, tmp_path / "twice", augment=2, transform=T.RandomHorizontalFlip())
-    with pytest.raises(stoker.StateError, match="--augment 2, and has every sample 2 times"):
+    with pytest.raises(stoker.StateError, match="--augment 2, and contains every sample 2 times"):
         goes_on(tar(tmp_path / "twice"), state, shuffle=True)
 
 

@@ -147,7 +147,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"epoch": None}, "state_dict() returned, unchanged"),
     ({"position": 51}, "its position is 51, and epoch 0 ends at 50"),
     ({"position": "x"}, "and its position 'x'"),
-    ({"skipped": "x"}, "skipped of the state is 'x'"),
+    ({"skipped": "x"}, "the state's 'skipped' is 'x'"),
     ({"pipeline": "0" * 16}, "the fields or transforms differ:"),
 ]
 

@@ -149,11 +149,11 @@ func Unlike(m *Manifest[Options]) string {
 	case o.Output == "tokens" || o.Tokenize != "":
 		return "it was packed as tokens"
 	case o.Augment > 1:
-		return fmt.Sprintf("it was packed with --augment %d, and has every sample %d times", o.Augment, o.Augment)
+		return fmt.Sprintf("it was packed with --augment %d, and contains every sample %d times", o.Augment, o.Augment)
 	case o.Shuffle:
 		return "it was packed with --shuffle, and has the samples in another order"
 	case m.Samples != m.Source.Samples:
-		return fmt.Sprintf("%d of %d samples were packed", m.Samples, m.Source.Samples)
+		return fmt.Sprintf("only %d of %d samples were packed", m.Samples, m.Source.Samples)
 	}
 	return ""
 }

@@ -200,14 +200,14 @@ func changeOfRanks(v *view) []Change {
 	look := fmt.Sprintf("taskset -pc %d", v.l.PID)
 	other := v.others()
 	if !other.Cost.Batch.Known() || v.l.Cost.Batch.Value <= 1.3*other.Cost.Batch.Value {
-		return []Change{{look, "while it runs: shows the cores that this rank may use; all ranks should have as many"}}
+		return []Change{{look, "run it during training: it shows which cores this rank may use; every rank should have the same number"}}
 	}
-	dearer := fmt.Sprintf("rank %d's samples cost %.1f times those of rank %d", v.l.Rank, v.l.Cost.Batch.Value/other.Cost.Batch.Value, other.Rank)
+	dearer := fmt.Sprintf("rank %d's samples cost %.1f times as much as those of rank %d", v.l.Rank, v.l.Cost.Batch.Value/other.Cost.Batch.Value, other.Rank)
 	deal := Change{"DistributedSampler(dataset, shuffle=True)", dearer + ": deal them out at random, and call set_epoch in every epoch"}
 	if v.l.Settings.Sampler != "DistributedSampler" { // the script deals them out itself: a sampler on top would do it twice
-		deal = Change{"items = items[rank::world]  # where the script takes a rank's own part of the list", dearer + ": neighbours in the list are alike, so give every rank one in so many instead of a block; or shuffle the list first, with the same seed in all ranks"}
+		deal = Change{"items = items[rank::world]  # where the script picks each rank's part of the list", dearer + ": neighbours in the list are alike, so give each rank every Nth item instead of one block; or shuffle the list first, with the same seed in all ranks"}
 	}
-	return []Change{deal, {look, "or its cores are not those of the others; while it runs this shows them"}}
+	return []Change{deal, {look, "or this rank has fewer cores than the others; run this during training to see them"}}
 }
 
 // oneThread keeps the function that the script's workers begin with already.
@@ -377,7 +377,7 @@ func changeOfTransform(v *view) []Change {
 		out = append(out, Change{v.pack("--resize 256"), "stores pictures at about the size that training uses, so there is less to resize"})
 	case v.afterwards() != "":
 		later := v.afterwards()
-		out = append(out, Change{fmt.Sprintf("Compose([..., %s(...), %s(...), ...])", later, name), fmt.Sprintf("first what leaves fewer pixels: %s then works on what %s leaves (pictures differ a little)", name, later)})
+		out = append(out, Change{fmt.Sprintf("Compose([..., %s(...), %s(...), ...])", later, name), fmt.Sprintf("put %s first: %s then has fewer pixels to process (results differ slightly)", later, name)})
 	case strings.HasPrefix(s.Name, "torchvision."):
 		out = append(out, Change{name + " on the GPU, after batch.to(device)", "all pictures of a batch in one call, if one random draw for all of them is good enough"})
 	default:
@@ -390,8 +390,8 @@ func changeOfTransform(v *view) []Change {
 }
 
 // filtered is a selection of the rows of a frame whose column has a value: the frame, the
-// column, the value.
-var filtered = regexp.MustCompile(`([\w.]+?)(?:\.loc)?\[\s*[\w.]+\[["'](\w+)["']\]\s*==\s*([^\]]+)\]`)
+// column, the value, and what follows.
+var filtered = regexp.MustCompile(`([\w.]+?)(?:\.loc)?\[\s*[\w.]+\[["'](\w+)["']\]\s*==\s*((?:[^\[\]]|\[[^\[\]]*\])+)\](.*)$`)
 
 var assignment = regexp.MustCompile(`^\w+ = `)
 
@@ -411,7 +411,7 @@ func changeOfPython(v *view) []Change {
 	if f := v.l.Cost.Frames; len(f) > 0 {
 		if m := filtered.FindStringSubmatch(f[0].Text); m != nil {
 			return []Change{{
-				fmt.Sprintf("self.groups = dict(list(%s.groupby(%q)))  # once, in __init__\n%sself.groups[%s]  # instead of %s", m[1], m[2], assignment.FindString(f[0].Text), strings.TrimSpace(m[3]), lineOnly(f[0].At)),
+				fmt.Sprintf("self.groups = dict(list(%s.groupby(%q)))  # once, in __init__\n%sself.groups[%s]%s  # instead of %s", m[1], m[2], assignment.FindString(f[0].Text), strings.TrimSpace(m[3]), m[4], lineOnly(f[0].At)),
 				"a comparison looks at every row of the table for every sample; groups are found by their key",
 			}}
 		}
@@ -424,8 +424,8 @@ func changeOfPython(v *view) []Change {
 	}
 	if v.l.Cost.Sample.Value < 200e-6 && v.batch >= 64 && v.l.Settings.Kind == "map" {
 		return []Change{{
-			"def __getitems__(self, indices): return self[indices]  # in the dataset: all of a batch, with array indices in __getitem__\n" + v.loader("collate_fn=lambda batch: batch"),
-			fmt.Sprintf("a sample takes %s, nearly all of it calls (%s): torch hands the indices of a whole batch to __getitems__, which reads them in one NumPy call", ms(v.l.Cost.Sample.Value), lineOnly(at)),
+			"def __getitems__(self, indices): return self[indices]  # in the dataset: all of a batch, with array indices in __getitem__\n" + v.loader("collate_fn=torch.utils.data.default_convert"),
+			fmt.Sprintf("a sample takes %s, nearly all of it calls (%s): torch hands the indices of a whole batch to __getitems__, which reads them in one NumPy call; __getitem__ must accept a list of indices", ms(v.l.Cost.Sample.Value), lineOnly(at)),
 		}}
 	}
 	why := "this is done for every sample: do it once for all of them beforehand and store the result, or for a whole batch in one NumPy or torch call (__getitems__)"

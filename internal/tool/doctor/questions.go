@@ -250,7 +250,7 @@ func (v *view) otherThreads() bool {
 func (v *view) threadsText() string {
 	workers, on := count(v.l.Settings.Workers, "worker"), cores(v.ev.Machine.Cores.Value)
 	if v.otherThreads() {
-		return fmt.Sprintf("Each of %s computes with several threads, on %s: a batch takes %s of a core in the worker's own thread, and %s in others.", workers, on, ms(v.job.CPU), ms(v.job.Threads))
+		return fmt.Sprintf("Each of %s computes with several threads, on %s: a batch takes %s of processor time in the worker's main thread, and %s in other threads.", workers, on, ms(v.job.CPU), ms(v.job.Threads))
 	}
 	return fmt.Sprintf("Each of %s computes with %.0f threads, on %s.", workers, v.l.Cost.Threads.Value, on)
 }

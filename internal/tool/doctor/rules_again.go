@@ -254,7 +254,7 @@ var sampled = rule{
 	},
 	of: func(*view) string { return "sampler" },
 	says: func(v *view) string {
-		return fmt.Sprintf("The sampler runs in the trainer, and takes %s of the time in __next__, most of it at %s: workers wait for it, however many there are.", percent(v.sampling()), lineOnly(v.l.Steps.Inside[0].At))
+		return fmt.Sprintf("The sampler runs in the trainer, and takes %s of the time in __next__, the largest part of it at %s: workers wait for it, however many there are.", percent(v.sampling()), lineOnly(v.l.Steps.Inside[0].At))
 	},
 	why: func(v *view) (out []Line) {
 		for _, f := range v.l.Steps.Inside {

@@ -207,7 +207,7 @@ var aside = rule{
 		return v.beyond() && p.kind == Python && p.blocked > p.cpu && v.waitsAside()
 	},
 	says: func(v *view) string {
-		return fmt.Sprintf("A sample waits for %s of its time and needs no core meanwhile%s: %s would wait in parallel, and %s.", percent(v.part(Python).blocked/v.sum()), v.topFrame(), count(v.waiting(), "worker"), v.there())
+		return fmt.Sprintf("A sample spends %s of its time waiting, without using a core%s: %s could wait in parallel, and %s.", percent(v.part(Python).blocked/v.sum()), v.topFrame(), count(v.waiting(), "worker"), v.there())
 	},
 	why:    func(v *view) []Line { return append(v.partLines(), append(v.frameLines(), v.neededLines()...)...) },
 	change: changeOfPython,
@@ -220,9 +220,9 @@ func (v *view) there() string {
 	case 0:
 		return "there are none"
 	case 1:
-		return "there is one"
+		return "there is only one"
 	default:
-		return fmt.Sprintf("there are %d", n)
+		return fmt.Sprintf("there are only %d", n)
 	}
 }
 
@@ -241,6 +241,9 @@ var inPython = rule{
 	why:    func(v *view) []Line { return append(v.partLines(), append(v.frameLines(), v.neededLines()...)...) },
 	change: changeOfPython,
 	after: func(v *view) model.Job {
+		if p := v.part(Python); p.blocked > p.cpu && v.waitsAside() {
+			return v.with(v.waiting())
+		}
 		return v.less(v.job, Python, v.atLine())
 	},
 }

@@ -409,6 +409,9 @@ func key(lines []string, name string) int {
 
 var target = regexp.MustCompile(`^\s*((?:\w+\.)*\w+)\s*(?::[^=]*)?=[^=]`)
 
+// leading is a statement's head before an assignment in the same line.
+var leading = regexp.MustCompile(`^\s*(?:else|try|finally|(?:if|elif|with|for|while)\b[^=]*?)\s*:\s*`)
+
 // assigned is the name that the script's innermost call which made a loader is assigned to.
 func (s *sources) assigned(calls []callLine) string {
 	for _, c := range calls {
@@ -416,7 +419,10 @@ func (s *sources) assigned(calls []callLine) string {
 		if c.Line < 1 || c.Line > len(lines) {
 			continue
 		}
-		if m := target.FindStringSubmatch(lines[c.Line-1]); m != nil {
+		line := leading.ReplaceAllString(uncommented(lines[c.Line-1]), "")
+		m := target.FindStringSubmatch(line)
+		_, right, _ := strings.Cut(line, "=")
+		if right = strings.TrimSpace(right); m != nil && right != "" && !strings.HasSuffix(right, "),") && !strings.ContainsAny(right[:1], "[{(") {
 			return m[1]
 		}
 	}

@@ -119,7 +119,7 @@ func (v *view) queueLines() []Line {
 	out.add("workers", v.l.Cost.Batch, "%d, on %s", v.l.Settings.Workers, cores(v.ev.Machine.Cores.Value))
 	out.add("waiting for a core", c.Queue, "workers %s of the time that they could run", percent(c.Queue.Value))
 	out.add("trainer for a core", v.l.TrainerQueue, "%s of the time that it could run", percent(v.l.TrainerQueue.Value))
-	out.add("threads of torch", c.Threads, "%.0f in each worker", c.Threads.Value)
+	out.add("torch threads", c.Threads, "%.0f in each worker", c.Threads.Value)
 	out.add("taken off a core", c.Switches, "%s times per second in each worker", show.Number(c.Switches.Value))
 	out.add("other processes", v.ev.Run.Others, "use %.1f cores", v.ev.Run.Others.Value)
 	return out

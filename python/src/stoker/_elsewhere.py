@@ -48,22 +48,25 @@ _NAMES = {
     "default_collate": "leave collate_fn out: the engine stacks batches",
 }
 
-_OPTIMIZED = "`stoker pack data packed` writes any dataset as shards once; stoker.WebDataset('packed/*.tar') loads them"
+_OPTIMIZED = (
+    "pack the original files once with `stoker pack data packed`, then load stoker.WebDataset('packed/*.tar'); "
+    "litdata's own chunks are not read"
+)
 
 # Names of litdata's, streaming's, FFCV's and datasets'.
 _NAMES |= {
-    "StreamingDataset": "stoker.MDSDataset(folder) reads MosaicML's shards; of litdata's, " + _OPTIMIZED,
+    "StreamingDataset": "stoker.MDSDataset(folder) reads MosaicML shards. For litdata, " + _OPTIMIZED,
     "StreamingDataLoader": "stoker.DataLoader(dataset, batch_size=...) has state_dict() and load_state_dict()",
     "CombinedStreamingDataset": "stoker.Mixture([a, b], weights=[...])",
-    "ParallelStreamingDataset": "stoker.DataLoader for each, with zip() in the loop",
+    "ParallelStreamingDataset": "one stoker.DataLoader for each dataset, and zip() in the loop",
     "TokensLoader": "stoker.TokenDataset(path, length)",
     "optimize": _OPTIMIZED,
-    "MDSWriter": "stoker.pack, or ShardWriter for samples of your own",
+    "MDSWriter": "stoker.pack, or ShardWriter for your own samples",
     "Stream": "stoker.MDSDataset(folder) for each, and Mixture([a, b], weights=[...])",
     "Loader": "stoker.DataLoader(stoker.BetonDataset(path), batch_size=...)",
     "OrderOption": "leave it out: DataLoader(shuffle=True), shuffle='block' or False",
     "DatasetWriter": "stoker.pack, or ShardWriter for samples of your own",
-    "load_dataset": "stoker.ParquetDataset(files) reads the Parquet files of a dataset of Hugging Face's",
+    "load_dataset": "stoker.ParquetDataset(files) reads the Parquet files of a Hugging Face dataset",
     "load_from_disk": "write it as Parquet once, dataset.to_parquet(path), and load stoker.ParquetDataset(path)",
     "interleave_datasets": "stoker.Mixture([a, b], weights=[...])",
     "concatenate_datasets": "stoker.Mixture([a, b], stop='all_exhausted')",

@@ -109,7 +109,7 @@ def _ends(view: Any, problems: Problems) -> list[int | None] | None:
 def read_text(key: str, value: Any, problems: Problems) -> None:
     """Adds what is wrong with a keyword that takes a name."""
     if value is not None and not isinstance(value, str):
-        problems.add(f"{key} is {value!r:.80}", "give a name, as text")
+        problems.add(f"{key} is {value!r:.80}", "give a name, as a string")
 
 
 def read_names(key: str, names: Any, problems: Problems) -> list[str] | None:
@@ -117,7 +117,7 @@ def read_names(key: str, names: Any, problems: Problems) -> list[str] | None:
     found = read_list(key, names, "a name, or a list of names", problems)
     for i, name in enumerate(found or []):
         if not isinstance(name, str) or not name:
-            problems.add(f"{key}[{i}] is {name!r:.80}", "give names, as text")
+            problems.add(f"{key}[{i}] is {name!r:.80}", "give names, as strings")
     return found
 
 

@@ -410,7 +410,7 @@ class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
         next = truth("next", next, problems)
         for key, given in (("eos", eos), ("bos", bos)):
             if given is not None and not whole(given):
-                problems.add(f"{key} is {given!r}", "give the number of a token")
+                problems.add(f"{key} is {given!r}", "give a token id")
         for key, given in (("length", length), ("stride", stride), ("random", random)):
             if given is not None and (not whole(given) or given < 1):
                 problems.add(f"{key} is {given!r}", f"give a number of {'windows' if key == 'random' else 'tokens'}")

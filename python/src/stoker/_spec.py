@@ -346,7 +346,7 @@ def _tail(k: Mapping[str, Any], recipe: Recipe, single: bool, problems: Problems
     return None if tail is None else str(tail)
 
 
-# The most batches ahead, in all or for each lane: maxAhead of loader/spec.go.
+# The most batches ahead, in all or for each lane: maxAhead of internal/spec/check.go.
 _FARTHEST = 1 << 31
 
 

@@ -52,8 +52,8 @@ def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]
         )
     if isinstance(state["dataset"], str) and (how := info.unlike.get(state["dataset"])):
         raise StateError(
-            "the state does not fit this loader: it is of the dataset that this one was packed from, and the packing "
-            f"is another sequence of samples: {how}",
+            "the state does not fit this loader: it belongs to the dataset that this one was packed from, and the "
+            f"packing does not have the same samples in the same order: {how}",
             hint="load the state over the original dataset, or over a packing of all its samples in their order",
         )
     words = {
@@ -64,7 +64,7 @@ def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]
     }
     runs = state.get("skipped", [])
     if not isinstance(runs, list) or not all(map(_run, runs)):
-        raise StateError(f"skipped of the state is {runs!r:.80}", hint=f"it is a list of [epoch, from, to]; {DAMAGED}")
+        raise StateError(f"the state's 'skipped' is {runs!r:.80}", hint=f"it is a list of [epoch, from, to]; {DAMAGED}")
     theirs, packed = dict(state), state["dataset"] != mine["dataset"] and state["dataset"] in info.sources
     if packed:
         if "processing" not in state:

@@ -46,9 +46,9 @@ def advise(dataset: Any) -> tuple[str, str]:
             f"{_of_path(path) or f'stoker.ImageFolder({path!r})'}; `stoker inspect {path}` says what it is",
         )
     if isinstance(dataset, type):
-        return f"dataset is the class {dataset.__qualname__}", f"make one of it: {dataset.__qualname__}(...)"
+        return f"dataset is the class {dataset.__qualname__}", f"create an instance: {dataset.__qualname__}(...)"
     if _loads(dataset):
-        return f"dataset is a {name}, a loader", "give the dataset that it loads, loader.dataset"
+        return f"dataset is a loader ({name})", "give the dataset that it loads, loader.dataset"
     try:
         fits = _fitting(dataset, 0)
     except Exception:  # attributes of somebody's own may raise anything
@@ -62,7 +62,7 @@ def advise(dataset: Any) -> tuple[str, str]:
     else:
         return f"dataset is of type {name}, which is not a dataset", fits
     return (
-        f"dataset is a {name}, and its samples would be made by Python code",
+        f"dataset is of type {name}, and its samples would be made by Python code",
         f"{fits}; until Python code runs here, torch's own loader works with every dataset: {always}",
     )
 

@@ -27,7 +27,7 @@ func New(n int64, shape []int) (*Dataset, error) {
 	size := 1
 	for _, axis := range shape {
 		if axis <= 0 || size > 1<<30/axis {
-			return nil, errs.New(errs.Config, "a synthetic sample of shape %v", shape)
+			return nil, errs.New(errs.Config, "a synthetic sample cannot have the shape %v", shape).Try("give sizes above 0, of at most 1 GiB together")
 		}
 		size *= axis
 	}

@@ -436,10 +436,7 @@ def _facts(loader) -> dict:
             sampler = inner
     length = per_epoch = None
     if kind == "map" and {"SequentialSampler", "RandomSampler", "DistributedSampler"} & _kinds(sampler):
-        try:
-            length, per_epoch = len(dataset), _plain(len(loader))
-        except Exception:
-            pass
+        length, per_epoch = _length(dataset), _length(loader)
     return {
         "class": _named(type(loader)),
         "dataset": _named(type(dataset)),
@@ -458,6 +455,13 @@ def _facts(loader) -> dict:
         "init": _function(getattr(loader, "worker_init_fn", None)),
         "transforms": calls.transforms(dataset),
     }
+
+
+def _length(of: object) -> "int | None":
+    try:
+        return len(of)
+    except Exception:
+        return None
 
 
 def _plain(value: object) -> "int | None":
