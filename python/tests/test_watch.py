@@ -229,7 +229,7 @@ def test_counts_and_times(scripts: Scripts) -> None:
     assert [(x["index"], x["batches"], x["samples"]) for x in workers] == [(0, 3, 12), (1, 3, 10)]
     assert sorted(slow["pids"]) == sorted(x["pid"] for x in run.lines if x.get("worker") in workers)
     for worker in workers:
-        assert worker["sample"] >= worker["samples"] * 0.004
+        assert worker["sample"] >= worker["samples"] * 0.0038  # a sleep of 4 ms, and what a clock rounds
         assert worker["sample_cpu"] < worker["sample"] / 2
         assert worker["fetch"] == pytest.approx(worker["sample"] + worker["collate"])
         assert 0.004 <= worker["sample_hist"]["p50"] * 1.07

@@ -22,7 +22,8 @@ def test_a_step_that_hangs_is_remembered(scripts: Scripts) -> None:
     assert run.code == 0, run.err
     loader = run.loader("Hung")
     assert len(loader["long_steps"]) == 8
-    assert loader["long_steps"] == sorted(loader["long_steps"])
+    lengths = [seconds for seconds, _ in loader["long_steps"]]
+    assert lengths == sorted(lengths)  # rounded ones may be equal
     assert sum(took for took, _ in loader["long_steps"]) <= loader["step"]
 
 
