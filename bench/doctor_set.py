@@ -224,6 +224,10 @@ def read_report(report, text):
     }
 
 
+def is_near(predicted, measured):
+    return abs(predicted / measured - 1) <= WITHIN
+
+
 def judge(said, truth, accepted, gain):
     """Compares what was said of train.py with the truth; gain is the measured one of the main change."""
     healthy = truth["healthy"]
@@ -233,7 +237,7 @@ def judge(said, truth, accepted, gain):
     expected = 1.0 if healthy else gain
     within = None
     if predicted is not None and expected:
-        within = abs(predicted / expected - 1) <= WITHIN
+        within = is_near(predicted, expected)
     return {
         "verdict_right": name_matches(said["verdict"], truth["verdicts"]),
         "finding_right": any(name_matches(name, truth["verdicts"]) for name in said["findings"]),
@@ -278,7 +282,7 @@ class Set:
             return {**judged, "measured": None, "within_25": False}
         measured = rate / statistics.mean(script["rates"]["train.py"])
         promised = script["train"]["speedup"] or 1.0
-        return {**judged, "measured": round(measured, 3), "within_25": abs(promised / measured - 1) <= WITHIN}
+        return {**judged, "measured": round(measured, 3), "within_25": is_near(promised, measured)}
 
     def make_data(self):
         command = [*self.args.python, str((self.args.set / "make_data.py").resolve())]
@@ -440,7 +444,7 @@ def main(argv=None):
     others = meter.Disturbance(cpus, lambda: meter.descendants(os.getpid()))
     scripts = Set(args)
     if args.advised:
-        return measure_advice(args, scripts, machine, others)
+        return measure_advice(args, only, scripts, machine, others)
     scripts.make_data()
     results = []
     print(
@@ -455,11 +459,10 @@ def main(argv=None):
     return finish(args.out, record, others.shares())
 
 
-def measure_advice(args, scripts, machine, others):
+def measure_advice(args, only, scripts, machine, others):
     """Adds to an earlier result (--rates) what its advice gained."""
     document = json.loads(args.rates.read_text())
     judged = json.loads((args.advised / "judged.json").read_text())
-    only = {int(n) for n in args.only.split(",") if n}
     for script in document["scripts"]:
         if only and int(script["script"][:2]) not in only:
             continue

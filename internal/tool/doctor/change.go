@@ -371,12 +371,12 @@ func changeOfTransform(v *view) []Change {
 		return []Change{{"stoker pack corpus tokens --tokenize gpt2", "tokenise once, not in every epoch"}}
 	}
 	var out []Change
+	later := v.afterwards()
 	switch s := v.stageNamed(v.costliest()); {
 	case slices.Contains(shrinks, name) || strings.HasSuffix(strings.ToLower(name), "resize"):
 		// Pictures of unequal size are no batch before it: it cannot move to the device.
 		out = append(out, Change{v.pack("--resize 256"), "stores pictures at about the size that training uses, so there is less to resize"})
-	case v.afterwards() != "":
-		later := v.afterwards()
+	case later != "":
 		out = append(out, Change{fmt.Sprintf("Compose([..., %s(...), %s(...), ...])", later, name), fmt.Sprintf("put %s first: %s then has fewer pixels to process (results differ slightly)", later, name)})
 	case strings.HasPrefix(s.Name, "torchvision."):
 		out = append(out, Change{name + " on the GPU, after batch.to(device)", "all pictures of a batch in one call, if one random draw for all of them is good enough"})

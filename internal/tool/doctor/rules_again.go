@@ -256,12 +256,7 @@ var sampled = rule{
 	says: func(v *view) string {
 		return fmt.Sprintf("The sampler runs in the trainer, and takes %s of the time in __next__, the largest part of it at %s: workers wait for it, however many there are.", percent(v.sampling()), lineOnly(v.l.Steps.Inside[0].At))
 	},
-	why: func(v *view) (out []Line) {
-		for _, f := range v.l.Steps.Inside {
-			out = append(out, Line{"in __next__", fmt.Sprintf("%s at %s: %s", percent(f.Share), lineOnly(f.At), shortened(f.Text, 44)), "hook's samples of the stack"})
-		}
-		return append(out, v.loopLines()...)
-	},
+	why: func(v *view) []Line { return append(placeLines("in __next__", v.l.Steps.Inside), v.loopLines()...) },
 	change: func(v *view) []Change {
 		return []Change{{
 			"order = torch.randperm(n).tolist()  # or rng.choice(n, size=n, p=weights): once per epoch, in one call\nreturn iter(order)  # in __iter__, instead of " + lineOnly(v.l.Steps.Inside[0].At),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,21 +45,27 @@ func (v *view) loopLines() []Line {
 }
 
 // stepLines say where a step's time goes, and where that of the rare long ones.
-func (v *view) stepLines() (out []Line) {
-	add := func(what string, frames []Frame) {
-		for i, f := range frames {
-			if i == 3 || f.Share < 0.1 || lineOnly(f.At) == "" {
-				break
-			}
-			text := fmt.Sprintf("%s at %s", percent(f.Share), lineOnly(f.At))
-			if f.Text != "" {
-				text += ": " + shortened(f.Text, 44)
-			}
-			out = append(out, Line{what, text, "hook's samples of the stack"})
+func (v *view) stepLines() []Line {
+	most := func(frames []Frame) []Frame {
+		frames = frames[:min(3, len(frames))]
+		if i := slices.IndexFunc(frames, func(f Frame) bool { return f.Share < 0.1 || lineOnly(f.At) == "" }); i >= 0 {
+			return frames[:i]
 		}
+		return frames
 	}
-	add("  of a step", v.l.Steps.Usual)
-	add("  of long steps", v.l.Steps.Long)
+	return append(placeLines("  of a step", most(v.l.Steps.Usual)), placeLines("  of long steps", most(v.l.Steps.Long))...)
+}
+
+// placeLines say what share of the time goes into each line of the script, and what is
+// written there.
+func placeLines(what string, frames []Frame) (out []Line) {
+	for _, f := range frames {
+		text := fmt.Sprintf("%s at %s", percent(f.Share), lineOnly(f.At))
+		if f.Text != "" {
+			text += ": " + shortened(f.Text, 44)
+		}
+		out = append(out, Line{what, text, "hook's samples of the stack"})
+	}
 	return out
 }
 
