@@ -144,7 +144,7 @@ func (d doctorCmd) beside(con *console) error {
 	}
 	var text strings.Builder
 	to := &plain{to: &text}
-	if err := r.WriteText(to); err != nil {
+	if err := doctor.Shown(r).WriteText(to); err != nil {
 		return err
 	}
 	if err := d.tiers(to, r); err != nil {
@@ -244,7 +244,7 @@ func (d doctorCmd) watch(con *console, command []string) error {
 		}
 		err = d.text(said, out.Report)
 	default:
-		err = out.Report.WriteSince(said, *early)
+		err = doctor.Shown(out.Report).WriteSince(said, *early)
 	}
 	if err != nil {
 		return err
@@ -279,16 +279,16 @@ func (d doctorCmd) checked(r doctor.Report) error {
 // text is a report as people read it, with what was asked for besides.
 func (d doctorCmd) text(w io.Writer, r doctor.Report) error {
 	fmt.Fprintln(w)
-	if err := r.WriteText(w); err != nil {
+	if err := doctor.Shown(r).WriteText(w); err != nil {
 		return err
 	}
 	for _, part := range []struct {
 		asked bool
 		write func(io.Writer) error
 	}{
-		{d.Timeline, r.WriteTimeline},
-		{d.Checklist, r.WriteChecklist},
-		{d.GPUCost != nil, func(w io.Writer) error { return r.WriteCost(w, *d.GPUCost) }},
+		{d.Timeline, doctor.Shown(r).WriteTimeline},
+		{d.Checklist, doctor.Shown(r).WriteChecklist},
+		{d.GPUCost != nil, func(w io.Writer) error { return doctor.Shown(r).WriteCost(w, *d.GPUCost) }},
 	} {
 		if part.asked {
 			fmt.Fprintln(w)
@@ -306,7 +306,7 @@ func (d doctorCmd) tiers(w io.Writer, r doctor.Report) error {
 		return nil
 	}
 	fmt.Fprintln(w)
-	return r.WriteTiers(w)
+	return doctor.Shown(r).WriteTiers(w)
 }
 
 // readEvidence judges the Evidence of a report, or an Evidence alone.

@@ -102,7 +102,7 @@ func TestAnyEvidenceHasAReport(t *testing.T) {
 			t.Fatalf("no verdict on %s", text)
 		}
 		var out strings.Builder
-		if err := errors.Join(r.WriteText(&out), r.WriteTimeline(&out), r.WriteChecklist(&out), r.WriteCost(&out, 1), r.WriteTiers(&out)); err != nil {
+		if err := errors.Join(Shown(r).WriteText(&out), Shown(r).WriteTimeline(&out), Shown(r).WriteChecklist(&out), Shown(r).WriteCost(&out, 1), Shown(r).WriteTiers(&out)); err != nil {
 			t.Fatal(err)
 		}
 		fits(t, r, out.String())

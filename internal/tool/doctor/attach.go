@@ -6,12 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
-	"os/user"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -72,35 +67,4 @@ func Attach(ctx context.Context, pid int, version string) (Report, error) {
 		}
 	}
 	return Judge(ev), nil
-}
-
-// denied is the user whose process it is, where we may not see what it holds open: its
-// statistics are there.
-func denied(root string, pid int) string {
-	dir := filepath.Join(root, "proc", strconv.Itoa(pid))
-	if _, err := os.ReadDir(filepath.Join(dir, "fd")); !errors.Is(err, fs.ErrPermission) {
-		return ""
-	}
-	uid := "another user"
-	if f := strings.Fields(lineOf(text(dir, "status"), "Uid:")); len(f) > 0 {
-		uid = "user " + f[0]
-		if u, err := user.LookupId(f[0]); err == nil {
-			uid = u.Username
-		}
-	}
-	return uid
-}
-
-// lineOf is what stands behind a name in a file of lines.
-func lineOf(text, name string) string {
-	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, name); ok {
-			return rest
-		}
-	}
-	return ""
-}
-
-func commandOf(root string, pid int) []string {
-	return strings.FieldsFunc(text(filepath.Join(root, "proc", strconv.Itoa(pid)), "cmdline"), func(r rune) bool { return r == 0 })
 }

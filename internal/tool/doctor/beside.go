@@ -11,9 +11,6 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// fromLoop is where the figures of a loop come from that its own process timed.
-const fromLoop = "loop"
-
 // Beside is a process that runs a loop for us, and has asked to be watched:
 // stoker.doctor in Python. It is told where the hook lies, so that it can load it
 // into itself, and says when the loop is over and what else it timed.
@@ -65,7 +62,10 @@ func (b Beside) Watch(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	for late := time.Now().Add(patient); !w.beside(b.PID) && time.Now().Before(late); {
-		sleep(ctx, often)
+		select {
+		case <-time.After(often):
+		case <-ctx.Done():
+		}
 	}
 	ev := w.evidence()
 	line, err := w.next(ctx, heard)
@@ -142,8 +142,8 @@ func (w *watching) beside(pid int) bool {
 	if first, came := w.firstBatch(); !came || t-first < soon/2 {
 		return true
 	}
-	w.storage.watch(w.folder, w.watched.root)
-	return w.storage.settled(w.evidence())
+	w.storage.watch(w.watched.root, w.folder.pids(), w.folder.readers())
+	return w.storage.settled(Measure(w.evidence()).Reads)
 }
 
 // add makes the Evidence say what there is to gain at all.

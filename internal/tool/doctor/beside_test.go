@@ -74,7 +74,7 @@ func TestBeside(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := errors.Join(report.WriteText(&text), report.WriteTiers(&text)); err != nil {
+	if err := errors.Join(Shown(*report).WriteText(&text), Shown(*report).WriteTiers(&text)); err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range []string{
@@ -176,7 +176,7 @@ func TestOneFigureOfWhatIsToGain(t *testing.T) {
 		Aside{Step: true, Loop: Counted{100, 3200, 100 * (c.steps + c.wait)}, Synthetic: Counted{100, 3200, 100 * c.none}}.add(&ev)
 		r := Judge(ev)
 		var b strings.Builder
-		if err := errors.Join(r.WriteText(&b), r.WriteTiers(&b)); err != nil {
+		if err := errors.Join(Shown(r).WriteText(&b), Shown(r).WriteTiers(&b)); err != nil {
 			t.Fatal(err)
 		}
 		text := strings.Join(strings.Fields(b.String()), " ")

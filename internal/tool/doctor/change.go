@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -158,10 +159,10 @@ func changeOfStart(v *view) []Change {
 		return []Change{{"stoker.DataLoader(..., prefetch=8)", "the next epoch is begun while this one ends, if set_epoch does not say another"}}
 	}
 	if s.Workers > 0 && v.remade() {
-		name := orElse(s.Name, "loader")
+		name := cmp.Or(s.Name, "loader")
 		return []Change{{
 			fmt.Sprintf("%s = %s  # once, before the first epoch", name, v.loader(workers(s.Workers), "persistent_workers=True")),
-			fmt.Sprintf("%s makes a new DataLoader for every epoch, and that starts new workers whatever its settings are: keep the first one and iterate over it again", orElse(s.Where, "the script")),
+			fmt.Sprintf("%s makes a new DataLoader for every epoch, and that starts new workers whatever its settings are: keep the first one and iterate over it again", cmp.Or(s.Where, "the script")),
 		}}
 	}
 	if s.Workers > 0 && !s.Persistent {
@@ -381,7 +382,7 @@ func changeOfTransform(v *view) []Change {
 	case strings.HasPrefix(s.Name, "torchvision."):
 		out = append(out, Change{name + " on the GPU, after batch.to(device)", "all pictures of a batch in one call, if one random draw for all of them is good enough"})
 	default:
-		return []Change{{"# " + orElse(v.ofTransform(), name), "write it as whole-array NumPy or torch calls, run it on the batch on the GPU, or do beforehand whatever is the same in every epoch"}}
+		return []Change{{"# " + cmp.Or(v.ofTransform(), name), "write it as whole-array NumPy or torch calls, run it on the batch on the GPU, or do beforehand whatever is the same in every epoch"}}
 	}
 	if v.data() == ofPictures && strings.HasPrefix(v.stageNamed(v.costliest()).Name, "torchvision.") {
 		out = append(out, Change{"stoker.DataLoader(stoker.ImageFolder(..., transform=...))", "the same transforms, compiled"})
@@ -420,7 +421,7 @@ func changeOfPython(v *view) []Change {
 		return v.stored()
 	}
 	if strings.HasPrefix(p.name, "json.") || strings.HasPrefix(p.name, "orjson.") || strings.HasPrefix(p.name, "yaml.") || strings.HasPrefix(p.name, "xml") {
-		return []Change{{"# " + orElse(v.hot(true), at), "parse each file once, before training, and keep the result as arrays (np.save): text is parsed again in every epoch"}}
+		return []Change{{"# " + cmp.Or(v.hot(true), at), "parse each file once, before training, and keep the result as arrays (np.save): text is parsed again in every epoch"}}
 	}
 	if v.l.Cost.Sample.Value < 200e-6 && v.batch >= 64 && v.l.Settings.Kind == "map" {
 		return []Change{{

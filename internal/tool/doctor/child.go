@@ -188,24 +188,6 @@ func (c *child) running() bool {
 	}
 }
 
-// signal sends to every process that was seen and is still itself.
-func (w *watched) signal(s syscall.Signal) {
-	for pid, seen := range w.pids {
-		if is, ok := sight(w.root, pid, 0); ok && is.start == seen[0].start {
-			_ = syscall.Kill(pid, s)
-		}
-	}
-}
-
-func (w *watched) alive() bool {
-	for pid, seen := range w.pids {
-		if is, ok := sight(w.root, pid, 0); ok && is.start == seen[0].start && is.state != 'Z' {
-			return true
-		}
-	}
-	return false
-}
-
 // status is the exit status that the script ended with, as a shell has it.
 func (c *child) status() int {
 	w, ok := c.state.Sys().(syscall.WaitStatus)
@@ -224,11 +206,4 @@ func (c *child) ended() string {
 		return fmt.Sprintf("killed by signal %d, %s", w.Signal(), w.Signal())
 	}
 	return fmt.Sprintf("exit status %d", c.status())
-}
-
-// now is CLOCK_MONOTONIC in seconds, the clock of the hook's lines.
-func now() float64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
-	return float64(ts.Sec) + float64(ts.Nsec)/1e9
 }

@@ -19,8 +19,11 @@ type making struct {
 	frames  map[string]Frame
 	weight  float64 // seconds that the frames are shares of
 	targets map[string]targetLine
-	cost    Cost
+	cost    cost
 }
+
+// cost is a Cost that is put together.
+type cost struct{ Cost }
 
 // costOf adds up what was counted over the stretch, and lists what attributes the
 // dataset changed.
@@ -57,7 +60,7 @@ func costOf(f *folder, w *watched, pid int, last *loaderLine, base loaderLine, f
 	m.cost.slowest()
 	m.cost.Tail = m.tail.tail()
 	m.cost.Frames = mostSeen(m.frames, m.weight)
-	return m.cost, m.sum.Stateful
+	return m.cost.Cost, m.sum.Stateful
 }
 
 // add takes what one of them counted in the end; before is what it had counted
@@ -197,7 +200,7 @@ func (s *workerLine) fit(plain bool) {
 	}
 }
 
-func (c *Cost) divide(s workerLine, p procSum) {
+func (c *cost) divide(s workerLine, p procSum) {
 	if s.Timed != nil {
 		c.Samples = figure(*s.Timed, fromHook)
 	}
@@ -225,7 +228,7 @@ func (c *Cost) divide(s workerLine, p procSum) {
 
 // reading is the share of reads among what the thread was held for, outside the
 // sleeps that the hook has counted as such.
-func (c *Cost) reading(s workerLine) {
+func (c *cost) reading(s workerLine) {
 	held := 0.0
 	for why, looks := range s.Waits {
 		if why != "sleep" {
@@ -248,7 +251,7 @@ func (c *Cost) reading(s workerLine) {
 }
 
 // stages are the calls that have a name, and what is left of a sample: Python.
-func (c *Cost) stages(s workerLine) {
+func (c *cost) stages(s workerLine) {
 	if s.Samples <= 0 {
 		return
 	}
@@ -321,9 +324,6 @@ var kinds = [...]struct{ prefix, kind string }{
 	{"tokenizers", Tokenize},
 }
 
-// sleeping is the stage of time.sleep.
-const sleeping = "sleep"
-
 // kindOf is what a wrapped entry point does.
 func kindOf(name string) string {
 	if strings.HasSuffix(name, ".Compose") { // what is in it and has no name of its own: functions
@@ -337,7 +337,7 @@ func kindOf(name string) string {
 	return Transform
 }
 
-func (c *Cost) hist(q *quantiles, samples float64) {
+func (c *cost) hist(q *quantiles, samples float64) {
 	if q == nil || samples <= 0 {
 		return
 	}
@@ -349,7 +349,7 @@ func (c *Cost) hist(q *quantiles, samples float64) {
 }
 
 // opened notes with the stages that open something whether that is the same again.
-func (c *Cost) opened(targets map[string]targetLine) {
+func (c *cost) opened(targets map[string]targetLine) {
 	for i, s := range c.Stages {
 		if t, ok := targets[s.Name]; ok {
 			c.Stages[i].Again, c.Stages[i].Targets = figure(t.Again, fromHook), figure(t.Targets, fromHook)
@@ -358,7 +358,7 @@ func (c *Cost) opened(targets map[string]targetLine) {
 }
 
 // slowest keeps the slowest samples of all workers, slowest first.
-func (c *Cost) slowest() {
+func (c *cost) slowest() {
 	slices.SortFunc(c.Slowest, func(a, b Slow) int {
 		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Sample, b.Sample))
 	})

@@ -18,6 +18,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -338,3 +339,41 @@ func (s Storage) IsZero() bool { return !s.Latency.Known() && !s.Rate.Known() &&
 
 // IsZero says that no process was looked at.
 func (r Run) IsZero() bool { return !r.Seconds.Known() && r.Ended == "" }
+
+// Worst is the loop that the verdict is about: the one that lost the most time.
+// Loops come in that order.
+func (ev Evidence) Worst() Loop {
+	if len(ev.Loops) == 0 {
+		return Loop{}
+	}
+	return ev.Loops[0]
+}
+
+// Where figures come from. A report prints these words behind each figure.
+const (
+	fromHook   = "hook"
+	fromProc   = "/proc"
+	fromCgroup = "cgroup"
+)
+
+// fromPage is where their figures come from.
+const fromPage = "statistics page"
+
+// fromLoop is where the figures of a loop come from that its own process timed.
+const fromLoop = "loop"
+
+// own is the class of stoker's loaders: their stages are counted by the engine,
+// and their lanes never wait for a core's sake in a stage that computes.
+const own = "stoker.DataLoader"
+
+// recently is the steps that a timeline draws, and the one whose beginning ends the last.
+const recently = 11
+
+// sleeping is the stage of time.sleep.
+const sleeping = "sleep"
+
+// micro rounds to microseconds: the clock is no better through Python.
+func micro(s float64) float64 { return math.Round(s*1e6) / 1e6 }
+
+// short is a transform's name as its user writes it.
+func short(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }

@@ -10,7 +10,7 @@ import (
 )
 
 // WriteSince writes what was found after an earlier report of the same verdict.
-func (r Report) WriteSince(w io.Writer, early Report) error {
+func (r Shown) WriteSince(w io.Writer, early Report) error {
 	p := &page{w: w}
 	if a, b := early.Verdict.Speedup, r.Verdict.Speedup; a > 0 && b > 0 && (a > 1.25*b || b > 1.25*a) {
 		p.line("")
@@ -35,9 +35,9 @@ const drawn = 56
 
 // WriteTimeline draws the last ten steps: when the trainer stood in __next__ and
 // when it did not. What a GPU did meanwhile is not seen here.
-func (r Report) WriteTimeline(w io.Writer) error {
+func (r Shown) WriteTimeline(w io.Writer) error {
 	p := &page{w: w}
-	l := r.Evidence.worst()
+	l := r.Evidence.Worst()
 	steps, source := l.Recent[max(0, len(l.Recent)-recently):], fromHook
 	switch {
 	case r.Evidence.Subject.Kind == OfSpec:
@@ -79,18 +79,18 @@ func (r Report) WriteTimeline(w io.Writer) error {
 const hoursAMonth = 730
 
 // WriteCost writes what the waiting costs a month, for a GPU at a price an hour.
-func (r Report) WriteCost(w io.Writer, price float64) error {
+func (r Shown) WriteCost(w io.Writer, price float64) error {
 	p := &page{w: w}
-	v := newView(r.Evidence, r.Evidence.worst())
-	if v.now <= 0 {
+	v := Measure(r.Evidence)
+	if v.Now <= 0 {
 		p.line("cost      not known: too few batches were seen")
 		return p.err
 	}
 	gpus := max(1, len(r.Evidence.Machine.GPUs))
-	if n := v.ranks(); n > 1 {
+	if n := v.Ranks; n > 1 {
 		gpus = n
 	}
-	text := fmt.Sprintf("%s of %d h a month at %.2f an hour, for %s: %s a month.", percent(v.lost()), hoursAMonth, price, count(gpus, "GPU"), show.Number(v.lost()*hoursAMonth*price*float64(gpus)))
+	text := fmt.Sprintf("%s of %d h a month at %.2f an hour, for %s: %s a month.", percent(v.Lost), hoursAMonth, price, count(gpus, "GPU"), show.Number(v.Lost*hoursAMonth*price*float64(gpus)))
 	p.wrap("cost      ", text)
 	p.wrap(indent, "This takes the time in __next__ for time in which the GPU is paid and idle, and the run for one that goes on all month. [model]")
 	return p.err
@@ -105,7 +105,7 @@ type item struct {
 }
 
 // WriteChecklist writes what makes a loop ready, with what was measured of it.
-func (r Report) WriteChecklist(w io.Writer) error {
+func (r Shown) WriteChecklist(w io.Writer) error {
 	p := &page{w: w}
 	p.line("checklist")
 	for _, i := range r.items() {
@@ -121,9 +121,8 @@ func (r Report) WriteChecklist(w io.Writer) error {
 	return p.err
 }
 
-func (r Report) items() (out []item) {
-	v := newView(r.Evidence, r.Evidence.worst())
-	l, m := v.l, r.Evidence.Machine
+func (r Shown) items() (out []item) {
+	v, l, m := Measure(r.Evidence), r.Evidence.Worst(), r.Evidence.Machine
 	found := func(name string) bool {
 		return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Name == name })
 	}
@@ -135,11 +134,11 @@ func (r Report) items() (out []item) {
 		out = append(out, item{name, value, good, known})
 	}
 	looped, w := l.Wait.Known(), l.Settings.Workers
-	add(looped, v.wait < threshold, "waits less than 10 % of the time", "%s", percent(v.wait))
-	add(looped && l.PerEpoch.Known(), v.start < 0.05, "epochs start at once", "first batch after %s", took(l.First.Value))
-	add(looped && l.Cost.Batch.Known() && v.paced(), w >= min(v.needed(), v.usable()), "workers enough for the step", "%d, needs %.1f", w, v.job.Needed())
+	add(looped, v.Wait < threshold, "waits less than 10 % of the time", "%s", percent(v.Wait))
+	add(looped && l.PerEpoch.Known(), v.Start < 0.05, "epochs start at once", "first batch after %s", took(l.First.Value))
+	add(looped && l.Cost.Batch.Known() && v.Paced, w >= min(v.Workers, v.Usable), "workers enough for the step", "%d, needs %.1f", w, v.Needed)
 	add(m.Cores.Known() && looped, !found(ManyWorkers), "workers no more than cores allow", "%d on %s", w, cores(m.Cores.Value))
-	add(looped && w > 0, l.Settings.Persistent || v.l.Epochs < 2, "workers stay between epochs", "persistent_workers=%s", yesNo(l.Settings.Persistent))
+	add(looped && w > 0, l.Settings.Persistent || l.Epochs < 2, "workers stay between epochs", "persistent_workers=%s", yesNo(l.Settings.Persistent))
 	if l.Settings.Class == own {
 		add(looped, true, "batches are prefetched", "by the engine")
 	} else {

@@ -4,16 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
-)
-
-// Where figures come from. A report prints these words behind each figure.
-const (
-	fromHook   = "hook"
-	fromProc   = "/proc"
-	fromCgroup = "cgroup"
 )
 
 // gather makes loops of what the hook wrote and what /proc said, the one that
@@ -30,14 +22,14 @@ func gather(f *folder, w *watched) (loops []Loop) {
 // ordered puts the loop that lost the most time first.
 func ordered(loops []Loop) []Loop {
 	slices.SortFunc(loops, func(a, b Loop) int {
-		return cmp.Or(cmp.Compare(b.spent(), a.spent()), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Settings.ID, b.Settings.ID))
+		return cmp.Or(cmp.Compare(spent(b), spent(a)), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Settings.ID, b.Settings.ID))
 	})
 	return loops
 }
 
 // spent is the seconds that the loop stood in __next__ and, after them, in steps:
 // loops that never waited are told apart by their length.
-func (l Loop) spent() float64 {
+func spent(l Loop) float64 {
 	return l.Batches.Value*l.Wait.Value + 1e-3*l.Batches.Value*l.Step.Value
 }
 
@@ -51,11 +43,14 @@ func loaderOf(l line, id int) *loaderLine {
 	return nil
 }
 
+// loop is a Loop that is put together.
+type loop struct{ Loop }
+
 func loopOf(f *folder, w *watched, pid, id int) Loop {
 	p := f.processes[pid]
 	end := p.last()
 	last := loaderOf(end, id)
-	l := Loop{PID: pid, World: 1, Settings: settingsOf(last, end)}
+	l := loop{Loop{PID: pid, World: 1, Settings: settingsOf(last, end)}}
 	if end.Rank != nil {
 		l.Rank = *end.Rank
 	}
@@ -90,14 +85,14 @@ func loopOf(f *folder, w *watched, pid, id int) Loop {
 		}
 	}
 	src.annotate(l.Cost.Frames)
-	l.Cost.places(src)
+	places(&l.Cost, src)
 	l.Settings.Files, l.Settings.Stores = filesOpened(f, pid, last)
-	return l
+	return l.Loop
 }
 
 // places gives transforms the line where the script makes them, instead of the one that
 // calls them all, and other calls the file and line without their function.
-func (c *Cost) places(src *sources) {
+func places(c *Cost, src *sources) {
 	for i, s := range c.Stages {
 		if s.Kind != Transform || strings.HasPrefix(s.Name, "PIL.") || strings.HasPrefix(s.Name, "cv2.") {
 			continue
@@ -140,7 +135,7 @@ func filesOpened(f *folder, pid int, l *loaderLine) (paths, stores []string) {
 
 // shares are how much of the script's time went into this loop, and how much there was.
 // It begins with the first batch of any loop: what comes before comes once.
-func (l *Loop) shares(p *process, last *loaderLine) {
+func (l *loop) shares(p *process, last *loaderLine) {
 	if last.Batches < 1 {
 		return
 	}
@@ -175,7 +170,7 @@ func (l *Loop) shares(p *process, last *loaderLine) {
 }
 
 // between is what is known of the loop's steps.
-func (l *Loop) between(s *stepsLine, src *sources) {
+func (l *loop) between(s *stepsLine, src *sources) {
 	if s == nil {
 		return
 	}
@@ -260,7 +255,7 @@ func stretch(p *process, id int) (base loaderLine, from float64) {
 
 // steps are the means over the stretch. The wait for the first batch of an epoch
 // is no wait in the middle of one, and is kept apart.
-func (l *Loop) steps(last *loaderLine, base loaderLine, from float64) {
+func (l *loop) steps(last *loaderLine, base loaderLine, from float64) {
 	n := last.Batches - base.Batches
 	firsts := float64(len(last.Epochs))
 	if base.Batches > 0 {
@@ -296,7 +291,7 @@ const (
 
 // hung is the seconds of the steps since from that hung, and how many these were, against
 // the middle one of the last.
-func (l *Loop) hung(last *loaderLine, from float64) (seconds float64, n int) {
+func (l *loop) hung(last *loaderLine, from float64) (seconds float64, n int) {
 	var usual []float64
 	for i := 1; i < len(l.Recent); i++ {
 		usual = append(usual, l.Recent[i][0]-l.Recent[i-1][1])
@@ -314,7 +309,7 @@ func (l *Loop) hung(last *loaderLine, from float64) (seconds float64, n int) {
 	return seconds, n
 }
 
-func (l *Loop) epochs(last *loaderLine) {
+func (l *loop) epochs(last *loaderLine) {
 	l.Epochs = max(last.Passes, len(last.Epochs))
 	var sum, n float64
 	for i, e := range last.Epochs {
@@ -335,7 +330,7 @@ func (l *Loop) epochs(last *loaderLine) {
 }
 
 // recent keeps the last steps, and finds what __next__ costs when a batch is ready.
-func (l *Loop) recent(last *loaderLine) {
+func (l *loop) recent(last *loaderLine) {
 	var quick []float64
 	zero := math.NaN()
 	for _, r := range last.Recent {
@@ -364,9 +359,6 @@ func (l *Loop) recent(last *loaderLine) {
 		l.Hand = figure(quick[len(quick)/10], fromHook)
 	}
 }
-
-// micro rounds to microseconds: the clock is no better through Python.
-func micro(s float64) float64 { return math.Round(s*1e6) / 1e6 }
 
 // runOf is how the processes fared since a moment, and how many have the hook.
 func runOf(f *folder, w *watched, from float64) (r Run) {
@@ -417,15 +409,4 @@ func runOf(f *folder, w *watched, from float64) (r Run) {
 	}
 	r.Swapped = figure((b.swapped-a.swapped)*pageSize/seconds, "/proc/vmstat")
 	return r
-}
-
-// pageSize is bytes of a page of memory, in which the kernel counts.
-var pageSize = float64(os.Getpagesize())
-
-// last is when it was looked at last.
-func (w *watched) last() float64 {
-	if len(w.counters) == 0 {
-		return 0
-	}
-	return w.counters[len(w.counters)-1].t
 }

@@ -207,7 +207,7 @@ func TestPartsAreNoMoreThanTheWhole(t *testing.T) {
 		}
 		plain := rapid.Bool().Draw(t, "plain")
 		whole, wholeCPU := s.Sample+s.Collate, s.SampleCPU+s.CollateCPU
-		var c Cost
+		var c cost
 		s.fit(plain)
 		c.divide(s, procSum{})
 		wall, cpu, parts := 0.0, 0.0, 0.0
@@ -258,8 +258,8 @@ func TestAnyLines(t *testing.T) {
 			t.Fatalf("%v: %+v", err, r)
 		}
 		for _, write := range []func() error{
-			func() error { return r.WriteText(&strings.Builder{}) }, func() error { return r.WriteTimeline(&strings.Builder{}) },
-			func() error { return r.WriteChecklist(&strings.Builder{}) }, func() error { return r.WriteCost(&strings.Builder{}, 1) },
+			func() error { return Shown(r).WriteText(&strings.Builder{}) }, func() error { return Shown(r).WriteTimeline(&strings.Builder{}) },
+			func() error { return Shown(r).WriteChecklist(&strings.Builder{}) }, func() error { return Shown(r).WriteCost(&strings.Builder{}, 1) },
 		} {
 			if err := write(); err != nil {
 				t.Fatal(err)

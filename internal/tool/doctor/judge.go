@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -131,9 +132,9 @@ const boundless = 1e4
 // Report.
 func Judge(ev Evidence) Report {
 	r := Report{Schema: Schema, Evidence: ev}
-	v := newView(ev, ev.worst())
+	v := newView(ev, ev.Worst())
 	r.Verdict = v.verdict()
-	if most, ok := ev.atMost(); ok && ev.Subject.Kind == OfLoader {
+	if most, ok := atMost(ev); ok && ev.Subject.Kind == OfLoader {
 		r.Verdict.atMost(max(1, most))
 	}
 	r.Findings = findings(ev)
@@ -152,15 +153,6 @@ func (v *Verdict) atMost(gain float64) {
 	if v.Speedup > gain {
 		v.Speedup, v.Then = gain, v.Now/gain
 	}
-}
-
-// worst is the loop that the verdict is about: the one that lost the most time.
-// Loops come in that order.
-func (ev Evidence) worst() Loop {
-	if len(ev.Loops) == 0 {
-		return Loop{}
-	}
-	return ev.Loops[0]
 }
 
 func (v *view) verdict() Verdict {
@@ -421,4 +413,66 @@ func (v *view) with(workers int) model.Job {
 	j := v.job
 	j.Workers = workers
 	return j
+}
+
+// Title is the verdict in a few words.
+func (v Verdict) Title() string {
+	if v.Of != "" {
+		if v.Name == Repeated || v.Name == PythonCode || v.Name == Assembly {
+			return v.Name + ": " + v.Of
+		}
+		return v.Name + " " + v.Of
+	}
+	return v.Name
+}
+
+// worthGaining is how many times faster a loop has to be to be called that.
+const worthGaining = 1.05
+
+// atMost is how many times faster the loop is over batches that cost nothing, as that
+// was measured; ok is false where it was not, or where there is no step.
+func atMost(ev Evidence) (gain float64, ok bool) {
+	none, real := ev.Tier(OfGain, OutOfNothing), ev.Tier(OfGain, TheDataset)
+	if ev.PretendedStep() == 0 || !none.Rate.Known() || !real.Rate.Known() || real.Rate.Value <= 0 {
+		return 0, false
+	}
+	return none.Rate.Value / real.Rate.Value, true
+}
+
+// elsewhere says where the gain lies that is no waiting in __next__, as the end of a
+// sentence: making batches takes cores and caches from the step. Empty: not known.
+func elsewhere(ev Evidence) string {
+	with, alone := ev.Worst().Step, ev.Tier(OfGain, OutOfNothing).Batch
+	if !with.Known() || !alone.Known() || with.Value-alone.Value < (ev.Tier(OfGain, TheDataset).Batch.Value-alone.Value)/2 {
+		return ""
+	}
+	return fmt.Sprintf(": a step takes %s beside the making of batches, and %s without", ms(with.Value), ms(alone.Value))
+}
+
+// Measures are what follows from the figures of the loop that a verdict is about, for
+// those who show it or decide how long to look.
+type Measures struct {
+	Now      float64 // seconds a batch, the starts of epochs spread over them; 0: too few batches
+	Wait     float64 // share of the time in __next__, in the middle of epochs
+	Start    float64 // share of the time that the starts of epochs take beyond that
+	Lost     float64 // share of the time that waiting takes, starts included
+	Unwaited float64 // how many times faster the loop is that never waits
+	Ranks    int     // training processes on this machine
+	Needed   float64 // workers that keep the trainer busy
+	Workers  int     // the same, whole
+	Usable   int     // workers that the machine has cores for
+	Paced    bool    // batches went into steps
+	Alone    bool    // other processes leave the cores alone
+	Bound    bool    // the loop loses more than the threshold
+	Costliest string // the kind of stages that takes the most of a sample
+	Reads    bool    // no number of workers would end the waiting, and reading costs the most
+}
+
+// Measure is pure, as Judge is.
+func Measure(ev Evidence) Measures {
+	v := newView(ev, ev.Worst())
+	return Measures{
+		Now: v.now, Wait: v.wait, Start: v.start, Lost: v.lost(), Unwaited: v.unwaited(), Ranks: v.ranks(), Needed: v.job.Needed(), Workers: v.needed(), Usable: v.usable(),
+		Paced: v.paced(), Alone: v.alone(), Bound: v.bound(), Costliest: v.costliest().kind, Reads: v.beyond() && v.costliest().kind == Read,
+	}
 }

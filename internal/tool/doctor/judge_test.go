@@ -160,7 +160,7 @@ func TestVerdicts(t *testing.T) {
 func readable(t *testing.T, r Report) string {
 	t.Helper()
 	var b strings.Builder
-	if err := r.WriteText(&b); err != nil {
+	if err := Shown(r).WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	fits(t, r, b.String())
@@ -304,7 +304,7 @@ func TestExtras(t *testing.T) {
 		r := Judge(recorded(t, name))
 		var b strings.Builder
 		for _, write := range []func() error{
-			func() error { return r.WriteTimeline(&b) }, func() error { return r.WriteChecklist(&b) }, func() error { return r.WriteCost(&b, 10) },
+			func() error { return Shown(r).WriteTimeline(&b) }, func() error { return Shown(r).WriteChecklist(&b) }, func() error { return Shown(r).WriteCost(&b, 10) },
 		} {
 			if err := write(); err != nil {
 				t.Fatal(err)
@@ -414,7 +414,7 @@ func TestRestOfACompose(t *testing.T) {
 	c := &ev.Loops[0].Cost
 	c.Stages = append(c.Stages, Stage{Name: "torchvision.transforms.transforms.Compose", Kind: Python, Wall: figure(0.001, fromHook), CPU: figure(0.001, fromHook)})
 	var b strings.Builder
-	if err := Judge(ev).WriteText(&b); err != nil {
+	if err := Shown(Judge(ev)).WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), "rest of Compose ") {

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -324,3 +326,76 @@ type timed struct {
 	Batches float64 `json:"batches"`
 	Seconds float64 `json:"seconds"`
 }
+
+// empty says that no process has written yet.
+func (f *folder) empty() bool { return len(f.processes) == 0 }
+
+// firstBatch is when the first batch of all came.
+func (f *folder) firstBatch() (t float64, ok bool) {
+	for _, p := range f.processes {
+		for _, l := range p.last().Loaders {
+			if l.Batches < 1 || len(l.Epochs) == 0 {
+				continue
+			}
+			at := p.firstWith(l.ID)
+			if !ok || at < t {
+				t, ok = at, true
+			}
+		}
+	}
+	return t, ok
+}
+
+// firstWith is when a loader's first batch came: by its first epoch, as long as
+// that is remembered, else by the first line that knows of a batch.
+func (p *process) firstWith(id int) float64 {
+	for _, line := range p.lines {
+		l := loaderOf(line, id)
+		if l == nil || l.Batches < 1 {
+			continue
+		}
+		if len(l.Epochs) > 0 && l.Epochs[0].First != nil {
+			return l.Epochs[0].Begin + *l.Epochs[0].First
+		}
+		return line.T
+	}
+	return p.last().T
+}
+
+// batches is how many came in all, and whether any loop has begun and not ended.
+func (f *folder) batches() (n float64, begun bool) {
+	for _, p := range f.processes {
+		for _, l := range p.last().Loaders {
+			n += l.Batches
+			if k := len(l.Epochs); k > 0 && l.Epochs[k-1].End == nil && p.last().Exit == nil {
+				begun = true
+			}
+		}
+	}
+	return n, begun
+}
+
+// readers are the processes that make samples, each with files that its timed ones opened.
+func (f *folder) readers() map[int][]string {
+	out := map[int][]string{}
+	for pid, p := range f.processes {
+		l := p.last()
+		makes, files := l.Worker != nil, []string(nil)
+		if makes {
+			files = l.Worker.Files
+		}
+		for _, x := range l.Loaders {
+			makes = makes || x.Workers == 0
+			if x.Inline != nil {
+				files = append(slices.Clone(files), x.Inline.Files...)
+			}
+		}
+		if makes {
+			out[pid] = files
+		}
+	}
+	return out
+}
+
+// pids are the processes that have written.
+func (f *folder) pids() []int { return slices.Collect(maps.Keys(f.processes)) }

@@ -46,6 +46,9 @@ type Load struct {
 // loading is how long a dataset is loaded.
 const loading = 8 * time.Second
 
+// looking is how often /proc is looked at meanwhile.
+const looking = 500 * time.Millisecond
+
 // LoadIt loads a dataset and says what limits that.
 func LoadIt(ctx context.Context, c Load) (Report, error) {
 	ev := Evidence{
@@ -75,7 +78,7 @@ func LoadIt(ctx context.Context, c Load) (Report, error) {
 		ev.Notes = append(ev.Notes, "No step was pretended: the loader ran as fast as it can, and --step-ms says how long a batch may take.")
 	}
 	if files := filesOf(spec.Dataset.Path); len(files) > 0 {
-		if v := newView(ev, ev.worst()); v.beyond() && v.costliest().kind == Read {
+		if Measure(ev).Reads {
 			p := prober{root: "/"}
 			p.probe(files, nil)
 			ev.Storage = p.found()
@@ -181,7 +184,7 @@ func (r *run) epoch(ctx context.Context, l *loader.Loader, epoch int64) error {
 		} else if r.batches >= r.filled {
 			r.rebase(l)
 		}
-		if r.watched != nil && time.Since(r.looked) > seldom {
+		if r.watched != nil && time.Since(r.looked) > looking {
 			r.looked = time.Now()
 			r.watched.look(os.Getpid(), now())
 		}

@@ -27,7 +27,7 @@ func TestADatasetThatIsLoaded(t *testing.T) {
 	if l.Batches.Value < 5 || l.Step.Value < 0.02 || l.PerEpoch.Value != 500 || l.Settings.Class != own || l.Settings.BatchSize != 8 || !l.BatchBytes.Known() {
 		t.Errorf("%+v", l)
 	}
-	if tiers := r.Evidence.Tiers; len(tiers) < 5 || tiers[0].Name != OutOfNothing || tiers[0].Rate.Value <= 0 || r.tier(OfLanes, "1 lane").Rate.Value <= 0 {
+	if tiers := r.Evidence.Tiers; len(tiers) < 5 || tiers[0].Name != OutOfNothing || tiers[0].Rate.Value <= 0 || r.Evidence.Tier(OfLanes, "1 lane").Rate.Value <= 0 {
 		t.Errorf("%+v", tiers)
 	}
 	if r.Verdict.Loader != "synthetic" || r.Evidence.Subject.Kind != OfSpec {

@@ -16,53 +16,6 @@ import (
 	"github.com/stoker-data/stoker/internal/base/cgroup"
 )
 
-// Machine is what the processes may use.
-type Machine struct {
-	Kernel string `json:"kernel,omitempty"`
-	Online Figure `json:"cores_online,omitzero"`
-	Bound  Figure `json:"cores_affinity,omitzero"` // that this process may run on
-	Quota  Figure `json:"cores_quota,omitzero"`    // of the tightest cgroup; absent: none
-	Cores  Figure `json:"cores,omitzero"`          // that may be used: the least of these
-	Cgroup int    `json:"cgroup,omitempty"`        // version 1 or 2
-
-	Memory    Figure `json:"memory_bytes,omitzero"`
-	Available Figure `json:"memory_available_bytes,omitzero"`
-	Limit     Figure `json:"memory_limit_bytes,omitzero"` // of the tightest cgroup; absent: none
-	Used      Figure `json:"memory_used_bytes,omitzero"`  // of that limit
-	Swap      Figure `json:"swap_bytes,omitzero"`
-
-	Shm     Figure `json:"shm_bytes,omitzero"` // /dev/shm, where torch's workers put batches
-	ShmFree Figure `json:"shm_free_bytes,omitzero"`
-	Lock    Figure `json:"memlock_bytes,omitzero"` // locked memory a process may have; absent: no limit
-	Files   Figure `json:"open_files,omitzero"`
-
-	Load    Figure            `json:"load,omitzero"` // processes that run or want to, mean of a minute
-	Threads map[string]string `json:"threads,omitempty"`
-	Disk    Disk              `json:"disk,omitzero"`
-	GPUs    []GPU             `json:"gpus,omitempty"`
-}
-
-// Disk is where the current folder lies.
-type Disk struct {
-	Path   string `json:"path"`
-	Kind   string `json:"kind,omitempty"` // of file system
-	Device string `json:"device,omitempty"`
-	Spins  *bool  `json:"spins,omitempty"`
-	Free   Figure `json:"free_bytes,omitzero"`
-}
-
-// GPU is one device, as nvidia-smi tells of it.
-type GPU struct {
-	Name   string `json:"name"`
-	Memory Figure `json:"memory_bytes,omitzero"`
-	Used   Figure `json:"used_bytes,omitzero"`
-	Busy   Figure `json:"busy_share,omitzero"` // of the last moment, some kernel ran
-}
-
-// threadSettings are the variables that libraries read to decide how many threads
-// they start.
-var threadSettings = [...]string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "TOKENIZERS_PARALLELISM", "OMP_PROC_BIND", "KMP_AFFINITY"}
-
 // Look is the machine as this process sees it, and its disk as the current folder.
 func Look(ctx context.Context) Machine {
 	m := look("/", "self")
@@ -74,7 +27,7 @@ func Look(ctx context.Context) Machine {
 	if unix.SchedGetaffinity(0, &set) == nil && set.Count() > 0 {
 		m.Bound = figure(float64(set.Count()), "sched_getaffinity")
 	}
-	m.Cores = usable(m)
+	m.Cores = m.Usable()
 	var s unix.Statfs_t
 	if unix.Statfs("/dev/shm", &s) == nil {
 		m.Shm, m.ShmFree = figure(float64(s.Blocks)*float64(s.Bsize), "statfs /dev/shm"), figure(float64(s.Bavail)*float64(s.Bsize), "statfs /dev/shm")
@@ -117,18 +70,8 @@ func look(root, pid string) (m Machine) {
 	if limit, used, ok := g.Memory(); ok {
 		m.Limit, m.Used = figure(float64(limit), "cgroup"), figure(float64(used), "cgroup")
 	}
-	m.Cores = usable(m)
+	m.Cores = m.Usable()
 	return m
-}
-
-// usable is the cores that may be used: the least of what is known.
-func usable(m Machine) (least Figure) {
-	for _, f := range [...]Figure{m.Online, m.Bound, m.Quota} {
-		if f.Known() && (!least.Known() || f.Value < least.Value) {
-			least = f
-		}
-	}
-	return least
 }
 
 // countList counts a list like 0-3,8.
@@ -242,6 +185,3 @@ func gpus(ctx context.Context) (out []GPU) {
 	}
 	return out
 }
-
-// IsZero says that nothing is known.
-func (d Disk) IsZero() bool { return d.Path == "" }

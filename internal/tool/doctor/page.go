@@ -10,13 +10,6 @@ import (
 	"github.com/stoker-data/stoker/internal/base/stats"
 )
 
-// own is the class of stoker's loaders: their stages are counted by the engine,
-// and their lanes never wait for a core's sake in a stage that computes.
-const own = "stoker.DataLoader"
-
-// fromPage is where their figures come from.
-const fromPage = "statistics page"
-
 // loopOfPage is the loop over a loader of stoker between two looks at its
 // statistics.
 func loopOfPage(a, b stats.Snapshot) Loop {
@@ -87,7 +80,7 @@ func costOfPage(a, b stats.Snapshot, samples, batches float64) (c Cost) {
 	for i := range c.Stages {
 		c.Stages[i].Wall.Source, c.Stages[i].CPU.Source = fromPage, fromPage
 	}
-	slices.SortStableFunc(c.Stages, func(a, b Stage) int { return -compare(a.Wall.Value, b.Wall.Value) })
+	slices.SortStableFunc(c.Stages, func(a, b Stage) int { return cmp.Compare(b.Wall.Value, a.Wall.Value) })
 	c.Batch, c.CPU = figure((work+read+joined)/batches, fromPage), figure((work*share+joined)/batches, fromPage)
 	c.Process = c.CPU
 	c.Sample, c.SampleCPU = figure((work+read)/samples, fromPage), figure(work*share/samples, fromPage)
@@ -95,16 +88,6 @@ func costOfPage(a, b stats.Snapshot, samples, batches float64) (c Cost) {
 	c.Spread, c.P50, c.P99, c.Most = "sample", figure(b.Decode.P50, fromPage), figure(b.Decode.P99, fromPage), figure(b.Decode.P99, fromPage)
 	c.Read = ratio(float64(b.Read.Bytes-a.Read.Bytes), samples, fromPage)
 	return c
-}
-
-func compare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // pages are the statistics of the loaders of stoker in some processes, as they
@@ -201,9 +184,6 @@ func stepsOf(spans []stats.Span, loader int64) (out [][3]float64) {
 	}
 	return out
 }
-
-// recently is the steps that a timeline draws, and the one whose beginning ends the last.
-const recently = 11
 
 func (p *pages) close() {
 	for _, r := range p.open {

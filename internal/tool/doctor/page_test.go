@@ -120,7 +120,7 @@ func TestTimelineOfAPage(t *testing.T) {
 	ev := Evidence{Schema: Schema, Subject: Subject{Kind: OfProcess, PID: 7}, Loops: []Loop{l}}
 	draw := func() string {
 		var b strings.Builder
-		if err := Judge(ev).WriteTimeline(&b); err != nil {
+		if err := Shown(Judge(ev)).WriteTimeline(&b); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
@@ -155,7 +155,7 @@ func TestTwoLoadersOfAProcess(t *testing.T) {
 	}
 	ev := Evidence{Schema: Schema, Subject: Subject{Kind: OfProcess, PID: 6}, Loops: ordered(p.loops(func(int, int64) string { return "" }))}
 	var text strings.Builder
-	if err := Judge(ev).WriteText(&text); err != nil {
+	if err := Shown(Judge(ev)).WriteText(&text); err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range []string{"(loader 1)", "other     loader 2: waits"} {

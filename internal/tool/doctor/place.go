@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -40,9 +41,9 @@ func (v *view) line(verdict string) string {
 		}
 		return v.hot(PythonCode == verdict)
 	case TheDecode:
-		return orElse(lineOnly(v.stageNamed(v.part(Decode)).At), v.hot(false))
+		return cmp.Or(lineOnly(v.stageNamed(v.part(Decode)).At), v.hot(false))
 	case SmallFiles, Bandwidth, Latency:
-		return orElse(lineOnly(v.stageNamed(v.costliest()).At), v.hot(false))
+		return cmp.Or(lineOnly(v.stageNamed(v.costliest()).At), v.hot(false))
 	case TheTransform:
 		return v.ofTransform()
 	case Assembly:

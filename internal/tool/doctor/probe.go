@@ -40,62 +40,38 @@ const (
 	enough    = 16 << 20 // bytes after which they stop before that
 )
 
-// watch notes which files of data workers have open.
-func (p *prober) watch(f *folder, root string) {
+// watch notes which files of data the processes that read samples have open, or opened:
+// readers are these, each with files that its timed samples opened, which are open only
+// for a moment and hardly met in /proc. What all of pids read counts in a probe.
+func (p *prober) watch(root string, pids []int, readers map[int][]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.files == nil {
 		p.files, p.root = map[string]bool{}, root
 	}
-	p.pids = p.pids[:0]
-	for pid := range f.processes {
-		p.pids = append(p.pids, pid)
-	}
-	for pid, process := range f.processes {
-		if l := process.last(); l.Worker == nil && !inline(l) {
-			continue
+	p.pids = append(p.pids[:0], pids...)
+	for pid, opened := range readers {
+		for _, path := range opened {
+			p.note(filepath.Join(root, path))
 		}
-		p.opened(process.last())
 		dir := filepath.Join(root, "proc", strconv.Itoa(pid), "fd")
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			continue
 		}
 		for _, e := range entries {
-			if path, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && len(p.files) < fewFiles && ofData(path) {
-				p.files[path] = true
+			if path, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil {
+				p.note(path)
 			}
 		}
 	}
 }
 
-// opened notes the files that timed samples opened: those that are open only for a moment
-// are hardly met in /proc.
-func (p *prober) opened(l line) {
-	add := func(w *workerLine) {
-		for _, path := range w.Files {
-			if path = filepath.Join(p.root, path); len(p.files) < fewFiles && ofData(path) {
-				p.files[path] = true
-			}
-		}
+// note keeps a file of data, of which there are a few.
+func (p *prober) note(path string) {
+	if len(p.files) < fewFiles && ofData(path) {
+		p.files[path] = true
 	}
-	if l.Worker != nil {
-		add(l.Worker)
-	}
-	for _, x := range l.Loaders {
-		if x.Inline != nil {
-			add(x.Inline)
-		}
-	}
-}
-
-func inline(l line) bool {
-	for _, x := range l.Loaders {
-		if x.Workers == 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // ofData says whether a path may be a dataset's: a regular file that is no code
@@ -115,9 +91,10 @@ func ofData(path string) bool {
 }
 
 // settled says whether the storage is known as well as the verdict needs it: where
-// reads are what costs, it begins the probe, and waits for it.
-func (p *prober) settled(ev Evidence) bool {
-	if v := newView(ev, ev.worst()); !v.beyond() || v.costliest().kind != Read {
+// reads are what costs, which is for the caller to say, it begins the probe, and waits
+// for it.
+func (p *prober) settled(reads bool) bool {
+	if !reads {
 		return true
 	}
 	p.mu.Lock()

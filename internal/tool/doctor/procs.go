@@ -1,10 +1,16 @@
 package doctor
 
 import (
+	"errors"
+	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/stoker-data/stoker/internal/base/cgroup"
 )
@@ -273,4 +279,80 @@ func standing(root string, pid int) string {
 		}
 	}
 	return s.name + " " + strconv.Itoa(pid) + " " + strings.TrimSpace(what)
+}
+
+// now is CLOCK_MONOTONIC in seconds, the clock of the hook's lines.
+func now() float64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return float64(ts.Sec) + float64(ts.Nsec)/1e9
+}
+
+// pageSize is bytes of a page of memory, in which the kernel counts.
+var pageSize = float64(os.Getpagesize())
+
+// last is when it was looked at last.
+func (w *watched) last() float64 {
+	if len(w.counters) == 0 {
+		return 0
+	}
+	return w.counters[len(w.counters)-1].t
+}
+
+// signal sends to every process that was seen and is still itself.
+func (w *watched) signal(s syscall.Signal) {
+	for pid, seen := range w.pids {
+		if is, ok := sight(w.root, pid, 0); ok && is.start == seen[0].start {
+			_ = syscall.Kill(pid, s)
+		}
+	}
+}
+
+func (w *watched) alive() bool {
+	for pid, seen := range w.pids {
+		if is, ok := sight(w.root, pid, 0); ok && is.start == seen[0].start && is.state != 'Z' {
+			return true
+		}
+	}
+	return false
+}
+
+// resetPeak makes the most memory that this process has had be that of now. Where
+// that is not allowed, it goes on to count what came before.
+func resetPeak() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
+
+// peakMemory is that, in bytes; files that are mapped count. 0: not known.
+func peakMemory() int64 {
+	return int64(pairs(text("/proc/self", "status"))["VmHWM"]) << 10
+}
+
+// denied is the user whose process it is, where we may not see what it holds open: its
+// statistics are there.
+func denied(root string, pid int) string {
+	dir := filepath.Join(root, "proc", strconv.Itoa(pid))
+	if _, err := os.ReadDir(filepath.Join(dir, "fd")); !errors.Is(err, fs.ErrPermission) {
+		return ""
+	}
+	uid := "another user"
+	if f := strings.Fields(lineOf(text(dir, "status"), "Uid:")); len(f) > 0 {
+		uid = "user " + f[0]
+		if u, err := user.LookupId(f[0]); err == nil {
+			uid = u.Username
+		}
+	}
+	return uid
+}
+
+// lineOf is what stands behind a name in a file of lines.
+func lineOf(text, name string) string {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			return rest
+		}
+	}
+	return ""
+}
+
+func commandOf(root string, pid int) []string {
+	return strings.FieldsFunc(text(filepath.Join(root, "proc", strconv.Itoa(pid)), "cmdline"), func(r rune) bool { return r == 0 })
 }

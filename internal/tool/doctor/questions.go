@@ -156,7 +156,7 @@ func (v *view) unwaited() float64 { return 1 / (1 - min(v.lost(), 0.99)) }
 func (v *view) host() float64 {
 	m := v.ev.Machine
 	m.Quota = Figure{}
-	return usable(m).Value
+	return m.Usable().Value
 }
 
 // demand is the cores that workers use up when the trainer never waits.

@@ -16,15 +16,18 @@ import (
 // to paste is never broken, and may be longer.
 const width = 80
 
+// Shown is a report that is written for people.
+type Shown Report
+
 // WriteText writes the report as people read it, without colour.
-func (r Report) WriteText(w io.Writer) error {
+func (r Shown) WriteText(w io.Writer) error {
 	p := &page{w: w}
 	p.line("%s", r.title())
 	p.line("")
 	r.verdict(p)
 	if r.Evidence.Subject.Kind == OfMachine {
 		p.line("")
-		r.Evidence.Machine.rows(p)
+		rows(r.Evidence.Machine, p)
 	}
 	r.others(p)
 	for _, f := range r.Findings {
@@ -51,7 +54,7 @@ func place(where string) string {
 	return "  (" + where + ")"
 }
 
-func (r Report) title() string {
+func (r Shown) title() string {
 	s := r.Evidence.Subject
 	switch s.Kind {
 	case OfScript:
@@ -66,29 +69,9 @@ func (r Report) title() string {
 	return "stoker doctor: this machine"
 }
 
-// oneLine is text that fits a line, cut at its end.
-func oneLine(s string) string {
-	r := []rune(strings.Join(strings.Fields(s), " "))
-	if len(r) > width {
-		return string(r[:width-4]) + " ..."
-	}
-	return string(r)
-}
-
-// Title is the verdict in a few words.
-func (v Verdict) Title() string {
-	if v.Of != "" {
-		if v.Name == Repeated || v.Name == PythonCode || v.Name == Assembly {
-			return v.Name + ": " + v.Of
-		}
-		return v.Name + " " + v.Of
-	}
-	return v.Name
-}
-
 // gain is what the predicted speed-up is that of: a setting can be changed as it
 // stands in the report, a part of the cost can at best be taken away.
-func (v Verdict) gain() string {
+func gain(v Verdict) string {
 	switch v.Name {
 	case TooFew, TooMany, Shallow, EpochStart, CPULimit, Misset, Paged, Repeated:
 		return "With the change below"
@@ -99,7 +82,7 @@ func (v Verdict) gain() string {
 	return "Without that"
 }
 
-func (r Report) verdict(p *page) {
+func (r Shown) verdict(p *page) {
 	v := r.Verdict
 	title := v.Title()
 	if v.Name == Misset && v.Of != "" {
@@ -109,9 +92,9 @@ func (r Report) verdict(p *page) {
 	p.wrap(indent, v.Sentence)
 	switch {
 	case v.LoopSpeedup >= 1.05:
-		p.wrap(indent, fmt.Sprintf("%s, the script is about %.2f x as fast, and the loop over %s %.1f x: %s per batch instead of %s [model].", v.gain(), v.Speedup, orElse(v.Over, "this loader"), v.LoopSpeedup, ms(v.Then), ms(v.Now)))
+		p.wrap(indent, fmt.Sprintf("%s, the script is about %.2f x as fast, and the loop over %s %.1f x: %s per batch instead of %s [model].", gain(v), v.Speedup, cmp.Or(v.Over, "this loader"), v.LoopSpeedup, ms(v.Then), ms(v.Now)))
 	case v.Speedup >= 1.05:
-		p.wrap(indent, fmt.Sprintf("%s, about %.1f x as fast: %s per batch instead of %s [model].", v.gain(), v.Speedup, ms(v.Then), ms(v.Now)))
+		p.wrap(indent, fmt.Sprintf("%s, about %.1f x as fast: %s per batch instead of %s [model].", gain(v), v.Speedup, ms(v.Then), ms(v.Now)))
 	}
 	if v.Preliminary != "" {
 		p.wrap(indent, "Preliminary: "+v.Preliminary)
@@ -147,7 +130,7 @@ func (r Report) verdict(p *page) {
 }
 
 // others are the loops that the verdict is not about, a line each.
-func (r Report) others(p *page) {
+func (r Shown) others(p *page) {
 	if len(r.Evidence.Loops) < 2 {
 		return
 	}
@@ -171,7 +154,7 @@ func (r Report) others(p *page) {
 
 // notes are the Evidence's, and what was seen of the GPU: standing in __next__ and
 // a GPU that idles are two things, and only one of them may have been measured.
-func (r Report) notes() []string {
+func (r Shown) notes() []string {
 	out := append([]string(nil), r.Evidence.Notes...)
 	if e := r.Evidence.Run.Ended; e != "" && e != "exit status 0" {
 		out = append(out, "The script ended: "+e+".")
@@ -179,7 +162,7 @@ func (r Report) notes() []string {
 	if len(r.Evidence.Loops) == 0 {
 		return out
 	}
-	if v := newView(r.Evidence, r.Evidence.worst()); !v.alone() {
+	if !Measure(r.Evidence).Alone {
 		out = append(out, fmt.Sprintf("Other processes used %.1f cores of this machine meanwhile [%s]; on an idle one costs are lower.", r.Evidence.Run.Others.Value, r.Evidence.Run.Others.Source))
 	}
 	seen := "Waiting in __next__ was measured; whether a GPU idled then was not (there is no nvidia-smi here)."
@@ -190,7 +173,7 @@ func (r Report) notes() []string {
 }
 
 // rows is the machine.
-func (m Machine) rows(p *page) {
+func rows(m Machine, p *page) {
 	row := func(name string, f Figure, text string) {
 		if f.Known() {
 			p.wrap(fmt.Sprintf("%-16s", name), fmt.Sprintf("%s [%s]", text, f.Source))

@@ -153,12 +153,12 @@ var notBound = rule{
 			return "Batches are ready and workers are idle: the trainer waits for a core, not for data."
 		}
 		stands, gain := fmt.Sprintf("The loop spends %s of its time in __next__", percent(v.lost())), v.unwaited()
-		if all, ok := v.ev.atMost(); ok && v.ev.Subject.Kind == OfLoader { // measured over all of the loop, the starts of epochs and slower steps in it
+		if all, ok := atMost(v.ev); ok && v.ev.Subject.Kind == OfLoader { // measured over all of the loop, the starts of epochs and slower steps in it
 			if all < worthGaining {
 				return stands + ", and batches that cost nothing are no faster."
 			}
 			if all > gain+0.05 {
-				return fmt.Sprintf("%s, and still batches that cost nothing would be %.2f x as fast%s.", stands, all, v.ev.elsewhere())
+				return fmt.Sprintf("%s, and still batches that cost nothing would be %.2f x as fast%s.", stands, all, elsewhere(v.ev))
 			}
 			gain = all
 		}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -290,7 +291,7 @@ var contended = rule{
 	},
 	why: func(v *view) []Line { return append(v.partLines(), append(v.frameLines(), v.loopLines()...)...) },
 	change: func(v *view) []Change {
-		return []Change{{"# " + orElse(lineOnly(v.stageOf(Lock).At), "the lock") + ": remove the lock, or hold it for less time", "code that only reads needs no lock; give each worker its own file, connection or cache"}}
+		return []Change{{"# " + cmp.Or(lineOnly(v.stageOf(Lock).At), "the lock") + ": remove the lock, or hold it for less time", "code that only reads needs no lock; give each worker its own file, connection or cache"}}
 	},
 	after: func(v *view) model.Job { return v.without(Lock) },
 }
@@ -415,7 +416,7 @@ func repeatedWork(v *view) (string, string, Change, bool) {
 	if !ok || !v.waits() || a.seconds() < 0.15*v.sum() || repeated.holds(v) {
 		return "", "", Change{}, false
 	}
-	return fmt.Sprintf("%s, at %s: %s of the %s that a sample costs.", a.what, orElse(lineOnly(a.at), "an unknown line"), ms(a.seconds()), ms(v.sum())), fromHook, changeOfRepeated(v)[0], true
+	return fmt.Sprintf("%s, at %s: %s of the %s that a sample costs.", a.what, cmp.Or(lineOnly(a.at), "an unknown line"), ms(a.seconds()), ms(v.sum())), fromHook, changeOfRepeated(v)[0], true
 }
 
 // readOnce is how to read all of a file of lines, once.

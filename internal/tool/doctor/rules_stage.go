@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/stoker-data/stoker/internal/tool/model"
 )
@@ -193,9 +192,6 @@ var transforming = rule{
 	change: changeOfTransform,
 	after:  func(v *view) model.Job { return v.withoutStage(v.costliest()) },
 }
-
-// short is a transform's name as its user writes it.
-func short(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 
 // aside: samples wait for something that takes no core, and more of them could wait at a
 // time.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -249,19 +250,12 @@ func (s *sources) resolve(calls []callLine, value string, line, depth int) strin
 	case aName.MatchString(value):
 		return s.named(calls, value, here, line, depth)
 	case dotted.MatchString(value):
-		return orElse(s.anywhere(dotted.FindStringSubmatch(value)[1]), here)
+		return cmp.Or(s.anywhere(dotted.FindStringSubmatch(value)[1]), here)
 	case keyed.MatchString(value):
 		m := keyed.FindStringSubmatch(value)
-		return orElse(s.anywhere(m[1]+m[2]), here)
+		return cmp.Or(s.anywhere(m[1]+m[2]), here)
 	}
 	return here
-}
-
-func orElse(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // named is where a name got its value: as a parameter by the call before, or by what it

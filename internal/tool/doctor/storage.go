@@ -63,13 +63,13 @@ func (m *measuring) storage(ctx context.Context) {
 	}
 	if stateOf(files) != before {
 		for i := range m.out[begin:] {
-			m.out[begin+i].from("reads partly from the page cache")
+			readFrom(&m.out[begin+i], "reads partly from the page cache")
 		}
 	}
 }
 
 // from says where a tier's figures were read from.
-func (t *Tier) from(source string) {
+func readFrom(t *Tier, source string) {
 	for _, f := range [...]*Figure{&t.Mean, &t.P99, &t.Count, &t.Bytes} {
 		if f.Known() {
 			f.Source = source
@@ -157,7 +157,7 @@ func (d disk) random(t *Tier, most time.Duration) error {
 		}
 		took = append(took, time.Since(from).Seconds())
 	}
-	*t = t.spread(took, d.source)
+	*t = spread(*t, took, d.source)
 	t.Bytes = ratio(smallRead, t.Mean.Value, d.source)
 	return nil
 }
@@ -212,7 +212,7 @@ func (d disk) small(t *Tier, most time.Duration) error {
 		took = append(took, time.Since(from).Seconds())
 		bytes, sum = bytes+float64(n), sum+took[len(took)-1]
 	}
-	*t = t.spread(took, d.source)
+	*t = spread(*t, took, d.source)
 	t.Bytes = ratio(bytes, sum, d.source)
 	return nil
 }

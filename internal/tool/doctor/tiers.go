@@ -1,10 +1,10 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
-	"os"
 	"slices"
 	"time"
 
@@ -13,44 +13,6 @@ import (
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
-
-// Tier is one measurement of a dataset that was loaded, beside those that the
-// verdict rests on. Which figures it has depends on what it is of.
-type Tier struct {
-	Of   string `json:"of"` // one of the groups below
-	Name string `json:"name"`
-
-	Rate  Figure `json:"samples_per_second,omitzero"`
-	Batch Figure `json:"batch_s,omitzero"` // from one batch to the next
-	Mean  Figure `json:"mean_s,omitzero"`  // of one sample, read or file
-	P99   Figure `json:"p99_s,omitzero"`
-	Count Figure `json:"count,omitzero"` // of what was timed; of lanes, slots, samples that were held
-	Bytes Figure `json:"bytes_per_second,omitzero"`
-	Size  Figure `json:"bytes,omitzero"`
-	Limit Figure `json:"limit_bytes,omitzero"`
-
-	// Cut says why it was not measured; empty: it was.
-	Cut string `json:"cut,omitempty"`
-}
-
-// The groups of tiers, in their order.
-const (
-	OfGain    = "gain"    // batches out of nothing against the dataset's, with the step that is pretended
-	OfSample  = "sample"  // what one sample costs, alone
-	OfJPEG    = "jpeg"    // JPEGs by decoder, where more than a few are not stoker's own decoder's
-	OfLanes   = "lanes"   // as fast as it goes, by lanes
-	OfStorage = "storage" // what reading costs, without loader
-	OfMemory  = "memory"  // what the loader and its process held
-)
-
-// The tiers of OfGain.
-const (
-	OutOfNothing = "batches out of nothing"
-	TheDataset   = "the dataset"
-)
-
-// OwnDecoder is the tier of OfJPEG that all others should be of.
-const OwnDecoder = "stoker's own decoder"
 
 // How long tiers may take, all together and each. Lanes leave a quarter of it to the
 // storage; a tier that has nothing after a quarter is cut.
@@ -155,14 +117,14 @@ func (m *measuring) gain(ctx context.Context) {
 	none := Tier{Of: OfGain, Name: OutOfNothing}
 	r, cut := m.loop(ctx, m.nothing(), m.Step, forGain, 0)
 	if none.Cut = cut; cut == "" {
-		none.loop(r)
+		paced(&none, r)
 	}
 	real := Tier{Of: OfGain, Name: TheDataset}
-	real.loop(m.main)
+	paced(&real, m.main)
 	m.out = append(m.out, none, real)
 }
 
-func (t *Tier) loop(r *run) {
+func paced(t *Tier, r *run) {
 	t.Rate = r.rate()
 	t.Batch = ratio(float64(r.samples)/float64(max(1, r.batches)), t.Rate.Value, "loop")
 }
@@ -223,7 +185,7 @@ func ofSample(p loader.Profile) (out []Tier) {
 		for i, t := range p.Each {
 			took[i] = of(t).Seconds()
 		}
-		out = append(out, Tier{Of: OfSample, Name: name}.spread(took, fromOne))
+		out = append(out, spread(Tier{Of: OfSample, Name: name}, took, fromOne))
 	}
 	add("read", func(t loader.Timing) time.Duration { return t.Read })
 	add("decode", func(t loader.Timing) time.Duration { return t.Decode })
@@ -260,7 +222,7 @@ func ofJPEG(p loader.Profile) (out []Tier) {
 
 // spread is the tier with the mean and the p99 of times in seconds, at least one: the
 // smallest that 99 % do not exceed.
-func (t Tier) spread(took []float64, source string) Tier {
+func spread(t Tier, took []float64, source string) Tier {
 	sum := 0.0
 	for _, s := range took {
 		sum += s
@@ -294,11 +256,11 @@ func (m *measuring) lanes(ctx context.Context, cores float64) {
 		spec.Workers = n
 		r, cut := m.loop(ctx, spec, 0, forLanes, m.patience())
 		if t.Cut = cut; cut == "" {
-			t.loop(r)
+			paced(&t, r)
 		}
 		out = append(out, t)
 	}
-	slices.SortFunc(out, func(a, b Tier) int { return compare(a.Count.Value, b.Count.Value) })
+	slices.SortFunc(out, func(a, b Tier) int { return cmp.Compare(a.Count.Value, b.Count.Value) })
 	m.out = append(m.out, out...)
 }
 
@@ -333,13 +295,4 @@ func (m *measuring) memory(machine Machine) {
 		}
 	}
 	m.out = append(m.out, peak)
-}
-
-// resetPeak makes the most memory that this process has had be that of now. Where
-// that is not allowed, it goes on to count what came before.
-func resetPeak() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
-
-// peakMemory is that, in bytes; files that are mapped count. 0: not known.
-func peakMemory() int64 {
-	return int64(pairs(text("/proc/self", "status"))["VmHWM"]) << 10
 }

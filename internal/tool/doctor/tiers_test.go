@@ -27,7 +27,7 @@ func TestTiersThatWereRecorded(t *testing.T) {
 		ev := recorded(t, name)
 		r := Judge(ev)
 		var b strings.Builder
-		if err := r.WriteTiers(&b); err != nil {
+		if err := Shown(r).WriteTiers(&b); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(b.String()) {
@@ -133,7 +133,7 @@ func TestTiersOfShippedPhotos(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	if err := r.WriteTiers(&b); err != nil || strings.Count(b.String(), "\n") < len(want) {
+	if err := Shown(r).WriteTiers(&b); err != nil || strings.Count(b.String(), "\n") < len(want) {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }
@@ -220,12 +220,12 @@ func TestStorageOfFilesThatAreGone(t *testing.T) {
 // measured only.
 func TestWhereReadsCameFrom(t *testing.T) {
 	read := Tier{Of: OfStorage, Mean: figure(1, "a"), Bytes: figure(2, "a")}
-	read.from("b")
+	readFrom(&read, "b")
 	if diff := cmp.Diff(Tier{Of: OfStorage, Mean: figure(1, "b"), Bytes: figure(2, "b")}, read); diff != "" {
 		t.Error(diff)
 	}
 	cut := Tier{Of: OfStorage, Cut: "why"}
-	if cut.from("b"); cut.source() != "" {
+	if readFrom(&cut, "b"); cut.source() != "" {
 		t.Errorf("%+v", cut)
 	}
 	if memory, err := os.MkdirTemp("/dev/shm", "stoker-doctor-test-"); err == nil {
@@ -283,7 +283,7 @@ func TestSpread(t *testing.T) {
 		for _, s := range took {
 			sum += s
 		}
-		got := Tier{}.spread(slices.Clone(took), "x")
+		got := spread(Tier{}, slices.Clone(took), "x")
 		within := func(most float64) (n int) {
 			for _, s := range took {
 				if s <= most {
@@ -314,7 +314,7 @@ func TestJPEGsOfOtherDecoders(t *testing.T) {
 		}
 		r := Report{Evidence: Evidence{Tiers: ofJPEG(p)}}
 		var b strings.Builder
-		if err := r.WriteTiers(&b); err != nil {
+		if err := Shown(r).WriteTiers(&b); err != nil {
 			t.Fatal(err)
 		}
 		return r.Evidence.Tiers, b.String()

@@ -49,14 +49,14 @@ type table struct {
 	of      string
 	title   string
 	columns []column
-	below   func(r Report, tiers []Tier) []string
+	below   func(r Shown, tiers []Tier) []string
 }
 
-func (r Report) tables() []table {
+func (r Shown) tables() []table {
 	timed := column{"timed", 8, func(t Tier) string { return known(t.Count, show.Number) }}
 	pictures := column{"pictures", 10, func(t Tier) string { return known(t.Count, show.Number) }}
 	gain := "what there is to gain, as fast as it goes"
-	if step := r.step(); step > 0 {
+	if step := r.Evidence.PretendedStep(); step > 0 {
 		gain = "what there is to gain, beside steps of " + ms(step)
 	}
 	held := column{"", 20, func(t Tier) string {
@@ -79,10 +79,10 @@ func (r Report) tables() []table {
 		return fmt.Sprintf("%.1f x", t.Rate.Value/one)
 	}}
 	return []table{
-		{OfGain, gain, []column{byRate, byBatch}, Report.gained},
+		{OfGain, gain, []column{byRate, byBatch}, Shown.gained},
 		{OfSample, "what a sample costs", []column{byMean, byP99, timed}, nil},
-		{OfJPEG, "JPEGs by decoder", []column{pictures}, Report.decodedElsewhere},
-		{OfLanes, "what lanes bring, as fast as it goes", []column{byRate, byBatch, times}, Report.fed},
+		{OfJPEG, "JPEGs by decoder", []column{pictures}, Shown.decodedElsewhere},
+		{OfLanes, "what lanes bring, as fast as it goes", []column{byRate, byBatch, times}, Shown.fed},
 		{OfStorage, "what the storage gives", []column{byBytes, byMean, byP99, timed}, nil},
 		{OfMemory, "memory held", []column{bySize, held}, nil},
 	}
@@ -90,7 +90,7 @@ func (r Report) tables() []table {
 
 // WriteTiers writes what was measured of a dataset beside the verdict; nothing where
 // that was not asked for.
-func (r Report) WriteTiers(w io.Writer) error {
+func (r Shown) WriteTiers(w io.Writer) error {
 	p := &page{w: w}
 	for i, t := range r.tables() {
 		var tiers []Tier
@@ -167,33 +167,15 @@ func (t Tier) source() string {
 	return ""
 }
 
-// step is the seconds that a step was told to take; 0: it was not.
-func (r Report) step() float64 {
-	if p := r.Evidence.Subject.Step; p.Known() {
-		return p.Value
-	}
-	return 0
-}
-
-// tier is the first of a group with a name; nothing where there is none.
-func (r Report) tier(of, name string) Tier {
-	for _, t := range r.Evidence.Tiers {
-		if t.Of == of && t.Name == name {
-			return t
-		}
-	}
-	return Tier{}
-}
-
-func (r Report) oneLane() float64 { return r.tier(OfLanes, "1 lane").Rate.Value }
+func (r Shown) oneLane() float64 { return r.Evidence.Tier(OfLanes, "1 lane").Rate.Value }
 
 // gained is what batches that cost nothing would bring.
-func (r Report) gained(tiers []Tier) []string {
-	none, real := r.tier(OfGain, OutOfNothing), r.tier(OfGain, TheDataset)
+func (r Shown) gained(tiers []Tier) []string {
+	none, real := r.Evidence.Tier(OfGain, OutOfNothing), r.Evidence.Tier(OfGain, TheDataset)
 	if !none.Rate.Known() || !real.Rate.Known() || real.Rate.Value <= 0 {
 		return nil
 	}
-	if r.step() == 0 {
+	if r.Evidence.PretendedStep() == 0 {
 		from := "--step-ms"
 		if r.Evidence.Subject.Kind == OfLoader {
 			from = "a step"
@@ -205,53 +187,28 @@ func (r Report) gained(tiers []Tier) []string {
 		return []string{"Nothing is to gain: batches that cost nothing are no faster."}
 	}
 	text := fmt.Sprintf("%.2f x is all that any loader could gain here", gain)
-	if v := newView(r.Evidence, r.Evidence.worst()); r.Verdict.Name == NotDataBound && r.Evidence.Subject.Kind != OfLoader && gain > v.unwaited()+0.05 {
-		text += fmt.Sprintf("; %.2f x of it is waiting in __next__%s", v.unwaited(), r.Evidence.elsewhere())
+	if v := Measure(r.Evidence); r.Verdict.Name == NotDataBound && r.Evidence.Subject.Kind != OfLoader && gain > v.Unwaited+0.05 {
+		text += fmt.Sprintf("; %.2f x of it is waiting in __next__%s", v.Unwaited, elsewhere(r.Evidence))
 	}
 	return []string{text + "."}
 }
 
-// worthGaining is how many times faster a loop has to be to be called that.
-const worthGaining = 1.05
-
-// atMost is how many times faster the loop is over batches that cost nothing, as that
-// was measured; ok is false where it was not, or where there is no step.
-func (ev Evidence) atMost() (gain float64, ok bool) {
-	r := Report{Evidence: ev}
-	none, real := r.tier(OfGain, OutOfNothing), r.tier(OfGain, TheDataset)
-	if r.step() == 0 || !none.Rate.Known() || !real.Rate.Known() || real.Rate.Value <= 0 {
-		return 0, false
-	}
-	return none.Rate.Value / real.Rate.Value, true
-}
-
-// elsewhere says where the gain lies that is no waiting in __next__, as the end of a
-// sentence: making batches takes cores and caches from the step. Empty: not known.
-func (ev Evidence) elsewhere() string {
-	r := Report{Evidence: ev}
-	with, alone := ev.worst().Step, r.tier(OfGain, OutOfNothing).Batch
-	if !with.Known() || !alone.Known() || with.Value-alone.Value < (r.tier(OfGain, TheDataset).Batch.Value-alone.Value)/2 {
-		return ""
-	}
-	return fmt.Sprintf(": a step takes %s beside the making of batches, and %s without", ms(with.Value), ms(alone.Value))
-}
-
 // fed is the shortest step that the loader keeps up with, as it is set.
-func (r Report) fed(tiers []Tier) []string {
+func (r Shown) fed(tiers []Tier) []string {
 	var best Tier
 	for _, t := range tiers {
-		if t.Count.Known() && int(t.Count.Value) == r.Evidence.worst().Settings.Workers {
+		if t.Count.Known() && int(t.Count.Value) == r.Evidence.Worst().Settings.Workers {
 			best = t
 		}
 	}
-	if r.step() == 0 || !best.Batch.Known() {
+	if r.Evidence.PretendedStep() == 0 || !best.Batch.Known() {
 		return nil
 	}
 	return []string{fmt.Sprintf("With %s it keeps up with steps of %s per batch or longer.", best.Name, ms(best.Batch.Value))}
 }
 
 // decodedElsewhere says what to do about JPEGs that stoker's own decoder does not take.
-func (r Report) decodedElsewhere(tiers []Tier) []string {
+func (r Shown) decodedElsewhere(tiers []Tier) []string {
 	all, others := 0.0, 0.0
 	var kinds []string
 	for _, t := range tiers {
@@ -261,7 +218,7 @@ func (r Report) decodedElsewhere(tiers []Tier) []string {
 		}
 	}
 	text := fmt.Sprintf("%s of the JPEGs are for another decoder, which is slower, above all where crops are taken: %s. ", percent(others/all), strings.Join(kinds, "; "))
-	if r.tier(OfJPEG, loader.Progressive).Count.Known() {
+	if r.Evidence.Tier(OfJPEG, loader.Progressive).Count.Known() {
 		return []string{text + "`stoker pack --jpeg index --progressive convert` makes progressive ones sequential, without loss."}
 	}
 	return []string{text + "`stoker pack --jpeg index` makes one scan of several, without loss; others have to be encoded again."}

@@ -161,22 +161,22 @@ func (w *watching) look() bool {
 	case !came || t-first < w.after(soon/2):
 		return false
 	}
-	w.storage.watch(w.folder, w.watched.root)
+	w.storage.watch(w.watched.root, w.folder.pids(), w.folder.readers())
 	r := Judge(w.evidence())
 	w.names = append(w.names, r.Verdict.Title())
 	steady := len(w.names) >= recentLooks && len(slices.Compact(slices.Clone(w.names[len(w.names)-recentLooks:]))) == 1 && r.Verdict.Name != Insufficient && t-first >= w.after(soon)
-	if t-first < w.after(plenty) && !believed(r.Evidence.worst(), w.after(plenty)) {
+	if t-first < w.after(plenty) && !believed(r.Evidence.Worst(), w.after(plenty)) {
 		steady = false
 	}
 	late := t-first >= w.after(deadline)
 	if w.Stop && r.Verdict.Name == Insufficient {
 		late = t-first >= w.after(stopping)
 	}
-	if !w.storage.settled(r.Evidence) {
+	if !w.storage.settled(Measure(r.Evidence).Reads) {
 		steady = false
 	}
-	r.Verdict.Preliminary = r.preliminary(w.names)
-	steady = steady && !r.draining()
+	r.Verdict.Preliminary = preliminary(r, w.names)
+	steady = steady && !draining(r)
 	if steady || late {
 		w.tell(r)
 	}
@@ -188,12 +188,13 @@ const recentLooks = 4
 
 // preliminary says why a longer look may come to another verdict; empty if nothing speaks
 // for that. The script runs on, and the report at its end counts.
-func (r Report) preliminary(names []string) string {
-	ev, v := r.Evidence, newView(r.Evidence, r.Evidence.worst())
+func preliminary(r Report, names []string) string {
+	ev, m := r.Evidence, Measure(r.Evidence)
+	loop := ev.Worst()
 	last := slices.Compact(slices.Clone(names[max(0, len(names)-recentLooks):]))
 	several := 0
 	for _, l := range ev.Loops {
-		if l.PID == v.l.PID && l.Settings.ID != v.l.Settings.ID {
+		if l.PID == loop.PID && l.Settings.ID != loop.Settings.ID {
 			several++
 		}
 	}
@@ -202,15 +203,15 @@ func (r Report) preliminary(names []string) string {
 		return ""
 	case len(last) > 1:
 		return "the last observations did not agree (" + strings.Join(last, ", ") + ")."
-	case r.draining():
+	case draining(r):
 		return "the number of ready batches is falling: the loop may begin to wait."
-	case v.lost() > threshold/2 && v.lost() < 2*threshold:
-		return fmt.Sprintf("%s of the time is close to the threshold at which waiting matters (%s).", percent(v.lost()), percent(threshold))
-	case several > 0 && v.l.Epochs < 2:
+	case m.Lost > threshold/2 && m.Lost < 2*threshold:
+		return fmt.Sprintf("%s of the time is close to the threshold at which waiting matters (%s).", percent(m.Lost), percent(threshold))
+	case several > 0 && loop.Epochs < 2:
 		return "only some of the script's loops have run so far."
-	case v.l.Epochs < 2 && v.bound() && v.costliest().kind == Read:
+	case loop.Epochs < 2 && m.Bound && m.Costliest == Read:
 		return "the first epoch reads files that later ones may find in memory."
-	case !v.alone():
+	case !m.Alone:
 		return "other processes use the cores, which changes the costs."
 	}
 	return ""
@@ -218,8 +219,8 @@ func (r Report) preliminary(names []string) string {
 
 // draining says whether a loop that does not wait uses up what was made before it began:
 // less and less of it is ready.
-func (r Report) draining() bool {
-	steps := r.Evidence.worst().Recent
+func draining(r Report) bool {
+	steps := r.Evidence.Worst().Recent
 	if r.Verdict.Name != NotDataBound || len(steps) < 16 {
 		return false
 	}
@@ -358,52 +359,4 @@ func (w *watching) firstBatch() (t float64, ok bool) {
 		}
 	}
 	return t, ok
-}
-
-// empty says that no process has written yet.
-func (f *folder) empty() bool { return len(f.processes) == 0 }
-
-// firstBatch is when the first batch of all came.
-func (f *folder) firstBatch() (t float64, ok bool) {
-	for _, p := range f.processes {
-		for _, l := range p.last().Loaders {
-			if l.Batches < 1 || len(l.Epochs) == 0 {
-				continue
-			}
-			at := p.firstWith(l.ID)
-			if !ok || at < t {
-				t, ok = at, true
-			}
-		}
-	}
-	return t, ok
-}
-
-// firstWith is when a loader's first batch came: by its first epoch, as long as
-// that is remembered, else by the first line that knows of a batch.
-func (p *process) firstWith(id int) float64 {
-	for _, line := range p.lines {
-		l := loaderOf(line, id)
-		if l == nil || l.Batches < 1 {
-			continue
-		}
-		if len(l.Epochs) > 0 && l.Epochs[0].First != nil {
-			return l.Epochs[0].Begin + *l.Epochs[0].First
-		}
-		return line.T
-	}
-	return p.last().T
-}
-
-// batches is how many came in all, and whether any loop has begun and not ended.
-func (f *folder) batches() (n float64, begun bool) {
-	for _, p := range f.processes {
-		for _, l := range p.last().Loaders {
-			n += l.Batches
-			if k := len(l.Epochs); k > 0 && l.Epochs[k-1].End == nil && p.last().Exit == nil {
-				begun = true
-			}
-		}
-	}
-	return n, begun
 }
