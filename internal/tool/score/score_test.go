@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/stoker-data/stoker/internal/tool/doctor"
+	"github.com/stoker-data/stoker/internal/tool/doctor/judge"
 	"github.com/stoker-data/stoker/internal/tool/slowfs"
 )
 
@@ -79,19 +79,19 @@ func TestTheTableIsWhatWasPromised(t *testing.T) {
 // A label that the doctor can not say would be wrong for ever.
 func TestLabelsAreTheDoctorsWords(t *testing.T) {
 	want := []string{
-		doctor.EpochStart, doctor.Latency, doctor.SmallFiles, doctor.Bandwidth, doctor.CPULimit, doctor.TheDecode, doctor.TheTransform, doctor.PythonCode,
-		doctor.TooFew, doctor.TooMany, doctor.Assembly, doctor.Shallow, doctor.Pressure, doctor.Imbalance, doctor.Misset, doctor.Insufficient,
+		judge.EpochStart, judge.Latency, judge.SmallFiles, judge.Bandwidth, judge.CPULimit, judge.TheDecode, judge.TheTransform, judge.PythonCode,
+		judge.TooFew, judge.TooMany, judge.Assembly, judge.Shallow, judge.Pressure, judge.Imbalance, judge.Misset, judge.Insufficient,
 	}
 	mistakes := []string{
-		doctor.NoWorkers, doctor.ManyWorkers, doctor.StatefulDataset, doctor.SharedHandles, doctor.LargeIndex, doctor.PythonCollate, doctor.PaddingWaste,
-		doctor.WrongOrder, doctor.TinyFiles, doctor.SmallPrefetch, doctor.SetEpochMissing, doctor.ThreadsInWorkers, doctor.SmallShm, doctor.TornDown, doctor.TokenisePer,
+		judge.NoWorkers, judge.ManyWorkers, judge.StatefulDataset, judge.SharedHandles, judge.LargeIndex, judge.PythonCollate, judge.PaddingWaste,
+		judge.WrongOrder, judge.TinyFiles, judge.SmallPrefetch, judge.SetEpochMissing, judge.ThreadsInWorkers, judge.SmallShm, judge.TornDown, judge.TokenisePer,
 	}
 	for _, s := range Scenarios() {
 		if s.Finds != "" && !slices.Contains(mistakes, s.Finds) {
 			t.Errorf("%q is no mistake that the doctor knows", s.Finds)
 		}
 	}
-	if diff := cmp.Diff(want, Labels()); diff != "" || doctor.NotDataBound != notDataBound {
+	if diff := cmp.Diff(want, Labels()); diff != "" || judge.NotDataBound != notDataBound {
 		t.Error(diff)
 	}
 }

@@ -1,0 +1,442 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
+	"github.com/stoker-data/stoker/internal/tool/model"
+	"github.com/stoker-data/stoker/internal/tool/show"
+)
+
+// The rules for work that is done for every sample and need not be, and for samples that
+// are not like the others.
+
+// again is what is done for every sample, and could be done once in each worker.
+type again struct {
+	name   string // of what is opened
+	what   string // is done, in words
+	at     string // the line
+	text   string // as it is written
+	whole  bool   // all of the file is read and parsed for one sample
+	query  bool   // it searches a whole table
+	cpu    float64
+	waited float64 // s a sample
+}
+
+func (a again) seconds() float64 { return a.cpu + a.waited }
+
+// openers are calls whose result may stay open, and what to call it.
+var openers = map[string]string{
+	"h5py.File": "file", "zipfile.ZipFile": "archive", "tarfile.TarFile": "archive", "sqlite3.connect": "db", "lmdb.open": "env", "open": "file", "gzip.open": "file",
+}
+
+// parsers are calls that make objects of all that they are given.
+func parses(name string) bool {
+	for _, p := range [...]string{"json.", "orjson.", "yaml.", "xml", "pickle.", "pandas.read", "pyarrow.read", "numpy.load", "numpy.npz", "numpy.loadtxt", "numpy.genfromtxt", "numpy.fromfile", "torch.load", "read"} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	oftenOpened = 0.75 // share of openings that open what was opened a moment before
+	perFile     = 8    // bytes read for each byte of a sample, from which on all of a file is
+)
+
+// repeats is the costliest of what is repeated; ok is false where nothing is.
+func (v *view) repeats() (a again, ok bool) {
+	if v.l.Settings.Class == evidence.OwnClass || len(v.parts) == 0 {
+		return a, false
+	}
+	if a, ok := v.searches(); ok {
+		return a, true
+	}
+	c := v.l.Cost
+	few := func(s evidence.Stage) bool { // and not one file for each sample of a small dataset
+		n := v.l.Settings.Length
+		if n != nil && parses(s.Name) && s.Calls.Value >= 0.5 && s.Again.Known() && s.Targets.Value <= float64(*n)/4 && c.Samples.Value >= 2*s.Targets.Value {
+			return true // files of many samples each, in whatever order they come
+		}
+		return s.Calls.Value >= 0.5 && s.Again.Known() && s.Again.Value >= oftenOpened && (n == nil || s.Targets.Value < max(2, float64(*n)/4))
+	}
+	first := slices.IndexFunc(c.Stages, few) // costliest first
+	if first < 0 {
+		return a, false
+	}
+	s := c.Stages[first]
+	if i := slices.IndexFunc(c.Stages, func(s evidence.Stage) bool { return few(s) && s.Name != "open" && s.Name != "read" }); i >= 0 {
+		s = c.Stages[i]
+	}
+	a = again{name: s.Name, at: s.At, text: s.Text}
+	a.whole = parses(s.Name) && s.Name != "read" || c.Read.Value >= perFile*v.l.SampleBytes.Value && v.l.SampleBytes.Known() && c.Read.Value >= 32<<10 && s.Name != "h5py.File" && s.Name != "sqlite3.connect" && s.Name != "lmdb.open"
+	for _, s := range c.Stages {
+		switch {
+		case few(s), strings.HasPrefix(a.name, "h5py.") && (s.Name == "h5py.close" || s.Name == "h5py.Group"), a.whole && (parses(s.Name) || s.Name == "Python code"):
+			own := min(s.CPU.Value, s.Wall.Value)
+			a.cpu, a.waited = a.cpu+own, a.waited+max(0, s.Wall.Value-own-late(own, v.queue()))
+			if a.whole && parses(s.Name) && s.Name != "read" {
+				a.name, a.at, a.text = s.Name, s.At, s.Text
+			}
+		}
+	}
+	if a.whole && a.name == "open" || a.name == "read" { // what reads on after it has no name: the line where it stands
+		if f := v.l.Cost.Frames; len(f) > 0 && f[0].Share >= 0.2 {
+			a.at = f[0].At
+		}
+	}
+	file := "The same file"
+	if f := v.l.Settings.Files; len(f) > 0 {
+		file = filepath.Base(f[len(f)-1])
+	}
+	switch a.name {
+	case "sqlite3.connect":
+		file = "A database"
+	case "lmdb.open":
+		file = "An environment"
+	}
+	a.what = fmt.Sprintf("%s is opened again (%s) for every sample", file, a.name)
+	if a.whole {
+		a.what = fmt.Sprintf("All of %s is read and parsed again (%s) for every sample", file, a.name)
+	}
+	return a, true
+}
+
+var (
+	aQuery = regexp.MustCompile(`\.execute\(|\.fetch(one|all|many)\(|read_sql`)
+	aWhere = regexp.MustCompile(`(?is)\bfrom\s+["'\x60]?(\w+)["'\x60]?.*?\bwhere\s+(?:\w+\.)?["'\x60]?(\w+)["'\x60]?\s*(?:=|like|in\b|is\b)`)
+)
+
+// slowQuery is seconds of a query from which on it reads more than one row by its key.
+const slowQuery = 300e-6
+
+// searches says whether a database reads a whole table for every sample.
+func (v *view) searches() (a again, ok bool) {
+	p := v.part(evidence.Python)
+	if r := v.part(evidence.Read); v.data() == ofSQLite && r.seconds() > p.seconds() && r.name == "read" {
+		p = r
+	}
+	for _, f := range v.l.Cost.Frames {
+		sql := v.data() == ofSQLite || strings.Contains(strings.ToLower(f.Text), "select ")
+		if aQuery.MatchString(f.Text) && sql && f.Share >= 0.3 && f.Share*v.sum() >= slowQuery && v.l.Cost.Opens.Value < 0.5 {
+			by := min(1, f.Share*v.sum()/max(p.seconds(), 1e-9))
+			return again{
+				name: "query", what: fmt.Sprintf("The query takes %s per sample, as a query that searches the whole table does", show.Seconds(f.Share*v.sum())),
+				at: f.At, text: f.Text, query: true, cpu: by * p.cpu, waited: by * p.blocked,
+			}, true
+		}
+	}
+	return a, false
+}
+
+var repeated = rule{
+	verdict: Repeated,
+	needs:   []need{aWait, aSample},
+	holds: func(v *view) bool {
+		a, ok := v.repeats()
+		return ok && v.waits() && (a.seconds() >= 0.5*v.sum() || v.beyond() && a.seconds() >= 0.9*v.costliest().seconds())
+	},
+	of: func(v *view) string { a, _ := v.repeats(); return a.name },
+	says: func(v *view) string {
+		a, _ := v.repeats()
+		return fmt.Sprintf("%s: %s of the %s that a sample costs.", a.what, show.Seconds(a.seconds()), show.Seconds(v.sum()))
+	},
+	why:    func(v *view) []Line { return append(v.partLines(), append(v.frameLines(), v.loopLines()...)...) },
+	change: changeOfRepeated,
+	after: func(v *view) model.Job {
+		a, _ := v.repeats()
+		j := v.job
+		j.CPU, j.Blocked = max(0, j.CPU-a.cpu*v.batch), max(0, j.Blocked-a.waited*v.batch)
+		return j
+	},
+}
+
+// opening takes the call that opens out of a line.
+var opening = regexp.MustCompile(`((?:[\w.]+\.)?(?:File|ZipFile|TarFile|connect|open|load|loads|read_csv|read_parquet|read_json|read_pickle|read_table|parse|safe_load|loadtxt|genfromtxt)\()`)
+
+// expression is the call in a line that opens or parses, with its arguments; fallback where
+// the line was not found.
+func expression(text, fallback string) string {
+	at := opening.FindStringIndex(text)
+	if at == nil || strings.HasSuffix(text, "...") {
+		return fallback
+	}
+	depth := 0
+	for i := at[1] - 1; i < len(text); i++ {
+		switch text[i] {
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return strings.Join(strings.Fields(text[at[0]:i+1]), " ")
+			}
+		}
+	}
+	return fallback
+}
+
+func changeOfRepeated(v *view) []Change {
+	a, _ := v.repeats()
+	line := lineOnly(a.at)
+	if line == "" {
+		line = "__getitem__"
+	}
+	switch {
+	case a.query:
+		table, column := "samples", "key"
+		if m := aWhere.FindStringSubmatch(a.text); m != nil {
+			table, column = m[1], m[2]
+		}
+		return []Change{{
+			strings.Join([]string{
+				"# once, before training:",
+				fmt.Sprintf("import sqlite3; db = sqlite3.connect(%q)", v.file("data.db", ".db", ".sqlite", ".sqlite3")),
+				fmt.Sprintf("db.execute(\"CREATE INDEX IF NOT EXISTS %s_%s ON %s(%s)\"); db.commit()", table, column, table, column),
+			}, "\n"),
+			fmt.Sprintf("with an index the query finds the row directly (%s); EXPLAIN QUERY PLAN then says SEARCH instead of SCAN", line),
+		}}
+	case a.whole && a.name == "numpy.load" && v.data() != ofNpz:
+		return []Change{{
+			"self.data = " + strings.TrimSuffix(expression(a.text, "np.load(path)"), ")") + ", mmap_mode=\"r\")  # in __init__, instead of " + line,
+			"mapped once; a sample then reads only its own part: np.array(self.data[i])",
+		}}
+	case a.whole && v.data() == ofNpz:
+		return []Change{v.oneArray("concatenate")}
+	case a.whole && a.name == "open":
+		return []Change{{
+			strings.Join([]string{"# in __init__, once:", v.readOnce(), "# and in __getitem__ take the sample from there, instead of opening the file at " + line}, "\n"),
+			"forked workers share it; numbers are better kept in one NumPy array",
+		}}
+	case a.whole:
+		return []Change{{
+			strings.Join([]string{
+				"# in __init__, once:",
+				"self.everything = " + expression(a.text, "... # what "+line+" makes of the file"),
+				"# and in __getitem__ take the sample from self.everything, instead of " + line,
+			}, "\n"),
+			"forked workers share it; a large one is better kept as NumPy arrays",
+		}}
+	}
+	name := openers[a.name]
+	if name == "" {
+		name = "file"
+	}
+	fallback := a.name + "(path)"
+	return []Change{{
+		strings.Join([]string{
+			fmt.Sprintf("self.%s = None  # in __init__", name),
+			fmt.Sprintf("if self.%s is None: self.%s = %s  # in __getitem__, instead of %s", name, name, expression(a.text, fallback), line),
+		}, "\n"),
+		"opened once in each worker, at its first sample, and left open",
+	}}
+}
+
+// lineOnly is FILE:LINE of FILE:FUNCTION:LINE.
+func lineOnly(at string) string {
+	at, _, _ = strings.Cut(at, " ")
+	parts := strings.Split(at, ":")
+	if len(parts) < 2 {
+		return ""
+	}
+	return parts[0] + ":" + parts[len(parts)-1]
+}
+
+// sampled: the trainer computes which samples come next, and is slow at that. Workers have
+// nothing to do meanwhile, however many there are.
+var sampled = rule{
+	verdict: PythonCode,
+	needs:   []need{aWait},
+	holds: func(v *view) bool {
+		return v.waits() && v.l.Settings.Workers > 0 && v.l.Settings.Class != evidence.OwnClass && v.sampling() >= 0.4
+	},
+	of: func(*view) string { return "sampler" },
+	says: func(v *view) string {
+		return fmt.Sprintf("The sampler runs in the trainer, and takes %s of the time in __next__, the largest part of it at %s: workers wait for it, however many there are.", show.Percent(v.sampling()), lineOnly(v.l.Steps.Inside[0].At))
+	},
+	why: func(v *view) []Line { return append(placeLines("in __next__", v.l.Steps.Inside), v.loopLines()...) },
+	change: func(v *view) []Change {
+		return []Change{{
+			"order = torch.randperm(n).tolist()  # or rng.choice(n, size=n, p=weights): once per epoch, in one call\nreturn iter(order)  # in __iter__, instead of " + lineOnly(v.l.Steps.Inside[0].At),
+			"an index must cost microseconds: compute all of an epoch's at once, and whatever is the same for all of them in __init__",
+		}}
+	},
+	after: func(v *view) model.Job {
+		j := v.job
+		j.Hand = max(0, j.Hand-v.sampling()*v.l.Wait.Value)
+		return j
+	},
+}
+
+// sampling is the share of the time in __next__ in which the trainer runs code of the
+// script's own.
+func (v *view) sampling() (share float64) {
+	for _, f := range v.l.Steps.Inside {
+		share += f.Share
+	}
+	return min(1, share)
+}
+
+var contended = rule{
+	verdict: Contention,
+	needs:   []need{aWait, aSample},
+	holds: func(v *view) bool {
+		return v.waits() && v.l.Settings.Workers > 1 && v.part(evidence.Lock).seconds() >= 0.3*v.sum()
+	},
+	says: func(v *view) string {
+		return fmt.Sprintf("Workers wait for a lock that another worker holds, for %s of a sample's time: they work one after the other.", show.Percent(v.part(evidence.Lock).seconds()/v.sum()))
+	},
+	why: func(v *view) []Line { return append(v.partLines(), append(v.frameLines(), v.loopLines()...)...) },
+	change: func(v *view) []Change {
+		return []Change{{"# " + cmp.Or(lineOnly(v.stageOf(evidence.Lock).At), "the lock") + ": remove the lock, or hold it for less time", "code that only reads needs no lock; give each worker its own file, connection or cache"}}
+	},
+	after: func(v *view) model.Job { return v.without(evidence.Lock) },
+}
+
+// stageOf is the costliest stage of a kind.
+func (v *view) stageOf(kind string) evidence.Stage {
+	for _, s := range v.l.Cost.Stages {
+		if s.Kind == kind {
+			return s
+		}
+	}
+	return evidence.Stage{}
+}
+
+// longTail: few samples take most of the time.
+var longTail = rule{
+	verdict: FewSlow,
+	needs:   []need{aWait, aSample},
+	holds: func(v *view) bool {
+		return v.waits() && v.l.Settings.Class != evidence.OwnClass && v.tailed() && v.l.Cost.Tail.Time.Value >= 0.4 && !shallowHolds(v) && model.Speedup(v.now, v.settled(v.evened())) >= 1.15
+	},
+	says:   func(v *view) string { return v.tailText() },
+	why:    func(v *view) []Line { return append(v.tailLines(), append(v.partLines(), v.loopLines()...)...) },
+	change: changeOfTail,
+	after:  (*view).evened,
+}
+
+// tailed says whether few samples take a good part of all time.
+func (v *view) tailed() bool {
+	t, c := v.l.Cost.Tail, v.l.Cost
+	return t.Time.Known() && c.Spread != "batch" && t.Count.Value > 0 && t.Count.Value <= 0.15 && t.Time.Value >= 0.25 && c.P50.Value >= 50e-6 &&
+		(len(c.Slowest) == 0 || c.Slowest[0].Seconds >= 4*c.P50.Value) && v.sum()*v.batch >= 0.5*c.Batch.Value
+}
+
+// evened is the loop when the slow samples cost what the others do.
+func (v *view) evened() model.Job {
+	t, j := v.l.Cost.Tail, v.job
+	left := (1 - t.Time.Value) / max(1-t.Count.Value, 1e-9)
+	j.CPU, j.Blocked = j.CPU*left, j.Blocked*left
+	return j
+}
+
+func (v *view) tailText() string {
+	t, c := v.l.Cost.Tail, v.l.Cost
+	slow := t.Time.Value / max(t.Count.Value, 1e-9) * c.Sample.Value
+	return fmt.Sprintf("One sample in %.0f takes %s, while most take %s: these few take %s of the total time.", 1/max(t.Count.Value, 1e-9), show.Seconds(slow), show.Seconds(c.P50.Value), show.Percent(t.Time.Value))
+}
+
+// tailLines name the slowest samples.
+func (v *view) tailLines() (out []Line) {
+	for i, s := range v.l.Cost.Slowest {
+		if i == 5 {
+			break
+		}
+		text := fmt.Sprintf("number %d, %s", s.Sample, show.Seconds(s.Seconds))
+		if s.Name != "" {
+			text += ", " + s.Name
+		}
+		out = append(out, Line{"slow sample", text, evidence.FromHook})
+	}
+	return out
+}
+
+func changeOfTail(v *view) []Change {
+	which := "the samples named above"
+	if s := v.l.Cost.Slowest; len(s) > 0 {
+		var numbers []string
+		for _, x := range s[:min(len(s), 5)] {
+			numbers = append(numbers, fmt.Sprint(x.Sample))
+		}
+		which = "dataset[i] for i in (" + strings.Join(numbers, ", ") + ")"
+	}
+	return []Change{{"# look at " + which, "find out what makes them slow (size, format, a retry, a separate code path); do that part once beforehand, or leave them out"}, morePrefetch(v)[0]}
+}
+
+func slowFew(v *view) (string, string, Change, bool) {
+	what := ""
+	ok := v.waits() && v.l.Settings.Class != evidence.OwnClass && v.tailed() && !longTail.holds(v)
+	if ok {
+		what = v.tailText()
+		var numbers []string
+		for _, s := range v.l.Cost.Slowest[:min(5, len(v.l.Cost.Slowest))] {
+			if numbers = append(numbers, fmt.Sprint(s.Sample)); s.Name != "" {
+				numbers[len(numbers)-1] += " (" + s.Name + ")"
+			}
+		}
+		if len(numbers) > 0 {
+			what += " The slowest: samples " + strings.Join(numbers, ", ") + "."
+		}
+	}
+	fix := Change{}
+	if ok {
+		fix = changeOfTail(v)[0]
+	}
+	return what, evidence.FromHook, fix, ok
+}
+
+// unevenSteps: the trainer's own business, told so that nobody looks for it in the loader.
+func unevenSteps(v *view) (string, string, Change, bool) {
+	s := v.l.Steps
+	if !s.Tail.Count.Known() || s.Tail.Count.Value <= 0 || s.Tail.Count.Value > 0.2 || s.Tail.Time.Value < 0.1 || s.Most.Value < 0.02 {
+		return "", "", Change{}, false
+	}
+	long := s.Tail.Time.Value / s.Tail.Count.Value * v.l.Step.Value
+	often := fmt.Sprintf("One step in %.0f", 1/s.Tail.Count.Value)
+	if s.Every.Known() {
+		often = fmt.Sprintf("Every %.0fth step", s.Every.Value)
+	}
+	where := ""
+	code := "# the step that takes longer"
+	if len(s.Long) > 0 {
+		where = ", most of that at " + s.Long[0].At
+		code = "# " + lineOnly(s.Long[0].At)
+	}
+	what := fmt.Sprintf("%s takes about %s, while most take %s%s: %s of the time of all steps. The training loop itself spends it (a checkpoint, a validation, a log); faster loading does not shorten it. Without it the loop would be at most %.2f x as fast.", often, show.Seconds(long), show.Seconds(s.P50.Value), where, show.Percent(s.Tail.Time.Value), 1/(1-min(0.99, s.Tail.Time.Value*v.l.Step.Value/max(v.now, 1e-9))))
+	return what, evidence.FromHook, Change{code, "do it less often, or in a separate thread or process"}, true
+}
+
+// repeatedWork is the finding, where it is not the verdict.
+func repeatedWork(v *view) (string, string, Change, bool) {
+	a, ok := v.repeats()
+	if !ok || !v.waits() || a.seconds() < 0.15*v.sum() || repeated.holds(v) {
+		return "", "", Change{}, false
+	}
+	return fmt.Sprintf("%s, at %s: %s of the %s that a sample costs.", a.what, cmp.Or(lineOnly(a.at), "an unknown line"), show.Seconds(a.seconds()), show.Seconds(v.sum())), evidence.FromHook, changeOfRepeated(v)[0], true
+}
+
+// readOnce is how to read all of a file of lines, once.
+func (v *view) readOnce() string {
+	path := "path"
+	if f := v.l.Settings.Files; len(f) > 0 {
+		path = fmt.Sprintf("%q", f[len(f)-1])
+	}
+	written := func(what string) bool {
+		return slices.ContainsFunc(v.l.Cost.Frames, func(f evidence.Frame) bool { return strings.Contains(f.Text, what) })
+	}
+	switch {
+	case written("csv.reader"):
+		return fmt.Sprintf("self.rows = list(csv.reader(open(%s)))", path)
+	case written("csv.DictReader"):
+		return fmt.Sprintf("self.rows = list(csv.DictReader(open(%s)))", path)
+	case written("json.loads") || strings.HasSuffix(path, ".jsonl\""):
+		return fmt.Sprintf("self.rows = [json.loads(line) for line in open(%s)]", path)
+	}
+	return fmt.Sprintf("self.rows = open(%s).read().splitlines()", path)
+}
