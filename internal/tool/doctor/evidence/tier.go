@@ -35,8 +35,11 @@ const (
 	TheDataset   = "the dataset"
 )
 
-// OwnDecoder is the tier of OfJPEG that all others should be of.
-const OwnDecoder = "stoker's own decoder"
+// The tiers of OfJPEG of which more is said; others are named by what is unusual in them.
+const (
+	OwnDecoder  = "stoker's own decoder" // that all should be of
+	Progressive = "progressive"
+)
 
 // PretendedStep is the seconds that a step was told to take; 0: it was not.
 func (ev Evidence) PretendedStep() float64 {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
 	"github.com/stoker-data/stoker/internal/tool/doctor/judge"
 	"github.com/stoker-data/stoker/internal/tool/show"
@@ -210,7 +209,7 @@ func (r Shown) decodedElsewhere(tiers []evidence.Tier) []string {
 		}
 	}
 	text := fmt.Sprintf("%s of the JPEGs are for another decoder, which is slower, above all where crops are taken: %s. ", show.Percent(others/all), strings.Join(kinds, "; "))
-	if r.Evidence.Tier(evidence.OfJPEG, loader.Progressive).Count.Known() {
+	if r.Evidence.Tier(evidence.OfJPEG, evidence.Progressive).Count.Known() {
 		return []string{text + "`stoker pack --jpeg index --progressive convert` makes progressive ones sequential, without loss."}
 	}
 	return []string{text + "`stoker pack --jpeg index` makes one scan of several, without loss; others have to be encoded again."}

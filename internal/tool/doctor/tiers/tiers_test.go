@@ -284,6 +284,9 @@ func TestSpread(t *testing.T) {
 // JPEGs that are another decoder's are counted by kind, with what to do about them;
 // where there are none, or few, nothing is said.
 func TestJPEGsOfOtherDecoders(t *testing.T) {
+	if loader.Progressive != evidence.Progressive {
+		t.Errorf("the loader calls %q what reports look for as %q", loader.Progressive, evidence.Progressive)
+	}
 	s := shipped(t)
 	of := func() (tiers []evidence.Tier, text string) {
 		t.Helper()

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stoker-data/stoker/internal/tool/slowfs"
+	"github.com/stoker-data/stoker/harness/slowfs"
 )
 
 const ms = time.Millisecond

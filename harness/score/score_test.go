@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stoker-data/stoker/internal/tool/doctor/judge"
-	"github.com/stoker-data/stoker/internal/tool/slowfs"
+	"github.com/stoker-data/stoker/harness/slowfs"
 )
 
 func TestTheTableIsWhatWasPromised(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/stoker-data/stoker/internal/tool/score"
-	"github.com/stoker-data/stoker/internal/tool/slowfs"
+	"github.com/stoker-data/stoker/harness/score"
+	"github.com/stoker-data/stoker/harness/slowfs"
 )
 
 type runCmd struct {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stoker-data/stoker/internal/tool/slowfs"
+	"github.com/stoker-data/stoker/harness/slowfs"
 )
 
 // folderSpec is a Spec over a folder of pictures; more is further keys, a line

@@ -17,7 +17,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/stoker-data/stoker/internal/tool/slowfs"
+	"github.com/stoker-data/stoker/harness/slowfs"
 )
 
 // mount shows a folder; a machine that can not mount fails here, and visibly.

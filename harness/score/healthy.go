@@ -1,6 +1,6 @@
 package score
 
-import "github.com/stoker-data/stoker/internal/tool/slowfs"
+import "github.com/stoker-data/stoker/harness/slowfs"
 
 // healthy are jobs with nothing wrong: about as much of everything as the sick
 // ones have, where there is room for it.

@@ -25,7 +25,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stoker-data/stoker/internal/tool/slowfs"
+	"github.com/stoker-data/stoker/harness/slowfs"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/stoker-data/stoker/internal/tool/slowfs"
+	"github.com/stoker-data/stoker/harness/slowfs"
 )
 
 // bench runs jobs: where programs, data and what jobs write are.
