@@ -43,12 +43,12 @@ func (v *view) queued() float64 {
 	return late(v.job.Trainer, v.l.TrainerQueue.Value) * v.l.Step.Value / cycle
 }
 
-// competes says whether steps compute, and a good part of their time is waiting for cores
-// that no more workers than there is use for have: then a cheaper sample makes steps faster,
-// whether the loop stands in __next__ or not.
+// competes says whether steps compute, and a good part of their time is spent waiting for
+// cores that workers occupy, and there are no more workers than there is use for: then a
+// cheaper sample makes steps faster, whether or not the loop waits in __next__.
 func (v *view) competes() bool {
 	n := v.l.Settings.Workers
-	return v.seenEnough() && v.alone() && v.ranks() == 1 && n > 0 && n <= max(v.needed(), v.usable())+1 && v.job.Trainer >= 0.2*v.now && v.queued() >= 0.2*v.now && v.demand() >= 0.5
+	return v.seenEnough() && v.alone() && v.ranks() == 1 && n > 0 && n <= max(v.needed(), v.usable())+1 && v.job.Trainer >= 0.2*v.now && v.queued() >= 0.15*v.now && v.demand() >= 0.5
 }
 
 // oneBatch says whether epochs are over with their first batch: then all waiting is before
@@ -311,6 +311,25 @@ func (v *view) ofRanks() (own, others float64, ok bool) {
 	}
 	slices.Sort(shares)
 	return v.wait, shares[len(shares)/2], true
+}
+
+// dearer says whether a batch costs this rank at least a quarter more than it costs the
+// other ranks, by their median and for each worker. Where every rank's data costs the same, the
+// one that comes last changes from step to step, and all the others wait for it in their
+// steps: that is the data, not a difference of ranks. True if no cost is known.
+func (v *view) dearer() bool {
+	each := func(l evidence.Loop) float64 { return l.Cost.Batch.Value / float64(max(1, l.Settings.Workers)) }
+	var others []float64
+	for _, l := range v.ev.Loops {
+		if l.Rank != v.l.Rank && l.Settings.ID == v.l.Settings.ID && l.Cost.Batch.Known() {
+			others = append(others, each(l))
+		}
+	}
+	if len(others) == 0 || !v.l.Cost.Batch.Known() {
+		return true
+	}
+	slices.Sort(others)
+	return each(v.l) >= 1.25*others[len(others)/2]
 }
 
 // others is the quickest of the other ranks' loops.

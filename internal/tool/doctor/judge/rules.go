@@ -78,7 +78,7 @@ var ranksDiffer = rule{
 	needs:   []need{aWait},
 	holds: func(v *view) bool {
 		slow, others, ok := v.ofRanks()
-		return ok && slow >= Threshold && slow >= 2*others+0.05
+		return ok && slow >= Threshold && slow >= 2*others+0.05 && v.dearer()
 	},
 	says: func(v *view) string {
 		return fmt.Sprintf("rank %d waits for its data, and the others wait in their steps for rank %d.", v.l.Rank, v.l.Rank)

@@ -3,6 +3,7 @@ package judge
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,6 +25,7 @@ type again struct {
 	text   string // as it is written
 	whole  bool   // all of the file is read and parsed for one sample
 	query  bool   // it searches a whole table
+	others int    // samples are made for so many ranks and workers, and one of them is kept
 	cpu    float64
 	waited float64 // s a sample
 }
@@ -56,6 +58,9 @@ func (v *view) repeats() (a again, ok bool) {
 		return a, false
 	}
 	if a, ok := v.searches(); ok {
+		return a, true
+	}
+	if a, ok := v.discards(); ok {
 		return a, true
 	}
 	c := v.l.Cost
@@ -181,6 +186,37 @@ func expression(text, fallback string) string {
 	return fallback
 }
 
+// severalViews is how many pictures of one sample are common: from one more on, as many as
+// there are ranks or workers are theirs.
+const severalViews = 2
+
+// discards says whether an iterable dataset parses or decodes the samples of every rank or
+// worker, and then keeps its own: it makes as many for each that it delivers as there are
+// ranks, workers, or both.
+func (v *view) discards() (a again, ok bool) {
+	s, world := v.l.Settings, max(1, v.l.World)
+	if s.Kind != "iterable" {
+		return a, false
+	}
+	for _, n := range []int{world * max(1, s.Workers), world, s.Workers} {
+		for _, stage := range v.l.Cost.Stages {
+			calls := stage.Calls.Value
+			if n <= severalViews || stage.Kind != evidence.Decode && stage.Kind != evidence.Transform && !parses(stage.Name) || math.Abs(calls-float64(n)) > 0.03*float64(n) {
+				continue
+			}
+			a = again{name: "samples of others", at: stage.At, text: stage.Text, others: n}
+			a.what = fmt.Sprintf("%s runs %s times for each sample that the loader delivers: every rank and worker makes the samples of all %d, and keeps its own", stage.Name, show.Number(math.Round(10*calls)/10), n)
+			for _, p := range v.parts {
+				if p.kind != evidence.Collate {
+					a.cpu, a.waited = a.cpu+p.cpu*float64(n-1)/float64(n), a.waited+p.blocked*float64(n-1)/float64(n)
+				}
+			}
+			return a, true
+		}
+	}
+	return a, false
+}
+
 func changeOfRepeated(v *view) []Change {
 	a, _ := v.repeats()
 	line := lineOnly(a.at)
@@ -188,6 +224,15 @@ func changeOfRepeated(v *view) []Change {
 		line = "__getitem__"
 	}
 	switch {
+	case a.others > 0:
+		share := "rank, world"
+		if s := v.l.Settings; s.Workers > 1 {
+			share = "rank * info.num_workers + info.id, world * info.num_workers  # info = torch.utils.data.get_worker_info()"
+		}
+		return []Change{{
+			strings.Join([]string{"# in __iter__, before " + line + ":", "mine, shares = " + share, "if number % shares != mine:", "    continue  # not parsed and not decoded"}, "\n"),
+			"number counts lines or records, which are cheap to pass over; files of which each rank reads its own are cheaper still",
+		}}
 	case a.query:
 		table, column := "samples", "key"
 		if m := aWhere.FindStringSubmatch(a.text); m != nil {
