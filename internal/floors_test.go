@@ -29,7 +29,7 @@ var floors = [][]string{
 		"internal/tool/pack", "internal/tool/pack/prepare", "internal/tool/pack/shard", "internal/tool/pack/token",
 		"internal/tool/peek", "internal/tool/resume", "internal/tool/show", "internal/tool/survey", "internal/tool/tune", "internal/tool/verify",
 		"internal/tool/doctor", "internal/tool/doctor/doctortest", "internal/tool/doctor/evidence", "internal/tool/doctor/gather", "internal/tool/doctor/hook",
-		"internal/tool/doctor/judge", "internal/tool/doctor/report", "internal/tool/doctor/system", "internal/tool/doctor/tiers", "internal/tool/doctor/watch",
+		"internal/tool/doctor/judge", "internal/tool/doctor/loop", "internal/tool/doctor/report", "internal/tool/doctor/system", "internal/tool/doctor/tiers", "internal/tool/doctor/watch",
 	},
 	{".", "cmd/stoker", "examples"},                // 4: doors
 	{"harness", "harness/score", "harness/slowfs"}, // 5: test harnesses, a module of their own
@@ -79,7 +79,8 @@ var edges = map[string][]string{
 	"internal/tool/doctor/doctortest": {"internal/tool/doctor/evidence"},
 	"internal/tool/doctor/system":     {"internal/tool/doctor/evidence"},
 	"internal/tool/doctor/gather":     {"internal/tool/doctor/evidence", "internal/tool/doctor/system", "internal/tool/show"},
-	"internal/tool/doctor/judge":      {"internal/tool/doctor/evidence", "internal/tool/model", "internal/tool/show"},
+	"internal/tool/doctor/loop":       {"internal/tool/doctor/evidence", "internal/tool/model", "internal/tool/show"},
+	"internal/tool/doctor/judge":      {"internal/tool/doctor/evidence", "internal/tool/doctor/loop", "internal/tool/model", "internal/tool/show"},
 	"internal/tool/doctor/report":     {"internal/tool/doctor/evidence", "internal/tool/doctor/judge", "internal/tool/show"},
 	"internal/tool/doctor/tiers": {
 		"internal/tool/bench", "internal/tool/doctor/evidence", "internal/tool/doctor/gather", "internal/tool/doctor/judge", "internal/tool/doctor/system", "internal/tool/show",
@@ -105,7 +106,8 @@ var only = map[string][]string{
 	"internal/tool/model":           nil,
 	"internal/tool/doctor/evidence": nil,
 	"internal/tool/doctor/hook":     nil,
-	"internal/tool/doctor/judge":    {"internal/tool/doctor/evidence", "internal/tool/model", "internal/tool/show"},
+	"internal/tool/doctor/loop":     {"internal/tool/doctor/evidence", "internal/tool/model", "internal/tool/show"},
+	"internal/tool/doctor/judge":    {"internal/tool/doctor/evidence", "internal/tool/doctor/loop", "internal/tool/model", "internal/tool/show"},
 	"internal/tool/doctor/report":   {"internal/tool/doctor/evidence", "internal/tool/doctor/judge", "internal/tool/show"},
 	"harness/slowfs":                {"internal/base/errs"},
 }

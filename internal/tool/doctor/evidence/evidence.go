@@ -365,3 +365,10 @@ func Micros(s float64) float64 { return math.Round(s*1e6) / 1e6 }
 
 // Short is a transform's name as its user writes it.
 func Short(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+
+// Line is one figure of the evidence, and where it was measured.
+type Line struct {
+	What   string `json:"what"`
+	Text   string `json:"text"`
+	Source string `json:"source"`
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
+	"github.com/stoker-data/stoker/internal/tool/doctor/loop"
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
@@ -94,7 +95,7 @@ func checks() []check {
 
 func findings(ev evidence.Evidence) (out []Finding) {
 	if len(ev.Loops) == 0 {
-		if what, source, fix, ok := smallShm(&view{ev: ev}); ok {
+		if what, source, fix, ok := smallShm(&view{&loop.View{Evidence: ev}}); ok {
 			out = append(out, Finding{SmallShm, what, source, fix, ""})
 		}
 		return out
@@ -113,45 +114,45 @@ func findings(ev evidence.Evidence) (out []Finding) {
 }
 
 func noWorkers(v *view) (string, string, Change, bool) {
-	return fmt.Sprintf("The training process makes its batches itself: %s of %s per batch.", show.Seconds(v.l.Cost.Batch.Value), show.Seconds(v.now)), evidence.FromHook,
+	return fmt.Sprintf("The training process makes its batches itself: %s of %s per batch.", show.Seconds(v.Loop.Cost.Batch.Value), show.Seconds(v.Now)), evidence.FromHook,
 		v.raised(v.lacking(), "batches are made while the trainer works"),
-		v.l.Settings.Workers == 0 && v.waits() && v.l.Cost.Batch.Known() && v.matters()
+		v.Loop.Settings.Workers == 0 && v.Waits() && v.Loop.Cost.Batch.Known() && v.Matters()
 }
 
 // lacking is the workers that a loop without any should have: as many as its verdict
 // asks for, where that asks for some.
 func (v *view) lacking() int {
-	switch n := v.needed(); {
-	case !v.tooDear():
-		return v.enlist()
-	case v.costliest().kind == evidence.Read && n <= waiters && !v.full():
+	switch n := v.Needed(); {
+	case !v.TooDear():
+		return v.Enlist()
+	case v.Costliest().Kind == evidence.Read && n <= waiters && !v.Full():
 		return n
 	default:
-		return min(n, v.usable())
+		return min(n, v.Usable())
 	}
 }
 
 func manyWorkers(v *view) (string, string, Change, bool) {
-	n := v.l.Settings.Workers
-	use := max(v.usable(), v.needed())
-	if !v.l.Cost.Batch.Known() || !v.l.Wait.Known() {
-		use = max(1, int(v.ev.Machine.Cores.Value))
-	} else if v.needed() > n { // waiting workers are no waste
-		use = max(v.usable(), min(v.needed(), n))
-		if v.part(evidence.Read).blocked+v.part(evidence.Python).blocked < 0.5*v.sum() {
-			use = v.usable()
+	n := v.Loop.Settings.Workers
+	use := max(v.Usable(), v.Needed())
+	if !v.Loop.Cost.Batch.Known() || !v.Loop.Wait.Known() {
+		use = max(1, int(v.Evidence.Machine.Cores.Value))
+	} else if v.Needed() > n { // waiting workers are no waste
+		use = max(v.Usable(), min(v.Needed(), n))
+		if v.Part(evidence.Read).Blocked+v.Part(evidence.Python).Blocked < 0.5*v.Sum() {
+			use = v.Usable()
 		}
 	}
-	return fmt.Sprintf("%s on %s, where %d would do.", show.Things(n, "worker"), show.Cores(v.ev.Machine.Cores.Value), use), "settings",
+	return fmt.Sprintf("%s on %s, where %d would do.", show.Things(n, "worker"), show.Cores(v.Evidence.Machine.Cores.Value), use), "settings",
 		Change{v.kept(workers(use)), "less memory, a faster start"},
-		v.ev.Machine.Cores.Known() && n > 2*use
+		v.Evidence.Machine.Cores.Known() && n > 2*use
 }
 
 func tornDown(v *view) (string, string, Change, bool) {
-	s := v.l.Settings
-	return fmt.Sprintf("For each of %d epochs %s must start; the first batch comes after %s.", v.l.Epochs, show.Things(s.Workers, "worker"), show.Took(v.l.First.Value)), evidence.FromHook,
+	s := v.Loop.Settings
+	return fmt.Sprintf("For each of %d epochs %s must start; the first batch comes after %s.", v.Loop.Epochs, show.Things(s.Workers, "worker"), show.Took(v.Loop.First.Value)), evidence.FromHook,
 		v.stayingWorkers(),
-		s.Workers > 0 && !s.Persistent && v.l.Epochs >= 2 && v.start >= 0.05
+		s.Workers > 0 && !s.Persistent && v.Loop.Epochs >= 2 && v.Start >= 0.05
 }
 
 // stayingWorkers keeps workers from one epoch to the next, as many as are of use.
@@ -159,51 +160,51 @@ func (v *view) stayingWorkers() Change {
 	if v.remade() {
 		return changeOfStart(v)[0]
 	}
-	n := v.l.Settings.Workers
+	n := v.Loop.Settings.Workers
 	if _, _, _, many := manyWorkers(v); many {
-		n = v.enough()
+		n = v.Enough()
 	}
 	return Change{v.loader(workers(n), "persistent_workers=True"), "workers stay"}
 }
 
 func smallPrefetch(v *view) (string, string, Change, bool) {
-	s := v.l.Settings
-	thin := s.Prefetch == 1 && v.waits()
+	s := v.Loop.Settings
+	thin := s.Prefetch == 1 && v.Waits()
 	return fmt.Sprintf("prefetch_factor=%d: a batch that takes longer than others is waited for.", s.Prefetch), "settings",
 		morePrefetch(v)[0],
-		s.Workers > 0 && v.middle() > v.start && !v.manyThreads() && (thin || shallowHolds(v))
+		s.Workers > 0 && v.Middle() > v.Start && !v.ManyThreads() && (thin || shallowHolds(v))
 }
 
 // shallowHolds asks the rule of that verdict, where its figures are there.
 func shallowHolds(v *view) bool { return len(shallow.lacks(v)) == 0 && shallow.holds(v) }
 
 func threadsInWorkers(v *view) (string, string, Change, bool) {
-	return v.threadsText(), evidence.FromHook, v.oneThread(), v.ev.Machine.Cores.Known() && v.manyThreads()
+	return v.threadsText(), evidence.FromHook, v.oneThread(), v.Evidence.Machine.Cores.Known() && v.ManyThreads()
 }
 
 func cudaFirst(v *view) (string, string, Change, bool) {
-	s := v.l.Settings
+	s := v.Loop.Settings
 	return "CUDA was in use before workers were forked; a forked process cannot use it.", evidence.FromHook,
 		Change{v.loader(`multiprocessing_context="spawn"`), "or make the loader's iterator before the first use of CUDA"},
 		s.CUDAFirst && s.Workers > 0 && s.Context == "fork"
 }
 
 func sharedHandles(v *view) (string, string, Change, bool) {
-	s := v.l.Settings
+	s := v.Loop.Settings
 	return fmt.Sprintf("The dataset holds %s open when workers are forked: they share one position in the file.", strings.Join(s.Handles, ", ")), evidence.FromHook,
 		Change{"if self.file is None: self.file = open(self.path, \"rb\")", "in __getitem__, so that each worker opens its own"},
 		len(s.Handles) > 0 && s.Workers > 0 && s.Context != "spawn"
 }
 
 func stateful(v *view) (string, string, Change, bool) {
-	s := v.l.Settings
+	s := v.Loop.Settings
 	return fmt.Sprintf("The dataset changes %s while it is iterated; workers that stay keep their own copies of it.", strings.Join(s.Stateful, ", ")), evidence.FromHook,
 		Change{v.loader("persistent_workers=False"), "or keep such state outside the dataset"},
 		s.Persistent && len(s.Stateful) > 0 && s.Workers > 0
 }
 
 func largeIndex(v *view) (string, string, Change, bool) {
-	s := v.l.Settings
+	s := v.Loop.Settings
 	// Forked workers share arrays, mapped or not: only counted objects are copied when they are looked at.
 	mapped := s.Context == "fork" && (slices.Contains(s.Stores, "memmap") || slices.Contains(s.Stores, "array"))
 	return fmt.Sprintf("The dataset is %s that every worker gets a copy of, %s of them.", show.Bytes(s.Pickled.Value), show.Things(s.Workers, "worker")), s.Pickled.Source,
@@ -212,44 +213,43 @@ func largeIndex(v *view) (string, string, Change, bool) {
 }
 
 func smallShm(v *view) (string, string, Change, bool) {
-	s, free := v.l.Settings, v.ev.Machine.ShmFree
-	need := v.l.BatchBytes.Value * float64(s.Workers*max(2, s.Prefetch))
-	what := fmt.Sprintf("Batches of %s, %d ahead, need %s of /dev/shm, which has %s free.", show.Bytes(v.l.BatchBytes.Value), s.Workers*max(2, s.Prefetch), show.Bytes(need), show.Bytes(free.Value))
-	small := s.Workers > 0 && v.l.BatchBytes.Known() && need > free.Value
-	if !small && v.ev.Machine.Shm.Known() && v.ev.Machine.Shm.Value <= container {
-		what, small = fmt.Sprintf("/dev/shm has %s: workers that send larger batches die of a bus error.", show.Bytes(v.ev.Machine.Shm.Value)), s.Workers > 0 || len(v.ev.Loops) == 0
+	s, free := v.Loop.Settings, v.Evidence.Machine.ShmFree
+	need := v.Loop.BatchBytes.Value * float64(s.Workers*max(2, s.Prefetch))
+	what := fmt.Sprintf("Batches of %s, %d ahead, need %s of /dev/shm, which has %s free.", show.Bytes(v.Loop.BatchBytes.Value), s.Workers*max(2, s.Prefetch), show.Bytes(need), show.Bytes(free.Value))
+	small := s.Workers > 0 && v.Loop.BatchBytes.Known() && need > free.Value
+	if !small && v.Evidence.Machine.Shm.Known() && v.Evidence.Machine.Shm.Value <= container {
+		what, small = fmt.Sprintf("/dev/shm has %s: workers that send larger batches die of a bus error.", show.Bytes(v.Evidence.Machine.Shm.Value)), s.Workers > 0 || len(v.Evidence.Loops) == 0
 	}
 	return what, free.Source, Change{"docker run --shm-size=8g ...", "or an emptyDir of medium Memory at /dev/shm in Kubernetes"}, small && free.Known()
 }
 
 func tinyFiles(v *view) (string, string, Change, bool) {
-	c := v.l.Cost
-	return fmt.Sprintf("A sample opens %.1f files of about %s, and waits %s for them.", c.Opens.Value, show.Bytes(c.Read.Value/max(c.Opens.Value, 1e-9)), show.Seconds(v.part(evidence.Read).seconds())), c.Opens.Source,
+	c := v.Loop.Cost
+	return fmt.Sprintf("A sample opens %.1f files of about %s, and waits %s for them.", c.Opens.Value, show.Bytes(c.Read.Value/max(c.Opens.Value, 1e-9)), show.Seconds(v.Part(evidence.Read).Seconds())), c.Opens.Source,
 		Change{v.pack(""), "the same samples in few large files"},
-		c.Opens.Known() && c.Read.Known() && c.Opens.Value >= 0.9 && c.Read.Value/c.Opens.Value < tiny && v.part(evidence.Read).seconds() >= 0.2*v.sum() && (v.slowed(evidence.Read) || v.l.Settings.Length != nil && *v.l.Settings.Length >= millions)
+		c.Opens.Known() && c.Read.Known() && c.Opens.Value >= 0.9 && c.Read.Value/c.Opens.Value < tiny && v.Part(evidence.Read).Seconds() >= 0.2*v.Sum() && (v.slowed(evidence.Read) || v.Loop.Settings.Length != nil && *v.Loop.Settings.Length >= millions)
 }
 
 // slowed says whether a kind of costs can be why the loop waits: in all workers
 // together it takes at least half a step for a batch.
 func (v *view) slowed(kind string) bool {
-	return v.waits() && v.part(kind).seconds()*v.batch/float64(max(1, v.l.Settings.Workers)) >= 0.5*v.l.Step.Value
+	return v.Waits() && v.Part(kind).Seconds()*v.Batch/float64(max(1, v.Loop.Settings.Workers)) >= 0.5*v.Loop.Step.Value
 }
 
 // shrinks and pixelwise are transforms that leave fewer pixels, and those that
 // cost as much as there are pixels: these should come after those.
 var (
-	shrinks   = []string{"RandomResizedCrop", "Resize", "RandomCrop", "CenterCrop"}
 	pixelwise = []string{"ToTensor", "ConvertImageDtype", "Normalize", "ColorJitter", "GaussianBlur", "RandomRotation", "RandomAffine", "ToDtype", "RandomPerspective"}
 )
 
 func wrongOrder(v *view) (string, string, Change, bool) {
 	early := ""
-	for _, name := range v.l.Settings.Transforms {
+	for _, name := range v.Loop.Settings.Transforms {
 		name = name[strings.LastIndexByte(name, '.')+1:]
 		if early == "" && slices.Contains(pixelwise, name) {
 			early = name
 		}
-		if early != "" && slices.Contains(shrinks, name) {
+		if early != "" && slices.Contains(loop.Shrinks, name) {
 			return fmt.Sprintf("%s runs on all pixels before %s removes most of them.", early, name), evidence.FromHook,
 				Change{fmt.Sprintf("Compose([%s(...), ..., %s(...)])", name, early), "first what leaves fewer pixels"}, true
 		}
@@ -258,58 +258,58 @@ func wrongOrder(v *view) (string, string, Change, bool) {
 }
 
 func tokenising(v *view) (string, string, Change, bool) {
-	p := v.part(evidence.Tokenize)
-	return fmt.Sprintf("%s is called for every sample: %s of its %s.", p.name, show.Seconds(p.seconds()), show.Seconds(v.sum())), evidence.FromHook,
+	p := v.Part(evidence.Tokenize)
+	return fmt.Sprintf("%s is called for every sample: %s of its %s.", p.Name, show.Seconds(p.Seconds()), show.Seconds(v.Sum())), evidence.FromHook,
 		Change{"stoker pack corpus tokens --tokenize gpt2", "tokenise once; or a whole batch at a time in collate"},
-		p.name != "" && p.seconds() >= 0.1*v.sum() && perSample(v, p.name)
+		p.Name != "" && p.Seconds() >= 0.1*v.Sum() && perSample(v, p.Name)
 }
 
 // perSample says whether a stage is called at least once a sample, and not once
 // a batch.
 func perSample(v *view, name string) bool {
-	for _, s := range v.l.Cost.Stages {
+	for _, s := range v.Loop.Cost.Stages {
 		if s.Name == name {
-			return s.Calls.Value >= 0.9 && (v.batch > 1 || s.Calls.Value > 1.5)
+			return s.Calls.Value >= 0.9 && (v.Batch > 1 || s.Calls.Value > 1.5)
 		}
 	}
 	return false
 }
 
 func pythonCollate(v *view) (string, string, Change, bool) {
-	c, s := v.l.Cost, v.l.Settings
+	c, s := v.Loop.Cost, v.Loop.Settings
 	return fmt.Sprintf("%s takes %s of the %s that a batch costs.", s.Collate, show.Seconds(c.Collate.Value), show.Seconds(c.Batch.Value)), c.Collate.Source,
 		changeOfCollate(v)[0],
 		s.Collate != "" && s.Collate != "default" && c.Collate.Known() && c.Collate.Value >= max(0.001, 0.15*c.Batch.Value)
 }
 
 func padding(v *view) (string, string, Change, bool) {
-	p := v.l.Padding
+	p := v.Loop.Padding
 	return fmt.Sprintf("%s of what batches hold is padding.", show.Percent(p.Value)), p.Source,
 		Change{"batch_sampler=... # sorted into buckets of like length", "or stoker.DataLoader(lengths=..., bucket=...)"},
 		p.Known() && p.Value >= 0.3
 }
 
 func notPinned(v *view) (string, string, Change, bool) {
-	s := v.l.Settings
-	return fmt.Sprintf("%s are copied to the device from pageable memory: each is copied twice.", show.Bytes(v.l.BatchBytes.Value)), evidence.FromHook,
+	s := v.Loop.Settings
+	return fmt.Sprintf("%s are copied to the device from pageable memory: each is copied twice.", show.Bytes(v.Loop.BatchBytes.Value)), evidence.FromHook,
 		Change{v.loader("pin_memory=True"), "and batch.to(device, non_blocking=True)"},
-		s.Blocking+s.NonBlocking > 0 && !s.Pin && (s.Pinned == nil || !*s.Pinned) && v.l.BatchBytes.Value >= pageable
+		s.Blocking+s.NonBlocking > 0 && !s.Pin && (s.Pinned == nil || !*s.Pinned) && v.Loop.BatchBytes.Value >= pageable
 }
 
 func pinnedBlocking(v *view) (string, string, Change, bool) {
-	s := v.l.Settings
+	s := v.Loop.Settings
 	return fmt.Sprintf("Batches are pinned, and %d of %d copies wait until they are done.", s.Blocking, s.Blocking+s.NonBlocking), evidence.FromHook,
 		Change{"batch.to(device, non_blocking=True)", "the copy runs beside the computing"},
 		(s.Pin || s.Pinned != nil && *s.Pinned) && s.Blocking > 0 && s.Blocking > s.NonBlocking
 }
 
 func setEpoch(v *view) (string, string, Change, bool) {
-	s := v.l.Settings
+	s := v.Loop.Settings
 	what := s.Sampler + ".set_epoch was not called between epochs: every epoch has the same order."
 	same := s.OrderRepeated != nil && *s.OrderRepeated && (s.Shuffled == nil || *s.Shuffled)
 	forgot := s.SetEpoch != nil && !*s.SetEpoch
 	return what, evidence.FromHook, Change{"loader.sampler.set_epoch(epoch)", "at the start of each epoch"},
-		v.l.Epochs >= 2 && forgot && (same || s.OrderRepeated == nil)
+		v.Loop.Epochs >= 2 && forgot && (same || s.OrderRepeated == nil)
 }
 
 // Mistakes are the names of all findings.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
+	"github.com/stoker-data/stoker/internal/tool/doctor/loop"
 	"github.com/stoker-data/stoker/internal/tool/model"
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
@@ -19,14 +20,14 @@ var smallFiles = rule{
 	verdict: SmallFiles,
 	needs:   []need{aWait, aSample, someOpens, someBytes},
 	holds: func(v *view) bool {
-		c := v.l.Cost
-		return v.beyond() && v.costliest().kind == evidence.Read && c.Opens.Value >= 0.5 && c.Read.Value/c.Opens.Value < whole && !v.mapped() && !v.full()
+		c := v.Loop.Cost
+		return v.Beyond() && v.Costliest().Kind == evidence.Read && c.Opens.Value >= 0.5 && c.Read.Value/c.Opens.Value < whole && !v.Mapped() && !v.Full()
 	},
 	says: func(v *view) string {
-		c := v.l.Cost
+		c := v.Loop.Cost
 		return fmt.Sprintf("Every sample opens %.1f files of about %s, and waits for that.", c.Opens.Value, show.Bytes(c.Read.Value/c.Opens.Value))
 	},
-	why:    func(v *view) []Line { return append(v.storageLines(), v.partLines()...) },
+	why:    func(v *view) []evidence.Line { return append(v.StorageLines(), v.PartLines()...) },
 	change: changeOfFiles,
 	after:  (*view).readAside,
 }
@@ -35,24 +36,24 @@ var bandwidth = rule{
 	verdict: Bandwidth,
 	needs:   []need{aWait, aSample, aRate},
 	holds: func(v *view) bool {
-		return v.beyond() && v.costliest().kind == evidence.Read && v.full()
+		return v.Beyond() && v.Costliest().Kind == evidence.Read && v.Full()
 	},
 	says: func(v *view) string {
-		return fmt.Sprintf("Reading takes %s of a sample's time, and the storage delivers no more than %s per second, however many readers there are.", show.Percent(v.part(evidence.Read).seconds()/v.sum()), show.Bytes(v.ev.Storage.Rate.Value))
+		return fmt.Sprintf("Reading takes %s of a sample's time, and the storage delivers no more than %s per second, however many readers there are.", show.Percent(v.Part(evidence.Read).Seconds()/v.Sum()), show.Bytes(v.Evidence.Storage.Rate.Value))
 	},
-	why:    func(v *view) []Line { return append(v.storageLines(), v.partLines()...) },
+	why:    func(v *view) []evidence.Line { return append(v.StorageLines(), v.PartLines()...) },
 	change: changeOfBytes,
-	after:  func(v *view) model.Job { return v.without(evidence.Read) },
+	after:  func(v *view) model.Job { return v.Without(evidence.Read) },
 }
 
 var latency = rule{
 	verdict: Latency,
 	needs:   []need{aWait, aSample, aRate},
-	holds:   func(v *view) bool { return v.beyond() && v.costliest().kind == evidence.Read },
+	holds:   func(v *view) bool { return v.Beyond() && v.Costliest().Kind == evidence.Read },
 	says: func(v *view) string {
-		return fmt.Sprintf("Each sample waits %s for reads to begin, and does not read much.", show.Seconds(v.part(evidence.Read).seconds()))
+		return fmt.Sprintf("Each sample waits %s for reads to begin, and does not read much.", show.Seconds(v.Part(evidence.Read).Seconds()))
 	},
-	why:    func(v *view) []Line { return append(v.storageLines(), v.partLines()...) },
+	why:    func(v *view) []evidence.Line { return append(v.StorageLines(), v.PartLines()...) },
 	change: changeOfReads,
 	after:  (*view).readAside,
 }
@@ -61,27 +62,27 @@ var latency = rule{
 // to unpickle it, to pin it, to map it.
 var handed = rule{
 	verdict: Assembly,
-	needs:   []need{aWait, {"what taking a ready batch costs", func(v *view) evidence.Figure { return v.l.Hand }}},
+	needs:   []need{aWait, {"what taking a ready batch costs", func(v *view) evidence.Figure { return v.Loop.Hand }}},
 	holds: func(v *view) bool {
 		// No copying is as slow as five megabytes a second: what takes that long is a worker
 		// that does not come to answer.
-		copied := !v.l.BatchBytes.Known() || v.l.BatchBytes.Value >= 5e6*v.l.Hand.Value
-		return v.waits() && !v.collates() && v.l.Settings.Workers > 0 && v.l.Hand.Value >= max(0.6*v.l.Wait.Value, Threshold*v.now) && copied
+		copied := !v.Loop.BatchBytes.Known() || v.Loop.BatchBytes.Value >= 5e6*v.Loop.Hand.Value
+		return v.Waits() && !v.collates() && v.Loop.Settings.Workers > 0 && v.Loop.Hand.Value >= max(0.6*v.Loop.Wait.Value, loop.Threshold*v.Now) && copied
 	},
 	says: func(v *view) string {
-		return fmt.Sprintf("Batches are ready, and taking one takes the trainer %s.", show.Seconds(v.l.Hand.Value))
+		return fmt.Sprintf("Batches are ready, and taking one takes the trainer %s.", show.Seconds(v.Loop.Hand.Value))
 	},
-	why: func(v *view) []Line {
-		var out lines
-		out.add("taking a batch", v.l.Hand, "%s when one is ready", show.Seconds(v.l.Hand.Value))
-		out.add("a batch is", v.l.BatchBytes, "%s", show.Bytes(v.l.BatchBytes.Value))
-		return append(out, v.loopLines()...)
+	why: func(v *view) []evidence.Line {
+		var out loop.Lines
+		out.Add("taking a batch", v.Loop.Hand, "%s when one is ready", show.Seconds(v.Loop.Hand.Value))
+		out.Add("a batch is", v.Loop.BatchBytes, "%s", show.Bytes(v.Loop.BatchBytes.Value))
+		return append(out, v.LoopLines()...)
 	},
 	change: func(v *view) []Change {
-		if v.integers() {
+		if v.Integers() {
 			return []Change{{"return torch.from_numpy(tokens.astype(np.int32))", "half the bytes; call .long() on the device. One tensor per sample, not many"}}
 		}
-		if !v.pictures() && v.data() != ofPictures {
+		if !v.pictures() && v.Data() != loop.OfPictures {
 			return []Change{{"return torch.from_numpy(a.astype(np.float16))", "fewer bytes per batch, and one tensor per sample: each passes through shared memory separately; widen it on the device"}}
 		}
 		return []Change{
@@ -89,16 +90,16 @@ var handed = rule{
 			{"stoker.DataLoader(...)", "hands out memory that is mapped, and copies nothing"},
 		}
 	},
-	after: func(v *view) model.Job { j := v.job; j.Hand = 0; return j },
+	after: func(v *view) model.Job { j := v.Job; j.Hand = 0; return j },
 }
 
 // readAside is the loop whose workers are as many as its reads ask for, where that is the
 // first change, or else without its reads.
 func (v *view) readAside() model.Job {
 	if v.waitsAside() {
-		return v.with(v.waiting())
+		return v.With(v.waiting())
 	}
-	return v.without(evidence.Read)
+	return v.Without(evidence.Read)
 }
 
 // unprobed: reads are what costs, and what the storage gives to many at once is not
@@ -107,43 +108,43 @@ var unprobed = rule{
 	verdict: TooFew,
 	needs:   []need{aWait, aSample, aBatch, aCores},
 	holds: func(v *view) bool {
-		return v.beyond() && v.costliest().kind == evidence.Read && !v.ev.Storage.Rate.Known() && v.l.Settings.Class != evidence.OwnClass && v.waiting() > v.l.Settings.Workers && v.idle()
+		return v.Beyond() && v.Costliest().Kind == evidence.Read && !v.Evidence.Storage.Rate.Known() && v.Loop.Settings.Class != evidence.OwnClass && v.waiting() > v.Loop.Settings.Workers && v.idle()
 	},
 	says: func(v *view) string {
-		return fmt.Sprintf("Reads take %s of a sample's time, and the cores are idle meanwhile: %s would read in parallel. How much the storage delivers to parallel reads was not measured.", show.Percent(v.part(evidence.Read).seconds()/v.sum()), show.Things(v.waiting(), "worker"))
+		return fmt.Sprintf("Reads take %s of a sample's time, and the cores are idle meanwhile: %s would read in parallel. How much the storage delivers to parallel reads was not measured.", show.Percent(v.Part(evidence.Read).Seconds()/v.Sum()), show.Things(v.waiting(), "worker"))
 	},
-	why:    func(v *view) []Line { return append(v.storageLines(), v.partLines()...) },
+	why:    func(v *view) []evidence.Line { return append(v.StorageLines(), v.PartLines()...) },
 	change: func(v *view) []Change { return []Change{v.raised(v.waiting(), "waiting needs no core")} },
-	after:  func(v *view) model.Job { return v.with(v.waiting()) },
+	after:  func(v *view) model.Job { return v.With(v.waiting()) },
 }
 
 // idle says whether a good part of the cores has nothing to do while the loop waits.
 func (v *view) idle() bool {
-	return (v.job.CPU+v.job.Threads+v.job.Trainer)/max(v.now, 1e-9) <= 0.7*v.ev.Machine.Cores.Value
+	return (v.Job.CPU+v.Job.Threads+v.Job.Trainer)/max(v.Now, 1e-9) <= 0.7*v.Evidence.Machine.Cores.Value
 }
 
 // waiting is the workers to ask for where samples mostly wait: the fewest that are as good
 // as all that are needed, and no more than a few for each core.
 func (v *view) waiting() int {
-	return v.job.Fewest(min(v.needed(), waiters, 4*max(1, int(v.ev.Machine.Cores.Value))), 0.05)
+	return v.Job.Fewest(min(v.Needed(), waiters, 4*max(1, int(v.Evidence.Machine.Cores.Value))), 0.05)
 }
 
 var assembly = rule{
 	verdict: Assembly,
 	needs:   []need{aWait, aCollate, aSample},
 	holds: func(v *view) bool {
-		return v.beyond() && v.costliest().kind == evidence.Collate || v.waits() && v.collates()
+		return v.Beyond() && v.Costliest().Kind == evidence.Collate || v.Waits() && v.collates()
 	},
 	of: func(v *view) string {
-		if c := v.l.Settings.Collate; c != "default" {
+		if c := v.Loop.Settings.Collate; c != "default" {
 			return evidence.Short(c) // the script's own function; "": not known
 		}
 		return ""
 	},
 	says: func(v *view) string {
-		return fmt.Sprintf("Putting samples together into a batch takes %s of the time that it takes to make.", show.Percent(v.part(evidence.Collate).seconds()/v.sum()))
+		return fmt.Sprintf("Putting samples together into a batch takes %s of the time that it takes to make.", show.Percent(v.Part(evidence.Collate).Seconds()/v.Sum()))
 	},
-	why:    func(v *view) []Line { return append(v.partLines(), v.loopLines()...) },
+	why:    func(v *view) []evidence.Line { return append(v.PartLines(), v.LoopLines()...) },
 	change: changeOfCollate,
 	after:  (*view).uncollated,
 }
@@ -151,50 +152,50 @@ var assembly = rule{
 var decoding = rule{
 	verdict: TheDecode,
 	needs:   []need{aWait, aSample},
-	holds:   func(v *view) bool { return v.beyond() && v.decodes() },
+	holds:   func(v *view) bool { return v.Beyond() && v.decodes() },
 	says: func(v *view) string {
-		more, large := "", v.part(evidence.Transform).seconds()*v.large()/v.sum()
+		more, large := "", v.Part(evidence.Transform).Seconds()*v.Large()/v.Sum()
 		if large >= 0.02 {
 			more = fmt.Sprintf(", and what else looks at all pixels of a picture %s", show.Percent(large))
 		}
-		return fmt.Sprintf("Decoding (%s) takes %s of a sample's time%s: more than these cores can give.", v.part(evidence.Decode).name, show.Percent(v.part(evidence.Decode).seconds()/v.sum()), more)
+		return fmt.Sprintf("Decoding (%s) takes %s of a sample's time%s: more than these cores can give.", v.Part(evidence.Decode).Name, show.Percent(v.Part(evidence.Decode).Seconds()/v.Sum()), more)
 	},
-	why:    func(v *view) []Line { return append(v.partLines(), v.neededLines()...) },
+	why:    func(v *view) []evidence.Line { return append(v.PartLines(), v.NeededLines()...) },
 	change: changeOfDecode,
-	after:  func(v *view) model.Job { return v.smaller() },
+	after:  func(v *view) model.Job { return v.Smaller() },
 }
 
 // decodes says whether decoding is what costs most, of whole groups or, where what else
 // looks at all pixels goes with it, of single calls: these cost what they do because the
 // picture is as large as it is.
 func (v *view) decodes() bool {
-	d, t := v.part(evidence.Decode), v.part(evidence.Transform)
-	if v.costliest().kind != evidence.Transform {
-		return v.costliest().kind == evidence.Decode
+	d, t := v.Part(evidence.Decode), v.Part(evidence.Transform)
+	if v.Costliest().Kind != evidence.Transform {
+		return v.Costliest().Kind == evidence.Decode
 	}
-	for _, s := range v.l.Cost.Stages {
-		if s.Kind == evidence.Transform && min(s.CPU.Value, s.Wall.Value) > d.seconds() {
+	for _, s := range v.Loop.Cost.Stages {
+		if s.Kind == evidence.Transform && min(s.CPU.Value, s.Wall.Value) > d.Seconds() {
 			return false
 		}
 	}
-	large := v.large()
-	return (1-large)*t.seconds() < d.seconds() && d.seconds()+large*t.seconds() >= 0.5*v.sum()
+	large := v.Large()
+	return (1-large)*t.Seconds() < d.Seconds() && d.Seconds()+large*t.Seconds() >= 0.5*v.Sum()
 }
 
 var transforming = rule{
 	verdict: TheTransform,
 	needs:   []need{aWait, aSample},
 	holds: func(v *view) bool {
-		k := v.costliest().kind
-		return v.beyond() && (k == evidence.Transform || k == evidence.Tokenize)
+		k := v.Costliest().Kind
+		return v.Beyond() && (k == evidence.Transform || k == evidence.Tokenize)
 	},
-	of: func(v *view) string { return evidence.Short(v.costliest().name) },
+	of: func(v *view) string { return evidence.Short(v.Costliest().Name) },
 	says: func(v *view) string {
-		return fmt.Sprintf("Transforms, %s before all, take %s of a sample's time.", evidence.Short(v.costliest().name), show.Percent(v.costliest().seconds()/v.sum()))
+		return fmt.Sprintf("Transforms, %s before all, take %s of a sample's time.", evidence.Short(v.Costliest().Name), show.Percent(v.Costliest().Seconds()/v.Sum()))
 	},
-	why:    func(v *view) []Line { return append(v.partLines(), v.neededLines()...) },
+	why:    func(v *view) []evidence.Line { return append(v.PartLines(), v.NeededLines()...) },
 	change: changeOfTransform,
-	after:  func(v *view) model.Job { return v.withoutStage(v.costliest()) },
+	after:  func(v *view) model.Job { return v.WithoutStage(v.Costliest()) },
 }
 
 // aside: samples wait for something that takes no core, and more of them could wait at a
@@ -203,20 +204,22 @@ var aside = rule{
 	verdict: TooFew,
 	needs:   []need{aWait, aSample, aBatch, aCores},
 	holds: func(v *view) bool {
-		p := v.costliest()
-		return v.beyond() && p.kind == evidence.Python && p.blocked > p.cpu && v.waitsAside()
+		p := v.Costliest()
+		return v.Beyond() && p.Kind == evidence.Python && p.Blocked > p.CPU && v.waitsAside()
 	},
 	says: func(v *view) string {
-		return fmt.Sprintf("A sample spends %s of its time waiting, without using a core%s: %s could wait in parallel, and %s.", show.Percent(v.part(evidence.Python).blocked/v.sum()), v.topFrame(), show.Things(v.waiting(), "worker"), v.there())
+		return fmt.Sprintf("A sample spends %s of its time waiting, without using a core%s: %s could wait in parallel, and %s.", show.Percent(v.Part(evidence.Python).Blocked/v.Sum()), v.TopFrame(), show.Things(v.waiting(), "worker"), v.there())
 	},
-	why:    func(v *view) []Line { return append(v.partLines(), append(v.frameLines(), v.neededLines()...)...) },
+	why: func(v *view) []evidence.Line {
+		return append(v.PartLines(), append(v.FrameLines(), v.NeededLines()...)...)
+	},
 	change: changeOfPython,
-	after:  func(v *view) model.Job { return v.with(v.waiting()) },
+	after:  func(v *view) model.Job { return v.With(v.waiting()) },
 }
 
 // there says how many workers there are.
 func (v *view) there() string {
-	switch n := v.l.Settings.Workers; n {
+	switch n := v.Loop.Settings.Workers; n {
 	case 0:
 		return "there are none"
 	case 1:
@@ -229,31 +232,33 @@ func (v *view) there() string {
 var inPython = rule{
 	verdict: PythonCode,
 	needs:   []need{aWait, aSample},
-	holds:   func(v *view) bool { return v.beyond() && v.costliest().kind == evidence.Python },
+	holds:   func(v *view) bool { return v.Beyond() && v.Costliest().Kind == evidence.Python },
 	says: func(v *view) string {
-		p := v.costliest()
+		p := v.Costliest()
 		how := "computes"
-		if p.blocked > p.cpu {
+		if p.Blocked > p.CPU {
 			how = "waits"
 		}
-		return fmt.Sprintf("Python code of the dataset %s for %s of a sample's time%s.", how, show.Percent(p.seconds()/v.sum()), v.topFrame())
+		return fmt.Sprintf("Python code of the dataset %s for %s of a sample's time%s.", how, show.Percent(p.Seconds()/v.Sum()), v.TopFrame())
 	},
-	why:    func(v *view) []Line { return append(v.partLines(), append(v.frameLines(), v.neededLines()...)...) },
+	why: func(v *view) []evidence.Line {
+		return append(v.PartLines(), append(v.FrameLines(), v.NeededLines()...)...)
+	},
 	change: changeOfPython,
 	after: func(v *view) model.Job {
-		if p := v.part(evidence.Python); p.blocked > p.cpu && v.waitsAside() {
-			return v.with(v.waiting())
+		if p := v.Part(evidence.Python); p.Blocked > p.CPU && v.waitsAside() {
+			return v.With(v.waiting())
 		}
-		return v.less(v.job, evidence.Python, v.atLine())
+		return v.Less(v.Job, evidence.Python, v.atLine())
 	},
 }
 
 // atLine is the share of the time of Python code that goes with the line that is named:
 // all of it where that is one of a loop, or where lines are not known.
 func (v *view) atLine() float64 {
-	f, p := v.l.Cost.Frames, v.part(evidence.Python).seconds()
+	f, p := v.Loop.Cost.Frames, v.Part(evidence.Python).Seconds()
 	if len(f) == 0 || f[0].Loop || f[0].Text == "" || p <= 0 {
 		return 1
 	}
-	return min(1, f[0].Share*v.sum()/p)
+	return min(1, f[0].Share*v.Sum()/p)
 }

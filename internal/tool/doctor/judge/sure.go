@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
+	"github.com/stoker-data/stoker/internal/tool/doctor/loop"
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
@@ -19,7 +20,7 @@ const (
 
 // short says whether a script's loop was.
 func (v *view) short() bool {
-	return v.ev.Subject.Kind == evidence.OfScript && v.l.Batches.Value < someBatches && v.l.Seconds.Value < someSeconds
+	return v.Evidence.Subject.Kind == evidence.OfScript && v.Loop.Batches.Value < someBatches && v.Loop.Seconds.Value < someSeconds
 }
 
 // thin is on how little a verdict rests; empty where that is enough.
@@ -27,8 +28,8 @@ func (v *view) thin() string {
 	if !v.short() {
 		return ""
 	}
-	text := fmt.Sprintf("A first guess, from %s in %s", show.Count(int64(v.l.Batches.Value), "batch", "batches"), show.Took(v.l.Seconds.Value))
-	if s := v.l.Cost.Samples; s.Known() && s.Value < someBatches {
+	text := fmt.Sprintf("A first guess, from %s in %s", show.Count(int64(v.Loop.Batches.Value), "batch", "batches"), show.Took(v.Loop.Seconds.Value))
+	if s := v.Loop.Cost.Samples; s.Known() && s.Value < someBatches {
 		text += fmt.Sprintf("; what a sample's parts cost is from %s", show.Things(int(max(0, s.Value)), "sample"))
 	}
 	return text + fmt.Sprintf(". It is worth more after %d batches, or %.0f seconds.", someBatches, someSeconds)
@@ -38,15 +39,15 @@ func (v *view) thin() string {
 // time that the loop loses may as well lie on the other side of the threshold; and
 // between what it lies.
 func (v *view) undecided() (low, high float64, is bool) {
-	if !v.short() || v.oneBatch() {
+	if !v.short() || v.OneBatch() {
 		return 0, 0, false
 	}
 	n, waited, off := 0.0, 0.0, 0.0
 	each := func(f func(wait, all float64)) {
-		recent := v.l.Recent
-		for i := max(0, len(recent)-1-int(v.l.Batches.Value)); i+1 < len(recent); i++ {
+		recent := v.Loop.Recent
+		for i := max(0, len(recent)-1-int(v.Loop.Batches.Value)); i+1 < len(recent); i++ {
 			wait, all := recent[i][1]-recent[i][0], recent[i+1][0]-recent[i][0]
-			first := v.l.Epochs > 1 && wait >= v.l.First.Value/2 && wait > 2*v.l.Wait.Value // of an epoch
+			first := v.Loop.Epochs > 1 && wait >= v.Loop.First.Value/2 && wait > 2*v.Loop.Wait.Value // of an epoch
 			if all > 0 && wait >= 0 && wait <= all && !first {
 				f(wait, all)
 			}
@@ -62,15 +63,23 @@ func (v *view) undecided() (low, high float64, is bool) {
 	share := waited / mean
 	each(func(wait, all float64) { off += (wait - share*all) * (wait - share*all) })
 	by := 2 * math.Sqrt(off*n/(n-1)) / mean
-	low, high = max(0, v.lost()-by), min(1, v.lost()+by)
-	return low, high, low < Threshold && high > Threshold
+	low, high = max(0, v.Lost()-by), min(1, v.Lost()+by)
+	return low, high, low < loop.Threshold && high > loop.Threshold
 }
 
 // either is the answer where it may be the one or the other.
 func (v *view) either(low, high float64) Verdict {
 	return Verdict{
-		Name: Insufficient, Loader: v.l.Settings.Where, Rank: v.l.Rank, Lines: append(v.loopLines(), v.startLines()...), Missing: []string{"more batches"},
+		Name: Insufficient, Loader: v.Loop.Settings.Where, Rank: v.Loop.Rank, Lines: append(v.LoopLines(), v.StartLines()...), Missing: []string{"more batches"},
 		Sentence: fmt.Sprintf("In %s the loop lost something between %s and %s of its time to waiting%s: too few, and too unequal ones, to say whether that matters (%s do).",
-			show.Count(int64(v.l.Batches.Value), "batch", "batches"), show.Percent(low), show.Percent(high), ended(v.ev.Run), show.Percent(Threshold)),
+			show.Count(int64(v.Loop.Batches.Value), "batch", "batches"), show.Percent(low), show.Percent(high), ended(v.Evidence.Run), show.Percent(loop.Threshold)),
 	}
+}
+
+func (v *view) threadsText() string {
+	workers, on := show.Things(v.Loop.Settings.Workers, "worker"), show.Cores(v.Evidence.Machine.Cores.Value)
+	if v.OtherThreads() {
+		return fmt.Sprintf("Each of %s computes with several threads, on %s: a batch takes %s of processor time in the worker's main thread, and %s in other threads.", workers, on, show.Seconds(v.Job.CPU), show.Seconds(v.Job.Threads))
+	}
+	return fmt.Sprintf("Each of %s computes with %.0f threads, on %s.", workers, v.Loop.Cost.Threads.Value, on)
 }

@@ -1,4 +1,4 @@
-package judge
+package loop
 
 import (
 	"cmp"
@@ -25,8 +25,8 @@ const (
 
 // split divides a sample's time into what it was spent on. Time that a worker
 // stood ready and had no core is nobody's: with more cores it goes away.
-func (v *view) split() {
-	c, queue := v.l.Cost, v.queue()
+func (v *View) split() {
+	c, queue := v.Loop.Cost, v.Queue()
 	var bits []bit
 	wall, cpu := 0.0, 0.0
 	for _, s := range c.Stages { // costliest first, so that a group has the name of its costliest
@@ -35,7 +35,7 @@ func (v *view) split() {
 			own = min(s.Wall.Value, s.CPU.Value)
 		}
 		wall, cpu = wall+s.Wall.Value, cpu+own
-		held := max(0, s.Wall.Value-own-late(own, queue))
+		held := max(0, s.Wall.Value-own-Late(own, queue))
 		add := func(kind, name string, cpu, blocked float64, doubt int) {
 			bits = append(bits, bit{part{kind, name, cpu, blocked}, doubt})
 		}
@@ -54,12 +54,12 @@ func (v *view) split() {
 			add(s.Kind, s.Name, own, held, computes)
 		}
 	}
-	relieve(bits, max(0, wall-cpu-late(cpu, queue))) // a stage that was lucky leaves its share of the waiting to others
-	if !v.alone() && c.Held.Known() && c.Faults.Value <= 0.1 {
+	relieve(bits, max(0, wall-cpu-Late(cpu, queue))) // a stage that was lucky leaves its share of the waiting to others
+	if !v.Alone() && c.Held.Known() && c.Faults.Value <= 0.1 {
 		// Others use the cores. What looks like waiting, and was not seen as such by the
 		// kernel, is a core that comes late because others had its caches, or a host
 		// that has given it away.
-		relieve(bits, c.Held.Value*c.Batch.Value/v.batch)
+		relieve(bits, c.Held.Value*c.Batch.Value/v.Batch)
 	}
 	v.group(bits)
 }
@@ -70,9 +70,9 @@ func relieve(bits []bit, most float64) {
 	for doubt := computes; doubt >= surely; doubt-- {
 		all, these := 0.0, 0.0
 		for _, p := range bits {
-			all += p.blocked
+			all += p.Blocked
 			if p.doubt == doubt {
-				these += p.blocked
+				these += p.Blocked
 			}
 		}
 		if all <= most || these == 0 {
@@ -81,39 +81,39 @@ func relieve(bits []bit, most float64) {
 		by := max(0, 1-(all-most)/these)
 		for i := range bits {
 			if bits[i].doubt == doubt {
-				bits[i].blocked *= by
+				bits[i].Blocked *= by
 			}
 		}
 	}
 }
 
-func (v *view) group(bits []bit) {
+func (v *View) group(bits []bit) {
 	groups := map[string]*part{}
 	for _, p := range bits {
-		g := groups[p.kind]
+		g := groups[p.Kind]
 		if g == nil {
-			g = &part{kind: p.kind, name: p.name}
-			groups[p.kind] = g
+			g = &part{Kind: p.Kind, Name: p.Name}
+			groups[p.Kind] = g
 		}
-		g.cpu, g.blocked = g.cpu+p.cpu, g.blocked+p.blocked
+		g.CPU, g.Blocked = g.CPU+p.CPU, g.Blocked+p.Blocked
 	}
 	for _, g := range groups {
-		v.parts = append(v.parts, *g)
+		v.Parts = append(v.Parts, *g)
 	}
-	slices.SortFunc(v.parts, func(a, b part) int {
-		return cmp.Or(cmp.Compare(b.seconds(), a.seconds()), cmp.Compare(a.kind, b.kind))
+	slices.SortFunc(v.Parts, func(a, b part) int {
+		return cmp.Or(cmp.Compare(b.Seconds(), a.Seconds()), cmp.Compare(a.Kind, b.Kind))
 	})
 }
 
-// late is the seconds that whoever computes for so long waits for a core, where
+// Late is the seconds that whoever computes for so long waits for a core, where
 // that is a share of the time in which it could run.
-func late(cpu, queue float64) float64 { return cpu * queue / (1 - min(queue, 0.98)) }
+func Late(cpu, queue float64) float64 { return cpu * queue / (1 - min(queue, 0.98)) }
 
-// queue is the share of the time in which who makes batches could run, and had no
+// Queue is the share of the time in which who makes batches could run, and had no
 // core. Without workers that is the trainer.
-func (v *view) queue() float64 {
-	if c := v.l.Cost; c.Queue.Known() || v.l.Settings.Workers > 0 {
+func (v *View) Queue() float64 {
+	if c := v.Loop.Cost; c.Queue.Known() || v.Loop.Settings.Workers > 0 {
 		return c.Queue.Value
 	}
-	return v.l.TrainerQueue.Value
+	return v.Loop.TrainerQueue.Value
 }
