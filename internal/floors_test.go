@@ -17,7 +17,7 @@ const module = "github.com/stoker-data/stoker"
 // pass.
 var floors = [][]string{
 	{ // 0: base
-		"internal/base/cgroup", "internal/base/errs", "internal/base/jsontext", "internal/base/kernel", "internal/base/mem", "internal/base/rng", "internal/base/stats", "internal/base/wire",
+		"internal/base/cgroup", "internal/base/errs", "internal/base/jsontext", "internal/base/kernel", "internal/base/mem", "internal/base/procfs", "internal/base/rng", "internal/base/stats", "internal/base/wire",
 	},
 	{ // 1: stages, in the direction of data
 		"internal/stage/source", "internal/stage/index", "internal/stage/format", "internal/stage/order", "internal/stage/fetch",
@@ -40,8 +40,9 @@ const outside = 5
 
 // edges are the imports allowed between rooms of one floor.
 var edges = map[string][]string{
-	"internal/base/mem":  {"internal/base/cgroup"},
-	"internal/base/wire": {"internal/base/errs", "internal/base/jsontext"},
+	"internal/base/cgroup": {"internal/base/procfs"},
+	"internal/base/mem":    {"internal/base/cgroup", "internal/base/procfs"},
+	"internal/base/wire":   {"internal/base/errs", "internal/base/jsontext"},
 
 	"internal/stage/index":     {"internal/stage/source"},
 	"internal/stage/format":    {"internal/stage/index", "internal/stage/source"},
@@ -97,8 +98,9 @@ var only = map[string][]string{
 	"internal/base/jsontext": nil,
 	"internal/base/kernel":   nil,
 	"internal/base/rng":      nil,
-	"internal/base/mem":      {"internal/base/cgroup"},
-	"internal/base/cgroup":   nil,
+	"internal/base/procfs":   nil,
+	"internal/base/cgroup":   {"internal/base/procfs"},
+	"internal/base/mem":      {"internal/base/cgroup", "internal/base/procfs"},
 	"internal/base/errs":     nil,
 	"internal/stage/order":   {"internal/base/rng"},
 

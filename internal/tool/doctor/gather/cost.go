@@ -161,7 +161,7 @@ func (s *procSum) plus(w *system.Watched, pid int, from float64) {
 		return
 	}
 	s.seconds += b.T - a.T
-	s.cpu += b.Cpu() - a.Cpu()
+	s.cpu += b.CPU() - a.CPU()
 	s.system += b.System - a.System
 	s.switches += b.Switches - a.Switches
 }

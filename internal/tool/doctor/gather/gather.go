@@ -81,7 +81,7 @@ func loopOf(f *Folder, w *system.Watched, pid, id int) evidence.Loop {
 		l.WaitP99 = evidence.Measured(last.WaitHist.P99, evidence.FromHook)
 	}
 	if a, b, ok := w.Between(pid, from); ok {
-		l.Trainer = evidence.Measured((b.Cpu()-a.Cpu())/(b.T-a.T), evidence.FromProc)
+		l.Trainer = evidence.Measured((b.CPU()-a.CPU())/(b.T-a.T), evidence.FromProc)
 		l.TrainerQueue = evidence.Ratio(b.Queue-a.Queue, b.Queue-a.Queue+b.Ran-a.Ran, evidence.FromProc)
 	}
 	var state []string
@@ -392,7 +392,7 @@ func RunOf(f *Folder, w *system.Watched, from float64) (r evidence.Run) {
 	ours := 0.0
 	for pid := range w.Pids {
 		if a, b, ok := w.Between(pid, from); ok {
-			ours += b.Cpu() - a.Cpu()
+			ours += b.CPU() - a.CPU()
 			r.Faults = evidence.Measured(r.Faults.Value+(b.Faults-a.Faults)/seconds, evidence.FromProc)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stoker-data/stoker/internal/base/cgroup"
+	"github.com/stoker-data/stoker/internal/base/procfs"
 	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
 )
 
@@ -50,17 +51,17 @@ func Look(ctx context.Context) evidence.Machine {
 
 // Of reads what files below root say of the machine, as a process of it sees that.
 func Of(root, pid string) (m evidence.Machine) {
-	m.Kernel = text(root, "proc/sys/kernel/osrelease")
-	if n := countList(text(root, "sys/devices/system/cpu/online")); n > 0 {
+	m.Kernel = procfs.Text(root, "proc/sys/kernel/osrelease")
+	if n := countList(procfs.Text(root, "sys/devices/system/cpu/online")); n > 0 {
 		m.Online = evidence.Measured(float64(n), "/sys/devices/system/cpu/online")
 	}
-	mem := pairs(text(root, "proc/meminfo"))
+	mem := procfs.Pairs(root, "proc/meminfo")
 	if len(mem) > 0 {
 		m.Memory = evidence.Measured(mem["MemTotal"]*1024, "/proc/meminfo")
 		m.Available = evidence.Measured(mem["MemAvailable"]*1024, "/proc/meminfo")
 		m.Swap = evidence.Measured(mem["SwapTotal"]*1024, "/proc/meminfo")
 	}
-	if f := strings.Fields(text(root, "proc/loadavg")); len(f) > 0 {
+	if f := strings.Fields(procfs.Text(root, "proc/loadavg")); len(f) > 0 {
 		if load, err := strconv.ParseFloat(f[0], 64); err == nil {
 			m.Load = evidence.Measured(load, "/proc/loadavg")
 		}
@@ -109,7 +110,7 @@ func limitOf(resource int) evidence.Figure {
 func diskOf(root, path string) evidence.Disk {
 	d := evidence.Disk{Path: path}
 	best := -1
-	for line := range strings.Lines(text(root, "proc/self/mountinfo")) {
+	for line := range strings.Lines(procfs.Text(root, "proc/self/mountinfo")) {
 		f := strings.Fields(line)
 		dash := -1
 		for i, word := range f {
@@ -141,7 +142,7 @@ func under(path, dir string) bool {
 // spins says whether the device major:minor is a rotating disk; nil: not known.
 func spins(root, number string) *bool {
 	for _, of := range [...]string{"queue/rotational", "../queue/rotational"} {
-		if s := text(filepath.Join(root, "sys/dev/block", number), of); s != "" {
+		if s := procfs.Text(filepath.Join(root, "sys/dev/block", number), of); s != "" {
 			yes := s == "1"
 			return &yes
 		}

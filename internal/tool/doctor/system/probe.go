@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stoker-data/stoker/internal/base/procfs"
 	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
 )
 
@@ -219,7 +220,7 @@ func readPiece(f *os.File, n int64) int64 {
 // readBy is the bytes that processes have read since they started.
 func (p *Prober) readBy(pids []int) (sum float64) {
 	for _, pid := range pids {
-		sum += pairs(text(filepath.Join(p.Root, "proc", strconv.Itoa(pid)), "io"))["rchar"]
+		sum += procfs.Pairs(filepath.Join(p.Root, "proc", strconv.Itoa(pid)), "io")["rchar"]
 	}
 	return sum
 }

@@ -13,31 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stoker-data/stoker/internal/base/cgroup"
+	"github.com/stoker-data/stoker/internal/base/procfs"
 )
-
-// tick is the unit of processor times in /proc: sysconf(_SC_CLK_TCK), which is
-// 100 on every Linux.
-const tick = 0.01
 
 // Sighting is what /proc says of a process at a moment. Times are seconds.
 type Sighting struct {
-	T            float64
-	Ppid         int
-	State        byte
-	Name         string
-	user, System float64
-	Queue        float64 // waiting for a core, of its first thread
-	Ran          float64 // on a core, of its first thread
-	Faults       float64 // major
-	Switches     float64 // taken off a core
-	Rchar        float64
-	readBytes    float64
-	syscalls     float64
-	resident     float64 // bytes
-	start        float64 // ticks since boot: a PID that is used again has another
+	procfs.Stat
+
+	T        float64
+	Queue    float64 // waiting for a core, of its first thread
+	Ran      float64 // on a core, of its first thread
+	Switches float64 // taken off a core
+	RChar    float64 // bytes that it has read
 }
 
-func (s Sighting) Cpu() float64 { return s.user + s.System }
+// CPU is the time on a core.
+func (s Sighting) CPU() float64 { return s.User + s.System }
 
 // Over says whether the process has ended, and is only not buried yet.
 func (s Sighting) Over() bool { return s.State == 'Z' || s.State == 'X' }
@@ -45,45 +36,27 @@ func (s Sighting) Over() bool { return s.State == 'Z' || s.State == 'X' }
 // Sight looks at one process below root; ok is false when it is gone.
 func Sight(root string, pid int, t float64) (s Sighting, ok bool) {
 	dir := filepath.Join(root, "proc", strconv.Itoa(pid))
-	stat := text(dir, "stat")
-	open, shut := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
-	if open < 0 || shut < open {
+	stat, ok := procfs.Of(filepath.Join(root, "proc"), pid)
+	if !ok {
 		return s, false
 	}
-	f := strings.Fields(stat[shut+1:])
-	if len(f) < 22 {
-		return s, false
-	}
-	number := func(i int) float64 { n, _ := strconv.ParseFloat(f[i], 64); return n }
-	s = Sighting{
-		T: t, Name: stat[open+1 : shut], State: f[0][0], Ppid: int(number(1)), Faults: number(9),
-		user: number(11) * tick, System: number(12) * tick, start: number(19), resident: number(21) * PageSize,
-	}
-	if q := strings.Fields(text(dir, "schedstat")); len(q) >= 2 {
+	s = Sighting{T: t, Stat: stat}
+	if q := strings.Fields(procfs.Text(dir, "schedstat")); len(q) >= 2 {
 		ran, _ := strconv.ParseFloat(q[0], 64)
 		wait, _ := strconv.ParseFloat(q[1], 64)
 		s.Ran, s.Queue = ran/1e9, wait/1e9
 	}
-	s.Switches = pairs(text(dir, "status"))["nonvoluntary_ctxt_switches"]
-	io := pairs(text(dir, "io"))
-	s.Rchar, s.readBytes, s.syscalls = io["rchar"], io["read_bytes"], io["syscr"]
+	s.Switches = procfs.Pairs(dir, "status")["nonvoluntary_ctxt_switches"]
+	s.RChar = procfs.Pairs(dir, "io")["rchar"]
 	return s, true
 }
 
 // family finds the descendants of a process, itself first.
 func family(root string, pid int) []int {
-	children := map[int][]int{}
-	entries, err := os.ReadDir(filepath.Join(root, "proc"))
-	if err != nil {
-		return []int{pid}
-	}
-	for _, e := range entries {
-		child, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if parent := parentOf(root, child); parent > 0 {
-			children[parent] = append(children[parent], child)
+	children, proc := map[int][]int{}, filepath.Join(root, "proc")
+	for _, child := range procfs.Processes(proc) {
+		if s, ok := procfs.Of(proc, child); ok && s.Parent > 0 {
+			children[s.Parent] = append(children[s.Parent], child)
 		}
 	}
 	out := []int{pid}
@@ -93,20 +66,10 @@ func family(root string, pid int) []int {
 	return out
 }
 
-func parentOf(root string, pid int) int {
-	stat := text(filepath.Join(root, "proc", strconv.Itoa(pid)), "stat")
-	f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(f) < 2 {
-		return 0
-	}
-	n, _ := strconv.Atoi(f[1])
-	return n
-}
-
 // busySeconds is the processor time of the whole machine, in seconds, that was not
 // idle.
 func busySeconds(root string) float64 {
-	for line := range strings.Lines(text(root, "proc/stat")) {
+	for line := range strings.Lines(procfs.Text(root, "proc/stat")) {
 		f := strings.Fields(line)
 		if len(f) < 8 || f[0] != "cpu" {
 			continue
@@ -115,7 +78,7 @@ func busySeconds(root string) float64 {
 		for i, word := range f[1:8] { // user nice system idle iowait irq softirq
 			n, _ := strconv.ParseFloat(word, 64)
 			if i != 3 && i != 4 {
-				sum += n * tick
+				sum += n * procfs.Tick
 			}
 		}
 		return sum
@@ -144,8 +107,8 @@ func countersOf(root, pid string, t float64) Counters {
 	c.Refaults, c.Refault = g.Refaults()
 	limit, used, _ := g.Memory()
 	c.Limit, c.Used = float64(limit), float64(used)
-	c.Swapped = pairs(text(root, "proc/vmstat"))["pswpin"]
-	psi := text(root, "proc/pressure/memory")
+	c.Swapped = procfs.Pairs(root, "proc/vmstat")["pswpin"]
+	psi := procfs.Text(root, "proc/pressure/memory")
 	if own := g.Pressure(); own != "" {
 		psi = own
 	}
@@ -179,7 +142,7 @@ func (w *Watched) Look(pid int, t float64) {
 			continue
 		}
 		seen := w.Pids[p]
-		if len(seen) > 0 && seen[0].start != s.start {
+		if len(seen) > 0 && seen[0].Start != s.Start {
 			seen = nil
 		}
 		w.Pids[p] = thin(append(seen, s))
@@ -274,7 +237,7 @@ func Standing(root string, pid int) string {
 	}
 	what := map[byte]string{'R': "runs", 'S': "sleeps", 'D': "waits for a disk", 'T': "is stopped", 'Z': "has ended"}[s.State]
 	if s.State == 'S' || s.State == 'D' {
-		if means := meaning(text(dir, "wchan")); means != "" {
+		if means := meaning(procfs.Text(dir, "wchan")); means != "" {
 			what = means
 		}
 	}
@@ -302,7 +265,7 @@ func (w *Watched) Last() float64 {
 // Signal sends to every process that was seen and is still itself.
 func (w *Watched) Signal(s syscall.Signal) {
 	for pid, seen := range w.Pids {
-		if is, ok := Sight(w.Root, pid, 0); ok && is.start == seen[0].start {
+		if is, ok := Sight(w.Root, pid, 0); ok && is.Start == seen[0].Start {
 			_ = syscall.Kill(pid, s)
 		}
 	}
@@ -310,20 +273,11 @@ func (w *Watched) Signal(s syscall.Signal) {
 
 func (w *Watched) Alive() bool {
 	for pid, seen := range w.Pids {
-		if is, ok := Sight(w.Root, pid, 0); ok && is.start == seen[0].start && is.State != 'Z' {
+		if is, ok := Sight(w.Root, pid, 0); ok && is.Start == seen[0].Start && is.State != 'Z' {
 			return true
 		}
 	}
 	return false
-}
-
-// ResetPeak makes the most memory that this process has had be that of now. Where
-// that is not allowed, it goes on to count what came before.
-func ResetPeak() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
-
-// PeakMemory is that, in bytes; files that are mapped count. 0: not known.
-func PeakMemory() int64 {
-	return int64(pairs(text("/proc/self", "status"))["VmHWM"]) << 10
 }
 
 // Denied is the user whose process it is, where we may not see what it holds open: its
@@ -334,7 +288,7 @@ func Denied(root string, pid int) string {
 		return ""
 	}
 	uid := "another user"
-	if f := strings.Fields(lineOf(text(dir, "status"), "Uid:")); len(f) > 0 {
+	if f := strings.Fields(lineOf(procfs.Text(dir, "status"), "Uid:")); len(f) > 0 {
 		uid = "user " + f[0]
 		if u, err := user.LookupId(f[0]); err == nil {
 			uid = u.Username
@@ -354,5 +308,5 @@ func lineOf(text, name string) string {
 }
 
 func CommandOf(root string, pid int) []string {
-	return strings.FieldsFunc(text(filepath.Join(root, "proc", strconv.Itoa(pid)), "cmdline"), func(r rune) bool { return r == 0 })
+	return strings.FieldsFunc(procfs.Text(filepath.Join(root, "proc", strconv.Itoa(pid)), "cmdline"), func(r rune) bool { return r == 0 })
 }

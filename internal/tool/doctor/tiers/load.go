@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/procfs"
 	"github.com/stoker-data/stoker/internal/base/stats"
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
@@ -70,11 +71,11 @@ func LoadIt(ctx context.Context, c Load) (judge.Report, error) {
 	}
 	r := &run{Load: c, watched: system.NewWatched("/")}
 	began := system.Now()
-	system.ResetPeak()
+	procfs.ResetPeak()
 	if err := r.whole(ctx, spec); err != nil {
 		return judge.Report{}, err
 	}
-	r.peak = system.PeakMemory()
+	r.peak = procfs.Peak()
 	ev.Notes = append(ev.Notes, passedOver(r.bad)...)
 	ev.Run = gather.RunOf(gather.NewFolder(""), r.watched, began)
 	ev.Loops = []evidence.Loop{r.loop(spec, ev.Run.Throttled.Value >= judge.Stopped)}

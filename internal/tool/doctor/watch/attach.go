@@ -33,7 +33,7 @@ func Attach(ctx context.Context, pid int, version string) (judge.Report, error) 
 	case !ok:
 		return judge.Report{}, errs.New(errs.NotFound, "there is no process %d", pid).Because(fs.ErrNotExist).Try("ps -ef | grep python")
 	case s.Over():
-		return judge.Report{}, errs.New(errs.NotFound, "process %d (%s) has ended; only its parent, process %d, has not asked how yet", pid, s.Name, s.Ppid).Because(fs.ErrNotExist).Try("ps -ef | grep python")
+		return judge.Report{}, errs.New(errs.NotFound, "process %d (%s) has ended; only its parent, process %d, has not asked how yet", pid, s.Name, s.Parent).Because(fs.ErrNotExist).Try("ps -ef | grep python")
 	}
 	ev := evidence.Evidence{
 		Schema: evidence.Schema, Stoker: version, When: time.Now().UTC().Truncate(time.Second),
@@ -62,8 +62,8 @@ func Attach(ctx context.Context, pid int, version string) (judge.Report, error) 
 	ev.Loops = gather.Ordered(p.Loops(func(int, int64) string { return "" }))
 	ev.Run = gather.RunOf(gather.NewFolder(""), w, began)
 	ev.Run.Denied = system.Denied(w.Root, pid)
-	if a, b, ok := w.Between(pid, began); ok && b.Rchar > 0 {
-		ev.Run.ReadRate = evidence.Measured((b.Rchar-a.Rchar)/(b.T-a.T), "/proc/PID/io")
+	if a, b, ok := w.Between(pid, began); ok && b.RChar > 0 {
+		ev.Run.ReadRate = evidence.Measured((b.RChar-a.RChar)/(b.T-a.T), "/proc/PID/io")
 	}
 	delete(where, "")
 	for at, n := range where {

@@ -308,7 +308,7 @@ func (w *watching) lineOf(engine int, loader int64) string {
 	if len(seen) == 0 {
 		return ""
 	}
-	return w.folder.Made(seen[0].Ppid, loader)
+	return w.folder.Made(seen[0].Parent, loader)
 }
 
 // pids are the processes that were seen.
