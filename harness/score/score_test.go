@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/stoker-data/stoker/internal/tool/doctor/judge"
 	"github.com/stoker-data/stoker/harness/slowfs"
+	"github.com/stoker-data/stoker/internal/tool/doctor/judge"
 )
 
 func TestTheTableIsWhatWasPromised(t *testing.T) {

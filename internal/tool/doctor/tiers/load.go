@@ -20,6 +20,7 @@ import (
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/tool/bench"
 	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
 	"github.com/stoker-data/stoker/internal/tool/doctor/gather"
@@ -111,6 +112,7 @@ type run struct {
 	watched *system.Watched // may be nil
 
 	format     string
+	files      bool // each sample is a file of its own
 	length     int64
 	steps      int64 // of the first epoch; a last one that is smaller is one
 	began, end time.Time
@@ -142,6 +144,7 @@ func (r *run) whole(ctx context.Context, spec spec.Spec) error {
 	defer func() { r.last, r.over = l.Stats(), time.Now() }()
 	r.opening = time.Since(opened)
 	r.format, r.length, r.began = l.Format(), l.Len(), time.Now()
+	r.files = l.Every(func(f format.Format) bool { return f.Files })
 	r.steps = l.Steps(0, 0)
 	r.end, r.filled = r.began.Add(r.Time), int64(l.Stats().Lanes+2)
 	for e := int64(0); time.Now().Before(r.end); e++ {
@@ -256,7 +259,7 @@ func (r *run) loop(spec spec.Spec, late bool) evidence.Loop {
 	if r.steps > 0 {
 		l.PerEpoch = evidence.Measured(float64(r.steps), "length of the dataset")
 	}
-	if r.format == "folder" || r.format == "files" || r.format == "table" {
+	if r.files {
 		l.Cost.Opens = evidence.Measured(1, "format "+r.format)
 	}
 	return l

@@ -80,3 +80,21 @@ func TestADatasetThatIsNotThere(t *testing.T) {
 func arguments(name, value string) map[string]json.RawMessage {
 	return map[string]json.RawMessage{name: json.RawMessage(value)}
 }
+
+// What is opened for a sample is what the dataset's format says: one file in a folder of
+// files, and nothing where samples are made.
+func TestFilesOpenedForASample(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		spec spec.Spec
+		want float64 // 0: not known
+	}{{"folder", shipped(t), 1}, {"synthetic", synthetic(3), 0}} {
+		r, err := LoadIt(t.Context(), Load{Spec: c.spec, Name: c.name, Time: 100 * time.Millisecond, Quick: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Evidence.Loops[0].Cost.Opens; got.Value != c.want || got.Known() && got.Source != "format "+c.name {
+			t.Errorf("%s: %g files for a sample [%s], not %g", c.name, got.Value, got.Source, c.want)
+		}
+	}
+}
