@@ -1,6 +1,6 @@
 // Package harness is the module of the test harnesses: programs and packages that try
-// stoker from outside, and what only they depend on (go-fuse, so far), which is no
-// dependency of the product. Its path is below the product's, so that it may import
+// stoker from outside, and what only they depend on (go-fuse, so far), which is not
+// a dependency of the product. Its path is below the product's, so that it may import
 // internal packages; nothing of the product imports it (internal/floors_test.go).
 //
 //   - [github.com/stoker-data/stoker/harness/slowfs]: a folder mounted read-only, as slow

@@ -147,7 +147,7 @@ func (p *place) here(cmd *exec.Cmd) error {
 	for _, g := range p.groups {
 		if g.tasks != "" {
 			if err := os.WriteFile(g.tasks, []byte(strconv.Itoa(unix.Gettid())), 0o644); err != nil {
-				return fmt.Errorf("score: a process can not be put into %s: %w", g.folder, err)
+				return fmt.Errorf("score: a process cannot be put into %s: %w", g.folder, err)
 			}
 			continue
 		}

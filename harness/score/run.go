@@ -257,7 +257,7 @@ func (s *set) run(ctx context.Context, command []string) ([]byte, error) {
 }
 
 // crash is what a command said last, or the words that a Go program dies with: a script
-// that outlives its doctor talks on behind them.
+// that outlives its doctor goes on talking after them.
 func crash(s string) string {
 	for _, sign := range []string{"panic: ", "fatal error: ", "SIGQUIT: ", "unexpected fault address"} {
 		if at := strings.Index(s, sign); at >= 0 {

@@ -178,7 +178,7 @@ func workersOfScripts() []Scenario {
 			Sick: func(x float64) Job { return many(16, between(25*ms, 50*ms, x)) },
 			Well: func(x float64) Job { return many(1, between(25*ms, 50*ms, x)) },
 		}, {
-			Name: "a rare sample takes long, and one batch lies ready", Label: prefetch, Finds: "prefetch too small", Kind: Torch,
+			Name: "a rare sample takes long, and one batch is ready", Label: prefetch, Finds: "prefetch too small", Kind: Torch,
 			Sick: func(x float64) Job { return uneven(1, between(500*ms, 800*ms, x)) },
 			Well: func(x float64) Job { return uneven(24, between(500*ms, 800*ms, x)) },
 		}, {

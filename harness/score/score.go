@@ -11,7 +11,7 @@
 //	                        └─► stoker doctor --json ─► verdict, prediction ─► Outcome ─► Result
 //
 // The truth is ablation. An injection that does not make the job at least [Least]
-// times slower is no injection: the scenario is drawn again, stronger, and is void
+// times slower is not an injection: the scenario is drawn again, stronger, and is void
 // when that does not help; a void scenario counts against the aims, since what is
 // not shown is not shown.
 //
@@ -84,7 +84,7 @@ type Scenario struct {
 	Finds string // the known mistake that is made in it, by its name; "": none
 	Short bool   // one of those that are quick enough for every test run
 
-	// Sick makes the job with the injection; strength lies in [0, 1]. Well makes
+	// Sick makes the job with the injection; strength is in [0, 1]. Well makes
 	// the same job without it; nil: the scenario is healthy, or has a mistake in it
 	// that costs nothing there, and no label.
 	Sick func(strength float64) Job
@@ -103,7 +103,7 @@ type Job struct {
 	Loader *Loader
 
 	Data    Data          // the dataset that it reads
-	Storage slowfs.Delays // of the disk that it lies on
+	Storage slowfs.Delays // of the disk that it is on
 	Cache   slowfs.Cache
 	Quota   float64 // cores that its cgroup gives; 0: no limit
 	Shm     int64   // bytes of its /dev/shm; 0: the machine's

@@ -55,7 +55,7 @@ func TestTheTableIsWhatWasPromised(t *testing.T) {
 		for _, x := range []float64{0, 0.5, 1} {
 			sick := s.Sick(x)
 			if err := sick.check(); err != nil || (sick.Script != nil) != (s.Kind == Torch) {
-				t.Errorf("%q is no job of its kind: %v", s.Name, err)
+				t.Errorf("%q is not a job of its kind: %v", s.Name, err)
 			}
 			if s.Well != nil && reflect.DeepEqual(sick, s.Well(x)) {
 				t.Errorf("%q is the same without its injection", s.Name)
@@ -76,7 +76,7 @@ func TestTheTableIsWhatWasPromised(t *testing.T) {
 	}
 }
 
-// A label that the doctor can not say would be wrong for ever.
+// A label that the doctor cannot say would be wrong for ever.
 func TestLabelsAreTheDoctorsWords(t *testing.T) {
 	want := []string{
 		judge.EpochStart, judge.Latency, judge.SmallFiles, judge.Bandwidth, judge.CPULimit, judge.TheDecode, judge.TheTransform, judge.PythonCode,
@@ -88,7 +88,7 @@ func TestLabelsAreTheDoctorsWords(t *testing.T) {
 	}
 	for _, s := range Scenarios() {
 		if s.Finds != "" && !slices.Contains(mistakes, s.Finds) {
-			t.Errorf("%q is no mistake that the doctor knows", s.Finds)
+			t.Errorf("%q is not a mistake that the doctor knows", s.Finds)
 		}
 	}
 	if diff := cmp.Diff(want, Labels()); diff != "" || judge.NotDataBound != notDataBound {
@@ -242,7 +242,7 @@ print(open("/proc/self/cgroup").read())`})
 	}
 }
 
-// What can not be run fails, and is counted as that.
+// What cannot be run fails, and is counted as that.
 func TestAJobThatFailsIsNotSkipped(t *testing.T) {
 	dir := t.TempDir()
 	broken := filepath.Join(dir, "broken")

@@ -36,7 +36,7 @@ type Script struct {
 //go:embed train.py.tmpl
 var train string
 
-// text is the script for a job whose data lie at root.
+// text is the script for a job whose data are below root.
 func (s Script) text(j Job, root string) (string, error) {
 	t, err := template.New("train.py").Parse(train)
 	if err != nil {

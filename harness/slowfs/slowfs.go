@@ -112,7 +112,7 @@ func Mount(of, at string, o Options) (*FS, error) {
 		},
 	})
 	if err != nil {
-		return nil, errs.New(errs.Unsupported, "the slow file system can not be mounted").At(place(at)).Because(err).
+		return nil, errs.New(errs.Unsupported, "the slow file system cannot be mounted").At(place(at)).Because(err).
 			Try("run as root where /dev/fuse is, or install fusermount3 (Debian: fuse3)")
 	}
 	return f, nil
@@ -121,10 +121,10 @@ func Mount(of, at string, o Options) (*FS, error) {
 func folder(path string) (os.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, errs.New(errs.NotFound, "the folder can not be read").At(place(path)).Because(err)
+		return nil, errs.New(errs.NotFound, "the folder cannot be read").At(place(path)).Because(err)
 	}
 	if !info.IsDir() {
-		return nil, errs.New(errs.Config, "this is no folder").At(place(path))
+		return nil, errs.New(errs.Config, "this is not a folder").At(place(path))
 	}
 	return info, nil
 }

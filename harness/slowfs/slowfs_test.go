@@ -20,7 +20,7 @@ import (
 	"github.com/stoker-data/stoker/harness/slowfs"
 )
 
-// mount shows a folder; a machine that can not mount fails here, and visibly.
+// mount shows a folder; a machine that cannot mount fails here, and visibly.
 func mount(t *testing.T, of string, o slowfs.Options) (string, *slowfs.FS) {
 	t.Helper()
 	at := t.TempDir()
@@ -285,10 +285,10 @@ func TestRefusals(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
 	write(t, file, []byte("x"))
 	for name, c := range map[string]struct{ of, at, says string }{
-		"no folder":   {file, t.TempDir(), "no folder"},
-		"none":        {filepath.Join(t.TempDir(), "none"), t.TempDir(), "can not be read"},
-		"nowhere":     {t.TempDir(), filepath.Join(t.TempDir(), "none"), "can not be read"},
-		"over a file": {t.TempDir(), file, "no folder"},
+		"no folder":   {file, t.TempDir(), "not a folder"},
+		"none":        {filepath.Join(t.TempDir(), "none"), t.TempDir(), "cannot be read"},
+		"nowhere":     {t.TempDir(), filepath.Join(t.TempDir(), "none"), "cannot be read"},
+		"over a file": {t.TempDir(), file, "not a folder"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, err := slowfs.Mount(c.of, c.at, slowfs.Options{})

@@ -51,7 +51,7 @@ func (f *Figure) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Measured is a number that was measured at source. What is no number was not
+// Measured is a number that was measured at source. What is not a number was not
 // measured: sums of what a process wrote may be anything.
 func Measured(v float64, source string) Figure {
 	if math.IsNaN(v) || math.Abs(v) > Most {
@@ -113,7 +113,7 @@ type Run struct {
 	Limit     Figure `json:"memory_limit_bytes,omitzero"`
 
 	Quiet Figure   `json:"quiet_seconds,omitzero"` // since the last batch, where that is long
-	At    []string `json:"quiet_at,omitempty"`     // where it stands, as frames or as what the kernel says
+	At    []string `json:"quiet_at,omitempty"`     // where it waits, as frames or as what the kernel says
 
 	// Denied is whose process it is, where the kernel does not let us look into it.
 	Denied string `json:"denied,omitempty"`
@@ -232,9 +232,9 @@ type Cost struct {
 	Reads     Figure  `json:"reads_per_sample,omitzero"`
 	Read      Figure  `json:"read_bytes_per_sample,omitzero"`
 	Held      Figure  `json:"held_share,omitzero"`    // of the looks at it, in which the kernel held it: reading, sleeping
-	Reading   Figure  `json:"reading_share,omitzero"` // of the moments it stood still, and did not sleep, those in an open, a read or a page fault
+	Reading   Figure  `json:"reading_share,omitzero"` // of the moments it did not run, and did not sleep, those in an open, a read or a page fault
 	Stages    []Stage `json:"stages,omitempty"`       // costliest first
-	Frames    []Frame `json:"frames,omitempty"`       // where the workers stood, by samples of their stacks
+	Frames    []Frame `json:"frames,omitempty"`       // where the workers were, by samples of their stacks
 }
 
 // IsZero says that nothing is known.
@@ -302,7 +302,7 @@ const (
 	Collate   = "collate"
 )
 
-// Frame is a place in the code, and the share of the time a worker stood there.
+// Frame is a place in the code, and the share of the time that a worker was there.
 type Frame struct {
 	At    string  `json:"at"`
 	Share float64 `json:"share"`
@@ -310,7 +310,7 @@ type Frame struct {
 	Loop  bool    `json:"loop,omitempty"` // it is in a loop of its function
 }
 
-// Storage is what reading costs where the dataset lies, measured by reading,
+// Storage is what reading costs where the dataset is stored, measured by reading,
 // beside the script that goes on reading: rates are of both together.
 type Storage struct {
 	File    string `json:"file,omitempty"`
@@ -337,7 +337,7 @@ func (ev Evidence) Worst() Loop {
 	return ev.Loops[0]
 }
 
-// Where figures come from. A report prints these words behind each figure.
+// Where figures come from. A report prints these words after each figure.
 const (
 	FromHook   = "hook"
 	FromProc   = "/proc"
@@ -360,7 +360,7 @@ const Recent = 11
 // Sleeping is the stage of time.sleep.
 const Sleeping = "sleep"
 
-// Micros rounds to microseconds: the clock is no better through Python.
+// Micros rounds to microseconds: Python's clock is not finer.
 func Micros(s float64) float64 { return math.Round(s*1e6) / 1e6 }
 
 // Short is a transform's name as its user writes it.

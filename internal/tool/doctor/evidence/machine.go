@@ -26,7 +26,7 @@ type Machine struct {
 	GPUs    []GPU             `json:"gpus,omitempty"`
 }
 
-// Disk is where the current folder lies.
+// Disk is what the current folder is stored on.
 type Disk struct {
 	Path   string `json:"path"`
 	Kind   string `json:"kind,omitempty"` // of file system

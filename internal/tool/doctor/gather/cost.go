@@ -344,7 +344,7 @@ func (c *cost) hist(q *quantiles, samples float64) {
 	if q == nil || samples <= 0 {
 		return
 	}
-	// Of several workers the slowest: quantiles can not be added.
+	// Of several workers the slowest: quantiles cannot be added.
 	c.Spread = cmp.Or(q.Of, "sample")
 	c.P50 = evidence.Measured(max(c.P50.Value, q.P50), evidence.FromHook)
 	c.P99 = evidence.Measured(max(c.P99.Value, q.P99), evidence.FromHook)

@@ -34,7 +34,7 @@ func Ordered(loops []evidence.Loop) []evidence.Loop {
 	return loops
 }
 
-// spent is the seconds that the loop stood in __next__ and, after them, in steps:
+// spent is the seconds that the loop waited in __next__ and, after them, in steps:
 // loops that never waited are told apart by their length.
 func spent(l evidence.Loop) float64 {
 	return l.Batches.Value*l.Wait.Value + 1e-3*l.Batches.Value*l.Step.Value
@@ -261,7 +261,7 @@ func stretch(p *process, id int) (base loaderLine, from float64) {
 }
 
 // steps are the means over the stretch. The wait for the first batch of an epoch
-// is no wait in the middle of one, and is kept apart.
+// is not a wait in the middle of one, and is kept apart.
 func (l *loop) steps(last *loaderLine, base loaderLine, from float64) {
 	n := last.Batches - base.Batches
 	firsts := float64(len(last.Epochs))

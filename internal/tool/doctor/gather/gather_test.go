@@ -86,7 +86,7 @@ func TestGather(t *testing.T) {
 }
 
 // An epoch that reads everything for the first time is left out, once enough of
-// another was seen; the first batch of that other is no wait in its middle.
+// another was seen; the first batch of that other is not a wait in its middle.
 func TestAColdEpoch(t *testing.T) {
 	line := func(at float64, passes, batches int, wait, first float64) string {
 		return fmt.Sprintf(`{"v":1,"pid":10,"t":%g,"started":100,"loaders":[{"id":1,"workers":1,"passes":%d,"batches":%d,"wait":%g,"wait_first":%g,"step":%g,`+
@@ -135,7 +135,7 @@ func TestEpochsOfOneBatch(t *testing.T) {
 	}
 }
 
-// A step that hung is no step, once it is over: the mean is of the others, and the report
+// A step that hung does not count as one, once it is over: the mean is of the others, and the report
 // says what is left out. Long steps that are usual stay.
 func TestAStepThatHung(t *testing.T) {
 	judged := func(step, long float64) judge.Report {

@@ -264,7 +264,7 @@ func (p *process) since(t float64) line {
 type Folder struct {
 	dir       string
 	processes map[int]*process
-	Strange   string // what a line that can not be understood looked like
+	Strange   string // what a line that cannot be understood looked like
 }
 
 func NewFolder(dir string) *Folder { return &Folder{dir: dir, processes: map[int]*process{}} }
@@ -418,7 +418,7 @@ func (f *Folder) Usual() (longest float64) {
 	return longest
 }
 
-// Places are where the processes that have written stand.
+// Places are what the processes that have written run or wait for.
 func (f *Folder) Places(root string) (out []string) {
 	for pid, p := range f.processes {
 		at := system.Standing(root, pid)

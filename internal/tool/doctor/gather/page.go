@@ -172,7 +172,7 @@ func (p *Pages) number(loops []evidence.Loop) {
 
 // stepsOf is the last steps of a loader, as a timeline draws them: when a batch was asked
 // for, and when it was there to be handed out, which ends the waiting that the page counts
-// (to send it is the step's, there as here). A bundle of batches is no step.
+// (to send it is the step's, there as here). A bundle of batches is not a step.
 func stepsOf(spans []stats.Span, loader int64) (out [][3]float64) {
 	spans = slices.DeleteFunc(slices.Clone(spans), func(s stats.Span) bool {
 		return s.Loader != loader || s.Steps != 1 || s.Asked <= 0 || s.Filled <= 0

@@ -140,7 +140,7 @@ func inLoop(lines []string, at int) bool {
 func indentOf(line string) int { return len(line) - len(strings.TrimLeft(line, " \t")) }
 
 // uncommented is a line without its comment. A # in a text ends it, too: nothing that is
-// looked for is behind one.
+// looked for comes after one.
 func uncommented(line string) string {
 	line, _, _ = strings.Cut(line, "#")
 	return line

@@ -65,7 +65,7 @@ func (v *view) kept(settings ...string) string {
 }
 
 // raised is a change to more workers. Each of them iterates over all of an iterable
-// dataset: what deals that out stands first, in the same code, so that nobody raises
+// dataset: what deals that out comes first, in the same code, so that nobody raises
 // the one without the other.
 func (v *view) raised(n int, why string) Change {
 	c := Change{v.kept(workers(n)), why}
@@ -381,7 +381,7 @@ func changeOfTransform(v *view) []Change {
 	later := v.afterwards()
 	switch s := v.StageNamed(v.Costliest()); {
 	case slices.Contains(loop.Shrinks, name) || strings.HasSuffix(strings.ToLower(name), "resize"):
-		// Pictures of unequal size are no batch before it: it cannot move to the device.
+		// Pictures of unequal size cannot be a batch before it: it cannot move to the device.
 		out = append(out, Change{v.pack("--resize 256"), "stores pictures at about the size that training uses, so there is less to resize"})
 	case later != "":
 		out = append(out, Change{fmt.Sprintf("Compose([..., %s(...), %s(...), ...])", later, name), fmt.Sprintf("put %s first: %s then has fewer pixels to process (results differ slightly)", later, name)})

@@ -137,7 +137,7 @@ func manyWorkers(v *view) (string, string, Change, bool) {
 	use := max(v.Usable(), v.Needed())
 	if !v.Loop.Cost.Batch.Known() || !v.Loop.Wait.Known() {
 		use = max(1, int(v.Evidence.Machine.Cores.Value))
-	} else if v.Needed() > n { // waiting workers are no waste
+	} else if v.Needed() > n { // waiting workers cost little
 		use = max(v.Usable(), min(v.Needed(), n))
 		if v.Part(evidence.Read).Blocked+v.Part(evidence.Python).Blocked < 0.5*v.Sum() {
 			use = v.Usable()

@@ -86,7 +86,7 @@ type Report struct {
 // Threshold is the share of the time from which on waiting is a verdict.
 const Threshold = loop.Threshold
 
-// boundless is a speed-up that is no prediction any more: a loop without a step,
+// boundless is a speed-up too large to be a prediction: a loop without a step,
 // rid of all that it costs.
 const boundless = 1e4
 
@@ -178,7 +178,7 @@ func atMost(ev evidence.Evidence) (gain float64, ok bool) {
 	return none.Rate.Value / real.Rate.Value, true
 }
 
-// Elsewhere says where the gain lies that is no waiting in __next__, as the end of a
+// Elsewhere says where the gain comes from that is not waiting in __next__, as the end of a
 // sentence: making batches takes cores and caches from the step. Empty: not known.
 func Elsewhere(ev evidence.Evidence) string {
 	with, alone := ev.Worst().Step, ev.Tier(evidence.OfGain, evidence.OutOfNothing).Batch
@@ -217,7 +217,7 @@ func Measure(ev evidence.Evidence) Measures {
 }
 
 // Verdicts are the names of all that rules can say, in the order in which they are asked;
-// "insufficient evidence" is no rule's.
+// "insufficient evidence" is not one of them.
 func Verdicts() (names []string) {
 	for _, r := range rules() {
 		if !slices.Contains(names, r.verdict) {

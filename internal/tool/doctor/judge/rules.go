@@ -105,7 +105,7 @@ var starves = rule{
 	needs:   []need{aWait, aCores, aQueue},
 	holds: func(v *view) bool {
 		l := v.Loop
-		return !v.Stands() && l.Settings.Workers >= 2*v.Usable()+1 && l.TrainerQueue.Value >= 0.25 && l.Cost.Queue.Value >= 0.4 && v.Alone()
+		return !v.Stalls() && l.Settings.Workers >= 2*v.Usable()+1 && l.TrainerQueue.Value >= 0.25 && l.Cost.Queue.Value >= 0.4 && v.Alone()
 	},
 	says: func(v *view) string {
 		return fmt.Sprintf("%s and the trainer share %s: the step waits for a core.", show.Things(v.Loop.Settings.Workers, "worker"), show.Cores(v.Evidence.Machine.Cores.Value))
@@ -155,17 +155,17 @@ var notBound = rule{
 		if v.KeepUp() && v.Wait >= loop.Threshold {
 			return "Batches are ready and workers are idle: the trainer waits for a core, not for data."
 		}
-		stands, gain := fmt.Sprintf("The loop spends %s of its time in __next__", show.Percent(v.Lost())), v.Unwaited()
+		spends, gain := fmt.Sprintf("The loop spends %s of its time in __next__", show.Percent(v.Lost())), v.Unwaited()
 		if all, ok := atMost(v.Evidence); ok && v.Evidence.Subject.Kind == evidence.OfLoader { // measured over all of the loop, the starts of epochs and slower steps in it
 			if all < WorthGaining {
-				return stands + ", and batches that cost nothing are no faster."
+				return spends + ", and batches that cost nothing would not be faster."
 			}
 			if all > gain+0.05 {
-				return fmt.Sprintf("%s, and still batches that cost nothing would be %.2f x as fast%s.", stands, all, Elsewhere(v.Evidence))
+				return fmt.Sprintf("%s, and still batches that cost nothing would be %.2f x as fast%s.", spends, all, Elsewhere(v.Evidence))
 			}
 			gain = all
 		}
-		return fmt.Sprintf("%s: faster loading gains at most %.2f x.", stands, gain)
+		return fmt.Sprintf("%s: faster loading gains at most %.2f x.", spends, gain)
 	},
 	why: func(v *view) []evidence.Line {
 		return append(append(v.LoopLines(), v.StepLines()...), v.StartLines()...)
@@ -345,7 +345,7 @@ var shallow = rule{
 	holds: func(v *view) bool {
 		idle, workers := v.Loop.Cost.Idle.Value, v.Loop.Settings.Workers
 		// Of rare samples that take long a short look sees too few or too many: workers that
-		// stand idle for a third of the time are nearly enough, whatever the mean says.
+		// are idle for a third of the time are nearly enough, whatever the mean says.
 		enough := v.Needed() <= workers || v.Suffice() <= workers && idle >= 0.3
 		return v.Waits() && workers > 0 && enough && v.Uneven() && v.Outlast() && idle >= 0.1 && !v.Crowd()
 	},

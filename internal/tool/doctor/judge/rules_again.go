@@ -92,7 +92,7 @@ func (v *view) repeats() (a again, ok bool) {
 			}
 		}
 	}
-	if a.whole && a.name == "open" || a.name == "read" { // what reads on after it has no name: the line where it stands
+	if a.whole && a.name == "open" || a.name == "read" { // what reads on after it has no name: the line that it is in
 		if f := v.Loop.Cost.Frames; len(f) > 0 && f[0].Share >= 0.2 {
 			a.at = f[0].At
 		}

@@ -11,7 +11,7 @@ import (
 
 // How sure a verdict is, where a script was short.
 
-// A loop over at least so many batches, or for so many seconds, is no short one: that
+// A loop over at least so many batches, or for so many seconds, is not a short one: that
 // is about what the verdict while a script runs rests on at the least.
 const (
 	someBatches = 40
@@ -36,8 +36,8 @@ func (v *view) thin() string {
 }
 
 // undecided says whether so few batches came, and so unequal ones, that the share of the
-// time that the loop loses may as well lie on the other side of the threshold; and
-// between what it lies.
+// time that the loop loses may as well be on the other side of the threshold, and
+// gives the range that it is in.
 func (v *view) undecided() (low, high float64, is bool) {
 	if !v.short() || v.OneBatch() {
 		return 0, 0, false

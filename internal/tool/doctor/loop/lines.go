@@ -34,7 +34,7 @@ func (v *View) LoopLines() []evidence.Line {
 		out.Add("wait in __next__", l.Wait, "%s per batch%s, %s of the time", show.Seconds(l.Wait.Value), p99, show.Percent(v.Wait))
 	}
 	out.Add("step", l.Step, "%s per batch, between two __next__", show.Seconds(l.Step.Value))
-	out.Add("left out", l.Hung, "%s of %s in all: that is no step", show.Things(l.Hangs, "step"), show.Took(l.Hung.Value))
+	out.Add("left out", l.Hung, "%s of %s in all: not counted as steps", show.Things(l.Hangs, "step"), show.Took(l.Hung.Value))
 	of := ""
 	if l.Settings.Prefetch > 0 {
 		of = fmt.Sprintf(" of %d", max(1, l.Settings.Workers)*l.Settings.Prefetch)
@@ -256,7 +256,7 @@ func (v *View) ProcLines() []evidence.Line {
 	out.Add("major faults", r.Faults, "%.1f per second", r.Faults.Value)
 	out.Add("no batch since", r.Quiet, "%s", show.Took(r.Quiet.Value))
 	for _, at := range r.At {
-		out = append(out, evidence.Line{What: "  stands at", Text: at, Source: evidence.FromProc})
+		out = append(out, evidence.Line{What: "  process", Text: at, Source: evidence.FromProc})
 	}
 	return out
 }

@@ -39,7 +39,7 @@ type part struct {
 func (p part) Seconds() float64 { return p.CPU + p.Blocked }
 
 // Paced says whether batches went into steps. Without any a loop does nothing but wait,
-// and how much less it would wait is no speed-up of anything. What is a script's own is
+// and how much less it would wait is not a speed-up of anything. What is a script's own is
 // a loop, however short its step.
 func (v *View) Paced() bool {
 	gain := slices.ContainsFunc(v.Evidence.Tiers, func(t evidence.Tier) bool { return t.Of == evidence.OfGain })
@@ -127,13 +127,13 @@ func (v *View) Sum() (s float64) {
 	return s
 }
 
-// Waits says whether the loop loses time in the middle of epochs: it stands there, or its
-// steps stand still because workers have its cores.
-func (v *View) Waits() bool { return v.Stands() || v.competes() }
+// Waits says whether the loop loses time in the middle of epochs: it waits there, or its
+// steps wait because workers have its cores.
+func (v *View) Waits() bool { return v.Stalls() || v.competes() }
 
-// Stands says whether the loop loses more than the threshold in the middle of epochs, or
+// Stalls says whether the loop loses more than the threshold in the middle of epochs, or
 // with their starts, and most of it there.
-func (v *View) Stands() bool {
+func (v *View) Stalls() bool {
 	share := v.Wait
 	if v.KeepUp() {
 		share = v.Job.Hand / (v.Loop.Wait.Value + v.Loop.Step.Value)

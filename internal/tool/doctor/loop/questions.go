@@ -146,7 +146,7 @@ func (v *View) Lost() float64 {
 	return max(0, 1-v.Loop.Step.Value/v.Now)
 }
 
-// Unwaited is how many times faster the loop is that never stands in __next__, its steps
+// Unwaited is how many times faster the loop is that never waits in __next__, its steps
 // as they are.
 func (v *View) Unwaited() float64 { return 1 / (1 - min(v.Lost(), 0.99)) }
 
@@ -248,7 +248,7 @@ func (v *View) OtherThreads() bool {
 // Squeezed says whether memory is taken away from the processes: it is swapped in,
 // pages that were dropped are read again below a limit, or somebody waits for it
 // while these come back or the limit is near: who waits may be no process of ours.
-// Major faults alone are no sign: the first read of a mapped file is one.
+// Major faults alone are not a sign: the first read of a mapped file is one.
 func (v *View) Squeezed() bool {
 	r := v.Evidence.Run
 	tight := r.Used.Known() && r.Used.Value >= 0.9
@@ -332,7 +332,7 @@ func (v *View) Others() (best evidence.Loop) {
 	return best
 }
 
-// TopFrame is where workers stood most of the time, as the end of a sentence.
+// TopFrame is where workers were most of the time, as the end of a sentence.
 func (v *View) TopFrame() string {
 	if len(v.Loop.Cost.Frames) == 0 {
 		return ""

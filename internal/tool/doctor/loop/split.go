@@ -24,7 +24,7 @@ const (
 )
 
 // split divides a sample's time into what it was spent on. Time that a worker
-// stood ready and had no core is nobody's: with more cores it goes away.
+// was ready to run and had no core is nobody's: with more cores it goes away.
 func (v *View) split() {
 	c, queue := v.Loop.Cost, v.Queue()
 	var bits []bit

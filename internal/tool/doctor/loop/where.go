@@ -18,7 +18,7 @@ func (v *View) StageNamed(p part) evidence.Stage {
 	return v.StageOf(p.Kind)
 }
 
-// Hot is where workers stood most of the time; with own, of the calls without a name if
+// Hot is where workers were most of the time; with own, of the calls without a name if
 // the costliest part has one.
 func (v *View) Hot(named bool) string {
 	if p := v.Costliest(); named && p.Name != "Python code" && p.Name != "" {
@@ -51,7 +51,7 @@ func (v *View) OfTransform() string {
 	return LineOnly(s.At)
 }
 
-// OfCollate is where the script's own collate function stands most of the time.
+// OfCollate is where the script's own collate function spends most of its time.
 func (v *View) OfCollate() string {
 	name := v.Loop.Settings.Collate
 	if name == "" || name == "default" {

@@ -35,7 +35,7 @@ func (r Shown) WriteSince(w io.Writer, early judge.Report) error {
 // drawn is the columns that the longest step of a timeline has.
 const drawn = 56
 
-// WriteTimeline draws the last ten steps: when the trainer stood in __next__ and
+// WriteTimeline draws the last ten steps: when the trainer waited in __next__ and
 // when it did not. What a GPU did meanwhile is not seen here.
 func (r Shown) WriteTimeline(w io.Writer) error {
 	p := &page{w: w}

@@ -68,8 +68,8 @@ func (r Shown) title() string {
 	return "stoker doctor: this machine"
 }
 
-// gain is what the predicted speed-up is that of: a setting can be changed as it
-// stands in the report, a part of the cost can at best be taken away.
+// gain is what the predicted speed-up is that of: a setting can be changed as
+// the report says, a part of the cost can at best be taken away.
 func gain(v judge.Verdict) string {
 	switch v.Name {
 	case judge.TooFew, judge.TooMany, judge.Shallow, judge.EpochStart, judge.CPULimit, judge.Misset, judge.Paged, judge.Repeated:
@@ -243,7 +243,7 @@ func visible(text string) string {
 	}, text)
 }
 
-// wrap writes words behind a head, and further lines below them. A word that is wider
+// wrap writes words after a head, and further lines below them. A word that is wider
 // than what is left of a line is broken.
 func (p *page) wrap(head, words string) {
 	pad := strings.Repeat(" ", utf8.RuneCountInString(head))

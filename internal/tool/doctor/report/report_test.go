@@ -253,7 +253,7 @@ func TestNoVerdictWithoutItsFigures(t *testing.T) {
 	}
 }
 
-// strip removes a key wherever it stands.
+// strip removes a key wherever it is.
 func strip(v any, key string) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -304,7 +304,7 @@ func TestExtras(t *testing.T) {
 	}
 }
 
-// A worker that waits for a core does so wherever it stands: where that happens to
+// A worker that waits for a core does so wherever it is: where that happens to
 // be is not what costs.
 func TestWaitingForACoreIsNobodysCost(t *testing.T) {
 	for _, kind := range []string{evidence.Collate, evidence.Python, evidence.Transform, evidence.Decode} {

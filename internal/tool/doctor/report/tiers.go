@@ -119,7 +119,7 @@ func (r Shown) WriteTiers(w io.Writer) error {
 // names is the columns of a tier's name.
 const names = 26
 
-// write writes a table. Its source stands in its title where all rows have one.
+// write writes a table. Its source is in its title where all rows have one.
 func (t table) write(p *page, tiers []evidence.Tier) {
 	source, same := "", true
 	for _, tier := range tiers {
@@ -175,7 +175,7 @@ func (r Shown) gained(tiers []evidence.Tier) []string {
 	}
 	gain := none.Rate.Value / real.Rate.Value
 	if gain < judge.WorthGaining {
-		return []string{"Nothing is to gain: batches that cost nothing are no faster."}
+		return []string{"There is nothing to gain: batches that cost nothing are as fast."}
 	}
 	text := fmt.Sprintf("%.2f x is all that any loader could gain here", gain)
 	if v := judge.Measure(r.Evidence); r.Verdict.Name == judge.NotDataBound && r.Evidence.Subject.Kind != evidence.OfLoader && gain > v.Unwaited+0.05 {

@@ -106,7 +106,7 @@ func limitOf(resource int) evidence.Figure {
 	return evidence.Measured(float64(l.Cur), "getrlimit")
 }
 
-// diskOf is what a path lies on: the mount with the longest folder above it.
+// diskOf is what a path is stored on: the mount with the longest folder above it.
 func diskOf(root, path string) evidence.Disk {
 	d := evidence.Disk{Path: path}
 	best := -1

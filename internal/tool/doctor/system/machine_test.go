@@ -97,7 +97,7 @@ func TestLimitsOfCgroups(t *testing.T) {
 			version: 2, quota: 0.5, cores: 0.5,
 		},
 		{
-			name: "damaged files are no limits",
+			name: "damaged files set no limits",
 			files: map[string]string{
 				"proc/self/cgroup":                 "0::/\n\nnonsense\n::",
 				"sys/fs/cgroup/cgroup.controllers": "cpu", "sys/fs/cgroup/cpu.max": "many 100000", "sys/fs/cgroup/memory.max": "-", "sys/fs/cgroup/cpu.stat": "nr_periods",

@@ -77,7 +77,7 @@ func (p *Prober) note(path string) {
 	}
 }
 
-// OfData says whether a path may be a dataset's: a regular file that is no code
+// OfData says whether a path may be a dataset's: a regular file that is not code
 // and no device.
 func OfData(path string) bool {
 	for _, prefix := range [...]string{"/dev/", "/proc/", "/sys/", "/usr/", "/memfd:"} {
@@ -133,7 +133,7 @@ func (p *Prober) Probe(files []string, pids []int) {
 	p.out, p.ended = s, true
 }
 
-// neighbours adds files that lie beside the first: what workers had open when they
+// neighbours adds files of the first one's folder: what workers had open when they
 // were looked at are few of many.
 func neighbours(files []string) []string {
 	dir, err := os.Open(filepath.Dir(files[0]))

@@ -228,7 +228,7 @@ func meaning(wchan string) string {
 	return ""
 }
 
-// Standing is where the first thread of a process stands, in words for people.
+// Standing is what the first thread of a process does or waits for, in words for people.
 func Standing(root string, pid int) string {
 	dir := filepath.Join(root, "proc", strconv.Itoa(pid))
 	s, ok := Sight(root, pid, 0)
@@ -297,7 +297,7 @@ func Denied(root string, pid int) string {
 	return uid
 }
 
-// lineOf is what stands behind a name in a file of lines.
+// lineOf is what follows a name in a file of lines.
 func lineOf(text, name string) string {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, name); ok {

@@ -19,7 +19,7 @@ import (
 // What storage gives is measured on files of the dataset, by one thread unless said,
 // each for a second at most. Before a read the kernel is asked to drop its pages from
 // the page cache (posix_fadvise); it does not have to, and so a look says whether it
-// did. What lies below the kernel, such as a cache of the host, is not seen.
+// did. What is below the kernel, such as a cache of the host, is not seen.
 const (
 	spellTwo  = 100 * time.Millisecond // after which what has few files ends when all were read
 	settling  = 100 * time.Millisecond
@@ -262,7 +262,7 @@ func dropped(path string) (*os.File, error) {
 func stateOf(files []string) string {
 	var fs unix.Statfs_t
 	if unix.Statfs(files[0], &fs) == nil && fs.Type == unix.TMPFS_MAGIC {
-		return "from memory, where these files lie"
+		return "from memory, where these files are"
 	}
 	var kept, gone int
 	for _, path := range files[:min(len(files), system.Streams)] {
@@ -288,7 +288,7 @@ func stateOf(files []string) string {
 }
 
 // inCache says whether a page of a file is in the page cache; not known where its
-// file system can not read without waiting.
+// file system cannot read without waiting.
 func inCache(f *os.File, at int64) (in, known bool) {
 	n, err := unix.Preadv2(int(f.Fd()), [][]byte{make([]byte, 1)}, at, unix.RWF_NOWAIT)
 	return n > 0, n > 0 || errors.Is(err, unix.EAGAIN)

@@ -35,7 +35,7 @@ type measuring struct {
 	spec  spec.Spec
 	main  *run // that the verdict is of
 	ends  time.Time
-	files []string // of the dataset, those that timed samples lie in
+	files []string // of the dataset, those that timed samples are in
 	out   []evidence.Tier
 }
 
@@ -236,7 +236,7 @@ func spread(t evidence.Tier, took []float64, source string) evidence.Tier {
 	return t
 }
 
-// filesOfProfile are the files that samples lie in, each once.
+// filesOfProfile are the files that samples are in, each once.
 func filesOfProfile(p loader.Profile) (files []string) {
 	seen := map[string]bool{}
 	for _, t := range p.Each {
@@ -248,7 +248,7 @@ func filesOfProfile(p loader.Profile) (files []string) {
 	return files
 }
 
-// lanes is what more lanes bring: one, all the cores, and what lies between by
+// lanes is what more lanes bring: one, all the cores, and those between by
 // doubling, the ends first since they say the most.
 func (m *measuring) lanes(ctx context.Context, cores float64) {
 	var out []evidence.Tier

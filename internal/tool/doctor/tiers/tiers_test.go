@@ -186,7 +186,7 @@ func TestTierThatHangs(t *testing.T) {
 	}
 }
 
-// A file that is gone since it was timed is no dataset without files.
+// A file that is gone since it was timed does not make a dataset without files.
 func TestStorageOfFilesThatAreGone(t *testing.T) {
 	m := &measuring{Load: Load{Tiers: time.Minute}, ends: time.Now().Add(time.Minute), files: []string{"/no/such/file", t.TempDir()}}
 	m.storage(t.Context())
@@ -213,7 +213,7 @@ func TestWhereReadsCameFrom(t *testing.T) {
 		if err := os.WriteFile(path, make([]byte, 5000), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := stateOf([]string{path}); got != "from memory, where these files lie" {
+		if got := stateOf([]string{path}); got != "from memory, where these files are" {
 			t.Error(got)
 		}
 	}

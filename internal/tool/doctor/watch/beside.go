@@ -16,7 +16,7 @@ import (
 )
 
 // Beside is a process that runs a loop for us, and has asked to be watched:
-// stoker.doctor in Python. It is told where the hook lies, so that it can load it
+// stoker.doctor in Python. It is told where the hook is, so that it can load it
 // into itself, and says when the loop is over and what else it timed.
 type Beside struct {
 	PID     int
@@ -78,7 +78,7 @@ func (b Beside) Watch(ctx context.Context) (judge.Report, error) {
 	}
 	var a Aside
 	if err := json.Unmarshal(line, &a); err != nil {
-		return judge.Report{}, errs.New(errs.Config, "the process at standard input says what is no JSON").Because(err).Try("stoker.doctor in Python speaks this; --attach PID is for people")
+		return judge.Report{}, errs.New(errs.Config, "the process at standard input says what is not JSON").Because(err).Try("stoker.doctor in Python speaks this; --attach PID is for people")
 	}
 	ev.Subject = evidence.Subject{Kind: evidence.OfLoader, PID: b.PID, Command: []string{a.Name}}
 	a.add(&ev)

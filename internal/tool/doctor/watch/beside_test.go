@@ -109,7 +109,7 @@ func TestBesideAlone(t *testing.T) {
 	}
 	_, in, done, _ := asked(t.Context(), t)
 	fmt.Fprint(in, "{}\nnonsense\n")
-	if err := wait(t, done); err == nil || !strings.Contains(err.Error(), "no JSON") {
+	if err := wait(t, done); err == nil || !strings.Contains(err.Error(), "not JSON") {
 		t.Errorf("nonsense: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -131,7 +131,7 @@ func TestOneFigureOfWhatIsToGain(t *testing.T) {
 	}{
 		{"a slower step", 0.0487, 0.030, 0, []string{"would be 1.62 x as fast: a step takes 49 ms", "1.62 x is all"}},
 		{"a little waiting", 0.030, 0.030, 0.0024, []string{"gains at most 1.08 x", "1.08 x is all"}},
-		{"nothing", 0.030, 0.030, 0.0003, []string{"no faster", "Nothing is to gain"}},
+		{"nothing", 0.030, 0.030, 0.0003, []string{"would not be faster", "There is nothing to gain"}},
 	} {
 		ev := doctortest.Recorded(t, "healthy")
 		l := &ev.Loops[0]

@@ -33,8 +33,8 @@ type hooked struct {
 // prefix begins the names of such folders.
 const prefix = "stoker-doctor-"
 
-// newHooked makes the folder where temporary files go, or in memory if that can
-// not be written.
+// newHooked makes the folder where temporary files go, or in memory if that cannot
+// be written.
 func newHooked() (h hooked, err error) {
 	parents := [...]string{os.TempDir(), "/dev/shm"}
 	for _, parent := range parents {

@@ -35,7 +35,7 @@ type Script struct {
 
 	// Verdict is told once, when the evidence is steady and the script runs on.
 	Verdict func(judge.Report)
-	// Tell is told what can not wait, in a sentence: nothing moves.
+	// Tell is told what cannot wait, in a sentence: nothing moves.
 	Tell func(string)
 
 	hurry float64 // tests: all patience is that many times shorter

@@ -202,7 +202,7 @@ func TestScriptsThatDoNotStart(t *testing.T) {
 	}
 }
 
-// A loop that stops is told once, with where its processes stand.
+// A loop that stops is told once, with what its processes wait for.
 func TestNothingMoves(t *testing.T) {
 	dir := t.TempDir()
 	sleeper := exec.Command("sleep", "60")
@@ -239,7 +239,7 @@ func TestNothingMoves(t *testing.T) {
 		w.stalled(200 + float64(at))
 	}
 	if len(told) != 2 {
-		t.Errorf("after another batch it stood again, and was told %d times", len(told)-1)
+		t.Errorf("after another batch it stopped again, and was told %d times", len(told)-1)
 	}
 }
 
