@@ -15,7 +15,7 @@ comma := ,
 TAGS_AND = -tags $(1)$(if $(STOKER_TAGS),$(comma)$(STOKER_TAGS))
 PYTHON ?= python3
 VENV := .venv/bin
-GO_SOURCES := $(shell find . -name '*.go' -not -path './.venv*' -not -path './build/*' 2>/dev/null) $(wildcard internal/base/kernel/*.c internal/base/kernel/*.h) go.mod VERSION
+GO_SOURCES := $(shell find . -name '*.go' -not -path './.venv*' -not -path './build/*' -not -path './harness/*' 2>/dev/null) $(wildcard internal/base/kernel/*.c internal/base/kernel/*.h) go.mod VERSION
 
 # The engine is static where there is a C compiler and a static C library, so that it
 # runs on any Linux of its architecture; without a compiler it is pure Go, and says so.
@@ -68,9 +68,11 @@ test-all: engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz
 
 check: engine venv build/tools/staticcheck
 	go vet ./...
+	go -C harness vet ./...
 	go vet $(call TAGS_AND,bench) ./bench/kernel ./bench/jpeg/native ./bench/images/native
 	@out=$$(build/tools/gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$out" || { echo "not gofumpt-ed: $$out"; exit 1; }
 	build/tools/staticcheck ./...
+	cd harness && ../build/tools/staticcheck ./...
 	$(VENV)/ruff check python bench internal/tool/doctor/hook
 	$(VENV)/ruff format --check python bench internal/tool/doctor/hook
 	$(VENV)/mypy --config-file python/pyproject.toml
@@ -80,8 +82,10 @@ build/tools/staticcheck: tools/go.mod
 	@mkdir -p build/tools
 	cd tools && go build -o ../build/tools/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt
 
+# harness is a module of its own: what only tests need is no dependency of the product.
 go-test:
 	go test ./...
+	go -C harness test ./...
 
 go-race:
 	go test -race -short ./internal/dataset/... ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats .
@@ -214,11 +218,11 @@ bench-index: engine venv
 # hour a seed, on a machine that does nothing else. Mounts FUSE, makes cgroups.
 doctor-score: engine venv
 	@mkdir -p build
-	go build -o build/score ./internal/tool/score/cmd
+	go -C harness build -o ../build/score ./score/cmd
 	$(VENV)/python -m bench.score --seeds $${SEEDS:-1} --out build/doctor-score.json
 
 doctor-score-short: engine venv
-	STOKER_SCORE_PYTHON=$(abspath $(VENV))/python STOKER_SCORE_COMMAND=$(abspath build/stoker) go test -count=1 -v -run TestShort ./internal/tool/score
+	STOKER_SCORE_PYTHON=$(abspath $(VENV))/python STOKER_SCORE_COMMAND=$(abspath build/stoker) go -C harness test -count=1 -v -run TestShort ./score
 
 # Puts the figures of bench/results into the docs; a test holds them together.
 figures:

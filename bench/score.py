@@ -1,6 +1,6 @@
 """The doctor's score as a result: python -m bench.score [--seeds N].
 
-Runs build/score (internal/tool/score: jobs of which it is known what is wrong) and puts machine, commit, what others
+Runs build/score (harness/score: jobs of which it is known what is wrong) and puts machine, commit, what others
 took of the processors, aims and figures into what it wrote. All processors are used, and none may be busy otherwise.
 """
 

@@ -2,9 +2,11 @@ package internal_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -15,21 +17,32 @@ const module = "github.com/stoker-data/stoker"
 // pass.
 var floors = [][]string{
 	{ // 0: base
-		"internal/base/cgroup", "internal/base/errs", "internal/base/jsontext", "internal/base/kernel", "internal/base/mem", "internal/base/rng", "internal/base/stats", "internal/base/wire",
+		"internal/base/cgroup", "internal/base/errs", "internal/base/jsontext", "internal/base/kernel", "internal/base/mem", "internal/base/procfs", "internal/base/rng", "internal/base/stats", "internal/base/wire",
 	},
 	{ // 1: stages, in the direction of data
 		"internal/stage/source", "internal/stage/index", "internal/stage/format", "internal/stage/order", "internal/stage/fetch",
 		"internal/stage/decode", "internal/stage/transform", "internal/stage/batch", "internal/stage/deliver", "internal/stage/packing",
 	},
 	{"internal/spec", "internal/dataset", "internal/loader", "internal/engine"}, // 2: assembly, each importing only those before it
-	{"internal/tool"},               // 3: tools
-	{".", "cmd/stoker", "examples"}, // 4: doors
+	{ // 3: tools, each a room
+		"internal/tool/bench", "internal/tool/compare", "internal/tool/demo", "internal/tool/inspect", "internal/tool/model", "internal/tool/orders",
+		"internal/tool/pack", "internal/tool/pack/prepare", "internal/tool/pack/shard", "internal/tool/pack/token",
+		"internal/tool/peek", "internal/tool/resume", "internal/tool/show", "internal/tool/survey", "internal/tool/tune", "internal/tool/verify",
+		"internal/tool/doctor", "internal/tool/doctor/doctortest", "internal/tool/doctor/evidence", "internal/tool/doctor/gather", "internal/tool/doctor/hook",
+		"internal/tool/doctor/judge", "internal/tool/doctor/loop", "internal/tool/doctor/report", "internal/tool/doctor/system", "internal/tool/doctor/tiers", "internal/tool/doctor/watch",
+	},
+	{".", "cmd/stoker", "examples"},                // 4: doors
+	{"harness", "harness/score", "harness/slowfs"}, // 5: test harnesses, a module of their own
 }
+
+// outside is the first floor that no package of the product is on: its module is another.
+const outside = 5
 
 // edges are the imports allowed between rooms of one floor.
 var edges = map[string][]string{
-	"internal/base/mem":  {"internal/base/cgroup"},
-	"internal/base/wire": {"internal/base/errs", "internal/base/jsontext"},
+	"internal/base/cgroup": {"internal/base/procfs"},
+	"internal/base/mem":    {"internal/base/cgroup", "internal/base/procfs"},
+	"internal/base/wire":   {"internal/base/errs", "internal/base/jsontext"},
 
 	"internal/stage/index":     {"internal/stage/source"},
 	"internal/stage/format":    {"internal/stage/index", "internal/stage/source"},
@@ -43,6 +56,41 @@ var edges = map[string][]string{
 	"internal/engine":  {"internal/spec", "internal/dataset", "internal/loader"},
 	"cmd/stoker":       {"."},
 	"examples":         {"."},
+
+	// Numbers as people read them.
+	"internal/tool/inspect": {"internal/tool/show"},
+	"internal/tool/orders":  {"internal/tool/show"},
+	"internal/tool/peek":    {"internal/tool/show"},
+
+	// A Spec is completed, and a loader measured, as bench does it.
+	"internal/tool/bench":  {"internal/tool/show"},
+	"internal/tool/resume": {"internal/tool/bench", "internal/tool/show"},
+	"internal/tool/tune":   {"internal/tool/bench", "internal/tool/doctor/system", "internal/tool/model", "internal/tool/show"},
+
+	"internal/tool/compare": {"internal/tool/orders"},                        // an order is a stream, too
+	"internal/tool/survey":  {"internal/tool/inspect", "internal/tool/show"}, // inspect finds out fields
+
+	// verify checks what pack wrote; both name what a sample is stored in.
+	"internal/tool/pack":         {"internal/tool/pack/prepare", "internal/tool/pack/shard"},
+	"internal/tool/pack/prepare": {"internal/tool/pack/shard", "internal/tool/pack/token"},
+	"internal/tool/verify":       {"internal/tool/inspect", "internal/tool/pack", "internal/tool/pack/shard", "internal/tool/show"},
+
+	// The doctor: what is judged and reported knows no collector, and no collector knows
+	// how that is done; watch and tiers join them.
+	"internal/tool/doctor/doctortest": {"internal/tool/doctor/evidence"},
+	"internal/tool/doctor/system":     {"internal/tool/doctor/evidence"},
+	"internal/tool/doctor/gather":     {"internal/tool/doctor/evidence", "internal/tool/doctor/system", "internal/tool/show"},
+	"internal/tool/doctor/loop":       {"internal/tool/doctor/evidence", "internal/tool/model", "internal/tool/show"},
+	"internal/tool/doctor/judge":      {"internal/tool/doctor/evidence", "internal/tool/doctor/loop", "internal/tool/model", "internal/tool/show"},
+	"internal/tool/doctor/report":     {"internal/tool/doctor/evidence", "internal/tool/doctor/judge", "internal/tool/show"},
+	"internal/tool/doctor/tiers": {
+		"internal/tool/bench", "internal/tool/doctor/evidence", "internal/tool/doctor/gather", "internal/tool/doctor/judge", "internal/tool/doctor/system", "internal/tool/show",
+	},
+	"internal/tool/doctor/watch": {
+		"internal/tool/doctor/evidence", "internal/tool/doctor/gather", "internal/tool/doctor/hook", "internal/tool/doctor/judge", "internal/tool/doctor/system", "internal/tool/show",
+	},
+
+	"harness/score": {"harness/slowfs"},
 }
 
 // only lists rooms that may import nothing of ours but this.
@@ -50,10 +98,20 @@ var only = map[string][]string{
 	"internal/base/jsontext": nil,
 	"internal/base/kernel":   nil,
 	"internal/base/rng":      nil,
-	"internal/base/mem":      {"internal/base/cgroup"},
-	"internal/base/cgroup":   nil,
+	"internal/base/procfs":   nil,
+	"internal/base/cgroup":   {"internal/base/procfs"},
+	"internal/base/mem":      {"internal/base/cgroup", "internal/base/procfs"},
 	"internal/base/errs":     nil,
 	"internal/stage/order":   {"internal/base/rng"},
+
+	// What is measured is judged and reported anywhere, without what measured it.
+	"internal/tool/model":           nil,
+	"internal/tool/doctor/evidence": nil,
+	"internal/tool/doctor/hook":     nil,
+	"internal/tool/doctor/loop":     {"internal/tool/doctor/evidence", "internal/tool/model", "internal/tool/show"},
+	"internal/tool/doctor/judge":    {"internal/tool/doctor/evidence", "internal/tool/doctor/loop", "internal/tool/model", "internal/tool/show"},
+	"internal/tool/doctor/report":   {"internal/tool/doctor/evidence", "internal/tool/doctor/judge", "internal/tool/show"},
+	"harness/slowfs":                {"internal/base/errs"},
 }
 
 // dataset lists the tools that look at samples: they open a dataset, and nothing of
@@ -87,23 +145,36 @@ func room(path string) (string, int) {
 	return best, floor
 }
 
-func packages(t *testing.T) (out []pkg) {
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps,CgoFiles", "./...")
-	cmd.Dir = ".."
-	b, err := cmd.Output()
+// packages are those of the product's module and of the test harnesses'.
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	all, err := listed()
 	if err != nil {
-		t.Fatalf("go list: %v", err)
+		t.Fatal(err)
 	}
-	dec := json.NewDecoder(strings.NewReader(string(b)))
-	for dec.More() {
-		var p pkg
-		if err := dec.Decode(&p); err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, p)
-	}
-	return out
+	return all
 }
+
+// listed asks go list once for all tests.
+var listed = sync.OnceValues(func() (out []pkg, err error) {
+	for _, dir := range []string{"..", "../harness"} {
+		cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps,CgoFiles", "./...")
+		cmd.Dir = dir
+		b, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("go list in %s: %w", dir, err)
+		}
+		dec := json.NewDecoder(strings.NewReader(string(b)))
+		for dec.More() {
+			var p pkg
+			if err := dec.Decode(&p); err != nil {
+				return nil, err
+			}
+			out = append(out, p)
+		}
+	}
+	return out, nil
+})
 
 func TestFloors(t *testing.T) {
 	all := packages(t)
@@ -116,7 +187,7 @@ func TestFloors(t *testing.T) {
 			continue // test support stands outside
 		}
 		if floor < 0 {
-			t.Errorf("%s stands on no floor: every package has its room in the list", p.ImportPath)
+			t.Errorf("%s is on no floor: every package has its room in the list", p.ImportPath)
 			continue
 		}
 		if len(p.CgoFiles) > 0 && !slices.Contains(cgo, from) {
@@ -138,6 +209,44 @@ func TestFloors(t *testing.T) {
 			}
 			if allowed, strict := only[from]; strict && !slices.Contains(allowed, to) {
 				t.Errorf("%s imports %s: %s may import nothing of ours but %v", p.ImportPath, imp, from, allowed)
+			}
+		}
+	}
+}
+
+// An edge or a permission that nothing uses is one that nobody has to explain any more.
+func TestEdgesAreUsed(t *testing.T) {
+	used := map[[2]string]bool{}
+	for _, p := range packages(t) {
+		from, _ := room(p.ImportPath)
+		for _, imp := range p.Imports {
+			if strings.HasPrefix(imp+"/", module+"/") {
+				to, _ := room(imp)
+				used[[2]string{from, to}] = true
+			}
+		}
+	}
+	for _, list := range []map[string][]string{edges, only} {
+		for from, rooms := range list {
+			for _, to := range rooms {
+				if !used[[2]string{from, to}] {
+					t.Errorf("%s may import %s, and does not: take it off the list", from, to)
+				}
+			}
+		}
+	}
+}
+
+// What tests need of file systems and servers is no dependency of the product.
+func TestHarnessIsApart(t *testing.T) {
+	harness := module + "/harness"
+	for _, p := range packages(t) {
+		if _, floor := room(p.ImportPath); floor >= outside {
+			continue
+		}
+		for _, dep := range p.Deps {
+			if dep == harness || strings.HasPrefix(dep, harness+"/") || strings.Contains(dep, "/go-fuse/") {
+				t.Errorf("%s needs %s, which is for tests", p.ImportPath, dep)
 			}
 		}
 	}

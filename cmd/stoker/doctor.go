@@ -15,7 +15,11 @@ import (
 
 	stoker "github.com/stoker-data/stoker"
 	"github.com/stoker-data/stoker/internal/base/errs"
-	"github.com/stoker-data/stoker/internal/tool/doctor"
+	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
+	"github.com/stoker-data/stoker/internal/tool/doctor/judge"
+	"github.com/stoker-data/stoker/internal/tool/doctor/report"
+	"github.com/stoker-data/stoker/internal/tool/doctor/tiers"
+	"github.com/stoker-data/stoker/internal/tool/doctor/watch"
 )
 
 type doctorCmd struct {
@@ -73,7 +77,7 @@ func (d doctorCmd) Run(con *console, behind another) error {
 			return errs.New(errs.Config, "%s is a command, and stands where a dataset would", d.Path[0]).Try("stoker doctor -- %s", strings.Join(d.Path, " "))
 		}
 	}
-	var r doctor.Report
+	var r judge.Report
 	var err error
 	switch {
 	case behind != nil:
@@ -83,11 +87,11 @@ func (d doctorCmd) Run(con *console, behind another) error {
 	case dataset:
 		return d.load(con)
 	case d.Attach != nil:
-		r, err = doctor.Attach(con.ctx, *d.Attach, stoker.Version())
+		r, err = watch.Attach(con.ctx, *d.Attach, stoker.Version())
 	case d.From != "":
 		r, err = readEvidence(d.From)
 	default:
-		r = doctor.Judge(doctor.Alone(con.ctx, stoker.Version()))
+		r = judge.Judge(watch.Alone(con.ctx, stoker.Version()))
 	}
 	if err != nil {
 		return err
@@ -138,13 +142,13 @@ func (d doctorCmd) sensible(script, dataset bool) error {
 // beside watches a loop that stoker.doctor runs in its own process.
 func (d doctorCmd) beside(con *console) error {
 	con.json, con.client = true, true
-	r, err := doctor.Beside{PID: d.Beside, In: os.Stdin, Out: con.raw, Version: stoker.Version()}.Watch(con.ctx)
+	r, err := watch.Beside{PID: d.Beside, In: os.Stdin, Out: con.raw, Version: stoker.Version()}.Watch(con.ctx)
 	if err != nil {
 		return err
 	}
 	var text strings.Builder
 	to := &plain{to: &text}
-	if err := r.WriteText(to); err != nil {
+	if err := report.Shown(r).WriteText(to); err != nil {
 		return err
 	}
 	if err := d.tiers(to, r); err != nil {
@@ -177,9 +181,9 @@ func (d doctorCmd) load(con *console) error {
 	shown := con.steps("measuring")
 	defer shown.end()
 	var told error
-	r, err := doctor.LoadIt(con.ctx, doctor.Load{
+	r, err := tiers.LoadIt(con.ctx, tiers.Load{
 		Spec: spec, Name: name, Step: seconds(value(d.StepMillis) / 1000), Time: seconds(d.Seconds), Quick: d.Quick, Tiers: seconds(2.5 * d.Seconds), Version: stoker.Version(), Indexing: shown.indexing.count,
-		Verdict: func(r doctor.Report) {
+		Verdict: func(r judge.Report) {
 			shown.indexing.end()
 			if d.JSON {
 				fmt.Fprintf(con.err, "stoker doctor: %s\n", r.Verdict.Title())
@@ -213,12 +217,12 @@ func (d doctorCmd) watch(con *console, command []string) error {
 	signals, giveBack := takeSignals(con.ctx)
 	defer giveBack()
 	said := &plain{to: con.err}
-	var early *doctor.Report
+	var early *judge.Report
 	// The streams themselves, and not what counts their errors here: a script behaves
 	// otherwise before a terminal than before a pipe.
-	s := doctor.Script{
+	s := watch.Script{
 		Command: command, Stop: d.Stop, In: os.Stdin, Out: con.results.to, Err: con.err, Signals: signals, Version: stoker.Version(),
-		Verdict: func(r doctor.Report) {
+		Verdict: func(r judge.Report) {
 			early = &r
 			if d.JSON {
 				fmt.Fprintf(said, "stoker doctor: %s\n", r.Verdict.Title())
@@ -231,7 +235,7 @@ func (d doctorCmd) watch(con *console, command []string) error {
 	if d.JSON {
 		s.Out = con.err
 	}
-	out, err := doctor.Watch(con.ctx, s)
+	out, err := watch.Watch(con.ctx, s)
 	if err != nil {
 		return err
 	}
@@ -244,7 +248,7 @@ func (d doctorCmd) watch(con *console, command []string) error {
 		}
 		err = d.text(said, out.Report)
 	default:
-		err = out.Report.WriteSince(said, *early)
+		err = report.Shown(out.Report).WriteSince(said, *early)
 	}
 	if err != nil {
 		return err
@@ -256,7 +260,7 @@ func (d doctorCmd) watch(con *console, command []string) error {
 }
 
 // finish writes a report and says whether --check is content.
-func (d doctorCmd) finish(con *console, w io.Writer, r doctor.Report) error {
+func (d doctorCmd) finish(con *console, w io.Writer, r judge.Report) error {
 	var err error
 	if d.JSON {
 		err = con.writeJSON(r)
@@ -269,7 +273,7 @@ func (d doctorCmd) finish(con *console, w io.Writer, r doctor.Report) error {
 	return d.checked(r)
 }
 
-func (d doctorCmd) checked(r doctor.Report) error {
+func (d doctorCmd) checked(r judge.Report) error {
 	if d.Check && r.Verdict.DataBound {
 		return exitStatus(errs.Classes[errs.Differs].Exit)
 	}
@@ -277,18 +281,18 @@ func (d doctorCmd) checked(r doctor.Report) error {
 }
 
 // text is a report as people read it, with what was asked for besides.
-func (d doctorCmd) text(w io.Writer, r doctor.Report) error {
+func (d doctorCmd) text(w io.Writer, r judge.Report) error {
 	fmt.Fprintln(w)
-	if err := r.WriteText(w); err != nil {
+	if err := report.Shown(r).WriteText(w); err != nil {
 		return err
 	}
 	for _, part := range []struct {
 		asked bool
 		write func(io.Writer) error
 	}{
-		{d.Timeline, r.WriteTimeline},
-		{d.Checklist, r.WriteChecklist},
-		{d.GPUCost != nil, func(w io.Writer) error { return r.WriteCost(w, *d.GPUCost) }},
+		{d.Timeline, report.Shown(r).WriteTimeline},
+		{d.Checklist, report.Shown(r).WriteChecklist},
+		{d.GPUCost != nil, func(w io.Writer) error { return report.Shown(r).WriteCost(w, *d.GPUCost) }},
 	} {
 		if part.asked {
 			fmt.Fprintln(w)
@@ -301,21 +305,21 @@ func (d doctorCmd) text(w io.Writer, r doctor.Report) error {
 }
 
 // tiers is what was measured of a dataset beside the verdict, if it was.
-func (d doctorCmd) tiers(w io.Writer, r doctor.Report) error {
+func (d doctorCmd) tiers(w io.Writer, r judge.Report) error {
 	if len(r.Evidence.Tiers) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
-	return r.WriteTiers(w)
+	return report.Shown(r).WriteTiers(w)
 }
 
 // readEvidence judges the Evidence of a report, or an Evidence alone.
-func readEvidence(path string) (doctor.Report, error) {
+func readEvidence(path string) (judge.Report, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return doctor.Report{}, errs.New(errs.NotFound, "the evidence can not be read").Because(err)
+		return judge.Report{}, errs.New(errs.NotFound, "the evidence can not be read").Because(err)
 	}
-	var r doctor.Report
+	var r judge.Report
 	if err = json.Unmarshal(b, &r); err == nil && r.Evidence.Schema == 0 {
 		err = json.Unmarshal(b, &r.Evidence)
 	}
@@ -323,10 +327,10 @@ func readEvidence(path string) (doctor.Report, error) {
 	if err != nil {
 		return r, errs.New(errs.Damaged, "this is no evidence").At(where).Because(inWords(err)).Try("stoker doctor --json -- python train.py > report.json")
 	}
-	if r.Evidence.Schema != doctor.Schema {
-		return r, errs.New(errs.Incompatible, "the evidence is of schema %d, and this stoker reads %d", r.Evidence.Schema, doctor.Schema).At(where).Try("record it again")
+	if r.Evidence.Schema != evidence.Schema {
+		return r, errs.New(errs.Incompatible, "the evidence is of schema %d, and this stoker reads %d", r.Evidence.Schema, evidence.Schema).At(where).Try("record it again")
 	}
-	return doctor.Judge(r.Evidence), nil
+	return judge.Judge(r.Evidence), nil
 }
 
 // inWords is what JSON does not fit, by the file's keys and not by our types.

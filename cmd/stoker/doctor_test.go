@@ -14,7 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stoker-data/stoker/internal/tool/doctor"
+	"github.com/stoker-data/stoker/internal/tool/doctor/evidence"
+	"github.com/stoker-data/stoker/internal/tool/doctor/judge"
 )
 
 const recordedEvidence = "../../internal/tool/doctor/testdata/evidence/"
@@ -34,8 +35,8 @@ func TestDoctorJudgesWhatWasRecorded(t *testing.T) {
 		status int
 	}{{"too-few-none", 4}, {"healthy", 0}, {"no-hook", 0}} {
 		asJSON := command(t, "doctor", "--from", recordedEvidence+c.name+".json", "--check", "--json")
-		var r doctor.Report
-		if err := json.Unmarshal([]byte(asJSON.out), &r); err != nil || asJSON.status != c.status || r.Schema != doctor.Schema {
+		var r judge.Report
+		if err := json.Unmarshal([]byte(asJSON.out), &r); err != nil || asJSON.status != c.status || r.Schema != evidence.Schema {
 			t.Errorf("%s: status %d, %v", c.name, asJSON.status, err)
 		}
 		report := filepath.Join(t.TempDir(), "report.json") // a report is evidence again
@@ -82,7 +83,7 @@ func TestDoctorOfADataset(t *testing.T) {
 	inOrder(got.out)
 
 	asJSON := command(t, "doctor", data, "--step-ms", "1", "--json", "--seconds", "0.4")
-	var r doctor.Report
+	var r judge.Report
 	if err := json.Unmarshal([]byte(asJSON.out), &r); err != nil || asJSON.status != 0 || len(r.Evidence.Tiers) < 8 {
 		t.Fatalf("%d %v %s", asJSON.status, err, asJSON.out)
 	}
@@ -112,7 +113,7 @@ func TestDoctorGoesOnAfterABrokenImage(t *testing.T) {
 	t.Setenv("STOKER_CACHE", filepath.Join(root, "cache"))
 	data := filepath.Join(root, "train")
 	got := command(t, "doctor", data, "--quick", "--seconds", "0.4", "--json")
-	var r doctor.Report
+	var r judge.Report
 	if err := json.Unmarshal([]byte(got.out), &r); err != nil || got.status != 0 || r.Verdict.Title() == "" {
 		t.Fatalf("%d %v %s", got.status, err, got.err)
 	}
@@ -188,8 +189,8 @@ func TestDoctorLeavesTheScriptAlone(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	got = command(t, "doctor", "--json", "--", "/bin/sh", "-c", "echo out; echo err >&2")
-	var r doctor.Report
-	if err := json.Unmarshal([]byte(got.out), &r); err != nil || got.status != 0 || r.Verdict.Name != doctor.Insufficient {
+	var r judge.Report
+	if err := json.Unmarshal([]byte(got.out), &r); err != nil || got.status != 0 || r.Verdict.Name != judge.Insufficient {
 		t.Errorf("%v %+v", err, got)
 	}
 	if !strings.Contains(got.err, "out\n") || !strings.Contains(got.err, "err\n") {

@@ -3,10 +3,12 @@ package loader
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
@@ -61,6 +63,11 @@ func (l *Stream) Classes() []string { return l.data.Classes() }
 
 // Format is the name of the dataset's format; of a mixture, its members'.
 func (l *Stream) Format() string { return l.data.Format() }
+
+// Every says whether the formats of all parts of the dataset are so.
+func (l *Stream) Every(is func(format.Format) bool) bool {
+	return !slices.ContainsFunc(l.data.Parts, func(p *dataset.Part) bool { return !is(p.Format()) })
+}
 
 // draw appends the runs of one step of a slice: in a packed row, the unused end too.
 // Some orders sort thousands of lengths for it.

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/procfs"
 )
 
 // unlimited is what version 1 shows as "no limit", less the rounding to pages
@@ -115,9 +117,9 @@ func (g Groups) Version() int { return g.version }
 func (g Groups) Quota() (cores float64, dir string) {
 	cores = math.Inf(1)
 	for _, d := range g.cpu {
-		f := strings.Fields(text(d, "cpu.max"))
+		f := strings.Fields(procfs.Text(d, "cpu.max"))
 		if len(f) != 2 {
-			f = []string{text(d, "cpu.cfs_quota_us"), text(d, "cpu.cfs_period_us")}
+			f = []string{procfs.Text(d, "cpu.cfs_quota_us"), procfs.Text(d, "cpu.cfs_period_us")}
 		}
 		q, err := strconv.ParseFloat(f[0], 64)
 		p, err2 := strconv.ParseFloat(f[1], 64)
@@ -140,7 +142,7 @@ func ThrottleOf(dir string) (t Throttle) {
 	if dir == "" {
 		return t
 	}
-	stat := pairs(dir, "cpu.stat")
+	stat := procfs.Pairs(dir, "cpu.stat")
 	if _, ok := stat["nr_periods"]; !ok {
 		return t
 	}
@@ -162,12 +164,12 @@ func (g Groups) Memory() (limit, used int64, ok bool) {
 			{"memory.max", "memory.current", "inactive_file"},
 			{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
 		} {
-			l, err := strconv.ParseInt(text(d, v.limit), 10, 64)
-			u, err2 := strconv.ParseInt(text(d, v.usage), 10, 64)
+			l, err := strconv.ParseInt(procfs.Text(d, v.limit), 10, 64)
+			u, err2 := strconv.ParseInt(procfs.Text(d, v.usage), 10, 64)
 			if err != nil || err2 != nil || l < 0 || u < 0 || l >= unlimited {
 				continue
 			}
-			u = max(0, u-int64(pairs(d, "memory.stat")[v.cache]))
+			u = max(0, u-int64(procfs.Pairs(d, "memory.stat")[v.cache]))
 			if l-u < left {
 				left, limit, used, ok = l-u, l, u, true
 			}
@@ -182,7 +184,7 @@ func (g Groups) Refaults() (pages float64, ok bool) {
 	if len(g.memory) == 0 {
 		return 0, false
 	}
-	stat := pairs(g.memory[0], "memory.stat")
+	stat := procfs.Pairs(g.memory[0], "memory.stat")
 	for _, key := range [...]string{"workingset_refault_file", "workingset_refault"} {
 		if n, found := stat[key]; found {
 			return n, true
@@ -197,27 +199,5 @@ func (g Groups) Pressure() string {
 	if g.version != 2 || len(g.memory) == 0 {
 		return ""
 	}
-	return text(g.memory[0], "memory.pressure")
-}
-
-// text is a small file without white space at its ends; "" if it cannot be read.
-func text(dir, name string) string {
-	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-}
-
-// pairs reads a file of lines with a name and a number.
-func pairs(dir, name string) map[string]float64 {
-	out := map[string]float64{}
-	for line := range strings.Lines(text(dir, name)) {
-		if f := strings.Fields(line); len(f) >= 2 {
-			if n, err := strconv.ParseFloat(f[1], 64); err == nil {
-				out[f[0]] = n
-			}
-		}
-	}
-	return out
+	return procfs.Text(g.memory[0], "memory.pressure")
 }

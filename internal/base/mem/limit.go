@@ -1,14 +1,8 @@
 package mem
 
 import (
-	"bufio"
-	"bytes"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
-
 	"github.com/stoker-data/stoker/internal/base/cgroup"
+	"github.com/stoker-data/stoker/internal/base/procfs"
 )
 
 // Available is the memory in bytes that this process may still take without
@@ -18,31 +12,18 @@ func Available() int64 { return availableBelow("/") }
 
 // availableBelow is Available by the files below root.
 func availableBelow(root string) int64 {
-	left := machineAvailable(filepath.Join(root, "proc/meminfo"))
+	left := machineAvailable(root)
 	if limit, used, ok := cgroup.Of(root, "self").Memory(); ok {
 		left = min(left, limit-used)
 	}
 	return max(left, 0)
 }
 
-func machineAvailable(meminfo string) int64 {
-	b, err := os.ReadFile(meminfo)
-	if err != nil {
+// machineAvailable is a guess where the kernel does not say.
+func machineAvailable(root string) int64 {
+	memory := procfs.Pairs(root, "proc/meminfo")
+	if len(memory) == 0 {
 		return 1 << 30
 	}
-	return fieldOf(b, "MemAvailable:") * 1024
-}
-
-// fieldOf is the first number on the line that begins with name; 0 if none does.
-func fieldOf(b []byte, name string) int64 {
-	sc := bufio.NewScanner(bytes.NewReader(b))
-	for sc.Scan() {
-		if rest, ok := strings.CutPrefix(sc.Text(), name); ok {
-			if f := strings.Fields(rest); len(f) > 0 {
-				n, _ := strconv.ParseInt(f[0], 10, 64)
-				return n
-			}
-		}
-	}
-	return 0
+	return int64(memory["MemAvailable"]) << 10
 }

@@ -28,6 +28,8 @@ type Format struct {
 	Single bool
 	// Made says that its samples are made and not stored: there is no path.
 	Made bool
+	// Files says that each sample is read from a file of its own.
+	Files bool
 	// Beside are names of files in a folder that belong to others and hold no samples.
 	Beside []string
 	// List is the files of a folder that was named with dataset.format; nil: those that

@@ -19,6 +19,7 @@ import (
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
 // Config is one measurement. Of the limits the one that is reached first ends
@@ -148,7 +149,7 @@ func Complete(ctx context.Context, c Config) (spec.Spec, error) {
 	}
 	defer l.Close()
 	spec := c.Spec
-	if len(spec.Fields) == 0 && l.Format() != "synthetic" {
+	if len(spec.Fields) == 0 && !l.Every(func(f format.Format) bool { return f.Made }) {
 		spec.Fields = c.Chain.Fields(l.Spec().Fields)
 	}
 	return spec, nil

@@ -1,15 +1,11 @@
 package bench
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"os"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/stoker-data/stoker/internal/base/procfs"
 	"github.com/stoker-data/stoker/internal/base/stats"
 )
 
@@ -27,9 +23,7 @@ type meter struct {
 const pssEvery = 200 * time.Millisecond
 
 func startMeter() *meter {
-	// 5 resets the high-water mark of resident memory; where that is not allowed,
-	// the mark includes what came before.
-	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)
+	procfs.ResetPeak()
 	ctx, stop := context.WithCancel(context.Background())
 	m := &meter{cpu: stats.ProcessCPU(), stop: stop, done: make(chan struct{})}
 	go func() {
@@ -49,7 +43,7 @@ func startMeter() *meter {
 }
 
 func (m *meter) look() {
-	if n := kilobytes("/proc/self/smaps_rollup", "Pss:"); n > m.pss.Load() {
+	if n := int64(procfs.Pairs("/proc/self", "smaps_rollup")["Pss"]) << 10; n > m.pss.Load() {
 		m.pss.Store(n)
 	}
 }
@@ -63,21 +57,5 @@ func (m *meter) end() (peakRSS, peakPSS int64) {
 	m.stop()
 	<-m.done
 	m.look()
-	return kilobytes("/proc/self/status", "VmHWM:"), m.pss.Load()
-}
-
-// kilobytes is the number on the line of a /proc file that begins with name, in
-// bytes; 0 if there is none.
-func kilobytes(file, name string) int64 {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return 0
-	}
-	for sc := bufio.NewScanner(bytes.NewReader(b)); sc.Scan(); {
-		if rest, ok := strings.CutPrefix(sc.Text(), name); ok {
-			n, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
-			return n << 10
-		}
-	}
-	return 0
+	return procfs.Peak(), m.pss.Load()
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stoker-data/stoker/internal/loader"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/batch"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/order"
 	"github.com/stoker-data/stoker/internal/tool/bench"
 )
@@ -118,7 +119,7 @@ func (p *proof) open(ctx context.Context, shared *loader.Shared) error {
 	if err != nil {
 		return err
 	}
-	if len(spec.Fields) == 0 && spec.Dataset.Mixed == nil && l.Format() != "synthetic" {
+	if len(spec.Fields) == 0 && spec.Dataset.Mixed == nil && !l.Every(func(f format.Format) bool { return f.Made }) {
 		spec.Fields = bench.Chain{}.Fields(l.Spec().Fields)
 		l.Close()
 		if l, err = loader.Open(ctx, shared, spec, loader.Options{}); err != nil {

@@ -1,14 +1,14 @@
 package tune
 
 import (
-	"bufio"
-	"bytes"
-	"os"
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stoker-data/stoker/internal/base/procfs"
 )
 
 // Beside watches what else a machine does while a process and its children work.
@@ -32,31 +32,21 @@ func (b Beside) Begin() func() (cores float64, known bool) {
 		if !ok || !still || seconds <= 0 {
 			return 0, false
 		}
-		others := (now - all - max(0, b.own()-own)) / userHz / seconds
+		others := (now - all - max(0, b.own()-own)) / seconds
 		return max(0, others-max(0, float64(cpus)-b.Cores)), true
 	}
 }
 
-// userHz is the unit of times in /proc, the same on all machines that Go runs on.
-const userHz = 100
-
-func (b Beside) read(name string) []byte {
-	proc := b.Proc
-	if proc == "" {
-		proc = "/proc"
-	}
-	text, _ := os.ReadFile(proc + "/" + name)
-	return text
-}
+func (b Beside) proc() string { return cmp.Or(b.Proc, "/proc") }
 
 // busy is the time that the processors of this process were not idle, and their number.
-func (b Beside) busy() (ticks float64, cpus int, ok bool) {
+func (b Beside) busy() (seconds float64, cpus int, ok bool) {
 	var mine unix.CPUSet
 	if unix.SchedGetaffinity(0, &mine) != nil {
 		return 0, 0, false
 	}
-	for lines := bufio.NewScanner(bytes.NewReader(b.read("stat"))); lines.Scan(); {
-		f := strings.Fields(lines.Text())
+	for line := range strings.Lines(procfs.Text(b.proc(), "stat")) {
+		f := strings.Fields(line)
 		if len(f) < 9 || !strings.HasPrefix(f[0], "cpu") {
 			continue
 		}
@@ -67,49 +57,27 @@ func (b Beside) busy() (ticks float64, cpus int, ok bool) {
 		cpus++
 		for _, i := range []int{1, 2, 3, 6, 7, 8} { // user nice system irq softirq steal; idle and iowait are not
 			n, _ := strconv.ParseFloat(f[i], 64)
-			ticks += n
+			seconds += n * procfs.Tick
 		}
 	}
-	return ticks, cpus, cpus > 0
+	return seconds, cpus, cpus > 0
 }
 
 // own is the time of the process and all below it, those that ended included.
-func (b Beside) own() (ticks float64) {
-	type process struct {
-		parent int
-		ticks  float64
-	}
-	all := map[int]process{}
-	proc := b.Proc
-	if proc == "" {
-		proc = "/proc"
-	}
-	entries, _ := os.ReadDir(proc)
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
+func (b Beside) own() (seconds float64) {
+	all := map[int]procfs.Stat{}
+	for _, pid := range procfs.Processes(b.proc()) {
+		if p, ok := procfs.Of(b.proc(), pid); ok {
+			all[pid] = p
 		}
-		_, after, found := bytes.Cut(b.read(e.Name()+"/stat"), []byte(") "))
-		f := strings.Fields(string(after))
-		if !found || len(f) < 15 {
-			continue
-		}
-		p := process{}
-		p.parent, _ = strconv.Atoi(f[1])
-		for _, i := range []int{11, 12, 13, 14} { // utime stime cutime cstime
-			n, _ := strconv.ParseFloat(f[i], 64)
-			p.ticks += n
-		}
-		all[pid] = p
 	}
 	for pid, p := range all {
-		for at, depth := pid, 0; at > 0 && depth < 64; at, depth = all[at].parent, depth+1 {
+		for at, depth := pid, 0; at > 0 && depth < 64; at, depth = all[at].Parent, depth+1 {
 			if at == b.PID {
-				ticks += p.ticks
+				seconds += p.User + p.System + p.Children
 				break
 			}
 		}
 	}
-	return ticks
+	return seconds
 }

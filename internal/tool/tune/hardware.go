@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/stoker-data/stoker/internal/tool/doctor"
+	"github.com/stoker-data/stoker/internal/tool/doctor/system"
 )
 
 // Hardware is what of a machine decides how fast it loads.
@@ -24,7 +24,7 @@ type Hardware struct {
 
 // Look is this machine.
 func Look(ctx context.Context) Hardware {
-	m := doctor.Look(ctx)
+	m := system.Look(ctx)
 	memory := m.Memory.Value
 	if m.Limit.Known() && m.Limit.Value < memory {
 		memory = m.Limit.Value

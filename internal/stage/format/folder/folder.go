@@ -243,7 +243,7 @@ func (d *Dataset) Check(fields []string) error {
 
 // Format describes the format.
 func Format() format.Format {
-	return format.Format{Name: "folder", Root: true, ByName: true}
+	return format.Format{Name: "folder", Root: true, Files: true, ByName: true}
 }
 
 // Decode is how a field's bytes are decoded.

@@ -25,7 +25,7 @@ func TestWrite(t *testing.T) {
 		}
 		there, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || string(here) != string(there) {
-			t.Errorf("%s: not as it lies here: %v", name, err)
+			t.Errorf("%s: not what is in this folder: %v", name, err)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func TestEnv(t *testing.T) {
 		environ, want []string
 	}{
 		{"bare", []string{"A=1"}, []string{"A=1", "PYTHONPATH=/h", "STOKER_DOCTOR_DIR=/o"}},
-		{"kept behind", []string{"PYTHONPATH=/mine:/too", "A=1"}, []string{"A=1", "PYTHONPATH=/h:/mine:/too", "STOKER_DOCTOR_DIR=/o"}},
+		{"kept after ours", []string{"PYTHONPATH=/mine:/too", "A=1"}, []string{"A=1", "PYTHONPATH=/h:/mine:/too", "STOKER_DOCTOR_DIR=/o"}},
 		{"empty names nothing", []string{"PYTHONPATH="}, []string{"PYTHONPATH=/h", "STOKER_DOCTOR_DIR=/o"}},
 		{"a doctor's child", []string{"STOKER_DOCTOR_DIR=/else"}, []string{"PYTHONPATH=/h", "STOKER_DOCTOR_DIR=/o"}},
 		{"the last one counts, as it does for a process", []string{"PYTHONPATH=/a", "PYTHONPATH=/b"}, []string{"PYTHONPATH=/h:/b", "STOKER_DOCTOR_DIR=/o"}},

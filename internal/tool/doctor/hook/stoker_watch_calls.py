@@ -215,7 +215,7 @@ def _function(name: str):
 
 
 def transforms(dataset: object) -> list:
-    """The names of what stands in the first Compose that the dataset holds, in order, those within others in place."""
+    """The names of what is in the first Compose that the dataset holds, in order, those within others in place."""
     names: list = []
 
     def add(members: list) -> None:

@@ -39,7 +39,7 @@ def keep(error: BaseException) -> None:
 def trouble(error: Exception) -> None:
     """A mistake of ours: never the script's matter, and told in the lines, so that it does not stay unseen.
 
-    What a signal handler of the script raised while we ran is no mistake of ours, and is raised again.
+    What a signal handler of the script raised while we ran is not our mistake, and is raised again.
     """
     frames, entry = [], error.__traceback__
     while entry is not None:
@@ -93,7 +93,7 @@ def ending(original, instance, end):
 
 
 class Door:
-    """Stands in a class for one of its methods; `enter(instance, original)` returns what is called instead.
+    """Takes the place of a method of a class; `enter(instance, original)` returns what is called instead.
 
     The class itself still shows the original, so that signatures, super() by name and pickles are as they were.
     """
@@ -122,16 +122,16 @@ def hang(owner: type, name: str, enter) -> Door:
 
 
 class _Call:
-    def __get__(self, stand, owner=None):
-        if stand is None:
+    def __get__(self, slot, owner=None):
+        if slot is None:
             return None
         if _late:
             _raise_late()
         try:
-            return stand.enter(stand.__wrapped__)
+            return slot.enter(slot.__wrapped__)
         except Exception as error:
             trouble(error)
-            return stand.__wrapped__
+            return slot.__wrapped__
 
 
 class StandIn:

@@ -379,7 +379,7 @@ class Stage:
         }
 
     def _shares(self, sample: float, sample_cpu: float, collate: float) -> dict:
-        """Where the thread stood -> share of the time, which is so many s of samples and of collating.
+        """Where the thread was -> share of the time, which is so many s of samples and of collating.
 
         What samples compute is shared out as tracing saw it, and what they are held up by as looks did."""
         parts = [part.copy() for part in self.stacks]

@@ -1,7 +1,7 @@
 """The hook in a process that runs already, for one loop: what stoker.doctor in Python loads into itself.
 
 sitecustomize.py dresses a process for its life. A guest leaves: doors are taken from torch's classes again, nothing
-is written any more, and what can not be taken back (the handlers at fork) does nothing. Loaders that were made
+is written any more, and what cannot be taken back (the handlers at fork) does nothing. Loaders that were made
 before are watched as well as new ones: doors hang in classes.
 """
 

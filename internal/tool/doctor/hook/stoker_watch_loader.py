@@ -3,7 +3,7 @@
 Doors hang before DataLoader.__init__ and _get_iterator and before the iterators' _reset, _next_index and __next__, so
 that subclasses and wrappers that come down to them are seen under their own names. None hangs before __iter__: what a
 signal handler raises in a descriptor there, CPython turns into "object is not iterable". A pass is one epoch over a
-loader; it lies in the iterator's __dict__ (which refuses to be pickled anyway), the loader itself is not written to.
+loader; it is kept in the iterator's __dict__ (which refuses to be pickled anyway), the loader itself is not written to.
 """
 
 import sys
@@ -528,7 +528,7 @@ def _inside(sampler: object) -> list:
 
 
 def _ready(iterator) -> "int | None":
-    """Batches that lie waiting for __next__: those in the last queue, and those that came before their turn."""
+    """Batches that wait for __next__: those in the last queue, and those that came before their turn."""
     inside = iterator.__dict__
     queue = inside.get("_data_queue")
     if queue is None:

@@ -10,7 +10,7 @@ from itertools import islice
 DEPTH = 4
 TENSORS = 32  # of a batch that are looked at
 ROWS = 8  # of a tensor that are searched for padding
-COLUMNS = (8, 8192)  # narrower is no sequence, wider is no token tensor
+COLUMNS = (8, 8192)  # narrower is not a sequence, wider is not a token tensor
 SAMPLED = 64  # items of a container that stand for all of it
 VISITS = 4000  # objects that a look at a dataset may touch
 
@@ -134,7 +134,7 @@ def attributes(dataset: object) -> dict:
 def fingerprint(dataset: object) -> dict:
     """A token for each attribute that changes when the dataset counts, collects or remembers.
 
-    Objects count by their type only, and None not at all: a file opened at the first sample is no state.
+    Objects count by their type only, and None not at all: a file opened at the first sample is not state.
     """
     tokens: dict = {}
     for name, value in attributes(dataset).items():

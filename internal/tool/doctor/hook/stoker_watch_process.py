@@ -157,7 +157,7 @@ def of_stoker(number: int, where: str) -> None:
 
 class Pulse:
     """The thread that writes. It is stopped before a fork: a child of a process with threads may hang, and Python
-    3.12 warns of one. It is no threading.Thread, so that the script does not find it when it counts its own."""
+    3.12 warns of one. It is not a threading.Thread, so that the script does not find it when it counts its own."""
 
     def __init__(self, beat) -> None:
         self.beat = beat
@@ -230,7 +230,7 @@ class Process:
         self.said = -1  # steps() at the last line
         self.seen = -1  # and when the thread looked last
         self.torn = False
-        self.paused = False  # the collector of cycles stands still while a line is made
+        self.paused = False  # the collector of cycles pauses while a line is made
         self.pulse = Pulse(self.beat)
 
     def steps(self) -> int:

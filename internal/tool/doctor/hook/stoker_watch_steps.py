@@ -1,4 +1,4 @@
-"""What the loop does between two batches: how long steps take, and where the script stands in them.
+"""What the loop does between two batches: how long steps take, and where the script is in them.
 
 And what of the script runs inside __next__ in the trainer although workers make the batches: its sampler.
 
@@ -31,7 +31,7 @@ class Between:
         self.usual: dict = {}  # line -> looks
         self.long: dict = {}  # the same, of steps that took many times the usual
         self.inside: dict = {}  # the same, of the script's lines that __next__ runs in the trainer
-        self.waiting = 0  # looks while the loop stood in __next__
+        self.waiting = 0  # looks while the loop waited in __next__
         self.numbers: list = []  # of the last long steps
         self.count = 0
         self.spent = 0.0  # s, of all steps
@@ -41,7 +41,7 @@ class Between:
         )
 
     def step(self, seconds: float) -> None:
-        if self.queued is not None:  # a core that comes late is no part of the step
+        if self.queued is not None:  # a core that comes late is not part of the step
             seconds = max(0.0, seconds - fetch.delay(self.native) + self.queued)
             self.queued = None
         self.count += 1

@@ -1,0 +1,15 @@
+// Package harness is the module of the test harnesses: programs and packages that try
+// stoker from outside, and what only they depend on (go-fuse, so far), which is not
+// a dependency of the product. Its path is below the product's, so that it may import
+// internal packages; nothing of the product imports it (internal/floors_test.go).
+//
+//   - [github.com/stoker-data/stoker/harness/slowfs]: a folder mounted read-only, as slow
+//     as asked, counting what it serves.
+//   - [github.com/stoker-data/stoker/harness/score]: the doctor held against jobs of which
+//     it is known what is wrong.
+//
+// Servers and proxies that tests talk to (object stores, slow or broken networks, remote
+// workers) go here, too, a package each. make check and make test cover this module as
+// they do the product's; its go.mod names the product by a replace directive, so that
+// both are always of one commit.
+package harness
