@@ -16,7 +16,7 @@ import (
 )
 
 // Collection is the samples of a Spec: those of one dataset, or of the members
-// of a mixture one behind the other. Sample ids, and the numbers of stored
+// of a mixture one after the other. Sample ids, and the numbers of stored
 // files that fetch sees, run through all of it.
 type Collection struct {
 	Parts []*Part
@@ -25,7 +25,7 @@ type Collection struct {
 
 	n       int64
 	digest  string
-	src     source.Source
+	src     source.Source // of all names: their schemes say where they are
 	close   func() error
 	spec    spec.Spec     // defaults and fields written out
 	columns []batch.Field // as users see them
@@ -69,7 +69,7 @@ func (nowhere) Extents(_ int64, _ []string, dst []format.Extent) []format.Extent
 
 // newPart is what is known of an open dataset. One that makes no samples in this
 // process has nobody yet who fills its rows.
-func newPart(d spec.Dataset, kind *Format, ds format.Dataset) (*Part, error) {
+func newPart(ctx context.Context, src source.Source, d spec.Dataset, kind *Format, ds format.Dataset) (*Part, error) {
 	p := &Part{spec: d, kind: kind, Dataset: ds, places: nowhere{}, N: ds.Len(), digest: ds.Digest(), format: kind.Name}
 	var ok bool
 	if p.Samples, ok = ds.(format.Samples); !ok {
@@ -77,7 +77,7 @@ func newPart(d spec.Dataset, kind *Format, ds format.Dataset) (*Part, error) {
 	}
 	if stored, ok := ds.(format.Stored); ok {
 		x := stored.Index()
-		p.Stored, p.places, p.from, p.format = stored, stored, sourceOf(x), x.Meta().Format
+		p.Stored, p.places, p.from, p.format = stored, stored, sourceOf(ctx, src, x), x.Meta().Format
 	}
 	return p, nil
 }
@@ -87,10 +87,10 @@ func (p *Part) Format() format.Format { return p.kind.Format }
 
 // openCollection opens what the Spec names.
 func openCollection(ctx context.Context, d spec.Dataset, opt Options) (*Collection, error) {
-	file := source.NewFile()
-	c := &Collection{src: file, close: file.Close}
+	all := NewSource(opt.Sources)
+	c := &Collection{src: all, close: all.Close}
 	if opt.Wrap != nil {
-		c.src = opt.Wrap(file)
+		c.src = opt.Wrap(all)
 	}
 	specs := d.Mixed
 	if specs == nil {
@@ -198,8 +198,8 @@ func (c *Collection) AppendPath(f int, dst []byte) []byte {
 	return p.Stored.Index().AppendPath(local, dst)
 }
 
-// Stamp is the size and time that a stored file had when it was indexed.
-func (c *Collection) Stamp(f int) (size, mtime int64) {
+// Stamp is the size and version that a stored file had when it was indexed.
+func (c *Collection) Stamp(f int) (size int64, version string) {
 	p, local := c.file(f)
 	return p.Stored.Index().Stamp(local)
 }

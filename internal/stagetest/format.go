@@ -29,8 +29,8 @@ func Read(d format.Stored, src source.Source, id int64, fields []string, s *form
 func readExtents(d format.Stored, src source.Source, extents []format.Extent) ([][]byte, error) {
 	var raw [][]byte
 	for _, e := range extents {
-		size, mtime := d.Index().Stamp(e.File)
-		obj := source.Info{Name: string(d.Index().AppendPath(e.File, nil)), Size: size, MTime: mtime}
+		size, version := d.Index().Stamp(e.File)
+		obj := source.Info{Name: string(d.Index().AppendPath(e.File, nil)), Size: size, Version: version}
 		p := make([]byte, e.Len)
 		if err := src.ReadAt(context.Background(), obj, p, e.Off); err != nil {
 			return nil, err

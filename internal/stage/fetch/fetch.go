@@ -137,7 +137,7 @@ var ErrStopped = errors.New("fetch: given up")
 // Index is what fetch needs to know of a dataset's files.
 type Index interface {
 	AppendPath(file int, dst []byte) []byte
-	Stamp(file int) (size, mtime int64)
+	Stamp(file int) (size int64, version string)
 }
 
 // Options are the limits of a Fetcher.

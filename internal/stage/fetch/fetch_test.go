@@ -32,7 +32,7 @@ type store struct {
 func at(file int, off int64) byte { return byte(file*131) + byte(off*7) + byte(off>>8) }
 
 func (s *store) AppendPath(file int, dst []byte) []byte { return fmt.Appendf(dst, "%d", file) }
-func (s *store) Stamp(int) (size, mtime int64)          { return s.size, 0 }
+func (s *store) Stamp(int) (size int64, version string) { return s.size, "" }
 
 func (s *store) Stat(context.Context, string) (source.Info, error) { return source.Info{}, nil }
 func (s *store) List(context.Context, string) iter.Seq2[source.Info, error] {

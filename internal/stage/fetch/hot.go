@@ -79,6 +79,6 @@ func (h *Hand) object(file int) source.Info {
 	if h.name != file {
 		h.path, h.name = h.f.files.AppendPath(file, h.path[:0]), file
 	}
-	size, mtime := h.f.files.Stamp(file)
-	return source.Info{Name: unsafe.String(unsafe.SliceData(h.path), len(h.path)), Size: size, MTime: mtime}
+	size, version := h.f.files.Stamp(file)
+	return source.Info{Name: unsafe.String(unsafe.SliceData(h.path), len(h.path)), Size: size, Version: version}
 }

@@ -97,9 +97,9 @@ func (r *Reader) fetch(ctx context.Context, id int64, fields []string) error {
 	x := r.ds.Index()
 	for _, e := range r.extents {
 		r.path = x.AppendPath(e.File, r.path[:0])
-		size, mtime := x.Stamp(e.File)
+		size, version := x.Stamp(e.File)
 		p := r.buf[at : at+e.Len : at+e.Len]
-		if err := r.src.ReadAt(ctx, source.Info{Name: string(r.path), Size: size, MTime: mtime}, p, e.Off); err != nil {
+		if err := r.src.ReadAt(ctx, source.Info{Name: string(r.path), Size: size, Version: version}, p, e.Off); err != nil {
 			r.raw = r.raw[:0]
 			return err
 		}

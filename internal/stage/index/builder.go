@@ -74,6 +74,29 @@ func (b *Builder) Strings(name string, v *Texts, p Part) {
 	b.add(column{Name: name, Kind: kindStrings, Rows: int64(v.Len()), Text: int64(len(v.text))}, p, raw, v.text)
 }
 
+// Versions adds the versions of the stored files (source.Info), in their order. Those of
+// 8 bytes, as local files have them, take the room of a number.
+func (b *Builder) Versions(versions []string) {
+	times := make([]int64, len(versions))
+	for i, v := range versions {
+		if v == "" {
+			continue
+		}
+		if len(v) == 8 {
+			times[i] = int64(binary.LittleEndian.Uint64([]byte(v)))
+		}
+		if times[i] == 0 { // of another length, or it would read as none
+			var text Texts
+			for _, v := range versions {
+				text.AppendString(v)
+			}
+			b.Strings(FileVersion, &text, Aside)
+			return
+		}
+	}
+	b.Int64s(FileMTime, times, Aside)
+}
+
 func (b *Builder) add(c column, p Part, parts ...[]byte) {
 	if b.names == nil {
 		b.names = make(map[string]bool)

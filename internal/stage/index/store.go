@@ -103,7 +103,7 @@ func (s Store) Load(ctx context.Context, p Plan) (*Index, error) {
 		}
 		return Open(path)
 	}
-	if x := adopt(p, keep); x != nil {
+	if x := adopt(ctx, p, keep); x != nil {
 		return x, nil
 	}
 	b, err := build(ctx, p, old)
@@ -184,7 +184,7 @@ func sweep(path string) {
 // unnamed builds an index for one use.
 func (s Store) unnamed(ctx context.Context, p Plan, old *Index, why error) (*Index, error) {
 	keep := func(b *Builder) (*Index, error) { return b.unnamed(why) }
-	if x := adopt(p, keep); x != nil {
+	if x := adopt(ctx, p, keep); x != nil {
 		return x, nil
 	}
 	b, err := build(ctx, p, old)

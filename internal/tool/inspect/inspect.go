@@ -22,6 +22,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // DefaultCheck is how many samples are read unless Config says otherwise.
@@ -30,9 +31,10 @@ const DefaultCheck = 1000
 // Config is one inspection.
 type Config struct {
 	Dataset spec.Dataset
-	Check   int64 // samples that are read; 0: DefaultCheck; less than 0: none
-	All     bool  // read and decode all of them
-	Decode  bool  // decode those that are read
+	Sources []source.Scheme // nil: dataset.Sources()
+	Check   int64           // samples that are read; 0: DefaultCheck; less than 0: none
+	All     bool            // read and decode all of them
+	Decode  bool            // decode those that are read
 	// Share reads so much of the dataset, more than 0 and less than 1, instead of Check.
 	Share float64
 
@@ -131,7 +133,7 @@ const maxNumbered = 1 << 16
 // Run inspects a dataset. What is damaged in it is in the report; an error is
 // what kept it from being inspected.
 func Run(ctx context.Context, c Config) (*Report, error) {
-	l, err := dataset.Open(ctx, spec.Spec{Dataset: c.Dataset}, dataset.Options{Progress: c.Indexing, Stored: true})
+	l, err := dataset.Open(ctx, spec.Spec{Dataset: c.Dataset}, dataset.Options{Sources: c.Sources, Progress: c.Indexing, Stored: true})
 	if err != nil {
 		return nil, err
 	}
