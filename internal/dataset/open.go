@@ -7,6 +7,7 @@ package dataset
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -25,8 +26,47 @@ type Options struct {
 	Stored bool
 }
 
-// Open opens what a Spec names. Errors name every problem of the Spec at once.
+// patience is how long Open waits, after its context has ended, for calls that hear of
+// that: they leave nothing behind.
+const patience = 200 * time.Millisecond
+
+// Open opens what a Spec names. Errors name every problem of the Spec at once. It
+// returns when ctx ends, even if a call of a source hangs: what that opens, should it
+// ever return, is closed.
 func Open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
+	if ctx.Done() == nil {
+		return open(ctx, s, opt)
+	}
+	var c *Collection
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c, err = open(ctx, s, opt)
+	}()
+	select {
+	case <-done:
+		return c, err
+	case <-ctx.Done():
+	}
+	drop := func() {
+		if c != nil {
+			c.Close()
+		}
+	}
+	select {
+	case <-done:
+		drop()
+	case <-time.After(patience):
+		go func() {
+			<-done
+			drop()
+		}()
+	}
+	return nil, ctx.Err()
+}
+
+func open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 	if opt.Formats == nil {
 		opt.Formats = Formats()
 	}

@@ -46,9 +46,10 @@ func buildList(ctx context.Context, src source.Source, paths []string, opt Optio
 	b.Meta.Fields = []string{Image, Label, Key}
 	folders := make([]string, 0, len(l.file))
 	for i, f := range l.file {
-		dir := path.Base(path.Dir(l.paths[f]))
-		if dir == "." || dir == "/" {
-			return errs.New(errs.Config, "%q lies in no folder that could be its class", l.paths[f]).
+		at := source.Dir(l.paths[f])
+		dir := path.Base(at)
+		if dir == "." || dir == "/" || strings.HasSuffix(at, "://") {
+			return errs.New(errs.Config, "%q is in no folder that could be its class", l.paths[f]).
 				At(errs.Where{File: l.paths[f], Sample: errs.Known(int64(i))}).Try("leave label out, or put the files in one folder per class")
 		}
 		folders = append(folders, dir)
@@ -111,9 +112,16 @@ func (l *list) stat(ctx context.Context, src source.Source, progress index.Progr
 
 // write adds the columns of files below root, and of samples.
 func (l *list) write(b *index.Builder, root string, sizes []int64, versions []string) {
+	if root == anything && slices.ContainsFunc(l.paths, func(p string) bool { return source.SchemeOf(p) != "" }) {
+		root = "" // names of several schemes have no folder in common
+	}
 	var names index.Texts
 	for _, p := range l.paths {
-		names.AppendString(strings.TrimPrefix(strings.TrimPrefix(p, root), "/"))
+		name := strings.TrimPrefix(p, root)
+		if root != "" {
+			name = strings.TrimPrefix(name, "/")
+		}
+		names.AppendString(name)
 	}
 	b.Meta.Root, b.Meta.Samples = root, int64(len(l.file))
 	b.Strings(index.FileName, &names, index.Identity)
@@ -144,7 +152,7 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 	}
 	root := opt.Root
 	if root == "" {
-		root = path.Dir(manifest)
+		root = source.Dir(manifest)
 	}
 	l := newList()
 	for row := range t.rows {
@@ -177,6 +185,9 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 	return nil
 }
 
+// anything is the root that takes every path, and names of every scheme.
+const anything = "/"
+
 // place is the file that a row names. A path that leaves the root is refused:
 // a manifest is only data.
 func (t *table) place(c *cells, row int, root string, given bool) (string, error) {
@@ -184,18 +195,15 @@ func (t *table) place(c *cells, row int, root string, given bool) (string, error
 	if k := c.kinds[row]; k == cellNull || k == cellEmpty {
 		return "", t.fail(errs.MissingField, -1, "%s has no path in column %q", t.row(row), c.name).Try("give every row a path, or remove the row")
 	}
-	if strings.Contains(p, "://") {
-		return "", t.fail(errs.Unsupported, -1, "%s names %q, and only local files are read", t.row(row), p).Try("copy or mount the files, and give their paths")
+	full := source.Bare(p)
+	if !path.IsAbs(full) && source.SchemeOf(full) == "" {
+		full = source.Join(root, full)
 	}
-	full := p
-	if !path.IsAbs(p) {
-		full = root + "/" + p
-	}
-	full = path.Clean(full)
-	if full != root && strings.HasPrefix(full, strings.TrimSuffix(root, "/")+"/") {
+	full = source.Clean(full)
+	if root == anything || full != root && strings.HasPrefix(full, strings.TrimSuffix(root, "/")+"/") {
 		return full, nil
 	}
-	e := t.fail(errs.Config, -1, "%s names %q, which lies outside of %s", t.row(row), p, root)
+	e := t.fail(errs.Config, -1, "%s names %q, which is outside of %s", t.row(row), p, root)
 	e.Where.Sample = errs.Known(int64(row))
 	if given {
 		return "", e.Try("paths may not leave the root that was given")
