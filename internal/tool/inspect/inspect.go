@@ -14,6 +14,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/wire"
@@ -119,6 +120,7 @@ type Report struct {
 	Python  string   `json:"python"` // lines to paste
 
 	stored    []string // names of what the samples have
+	zipped    bool     // .npz files, whose arrays have names: the files of a dataset are all of one kind
 	kind      format.Format
 	delivered []dataset.Column // what a loader makes of them unasked
 }
@@ -172,6 +174,7 @@ func fromIndex(c Config, l *dataset.Collection) *Report {
 		size, _ := x.Stamp(f)
 		r.Bytes += size
 	}
+	r.zipped = x.Files() > 0 && strings.HasSuffix(strings.ToLower(string(x.Name(0))), ".npz")
 	for _, name := range x.Classes() {
 		r.Classes = append(r.Classes, Class{Name: name})
 	}
