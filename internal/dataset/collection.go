@@ -163,7 +163,7 @@ func (c *Collection) Close() {
 	_ = c.close()
 }
 
-// Of is the part that sample id lies in, and its number there.
+// Of is the part that has sample id, and its number there.
 func (c *Collection) Of(id int64) (*Part, int64) {
 	if len(c.Parts) == 1 {
 		return c.Parts[0], id
@@ -172,7 +172,7 @@ func (c *Collection) Of(id int64) (*Part, int64) {
 	return c.Parts[i], id - c.Parts[i].First
 }
 
-// Extents appends where the wanted fields of a sample lie.
+// Extents appends where the wanted fields of a sample are.
 func (c *Collection) Extents(id int64, dst []format.Extent) []format.Extent {
 	p, local := c.Of(id)
 	begin := len(dst)
@@ -252,7 +252,7 @@ func (c *Collection) Blocks(size int64) (sizes []int64) {
 // files may share of its metadata, and few enough to shuffle well.
 const runSamples = 1024
 
-// runner is a dataset whose stored files hold runs of samples that lie side by
+// runner is a dataset whose stored files hold runs of samples stored side by
 // side, such as Parquet's row groups or the pages of FFCV; nil: it has none.
 type runner interface {
 	Runs() []int64

@@ -153,7 +153,7 @@ func (d *Part) share(columns []batch.Field) {
 	}
 }
 
-// lengthColumns adds the lengths of padded fields, behind all fields.
+// lengthColumns adds the lengths of padded fields, after all fields.
 func (c *Collection) lengthColumns(p *spec.Problems) {
 	for i := range c.columns {
 		if c.columns[i].Form != batch.Padded {
@@ -168,7 +168,7 @@ func (c *Collection) lengthColumns(p *spec.Problems) {
 	}
 }
 
-// lengthsSuffix is what the column of a padded field's lengths is called behind
+// lengthsSuffix is what the column of a padded field's lengths is called after
 // the field's name.
 const lengthsSuffix = "_lengths"
 

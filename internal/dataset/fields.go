@@ -177,7 +177,7 @@ func (c *Collection) guess(ctx context.Context, d *Part, name string) string {
 }
 
 // raw says that a feature of bytes is the elements of an array, whatever it is
-// called: its shape stands beside it, as stoker pack writes it, and fits. An
+// called: its shape is beside it, as stoker pack writes it, and fits. An
 // encoded picture with its shape beside it has other bytes than its pixels have.
 func (c *Collection) raw(ctx context.Context, d *Part, name string) bool {
 	ds, ok := d.Dataset.(shaped)
@@ -223,7 +223,7 @@ func (c *Collection) Notes() (notes []string) {
 }
 
 // Table is columns of the dataset, a row a sample: "label" (the number of its
-// class) and "path" (of the file or shard it lies in).
+// class) and "path" (of the file or shard it is in).
 func (c *Collection) Table(names []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, name := range names {
@@ -242,7 +242,7 @@ func (c *Collection) Table(names []string) (map[string]any, error) {
 	return out, nil
 }
 
-// paths is the file or shard that each sample lies in.
+// paths is the file or shard that each sample is in.
 func (c *Collection) paths() []jsontext.Name {
 	out := make([]jsontext.Name, c.n)
 	var extents []format.Extent

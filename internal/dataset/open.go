@@ -27,7 +27,7 @@ type Options struct {
 }
 
 // patience is how long Open waits, after its context has ended, for calls that hear of
-// that: they leave nothing behind.
+// that: nothing of theirs is left.
 const patience = 200 * time.Millisecond
 
 // Open opens what a Spec names. Errors name every problem of the Spec at once. It

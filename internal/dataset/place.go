@@ -8,7 +8,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// Place adds to a codec's error where its bytes stand.
+// Place adds to a codec's error where its bytes are.
 func (d *Part) Place(err error, s *format.Sample, at, i int) error {
 	e := *errs.From(err)
 	f := &s.Fields[at]

@@ -27,7 +27,7 @@ import (
 //	           flip=100      one bit of the byte at offset 100 of the file is wrong
 //
 // "read *.tar #3 unreadable" fails the third read of any tar file. The first
-// rule that matches a call takes it, and those behind it do not count it. Safe for
+// rule that matches a call takes it, and those after it do not count it. Safe for
 // concurrent use; the numbers are of
 // the calls as they come in.
 type Faulty struct {

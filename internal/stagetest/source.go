@@ -197,7 +197,7 @@ func Source(t *testing.T, open func(t *testing.T, objects map[string][]byte) (sr
 			write("a/one", append(bytes.Repeat([]byte("y"), int(old.Size)), 'z'))
 			wantCode(t, src.ReadAt(ctx, old, make([]byte, 1), 0), errs.Changed, prefix+"a/one")
 			if err := src.ReadAt(ctx, stat(t, "a/one"), make([]byte, 1), 0); err != nil {
-				t.Errorf("what is there now can not be read: %v", err)
+				t.Errorf("what is there now cannot be read: %v", err)
 			}
 		}
 	})

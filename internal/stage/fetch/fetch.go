@@ -1,6 +1,6 @@
 // Package fetch brings bytes before they are needed: it reads ahead along the
 // plan so that lanes never wait for a disk, merges neighbouring extents, shares
-// a chunk between the samples that lie in it, and keeps within a byte budget.
+// a chunk between the samples that are in it, and keeps within a byte budget.
 // It does not know what the bytes mean.
 //
 // Requests come in the order of the plan, some batches ahead. The planner of a
@@ -18,7 +18,7 @@
 // that is queued as a whole, but not for those of a request that lacks a chunk: they
 // come back only if it goes on. Such bytes are held by the one who waits, even if
 // other requests, queued as a whole, use the same chunk (the page that the labels of a
-// batch lie in). The rule:
+// batch are in). The rule:
 //
 //   - what a request lacks is taken from the budget in one step, request by request,
 //     in the order of the plan;
@@ -49,7 +49,7 @@ import (
 
 const (
 	// gapBytes is the hole between two extents that is cheaper to read than to
-	// seek over, where nobody else wants what lies there: between fields of a
+	// seek over, where nobody else wants what is there: between fields of a
 	// sample, and between one sample and the next.
 	gapBytes = 64 << 10
 	// pageBytes is the hole that is read in any case, since its pages are. A longer
@@ -73,7 +73,7 @@ type Request struct {
 
 	Owner any // the caller's
 
-	chunks  []*chunk // one an extent; the same chunk may stand several times
+	chunks  []*chunk // one an extent; the same chunk may occur several times
 	pending atomic.Int32
 	mu      sync.Mutex // guards Err while chunks arrive
 }
@@ -358,7 +358,7 @@ type piece struct {
 	index int // of the request's extents
 }
 
-// submitMerged merges the extents of requests that lie in shared files: sorted
+// submitMerged merges the extents of requests in shared files: sorted
 // by place, joined over small gaps, read in the order in which the plan needs
 // their first byte.
 func (f *Fetcher) submitMerged(ctx context.Context, reqs []*Request, force bool, stop func() bool) (waited time.Duration) {

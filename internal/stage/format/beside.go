@@ -19,7 +19,7 @@ import (
 // cost what indexing costs.
 const printBytes = 16 << 10
 
-// Beside is the plan for an index that lies with its files, given by their
+// Beside is the plan for an index that is stored with its files, given by their
 // absolute paths.
 func Beside(ctx context.Context, src source.Source, key index.Key) index.Beside {
 	if len(key.Paths) == 0 {

@@ -159,7 +159,7 @@ func Fresh(ctx context.Context, src source.Source, paths []string, x *index.Inde
 // size before it is allocated.
 func Read(ctx context.Context, src source.Source, obj source.Info, off, n int64) ([]byte, error) {
 	if off < 0 || n < 0 || off > obj.Size || n > obj.Size-off {
-		return nil, errs.New(errs.Damaged, "the file ends at byte %d, and %d bytes should lie at %d", obj.Size, n, off).
+		return nil, errs.New(errs.Damaged, "the file ends at byte %d, and %d bytes should be at %d", obj.Size, n, off).
 			At(errs.Where{Shard: obj.Name, Offset: errs.Known(max(off, 0))}).Try("fetch or write the file again")
 	}
 	p := make([]byte, n)

@@ -38,7 +38,7 @@ type Beside struct {
 	Stamp func(x *Index) (root string, versions []string, ok bool)
 }
 
-// BesidePath is where the index of those files below root lies: a function of
+// BesidePath is where the index of those files below root is: a function of
 // format, options and names relative to root, and of nothing else.
 func BesidePath(root, format, options string, names []string) string {
 	h := sha256.New()

@@ -45,7 +45,7 @@ type Meta struct {
 	Fields  []string `json:"fields,omitempty"`  // names of fields that samples have
 	Samples int64    `json:"samples"`
 	Digest  string   `json:"digest"`
-	Skipped int64    `json:"skipped,omitempty"` // members that are no data by the rules of the format
+	Skipped int64    `json:"skipped,omitempty"` // members that hold no samples by the rules of the format
 	// Note is what a user should know of the dataset ("tokens at the ends of files
 	// belong to no window"); "" as a rule.
 	Note string `json:"note,omitempty"`

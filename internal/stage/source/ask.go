@@ -22,7 +22,7 @@ type Header interface {
 
 // Namer is a source that lists names without looking at what has them.
 type Namer interface {
-	// Names is what lies directly below prefix, in byte order: Name, Dir and Other of
+	// Names is what is directly below prefix, in byte order: Name, Dir and Other of
 	// each, nothing else. Links are not followed: they have Link for Other.
 	Names(ctx context.Context, prefix string) ([]Info, error)
 }
@@ -47,7 +47,7 @@ func Head(ctx context.Context, src Source, name string, p []byte) (int, error) {
 	return int(n), src.ReadAt(ctx, st, p[:n], 0)
 }
 
-// Names is what lies directly below prefix, as Namer says.
+// Names is what is directly below prefix, as Namer says.
 func Names(ctx context.Context, src Source, prefix string) (all []Info, err error) {
 	if n, ok := src.(Namer); ok {
 		return n.Names(ctx, prefix)

@@ -29,7 +29,7 @@ func SchemeOf(name string) string {
 	return ""
 }
 
-// split cuts a name behind the "://" of its scheme; prefix is "" for a local path.
+// split cuts a name after the "://" of its scheme; prefix is "" for a local path.
 func split(name string) (prefix, rest string) {
 	if scheme := SchemeOf(name); scheme != "" {
 		n := len(scheme) + len("://")

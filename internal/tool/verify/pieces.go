@@ -160,8 +160,8 @@ func tarPieces(ctx context.Context, f io.ReaderAt, size int64) (found []piece, e
 	return found, err
 }
 
-// tarMember is the name of the member whose header stands at off, with the pax
-// header before it, and where the next begins; -1: it is no header.
+// tarMember is the name of the member whose header is at off, with the pax
+// header before it, and where the next begins; -1: it is not a header.
 func tarMember(f io.ReaderAt, head []byte, off int64) (name string, next int64) {
 	n, ok := tarHead(head)
 	if !ok {
@@ -213,7 +213,7 @@ func tarHead(h []byte) (size int64, ok bool) {
 	return size, size >= 0 && octal(h[148:156]) == sum
 }
 
-// tarKey is what stands before the first dot of the last part of a name.
+// tarKey is what comes before the first dot of the last part of a name.
 func tarKey(name string) string {
 	base := strings.LastIndexByte(name, '/') + 1
 	if dot := strings.IndexByte(name[base:], '.'); dot >= 0 {
@@ -222,10 +222,10 @@ func tarKey(name string) string {
 	return name
 }
 
-// recordFrame is what stands around a record: length and CRC before, CRC behind.
+// recordFrame is what is around a record: length and CRC before, CRC after.
 const recordFrame = 16
 
-// recordPieces are frames of TFRecord. Behind a damaged length the next frame is
+// recordPieces are frames of TFRecord. After a damaged length the next frame is
 // where the next length is that has its CRC.
 func recordPieces(ctx context.Context, f io.ReaderAt, size int64) (found []piece, err error) {
 	for off := int64(0); off+recordFrame <= size; {
