@@ -94,7 +94,7 @@ func TestFilesAreReachedThroughSources(t *testing.T) {
 		for at := rel; at != "."; at = filepath.Dir(at) {
 			there[at] = true
 		}
-		if strings.HasPrefix(rel, "internal/stagetest") { // test support stands outside
+		if strings.HasPrefix(rel, "internal/stagetest") { // test support is outside
 			continue
 		}
 		for _, imp := range []string{"os", "path/filepath", "io/ioutil", "syscall"} {
@@ -120,12 +120,12 @@ func TestFilesAreReachedThroughSources(t *testing.T) {
 	}
 	for _, at := range slices.Sorted(maps.Keys(files)) {
 		if there[at] && !used[at] {
-			t.Errorf("%s is on the list, and needs not be", at)
+			t.Errorf("%s is on the list, and does not need to be", at)
 		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(owned)) {
 		if there[at] && !used["owned "+at] {
-			t.Errorf("%s is on the list of those that read files of their own, and needs not be", at)
+			t.Errorf("%s is on the list of those that read files of their own, and does not need to be", at)
 		}
 	}
 }
