@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,7 @@ func usualSpec() stoker.Spec {
 func readSpec(path string) (stoker.Spec, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return stoker.Spec{}, errs.New(errs.NotFound, "the Spec can not be read").Because(err).Try("%s", source.Suggest(path))
+		return stoker.Spec{}, errs.New(errs.NotFound, "the Spec can not be read").Because(err).Try("%s", source.Suggest(context.Background(), source.NewFile(), path))
 	}
 	return stoker.ParseSpec(text)
 }

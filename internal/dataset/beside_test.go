@@ -26,6 +26,11 @@ func (c readCount) ReadAt(ctx context.Context, obj source.Info, p []byte, off in
 	return c.Source.ReadAt(ctx, obj, p, off)
 }
 
+// Head looks at what kind of file it is, and is not counted.
+func (c readCount) Head(ctx context.Context, name string, p []byte) (int, error) {
+	return source.Head(ctx, c.Source, name, p)
+}
+
 // moved is a dataset whose files were copied from one folder into a new one, and
 // got new times.
 func moved(t *testing.T, d spec.Dataset, from string) (_ spec.Dataset, to string) {
@@ -104,7 +109,7 @@ func TestIndexesTravel(t *testing.T) {
 			away, to := moved(t, here, from)
 			copied, reads := openCounted(t, away)
 			x = copied.Stored.Index()
-			if reads > 3*int64(x.Files()) {
+			if reads > 3*int64(x.Files())+2 { // the header of the index, and all of it
 				t.Errorf("%d reads of %d files: it was indexed again", reads, x.Files())
 			}
 			if copied.digest != first.digest || copied.N != first.N || !strings.HasPrefix(string(x.AppendPath(0, nil)), to) {

@@ -16,7 +16,7 @@ import (
 )
 
 // Collection is the samples of a Spec: those of one dataset, or of the members
-// of a mixture one behind the other. Sample ids, and the numbers of stored
+// of a mixture one after the other. Sample ids, and the numbers of stored
 // files that fetch sees, run through all of it.
 type Collection struct {
 	Parts []*Part
@@ -25,7 +25,7 @@ type Collection struct {
 
 	n       int64
 	digest  string
-	src     source.Source
+	src     source.Source // of all names: their schemes say where they are
 	close   func() error
 	spec    spec.Spec     // defaults and fields written out
 	columns []batch.Field // as users see them
@@ -69,7 +69,7 @@ func (nowhere) Extents(_ int64, _ []string, dst []format.Extent) []format.Extent
 
 // newPart is what is known of an open dataset. One that makes no samples in this
 // process has nobody yet who fills its rows.
-func newPart(d spec.Dataset, kind *Format, ds format.Dataset) (*Part, error) {
+func newPart(ctx context.Context, src source.Source, d spec.Dataset, kind *Format, ds format.Dataset) (*Part, error) {
 	p := &Part{spec: d, kind: kind, Dataset: ds, places: nowhere{}, N: ds.Len(), digest: ds.Digest(), format: kind.Name}
 	var ok bool
 	if p.Samples, ok = ds.(format.Samples); !ok {
@@ -77,7 +77,7 @@ func newPart(d spec.Dataset, kind *Format, ds format.Dataset) (*Part, error) {
 	}
 	if stored, ok := ds.(format.Stored); ok {
 		x := stored.Index()
-		p.Stored, p.places, p.from, p.format = stored, stored, sourceOf(x), x.Meta().Format
+		p.Stored, p.places, p.from, p.format = stored, stored, sourceOf(ctx, src, x), x.Meta().Format
 	}
 	return p, nil
 }
@@ -87,10 +87,10 @@ func (p *Part) Format() format.Format { return p.kind.Format }
 
 // openCollection opens what the Spec names.
 func openCollection(ctx context.Context, d spec.Dataset, opt Options) (*Collection, error) {
-	file := source.NewFile()
-	c := &Collection{src: file, close: file.Close}
+	all := NewSource(opt.Sources)
+	c := &Collection{src: all, close: all.Close}
 	if opt.Wrap != nil {
-		c.src = opt.Wrap(file)
+		c.src = opt.Wrap(all)
 	}
 	specs := d.Mixed
 	if specs == nil {
@@ -163,7 +163,7 @@ func (c *Collection) Close() {
 	_ = c.close()
 }
 
-// Of is the part that sample id lies in, and its number there.
+// Of is the part that has sample id, and its number there.
 func (c *Collection) Of(id int64) (*Part, int64) {
 	if len(c.Parts) == 1 {
 		return c.Parts[0], id
@@ -172,7 +172,7 @@ func (c *Collection) Of(id int64) (*Part, int64) {
 	return c.Parts[i], id - c.Parts[i].First
 }
 
-// Extents appends where the wanted fields of a sample lie.
+// Extents appends where the wanted fields of a sample are.
 func (c *Collection) Extents(id int64, dst []format.Extent) []format.Extent {
 	p, local := c.Of(id)
 	begin := len(dst)
@@ -198,8 +198,8 @@ func (c *Collection) AppendPath(f int, dst []byte) []byte {
 	return p.Stored.Index().AppendPath(local, dst)
 }
 
-// Stamp is the size and time that a stored file had when it was indexed.
-func (c *Collection) Stamp(f int) (size, mtime int64) {
+// Stamp is the size and version that a stored file had when it was indexed.
+func (c *Collection) Stamp(f int) (size int64, version string) {
 	p, local := c.file(f)
 	return p.Stored.Index().Stamp(local)
 }
@@ -252,7 +252,7 @@ func (c *Collection) Blocks(size int64) (sizes []int64) {
 // files may share of its metadata, and few enough to shuffle well.
 const runSamples = 1024
 
-// runner is a dataset whose stored files hold runs of samples that lie side by
+// runner is a dataset whose stored files hold runs of samples stored side by
 // side, such as Parquet's row groups or the pages of FFCV; nil: it has none.
 type runner interface {
 	Runs() []int64

@@ -27,12 +27,12 @@ func (d *Part) stored(from string) (format.Type, bool) {
 }
 
 // column compiles one field: what is done to every sample, and where it goes.
-func (c *Collection) column(d *Part, f *spec.Field) (*transform.Program, batch.Field, error) {
+func (c *Collection) column(ctx context.Context, d *Part, f *spec.Field) (*transform.Program, batch.Field, error) {
 	t, array := d.stored(f.From)
 	stored := transform.Stored{
 		Array: array, DType: t.DType, Shape: t.Shape, Ragged: t.Ragged,
 		Described: described(),
-		First:     func(like func([]byte) error) error { return c.first(d, f.From, like) },
+		First:     func(like func([]byte) error) error { return c.first(ctx, d, f.From, like) },
 	}
 	want := transform.Want{Decode: f.Decode, Ops: f.Transform, Layout: f.Layout, DType: f.DType, Ragged: f.Batch == "padded" || f.Batch == "ragged"}
 	if f.Decode == "" && !want.Pictured(&stored) {
@@ -153,7 +153,7 @@ func (d *Part) share(columns []batch.Field) {
 	}
 }
 
-// lengthColumns adds the lengths of padded fields, behind all fields.
+// lengthColumns adds the lengths of padded fields, after all fields.
 func (c *Collection) lengthColumns(p *spec.Problems) {
 	for i := range c.columns {
 		if c.columns[i].Form != batch.Padded {
@@ -168,17 +168,17 @@ func (c *Collection) lengthColumns(p *spec.Problems) {
 	}
 }
 
-// lengthsSuffix is what the column of a padded field's lengths is called behind
+// lengthsSuffix is what the column of a padded field's lengths is called after
 // the field's name.
 const lengthsSuffix = "_lengths"
 
 // first calls like with the first values of a field until one of them can be read.
-func (c *Collection) first(d *Part, from string, like func(value []byte) error) error {
+func (c *Collection) first(ctx context.Context, d *Part, from string, like func(value []byte) error) error {
 	r := format.NewReader(d.Stored, c.src)
 	var s format.Sample
 	var first error
 	for id := range min(d.N, firstTries) {
-		err := r.Read(context.Background(), id, []string{from}, &s)
+		err := r.Read(ctx, id, []string{from}, &s)
 		if err == nil {
 			err = like(s.Fields[0].Data)
 		}

@@ -11,7 +11,7 @@ type Column struct {
 	Name  string
 	Kind  string // image, array, number, bytes, text, json
 	DType string // NumPy's name; "object" for bytes, text and json
-	// Shape is that of one sample as it lies in memory; nil where it depends on the
+	// Shape is that of one sample in memory; nil where it depends on the
 	// sample; of an array whose first axis differs -1 comes first.
 	Shape []int
 	Batch string // of an array whose samples differ: padded, ragged

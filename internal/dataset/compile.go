@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -18,9 +19,9 @@ import (
 )
 
 // compile turns the fields into programs and columns; stored is that of Options.
-func (c *Collection) compile(p spec.Problems, stored bool) error {
+func (c *Collection) compile(ctx context.Context, p spec.Problems, stored bool) error {
 	for i, part := range c.Parts {
-		columns := c.compileFields(part, stored, &p)
+		columns := c.compileFields(ctx, part, stored, &p)
 		if !stored && len(part.Fields) == 0 {
 			p.Addf("nothing is left to deliver where no fields are named: %s", cmp.Or(part.left, "no stored field is taken unasked"))
 		}
@@ -38,6 +39,9 @@ func (c *Collection) compile(p spec.Problems, stored bool) error {
 	if c.spec.Batch.Tokens > 0 && c.spec.OnBad.Policy == spec.Replace {
 		p.Addf("on_bad replace does not go with tokens: another sample may be longer than the batch has room for; skip does")
 	}
+	if err := ctx.Err(); err != nil {
+		return err // fields of which a sample had to be read may be compiled wrong
+	}
 	if err := p.Err(); err != nil {
 		return err
 	}
@@ -47,8 +51,8 @@ func (c *Collection) compile(p spec.Problems, stored bool) error {
 
 // compileFields turns the fields of one dataset into programs, and says what columns
 // they fill. Of fields that nobody named, those that hold what is not read are left
-// out, and told; so are all that can not be delivered where stored is looked at.
-func (c *Collection) compileFields(d *Part, stored bool, p *spec.Problems) (columns []batch.Field) {
+// out, and told; so are all that cannot be delivered where stored is looked at.
+func (c *Collection) compileFields(ctx context.Context, d *Part, stored bool, p *spec.Problems) (columns []batch.Field) {
 	if ds, ok := d.Dataset.(format.Ready); ok {
 		return d.ready(ds)
 	}
@@ -58,7 +62,7 @@ func (c *Collection) compileFields(d *Part, stored bool, p *spec.Problems) (colu
 	}
 	named := len(d.Fields) > 0
 	if !named {
-		d.Fields = c.defaultFields(d)
+		d.Fields = c.defaultFields(ctx, d)
 	}
 	whole := true
 	var left []string
@@ -74,7 +78,7 @@ func (c *Collection) compileFields(d *Part, stored bool, p *spec.Problems) (colu
 				continue // what it would be decoded to does not matter
 			}
 		}
-		prog, column, err := c.column(d, f)
+		prog, column, err := c.column(ctx, d, f)
 		if err != nil && !named && (stored || errs.CodeOf(err) == errs.Unsupported) {
 			left = append(left, fmt.Sprintf("%q (%s)", f.Name, errs.From(err).What))
 			d.Fields = slices.Delete(d.Fields, i, i+1)

@@ -31,17 +31,6 @@ type notedFor interface {
 	NotesFor(fields []string) []string
 }
 
-// local refuses what lies elsewhere: other sources are not built.
-func local(paths []string) error {
-	for _, p := range paths {
-		if scheme, _, ok := strings.Cut(p, "://"); ok {
-			return errs.New(errs.Config, "%s lies behind %s://, and stoker reads local files only", p, scheme).
-				Try("copy or mount the data, and give its path")
-		}
-	}
-	return nil
-}
-
 // Format is the name of the dataset's format; of a mixture, its members'.
 func (c *Collection) Format() string {
 	var names []string
@@ -72,7 +61,7 @@ type omitter interface {
 // defaultFields are what a dataset delivers when the Spec names nothing: arrays
 // as they are stored, images decoded, classes as numbers, the rest by what the
 // format, the name or the first sample says of it.
-func (c *Collection) defaultFields(d *Part) []spec.Field {
+func (c *Collection) defaultFields(ctx context.Context, d *Part) []spec.Field {
 	var out []spec.Field
 	var left []string
 	for _, name := range d.Stored.Index().Meta().Fields {
@@ -90,7 +79,7 @@ func (c *Collection) defaultFields(d *Part) []spec.Field {
 		}
 		ds, knows := d.Dataset.(decoder)
 		if _, array := d.stored(name); !array || knows && ds.Decode(name) == "none" {
-			f.Decode = c.guess(d, name)
+			f.Decode = c.guess(ctx, d, name)
 		}
 		if f.Decode == "none" {
 			why := "not every sample has it"
@@ -146,13 +135,13 @@ func (d *Part) refused(from string) string {
 }
 
 // guess is how a field of encoded bytes is decoded where nobody says it.
-func (c *Collection) guess(d *Part, name string) string {
+func (c *Collection) guess(ctx context.Context, d *Part, name string) string {
 	if ds, ok := d.Dataset.(decoder); ok {
 		if how := ds.Decode(name); how != "" {
 			return how
 		}
 	}
-	if c.raw(d, name) {
+	if c.raw(ctx, d, name) {
 		return "bytes"
 	}
 	switch {
@@ -171,7 +160,7 @@ func (c *Collection) guess(d *Part, name string) string {
 		return d.kind.Values
 	}
 	var s format.Sample
-	err := format.NewReader(d.Stored, c.src).Read(context.Background(), 0, []string{name}, &s)
+	err := format.NewReader(d.Stored, c.src).Read(ctx, 0, []string{name}, &s)
 	switch {
 	case errs.CodeOf(err) == errs.MissingField:
 		return "none"
@@ -188,16 +177,16 @@ func (c *Collection) guess(d *Part, name string) string {
 }
 
 // raw says that a feature of bytes is the elements of an array, whatever it is
-// called: its shape stands beside it, as stoker pack writes it, and fits. An
+// called: its shape is beside it, as stoker pack writes it, and fits. An
 // encoded picture with its shape beside it has other bytes than its pixels have.
-func (c *Collection) raw(d *Part, name string) bool {
+func (c *Collection) raw(ctx context.Context, d *Part, name string) bool {
 	ds, ok := d.Dataset.(shaped)
 	if !ok || ds.ShapeOf(name) == "" {
 		return false
 	}
 	shape := ds.ShapeOf(name)
 	var s format.Sample
-	err := format.NewReader(d.Stored, c.src).Read(context.Background(), 0, []string{name, shape}, &s)
+	err := format.NewReader(d.Stored, c.src).Read(ctx, 0, []string{name, shape}, &s)
 	if err != nil || s.Fields[0].IsInt {
 		return false
 	}
@@ -234,7 +223,7 @@ func (c *Collection) Notes() (notes []string) {
 }
 
 // Table is columns of the dataset, a row a sample: "label" (the number of its
-// class) and "path" (of the file or shard it lies in).
+// class) and "path" (of the file or shard it is in).
 func (c *Collection) Table(names []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, name := range names {
@@ -253,7 +242,7 @@ func (c *Collection) Table(names []string) (map[string]any, error) {
 	return out, nil
 }
 
-// paths is the file or shard that each sample lies in.
+// paths is the file or shard that each sample is in.
 func (c *Collection) paths() []jsontext.Name {
 	out := make([]jsontext.Name, c.n)
 	var extents []format.Extent

@@ -171,7 +171,7 @@ func openNPY(ctx context.Context, d spec.Dataset, o format.Opening) (format.Data
 		paths := o.Paths
 		if c.Path != nil {
 			var err error
-			if paths, err = source.Expand(c.Path); err != nil {
+			if paths, err = source.Expand(ctx, o.Source, c.Path); err != nil {
 				return nil, err
 			}
 		}
@@ -180,7 +180,7 @@ func openNPY(ctx context.Context, d spec.Dataset, o format.Opening) (format.Data
 	if opt.Fields != nil {
 		return npy.Open(ctx, o.Source, nil, opt)
 	}
-	opt.Sharded = packedArrays(o.Paths)
+	opt.Sharded = finder{ctx: ctx, src: o.Source}.packedArrays(o.Paths)
 	return npy.Open(ctx, o.Source, o.Paths, opt)
 }
 

@@ -7,6 +7,7 @@ package dataset
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -16,6 +17,7 @@ import (
 // Options are what an Open needs besides the Spec.
 type Options struct {
 	Formats  []Format                             // nil: Formats()
+	Sources  []source.Scheme                      // nil: Sources()
 	Progress func(done, total int64, what string) // of indexing; may be nil
 	// Wrap puts something between the dataset and its storage; may be nil.
 	Wrap func(source.Source) source.Source
@@ -24,8 +26,47 @@ type Options struct {
 	Stored bool
 }
 
-// Open opens what a Spec names. Errors name every problem of the Spec at once.
+// patience is how long Open waits, after its context has ended, for calls that hear of
+// that: nothing of theirs is left.
+const patience = 200 * time.Millisecond
+
+// Open opens what a Spec names. Errors name every problem of the Spec at once. It
+// returns when ctx ends, even if a call of a source hangs: what that opens, should it
+// ever return, is closed.
 func Open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
+	if ctx.Done() == nil {
+		return open(ctx, s, opt)
+	}
+	var c *Collection
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c, err = open(ctx, s, opt)
+	}()
+	select {
+	case <-done:
+		return c, err
+	case <-ctx.Done():
+	}
+	drop := func() {
+		if c != nil {
+			c.Close()
+		}
+	}
+	select {
+	case <-done:
+		drop()
+	case <-time.After(patience):
+		go func() {
+			<-done
+			drop()
+		}()
+	}
+	return nil, ctx.Err()
+}
+
+func open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 	if opt.Formats == nil {
 		opt.Formats = Formats()
 	}
@@ -49,7 +90,7 @@ func Open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 		return nil, err
 	}
 	c.spec = s
-	if err := c.compile(p, opt.Stored); err != nil {
+	if err := c.compile(ctx, p, opt.Stored); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -58,7 +99,7 @@ func Open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 
 // openPart opens one dataset.
 func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Options) (*Part, error) {
-	kind, paths, err := find(d, opt.Formats)
+	kind, paths, err := finder{ctx, src, opt.Formats}.find(d)
 	if err != nil {
 		return nil, err
 	}
@@ -69,33 +110,31 @@ func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Option
 	if err != nil {
 		return nil, err
 	}
-	return newPart(d, kind, ds)
+	return newPart(ctx, src, d, kind, ds)
 }
 
 // find is the format of a dataset, and its paths, expanded; none of one that is made.
-func find(d spec.Dataset, all []Format) (*Format, []string, error) {
+func (f finder) find(d spec.Dataset) (*Format, []string, error) {
+	all := f.all
 	if at := slices.IndexFunc(all, func(f Format) bool { return f.Made && f.Name == d.Format }); at >= 0 {
 		return &all[at], nil, nil
-	}
-	if err := local(d.Paths()); err != nil {
-		return nil, nil, err
 	}
 	if d.Manifest != "" && (d.Format == "" || d.Format == "auto") {
 		d.Format = all[slices.IndexFunc(all, func(f Format) bool { return slices.Contains(f.Keys, "manifest") })].Name
 	}
-	paths, err := source.Expand(d.Paths())
+	paths, err := source.Expand(f.ctx, f.src, d.Paths())
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, dir := range paths {
-		if isDir(dir) {
-			if err := wholePacking(dir); err != nil {
+		if f.isDir(dir) {
+			if err := f.wholePacking(dir); err != nil {
 				return nil, nil, err
 			}
 		}
 	}
-	if err := wholeShards(d.Paths(), paths); err != nil {
+	if err := f.wholeShards(d.Paths(), paths); err != nil {
 		return nil, nil, err
 	}
-	return sniff(all, d.Format, paths)
+	return f.sniff(d.Format, paths)
 }

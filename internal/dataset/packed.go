@@ -1,17 +1,19 @@
 package dataset
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/packing"
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
@@ -22,39 +24,38 @@ type packed struct {
 }
 
 // wholePacking refuses a folder that stoker pack has not finished, or of whose
-// shards some are gone, cut or more than it wrote. Any other folder is none of its
-// business.
-func wholePacking(dir string) error {
-	m, err := packingIn(dir)
+// shards some are gone, cut or more than it wrote. Any other folder is somebody else's.
+func (f finder) wholePacking(dir string) error {
+	m, err := f.packingIn(dir)
 	if m == nil || err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(dir)
+	entries, err := source.Names(f.ctx, f.src, dir)
 	if err != nil {
-		return errs.New(errs.Unreadable, "a folder can not be listed").At(errs.Where{File: dir}).Because(err)
+		return err
 	}
 	var names []string
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") {
-			names = append(names, e.Name())
+		if name := e.Base(); !strings.HasPrefix(name, ".") {
+			names = append(names, name)
 		}
 	}
-	return m.compare(dir, names, func(string) bool { return true })
+	return f.compare(m, dir, names, func(string) bool { return true })
 }
 
 // wholeShards is wholePacking for files that patterns have found: a glob over the
 // shards of a packing stands for all of them that it would match. A file that was
 // named is as long as it was written; which ones are named is its user's business.
-func wholeShards(patterns, paths []string) error {
+func (f finder) wholeShards(patterns, paths []string) error {
 	seen := map[string]bool{}
 	for _, p := range paths {
-		dir := filepath.Dir(p)
+		dir := source.Dir(p)
 		if seen[dir] {
 			continue
 		}
 		seen[dir] = true
-		globs := func() []string { return globsInto(dir, patterns) }
-		m, err := packingIn(dir)
+		globs := func() []string { return f.globsInto(dir, patterns) }
+		m, err := f.packingIn(dir)
 		if err != nil && len(globs()) > 0 {
 			return err
 		}
@@ -63,18 +64,18 @@ func wholeShards(patterns, paths []string) error {
 		}
 		var names []string
 		for _, p := range paths {
-			if filepath.Dir(p) == dir {
-				names = append(names, filepath.Base(p))
+			if source.Dir(p) == dir {
+				names = append(names, path.Base(p))
 			}
 		}
 		bases := globs()
 		matched := func(name string) bool {
 			return slices.ContainsFunc(bases, func(g string) bool {
-				ok, _ := filepath.Match(strings.ReplaceAll(g, "[!", "[^"), name)
+				ok, _ := path.Match(strings.ReplaceAll(g, "[!", "[^"), name)
 				return ok || g == "**"
 			})
 		}
-		if err := m.compare(dir, names, matched); err != nil {
+		if err := f.compare(m, dir, names, matched); err != nil {
 			return err
 		}
 	}
@@ -82,9 +83,9 @@ func wholeShards(patterns, paths []string) error {
 }
 
 // globsInto are the last parts of the globs that found something in a folder.
-func globsInto(dir string, patterns []string) (bases []string) {
+func (f finder) globsInto(dir string, patterns []string) (bases []string) {
 	for _, p := range patterns {
-		if exists(p) {
+		if f.exists(p) {
 			continue
 		}
 		names, err := source.Braces(p)
@@ -92,12 +93,12 @@ func globsInto(dir string, patterns []string) (bases []string) {
 			continue // it has found nothing
 		}
 		for _, name := range names {
-			if !strings.ContainsAny(name, "*?[") || exists(name) {
+			if !strings.ContainsAny(name, "*?[") || f.exists(name) {
 				continue
 			}
-			found, err := source.Expand([]string{name})
-			if err == nil && slices.ContainsFunc(found, func(f string) bool { return filepath.Dir(f) == dir }) {
-				bases = append(bases, filepath.Base(name))
+			found, err := source.Expand(f.ctx, f.src, []string{name})
+			if err == nil && slices.ContainsFunc(found, func(p string) bool { return source.Dir(p) == dir }) {
+				bases = append(bases, path.Base(name))
 			}
 		}
 	}
@@ -106,23 +107,23 @@ func globsInto(dir string, patterns []string) (bases []string) {
 
 // packedArrays says whether all these files are shards of arrays that stoker pack
 // has written, whose names end in the shard's number.
-func packedArrays(paths []string) bool {
+func (f finder) packedArrays(paths []string) bool {
 	of := map[string]map[string]bool{} // names of shards, by folder
 	for _, p := range paths {
-		dir := filepath.Dir(p)
+		dir := source.Dir(p)
 		if _, seen := of[dir]; !seen {
 			of[dir] = map[string]bool{}
-			m, err := readPacking(filepath.Join(dir, packing.ManifestName))
+			m, err := readPacking(f.ctx, f.src, source.Join(dir, packing.ManifestName))
 			if err != nil || m == nil || m.Options.Output != "npy" {
 				return false
 			}
 			for _, s := range m.Shards {
-				for _, f := range s.Files {
-					of[dir][filepath.Base(f.Name)] = true
+				for _, file := range s.Files {
+					of[dir][path.Base(file.Name)] = true
 				}
 			}
 		}
-		if !of[dir][filepath.Base(p)] {
+		if !of[dir][path.Base(p)] {
 			return false
 		}
 	}
@@ -131,23 +132,26 @@ func packedArrays(paths []string) bool {
 
 // packingIn is what the manifest in a folder says; nil: nothing was packed there.
 // A packing that is not finished is an error.
-func packingIn(dir string) (*packed, error) {
-	at := errs.Where{File: filepath.Join(dir, packing.ManifestName)}
-	m, err := readPacking(at.File)
-	if err != nil {
+func (f finder) packingIn(dir string) (*packed, error) {
+	at := errs.Where{File: source.Join(dir, packing.ManifestName)}
+	m, err := readPacking(f.ctx, f.src, at.File)
+	if err != nil && f.ctx.Err() == nil {
 		return nil, manifestDamage(at.File, err)
 	}
-	if m != nil || !exists(filepath.Join(dir, packing.WorkDir, packing.PlanName)) || exists(at.File) {
+	if err != nil {
+		return nil, err
+	}
+	if m != nil || !f.exists(source.Join(dir, packing.WorkDir, packing.PlanName)) || f.exists(at.File) {
 		return m, nil
 	}
 	return nil, errs.New(errs.Damaged, "packing is not finished: there are shards to come, and no manifest").At(errs.Where{File: dir}).
-		Try("run the same `stoker pack` again, which goes on behind what is done; of several tasks, when each is done, `stoker pack %s --finish`", dir)
+		Try("run the same `stoker pack` again, which goes on after what is done; of several tasks, when each is done, `stoker pack %s --finish`", dir)
 }
 
 // compare holds names, which are in dir, against the shards of the manifest; of
 // those that are not among names, and of those that are not shards, wanted says
 // which ones should be.
-func (m *packed) compare(dir string, names []string, wanted func(name string) bool) error {
+func (f finder) compare(m *packed, dir string, names []string, wanted func(name string) bool) error {
 	given := make(map[string]bool, len(names))
 	for _, name := range names {
 		given[name] = true
@@ -155,8 +159,8 @@ func (m *packed) compare(dir string, names []string, wanted func(name string) bo
 	known, endings := map[string]bool{}, map[string]bool{}
 	var missing, cut, more []string
 	for _, s := range m.Shards {
-		for _, f := range s.Files {
-			name := filepath.Base(f.Name)
+		for _, file := range s.Files {
+			name := path.Base(file.Name)
 			e, _ := ending(name)
 			known[name], endings[e] = true, true
 			if !given[name] {
@@ -165,13 +169,13 @@ func (m *packed) compare(dir string, names []string, wanted func(name string) bo
 				}
 				continue
 			}
-			st, err := os.Stat(filepath.Join(dir, name))
+			st, err := f.src.Stat(f.ctx, source.Join(dir, name))
 			switch {
-			case errors.Is(err, fs.ErrNotExist):
+			case errs.CodeOf(err) == errs.NotFound:
 				missing = append(missing, name)
 			case err != nil:
-				return errs.New(errs.Unreadable, "a shard can not be looked at").At(errs.Where{Shard: filepath.Join(dir, name)}).Because(err)
-			case st.Size() != f.Bytes:
+				return format.InShard(err)
+			case st.Size != file.Bytes:
 				cut = append(cut, name)
 			}
 		}
@@ -199,12 +203,14 @@ func (m *packed) compare(dir string, names []string, wanted func(name string) bo
 	}
 	first := slices.Concat(missing, cut, more)[0]
 	return errs.New(errs.Damaged, "the shards are not those that the manifest of the packing counts; %s", strings.Join(what, "; ")).
-		At(errs.Where{Shard: filepath.Join(dir, first)}).Try("%s", hint)
+		At(errs.Where{Shard: source.Join(dir, first)}).Try("%s", hint)
 }
 
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
+// exists says whether there is something of that name; false also where a failure
+// keeps that from being known, which whoever reads it will say.
+func (f finder) exists(name string) bool {
+	there, err := source.Exists(f.ctx, f.src, name)
+	return there && err == nil
 }
 
 // listed is the first few of names.
@@ -217,21 +223,24 @@ func listed(names []string) string {
 }
 
 // readPacking reads a manifest; nil: there is none, or it is of somebody else.
-func readPacking(path string) (*packed, error) {
+func readPacking(ctx context.Context, src source.Source, name string) (*packed, error) {
 	head := make([]byte, headBytes) // which has the key: it is the first one
-	n, err := source.Head(path, head)
+	n, err := source.Head(ctx, src, name, head)
 	if err != nil {
-		return nil, nil //nolint:nilerr // no manifest
+		return nil, ctx.Err() // no manifest
 	}
 	if !packing.Ours(head[:n]) {
-		return nil, brokenManifest(path)
+		return nil, brokenManifest(ctx, src, name)
 	}
-	f, err := source.Open(path)
-	if err != nil {
-		return nil, err
+	var text io.Reader = bytes.NewReader(head[:n])
+	if n == len(head) {
+		st, err := src.Stat(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		text = bufio.NewReaderSize(source.Reader(ctx, src, st), mostBuffer)
 	}
-	defer f.Close()
-	m, err := packing.Read[packing.Options](f)
+	m, err := packing.Read[packing.Options](text)
 	if m == nil || err != nil {
 		return nil, err
 	}
@@ -241,31 +250,30 @@ func readPacking(path string) (*packed, error) {
 // shardName is what stoker pack calls the files of shards.
 var shardName = regexp.MustCompile(`-[0-9]{6}\.(tar|tfrecord|npy|bin|idx)(\.[a-z0-9]+)?$`)
 
+// mostBuffer is how much of a manifest is read at once, bytes.
+const mostBuffer = 256 << 10
+
 // mostManifest bounds what is read of a manifest that is not known to be ours, bytes.
 const mostManifest = 64 << 20
 
-// brokenManifest is why a manifest.json without our mark can not be of somebody
+// brokenManifest is why a manifest.json without our mark cannot be of somebody
 // else: it is empty or no JSON, beside files called as stoker pack calls its shards.
 // nil: it is another's, such as JSON, or lines of it.
-func brokenManifest(path string) error {
-	f, err := source.Open(path)
+func brokenManifest(ctx context.Context, src source.Source, name string) error {
+	text, err := source.ReadAll(ctx, src, name, mostManifest)
 	if err != nil {
-		return nil //nolint:nilerr // there is none
-	}
-	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() || st.Size() > mostManifest {
-		return nil //nolint:nilerr // as above
+		return ctx.Err() // there is none
 	}
 	var first json.RawMessage
-	why := json.NewDecoder(f).Decode(&first)
+	why := json.NewDecoder(bytes.NewReader(text)).Decode(&first)
 	if why == nil {
 		return nil
 	}
 	if errors.Is(why, io.EOF) {
 		why = errors.New("it is empty")
 	}
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return shardName.MatchString(e.Name()) }) {
+	entries, err := source.Names(ctx, src, source.Dir(name))
+	if err != nil || !slices.ContainsFunc(entries, func(e source.Info) bool { return shardName.MatchString(e.Base()) }) {
 		return nil //nolint:nilerr // listing the folder says so
 	}
 	return why
@@ -273,15 +281,15 @@ func brokenManifest(path string) error {
 
 // CheckManifest refuses a manifest.json beside shards that is empty or broken;
 // whoever wrote it, nobody can tell which shards there should be.
-func CheckManifest(path string) error {
-	_, err := readPacking(path)
-	if err != nil {
-		return manifestDamage(path, err)
+func CheckManifest(ctx context.Context, src source.Source, name string) error {
+	_, err := readPacking(ctx, src, name)
+	if err != nil && ctx.Err() == nil {
+		return manifestDamage(name, err)
 	}
-	return nil
+	return err
 }
 
-func manifestDamage(path string, why error) *errs.Error {
-	return errs.New(errs.Damaged, "the manifest of a packing can not be read").At(errs.Where{File: path}).Because(why).
+func manifestDamage(name string, why error) *errs.Error {
+	return errs.New(errs.Damaged, "the manifest of a packing cannot be read").At(errs.Where{File: name}).Because(why).
 		Try("fetch it again, or run the `stoker pack` that made it again with --overwrite; if it is of something else, move it away")
 }

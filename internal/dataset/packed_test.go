@@ -37,10 +37,10 @@ func TestPackedFolderIsWhole(t *testing.T) {
 		"cut":          {func(dir string) error { return os.Truncate(part(dir, 1), 16) }, "size that was written: shard-000001.tfrecord"},
 		"empty":        {func(dir string) error { return os.Truncate(part(dir, 0), 0) }, "size that was written: shard-000000.tfrecord"},
 		"more":         {func(dir string) error { return os.WriteFile(part(dir, 9), body, 0o644) }, "not of this packing: shard-000009.tfrecord"},
-		"cut manifest": {func(dir string) error { return write(dir+"/manifest.json", manifest(3)[:80]) }, "manifest of a packing can not be read"},
+		"cut manifest": {func(dir string) error { return write(dir+"/manifest.json", manifest(3)[:80]) }, "manifest of a packing cannot be read"},
 		"not UTF-8": {func(dir string) error {
 			return write(dir+"/manifest.json", strings.Replace(manifest(3), "shard-000001", "shard\xff000001", 1))
-		}, "manifest of a packing can not be read"},
+		}, "manifest of a packing cannot be read"},
 		"somebody else's manifest": {func(dir string) error {
 			return write(dir+"/manifest.json", `{"shards": [{"files": [{"name": "gone", "bytes": 1}]}]}`)
 		}, ""},
@@ -148,7 +148,7 @@ func TestGlobsOverAPacking(t *testing.T) {
 		"cut/shard-00000[023].tfrecord":             "",
 		"more/*.tfrecord":                           "not of this packing: shard-000009.tfrecord",
 		"more/shard-000009.tfrecord":                "",
-		"damaged/*.tfrecord":                        "manifest of a packing can not be read",
+		"damaged/*.tfrecord":                        "manifest of a packing cannot be read",
 		"damaged/shard-00000{0..3}.tfrecord":        "",
 		"unfinished/*.tfrecord":                     "packing is not finished",
 		"unfinished/shard-00000{0..3}.tfrecord":     "",

@@ -8,7 +8,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// Place adds to a codec's error where its bytes stand.
+// Place adds to a codec's error where its bytes are.
 func (d *Part) Place(err error, s *format.Sample, at, i int) error {
 	e := *errs.From(err)
 	f := &s.Fields[at]
@@ -51,8 +51,8 @@ func (c *Collection) Where(sample int64) errs.Where {
 // Read is the stored bytes of one sample, beside all read-ahead.
 func (c *Collection) Read(ctx context.Context, sample int64) (raw [][]byte, err error) {
 	for _, e := range c.Extents(sample, nil) {
-		size, mtime := c.Stamp(e.File)
-		obj := source.Info{Name: string(c.AppendPath(e.File, nil)), Size: size, MTime: mtime}
+		size, version := c.Stamp(e.File)
+		obj := source.Info{Name: string(c.AppendPath(e.File, nil)), Size: size, Version: version}
 		buf := make([]byte, e.Len)
 		if err := c.src.ReadAt(ctx, obj, buf, e.Off); err != nil {
 			return nil, err

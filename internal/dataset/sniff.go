@@ -1,9 +1,9 @@
 package dataset
 
 import (
+	"context"
 	"fmt"
-	"os"
-	"path/filepath"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,39 +12,46 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
+// finder finds out, for one Open, what the names of a Spec stand for.
+type finder struct {
+	ctx context.Context
+	src source.Source
+	all []Format
+}
+
 // sniff decides the format of expanded paths. A folder that holds nothing but
 // files of one format, and no folder, stands for them.
-func sniff(all []Format, name string, paths []string) (*Format, []string, error) {
-	known := all
+func (f finder) sniff(name string, paths []string) (*Format, []string, error) {
+	known, all := f.all, f.all
 	if name != "" && name != "auto" {
 		kind := &all[slices.IndexFunc(all, func(f Format) bool { return f.Name == name })]
 		if kind.Root && len(paths) != 1 {
 			return kind, nil, errs.New(errs.Config, "a %s dataset has one root, and %d paths were given", name, len(paths)).
 				Try("give the folder that holds all of it")
 		}
-		if len(paths) == 1 && kind.List != nil && isDir(paths[0]) {
-			files, err := kind.List(paths[0])
+		if len(paths) == 1 && kind.List != nil && f.isDir(paths[0]) {
+			files, err := kind.List(f.ctx, f.src, paths[0])
 			return kind, files, err
 		}
-		if len(paths) == 1 && !kind.Root && isDir(paths[0]) {
-			if files, err := filesIn(paths[0], []Format{*kind}); err == nil && len(files) > 0 {
+		if len(paths) == 1 && !kind.Root && f.isDir(paths[0]) {
+			if files, err := f.filesIn(paths[0], []Format{*kind}); err == nil && len(files) > 0 {
 				paths = files[0].paths
 			}
 		}
 		return kind, paths, nil
 	}
 	all = slices.DeleteFunc(slices.Clone(all), func(f Format) bool { return f.Named || f.Made })
-	if len(paths) == 1 && isDir(paths[0]) {
-		return sniffFolder(paths[0], all)
+	if len(paths) == 1 && f.isDir(paths[0]) {
+		return f.sniffFolder(paths[0], all)
 	}
 	var kind *Format
 	last := ""
 	for _, p := range paths {
-		ext := filepath.Ext(p)
+		ext := path.Ext(p)
 		if kind != nil && ext == last && ext != "" {
 			continue // as the one before it
 		}
-		head, err := headOf(p)
+		head, err := f.headOf(p)
 		if err != nil {
 			return kind, nil, err
 		}
@@ -53,10 +60,10 @@ func sniff(all []Format, name string, paths []string) (*Format, []string, error)
 			i = kindByName(all, p) // damaged, and its format says where
 		}
 		switch {
-		case len(paths) > 1 && isDir(p):
+		case len(paths) > 1 && f.isDir(p):
 			return kind, nil, errs.New(errs.Config, "%d paths were given, and one of them, %s, is a folder", len(paths), p).
 				At(errs.Where{File: p}).Try("give one folder, or files of one format")
-		case i < 0 && len(paths) > 1 && isEmpty(p):
+		case i < 0 && len(paths) > 1 && f.isEmpty(p):
 			continue // the others say what it is one of
 		case i < 0:
 			return nil, nil, unknown(known, p)
@@ -72,12 +79,12 @@ func sniff(all []Format, name string, paths []string) (*Format, []string, error)
 	return kind, paths, nil
 }
 
-func unknown(all []Format, path string) error {
-	if isArrow(path) {
-		return errs.New(errs.Unsupported, "%s is a file of Arrow tables, which stoker does not read", path).At(errs.Where{File: path}).
+func unknown(all []Format, name string) error {
+	if isArrow(name) {
+		return errs.New(errs.Unsupported, "%s is a file of Arrow tables, which stoker does not read", name).At(errs.Where{File: name}).
 			Try("write it as Parquet once (pyarrow.parquet.write_table), and load that: stoker.ParquetDataset(\"data.parquet\")")
 	}
-	return errs.New(errs.Config, "the format of %s is not known", path).
+	return errs.New(errs.Config, "the format of %s is not known", name).
 		Try("datasets are folders of images (one folder per class), .tar shards, and files of the formats %s; pass format= where the name does not say", strings.Join(others(all), ", "))
 }
 
@@ -88,31 +95,28 @@ func others(all []Format) []string {
 	return names(stored)[min(4, len(stored)+2):]
 }
 
-func isEmpty(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.Mode().IsRegular() && st.Size() == 0
+func (f finder) isEmpty(name string) bool {
+	st, err := f.src.Stat(f.ctx, name)
+	return err == nil && !st.Dir && st.Size == 0
 }
 
-func isDir(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.IsDir()
-}
+func (f finder) isDir(name string) bool { return source.IsDir(f.ctx, f.src, name) }
 
 // headBytes is what of a file is looked at to tell its format.
 const headBytes = 4096
 
-// headOf is the first bytes of a file; none where it can not be read, which its
-// format says. What is no file at all (a pipe, a socket, a device) is an error.
-func headOf(path string) ([]byte, error) {
+// headOf is the first bytes of a file; none where it cannot be read, which its
+// format says. What is not a file at all (a pipe, a socket, a device) is an error.
+func (f finder) headOf(name string) ([]byte, error) {
 	head := make([]byte, headBytes)
-	n, err := source.Head(path, head)
+	n, err := source.Head(f.ctx, f.src, name, head)
 	if err == nil {
 		return head[:n], nil
 	}
-	if st, e := os.Stat(path); e == nil && !st.Mode().IsRegular() && !st.IsDir() {
+	if _, e := f.src.Stat(f.ctx, name); errs.CodeOf(e) == errs.Unreadable {
 		return nil, err
 	}
-	return nil, nil
+	return nil, f.ctx.Err()
 }
 
 // found is the files of one format in a folder.
@@ -125,22 +129,22 @@ type found struct {
 // their ending is taken to be of none.
 const firstLooks = 16
 
-// sharded is what tells shards of one dataset apart behind their ending, or where
+// sharded is what tells shards of one dataset apart after their ending, or where
 // there is none.
 var sharded = regexp.MustCompile(`([-_.]\d+)?-of-\d+$|^\.?\d+$`)
 
 // ending is what files of one kind have in common: the last part of the name, with
 // the one before it where that only says how it is packed. Shards that are only
 // numbered have their name without the numbers.
-func ending(path string) (all, packing string) {
-	base := strings.ToLower(filepath.Base(path))
+func ending(name string) (all, packing string) {
+	base := strings.ToLower(path.Base(name))
 	for _, p := range []string{".gz", ".gzip", ".zst", ".zstd", ".lz4"} {
 		if rest, ok := strings.CutSuffix(base, p); ok && rest != "" {
 			base, packing = rest, p
 			break
 		}
 	}
-	ext := filepath.Ext(base)
+	ext := path.Ext(base)
 	if e := sharded.ReplaceAllString(ext, ""); e != "" {
 		return e + packing, packing
 	}
@@ -154,46 +158,47 @@ func ending(path string) (all, packing string) {
 
 // kindOf is the place among kinds of what a file's name and first bytes say; -1:
 // none.
-func kindOf(kinds []Format, path string, head []byte) int {
-	return slices.IndexFunc(kinds, func(f Format) bool { return f.Sniff != nil && f.Sniff(path, head) })
+func kindOf(kinds []Format, name string, head []byte) int {
+	return slices.IndexFunc(kinds, func(f Format) bool { return f.Sniff != nil && f.Sniff(name, head) })
 }
 
 // kindByName is the place among kinds of what a file's name alone says; -1: none.
-func kindByName(kinds []Format, path string) int {
-	e, packing := ending(path)
+func kindByName(kinds []Format, name string) int {
+	e, packing := ending(name)
 	return slices.IndexFunc(kinds, func(f Format) bool {
-		return slices.Contains(f.Endings, strings.TrimSuffix(e, packing)) || f.Sniff != nil && f.Sniff(path, nil)
+		return slices.Contains(f.Endings, strings.TrimSuffix(e, packing)) || f.Sniff != nil && f.Sniff(name, nil)
 	})
 }
 
 // filesIn is the files of a folder by format; none if there is a folder in it. A
 // file whose first bytes are of no format is of that which most files with its
 // ending are of, or which its ending names: it is damaged, and its format says so.
-func filesIn(dir string, kinds []Format) (out []found, err error) {
-	entries, err := os.ReadDir(dir) // in the order of names
+func (f finder) filesIn(dir string, kinds []Format) (out []found, err error) {
+	entries, err := source.Names(f.ctx, f.src, dir)
 	if err != nil {
 		return nil, err
 	}
 	var all []string
 	of := map[string][]int{} // by ending: into all
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") || slices.ContainsFunc(kinds, func(f Format) bool { return slices.Contains(f.Beside, e.Name()) }) {
+		base := e.Base()
+		if strings.HasPrefix(base, ".") || slices.ContainsFunc(kinds, func(f Format) bool { return slices.Contains(f.Beside, base) }) {
 			continue
 		}
-		path := filepath.Join(dir, e.Name())
-		if e.IsDir() || e.Type()&os.ModeSymlink != 0 && isDir(path) {
+		name := source.Join(dir, base)
+		if e.Dir || e.Other == source.Link && f.isDir(name) {
 			return nil, nil
 		}
-		e, _ := ending(path)
-		of[e] = append(of[e], len(all))
-		all = append(all, path)
+		kind, _ := ending(name)
+		of[kind] = append(of[kind], len(all))
+		all = append(all, name)
 	}
 	kind := make([]int, len(all))
 	for _, same := range of {
 		count, most := make([]int, len(kinds)), -1
 		for i, at := range same {
 			if kind[at] = -1; i < firstLooks || most >= 0 {
-				head, _ := headOf(all[at]) // what is no file is taken by its name, and refused by its format
+				head, _ := f.headOf(all[at]) // what is not a file is taken by its name, and refused by its format
 				kind[at] = kindOf(kinds, all[at], head)
 			}
 			if k := kind[at]; k >= 0 {
@@ -212,7 +217,7 @@ func filesIn(dir string, kinds []Format) (out []found, err error) {
 			}
 		}
 	}
-	for i, path := range all {
+	for i, name := range all {
 		if kind[i] < 0 {
 			continue
 		}
@@ -221,24 +226,26 @@ func filesIn(dir string, kinds []Format) (out []found, err error) {
 			at = len(out)
 			out = append(out, found{kind: &kinds[kind[i]]})
 		}
-		out[at].paths = append(out[at].paths, path)
+		out[at].paths = append(out[at].paths, name)
 	}
-	return out, nil
+	return out, f.ctx.Err()
 }
 
 // sniffFolder decides what a folder is.
-func sniffFolder(dir string, all []Format) (*Format, []string, error) {
+func (f finder) sniffFolder(dir string, all []Format) (*Format, []string, error) {
 	shards := slices.DeleteFunc(slices.Clone(all), func(f Format) bool { return f.Single })
-	files, err := filesIn(dir, shards)
+	files, err := f.filesIn(dir, shards)
 	switch {
-	case err == nil && len(files) == 0 && isSaved(dir):
-		return nil, nil, savedArrow(dir)
+	case f.ctx.Err() != nil:
+		return nil, nil, f.ctx.Err()
+	case err == nil && len(files) == 0 && f.isSaved(dir):
+		return nil, nil, f.savedArrow(dir)
 	case err != nil || len(files) == 0:
 		return &all[0], []string{dir}, nil // whose errors say what a folder should hold
 	case len(files) > 1:
 		var names []string
 		for _, f := range files {
-			names = append(names, filepath.Base(f.paths[0])+" ("+f.kind.Name+")")
+			names = append(names, path.Base(f.paths[0])+" ("+f.kind.Name+")")
 		}
 		return nil, nil, errs.New(errs.Config, "the format of %s is not clear: it holds %s", dir, strings.Join(names, ", ")).
 			Try("give the files themselves, or pass format=")
@@ -250,8 +257,8 @@ func sniffFolder(dir string, all []Format) (*Format, []string, error) {
 }
 
 // isArrow says whether a file is one of Arrow tables by its name.
-func isArrow(path string) bool {
-	return slices.Contains([]string{".arrow", ".feather"}, strings.ToLower(filepath.Ext(path)))
+func isArrow(name string) bool {
+	return slices.Contains([]string{".arrow", ".feather"}, strings.ToLower(path.Ext(name)))
 }
 
 // dictFile is what datasets saves beside the folders of splits.
@@ -260,18 +267,18 @@ const dictFile = "dataset_dict.json"
 // isSaved says whether a folder is what the save_to_disk of Hugging Face's datasets
 // makes: Arrow files, or a folder of them for each split. Of folders of pictures no
 // more is looked at than their names.
-func isSaved(dir string) bool {
-	entries, _ := os.ReadDir(dir)
-	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return isArrow(e.Name()) || e.Name() == dictFile })
+func (f finder) isSaved(dir string) bool {
+	entries, _ := source.Names(f.ctx, f.src, dir)
+	return slices.ContainsFunc(entries, func(e source.Info) bool { return isArrow(e.Name) || e.Base() == dictFile })
 }
 
 // savedArrow refuses such a folder, and says how to write it as what stoker reads.
-func savedArrow(dir string) error {
+func (f finder) savedArrow(dir string) error {
 	split := ""
-	if _, err := os.Stat(filepath.Join(dir, dictFile)); err == nil {
-		entries, _ := os.ReadDir(dir)
-		if at := slices.IndexFunc(entries, os.DirEntry.IsDir); at >= 0 {
-			split = fmt.Sprintf("[%q]", entries[at].Name())
+	if _, err := f.src.Stat(f.ctx, source.Join(dir, dictFile)); err == nil {
+		entries, _ := source.Names(f.ctx, f.src, dir)
+		if at := slices.IndexFunc(entries, func(e source.Info) bool { return e.Dir }); at >= 0 {
+			split = fmt.Sprintf("[%q]", entries[at].Base())
 		}
 	}
 	return errs.New(errs.Unsupported, "%s is a dataset of Hugging Face's datasets, saved as Arrow files, which stoker does not read", dir).

@@ -14,6 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/spec"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/stagetest/fixture"
 )
 
@@ -46,7 +47,7 @@ func wholeFiles(t *testing.T) map[string][]byte {
 func tarIn(t *testing.T, path string) string {
 	t.Helper()
 	for _, pattern := range []string{path, path + "/*"} {
-		if all, _ := filepath.Glob(strings.NewReplacer("{", "?", "}", "?").Replace(pattern)); len(all) > 0 && !isDir(all[0]) {
+		if all, _ := filepath.Glob(strings.NewReplacer("{", "?", "}", "?").Replace(pattern)); len(all) > 0 && !source.IsDir(t.Context(), source.NewFile(), all[0]) {
 			return all[0]
 		}
 	}
@@ -162,7 +163,7 @@ func TestAFolderOfText(t *testing.T) {
 		t.Errorf("%d samples in %d files, the first is %s", x.Len(), x.Files(), got)
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "b.jsonl")} {
-		if kind, _, err := sniff(Formats(), "", []string{path}); err == nil && kind.Name == "lines" {
+		if kind, _, err := (finder{t.Context(), source.NewFile(), Formats()}).sniff("", []string{path}); err == nil && kind.Name == "lines" {
 			t.Errorf("%s is taken for lines unasked", path)
 		}
 	}

@@ -174,7 +174,7 @@ func (r *bunch) readEach(h *fetch.Hand) (count int, bytes int64) {
 			continue
 		}
 		h.At(wire.StageRead, t.req.Sample)
-		raw, err := h.Read(t.req.Extents)
+		raw, err := h.Read(r.batch.pass.ctx, t.req.Extents)
 		t.req.Raw, t.req.Err = append(t.req.Raw[:0], raw...), err
 		for _, p := range raw {
 			bytes += int64(len(p))

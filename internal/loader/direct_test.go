@@ -87,7 +87,7 @@ type broken struct {
 }
 
 func (b broken) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
-	if off < b.to && b.from < off+int64(len(p)) && obj.MTime != 0 && len(p) < 1000 {
+	if off < b.to && b.from < off+int64(len(p)) && obj.Version != "" && len(p) < 1000 {
 		b.hits.Add(1)
 		return errs.New(b.code, "broken").At(errs.Where{File: obj.Name, Offset: errs.Known(off)})
 	}

@@ -32,7 +32,7 @@ func (l *Loader) send(reqs []*fetch.Request, force bool, ob *openBatch) (waited 
 	l.fetching += len(reqs)
 	l.shared.reconsider()
 	l.shared.mu.Unlock()
-	return l.fetch.Submit(reqs, force, ob.gone.Load)
+	return l.fetch.Submit(ob.pass.ctx, reqs, force, ob.gone.Load)
 }
 
 // locate fills in where a task's sample lies.

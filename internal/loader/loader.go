@@ -87,6 +87,7 @@ type Loader struct {
 // Options are what an Open needs besides the Spec.
 type Options struct {
 	Formats  []dataset.Format                     // nil: dataset.Formats()
+	Sources  []source.Scheme                      // nil: dataset.Sources()
 	Progress func(done, total int64, what string) // of indexing; may be nil
 	// Wrap puts something between the loader and its storage; may be nil.
 	Wrap func(source.Source) source.Source
@@ -103,7 +104,7 @@ type Options struct {
 
 // Open opens a loader. Errors name every problem of the Spec at once.
 func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Loader, error) {
-	data, err := dataset.Open(ctx, spec, dataset.Options{Formats: opt.Formats, Progress: opt.Progress, Wrap: opt.Wrap, Stored: opt.Stored})
+	data, err := dataset.Open(ctx, spec, dataset.Options{Formats: opt.Formats, Sources: opt.Sources, Progress: opt.Progress, Wrap: opt.Wrap, Stored: opt.Stored})
 	if err != nil {
 		return nil, err
 	}
@@ -294,7 +295,9 @@ func (l *Loader) begin(p *Pass) (*Pass, error) {
 }
 
 func (l *Loader) newPass(epoch, step int64, e order.Epoch, slice order.Slice) *Pass {
-	return &Pass{l: l, epoch: epoch, from: step, order: e, slice: slice}
+	p := &Pass{l: l, epoch: epoch, from: step, order: e, slice: slice}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	return p
 }
 
 // startPass sets a pass's planner to work. Shared.mu is held.

@@ -220,7 +220,7 @@ func (l *Loader) readNow(w *worker, work *stats.Work, t *task) bool {
 	if onThread {
 		thread = stats.OnThread()
 	}
-	hot := l.fetch.Now(&w.hand, &t.req)
+	hot := l.fetch.Now(t.batch.pass.ctx, &w.hand, &t.req)
 	work.End()
 	if hot && read != nil && len(t.req.Extents) > 0 { // a sample that is kept has none
 		read.Add(time.Duration(stats.Monotonic()-begin), 1, t.req.Bytes())

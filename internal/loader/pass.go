@@ -51,6 +51,8 @@ type Pass struct {
 	resting   bool         // gave up its batches to others; Next wakes it
 	cancelled bool
 	failed    error
+	ctx       context.Context // of its reads: it ends with the pass, and hung reads with it
+	stop      context.CancelFunc
 	bad       int64 // samples that could not be delivered, up to the last batch handed out
 	lastBad   *errs.Error
 	asked     int64 // when Next was last called: Shared.clock
@@ -308,6 +310,7 @@ func (p *Pass) cancel() {
 	}
 	p.cancelled = true
 	p.giveUp(0)
+	p.stop()
 	p.l.drop(p)
 	p.l.shared.changed.Broadcast()
 }

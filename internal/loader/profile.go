@@ -163,8 +163,8 @@ func (r *profiler) read() error {
 			r.raw = append(r.raw, nil)
 		}
 		r.raw[i] = slices.Grow(r.raw[i][:0], int(e.Len))[:e.Len]
-		size, mtime := r.l.data.Stamp(e.File)
-		obj := source.Info{Name: string(r.l.data.AppendPath(e.File, nil)), Size: size, MTime: mtime}
+		size, version := r.l.data.Stamp(e.File)
+		obj := source.Info{Name: string(r.l.data.AppendPath(e.File, nil)), Size: size, Version: version}
 		if err := r.l.data.Source().ReadAt(r.ctx, obj, r.raw[i], e.Off); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 //
 //	operation pattern [#n | #n+] fault
 //
-//	operation  read, stat, list, or any
+//	operation  read, head, stat, list, or any
 //	pattern    matches the base name, or the whole name where it has a slash
 //	#n, #n+    only the nth call that matches, or the nth and all later ones
 //	fault      a code of package errs (not_found, unreadable, changed, ...)
@@ -27,7 +27,7 @@ import (
 //	           flip=100      one bit of the byte at offset 100 of the file is wrong
 //
 // "read *.tar #3 unreadable" fails the third read of any tar file. The first
-// rule that matches a call takes it, and those behind it do not count it. Safe for
+// rule that matches a call takes it, and those after it do not count it. Safe for
 // concurrent use; the numbers are of
 // the calls as they come in.
 type Faulty struct {
@@ -65,7 +65,7 @@ func parseRule(line string) rule {
 		n, later := strings.CutSuffix(strings.TrimPrefix(w[2], "#"), "+")
 		nth, err := strconv.Atoi(n)
 		if err != nil || nth < 1 {
-			panic(fmt.Sprintf("stagetest: rule %q: %q is no number of a call", line, w[2]))
+			panic(fmt.Sprintf("stagetest: rule %q: %q is not the number of a call", line, w[2]))
 		}
 		r.nth, r.later = nth, later
 	}
@@ -172,4 +172,20 @@ func (f *Faulty) List(ctx context.Context, prefix string) iter.Seq2[source.Info,
 		}
 		f.src.List(ctx, prefix)(yield)
 	}
+}
+
+// Head is source.Header's.
+func (f *Faulty) Head(ctx context.Context, name string, p []byte) (int, error) {
+	if _, err := f.before(ctx, "head", name); err != nil {
+		return 0, err
+	}
+	return source.Head(ctx, f.src, name, p)
+}
+
+// Names is source.Namer's, and falls under the rules of list.
+func (f *Faulty) Names(ctx context.Context, prefix string) ([]source.Info, error) {
+	if _, err := f.before(ctx, "list", prefix); err != nil {
+		return nil, err
+	}
+	return source.Names(ctx, f.src, prefix)
 }

@@ -40,7 +40,7 @@ func (m Memory) Stat(_ context.Context, name string) (source.Info, error) {
 	if !ok {
 		return source.Info{}, errs.New(errs.NotFound, "there is no such file").At(errs.Where{File: strings.Clone(name)})
 	}
-	return source.Info{Name: name, Size: int64(len(data)), MTime: 1}, nil
+	return source.Info{Name: name, Size: int64(len(data)), Version: "1"}, nil
 }
 
 // ReadAt is source.Source's.

@@ -29,8 +29,8 @@ func Read(d format.Stored, src source.Source, id int64, fields []string, s *form
 func readExtents(d format.Stored, src source.Source, extents []format.Extent) ([][]byte, error) {
 	var raw [][]byte
 	for _, e := range extents {
-		size, mtime := d.Index().Stamp(e.File)
-		obj := source.Info{Name: string(d.Index().AppendPath(e.File, nil)), Size: size, MTime: mtime}
+		size, version := d.Index().Stamp(e.File)
+		obj := source.Info{Name: string(d.Index().AppendPath(e.File, nil)), Size: size, Version: version}
 		p := make([]byte, e.Len)
 		if err := src.ReadAt(context.Background(), obj, p, e.Off); err != nil {
 			return nil, err
@@ -122,7 +122,7 @@ func diffSamples(want, got format.Sample) string {
 }
 
 // choices are every field alone, all of them backwards, one of them twice, and
-// one behind an alternative that is not there.
+// one after an alternative that is not there.
 func choices(have []format.Field) [][]string {
 	out := [][]string{{}}
 	var names []string
@@ -154,7 +154,7 @@ func checkExtents(t *testing.T, d format.Stored, id int64, fields []string) {
 	first := format.Extent{File: 77}
 	got := d.Extents(id, fields, []format.Extent{first})
 	if got[0] != first {
-		t.Fatalf("sample %d: what stood before its extents became %v", id, got[0])
+		t.Fatalf("sample %d: what was before its extents became %v", id, got[0])
 	}
 	got = got[1:]
 	if diff := cmp.Diff(d.Extents(id, fields, make([]format.Extent, 0, 8)), append([]format.Extent{}, got...)); diff != "" {
@@ -162,7 +162,7 @@ func checkExtents(t *testing.T, d format.Stored, id int64, fields []string) {
 	}
 	for _, e := range got {
 		if e.File < 0 || e.File >= d.Index().Files() {
-			t.Fatalf("sample %d lies in file %d of %d", id, e.File, d.Index().Files())
+			t.Fatalf("sample %d is in file %d of %d", id, e.File, d.Index().Files())
 		}
 		size, _ := d.Index().Stamp(e.File)
 		if e.Off < 0 || e.Len < 0 || e.Off+e.Len > size || e.Whole && (e.Off != 0 || e.Len != size) {
@@ -188,12 +188,12 @@ func checkSample(t *testing.T, d format.Stored, src source.Source, id int64, s f
 		}
 		raw, err := readExtents(d, src, []format.Extent{{File: f.File, Off: f.Off, Len: int64(len(f.Data))}})
 		if err != nil || !bytes.Equal(raw[0], f.Data) {
-			t.Errorf("sample %d, field %q is not what lies at its offset (%v)", id, f.Name, err)
+			t.Errorf("sample %d, field %q is not what is at its offset (%v)", id, f.Name, err)
 		}
 	}
 }
 
-// wrongBytes hands in what can not be the extents: an error, and never a panic.
+// wrongBytes hands in what cannot be the extents: an error, and never a panic.
 func wrongBytes(t *testing.T, d format.Stored, src source.Source) {
 	for id := range min(d.Index().Len(), 20) {
 		raw, err := readExtents(d, src, d.Extents(id, nil, nil))

@@ -52,7 +52,7 @@ func Source(t *testing.T, open func(t *testing.T, objects map[string][]byte) (sr
 			for name, data := range objects {
 				obj := stat(t, name)
 				if !watched {
-					obj.MTime = 0
+					obj.Version = ""
 				}
 				for _, r := range [][2]int{{0, len(data)}, {0, 0}, {len(data), 0}, {len(data) / 2, len(data) - len(data)/2}, {len(data) / 3, len(data) / 7}} {
 					got := make([]byte, r[1])
@@ -91,8 +91,8 @@ func Source(t *testing.T, open func(t *testing.T, objects map[string][]byte) (sr
 			for _, wait := range []bool{true, false} {
 				_, err := hot.ReadHot(ctx, source.Info{Name: prefix + "nothing", Size: 3}, make([]byte, 3), 0, wait)
 				wantCode(t, err, errs.NotFound, prefix+"nothing")
-				for _, mtime := range []int64{0, stat(t, "big").MTime} {
-					_, err = hot.ReadHot(ctx, source.Info{Name: prefix + "big", Size: 3, MTime: mtime}, make([]byte, 3), 0, wait)
+				for _, version := range []string{"", stat(t, "big").Version} {
+					_, err = hot.ReadHot(ctx, source.Info{Name: prefix + "big", Size: 3, Version: version}, make([]byte, 3), 0, wait)
 					wantCode(t, err, errs.Changed, prefix+"big")
 				}
 			}
@@ -108,7 +108,7 @@ func Source(t *testing.T, open func(t *testing.T, objects map[string][]byte) (sr
 				buf := []byte(prefix + bad)
 				obj := source.Info{Name: unsafe.String(&buf[0], len(buf)), Size: 1}
 				if watched {
-					obj.MTime = stat(t, "a/one").MTime
+					obj.Version = stat(t, "a/one").Version
 				}
 				err := src.ReadAt(ctx, obj, make([]byte, 1), 0)
 				copy(buf, strings.Repeat("x", len(buf)))
@@ -154,7 +154,7 @@ func Source(t *testing.T, open func(t *testing.T, objects map[string][]byte) (sr
 	t.Run("side by side", func(t *testing.T) {
 		obj := stat(t, "big")
 		small := stat(t, "a/one")
-		small.MTime = 0
+		small.Version = ""
 		var wg sync.WaitGroup
 		for g := range 8 {
 			wg.Go(func() {
@@ -189,7 +189,7 @@ func Source(t *testing.T, open func(t *testing.T, objects map[string][]byte) (sr
 		for _, watched := range []bool{true, false} {
 			old := stat(t, "a/one")
 			if !watched {
-				old.MTime = 0
+				old.Version = ""
 			}
 			if err := src.ReadAt(ctx, old, make([]byte, 1), 0); err != nil {
 				t.Fatal(err)
@@ -197,7 +197,7 @@ func Source(t *testing.T, open func(t *testing.T, objects map[string][]byte) (sr
 			write("a/one", append(bytes.Repeat([]byte("y"), int(old.Size)), 'z'))
 			wantCode(t, src.ReadAt(ctx, old, make([]byte, 1), 0), errs.Changed, prefix+"a/one")
 			if err := src.ReadAt(ctx, stat(t, "a/one"), make([]byte, 1), 0); err != nil {
-				t.Errorf("what is there now can not be read: %v", err)
+				t.Errorf("what is there now cannot be read: %v", err)
 			}
 		}
 	})

@@ -1,6 +1,6 @@
 // Package fetch brings bytes before they are needed: it reads ahead along the
 // plan so that lanes never wait for a disk, merges neighbouring extents, shares
-// a chunk between the samples that lie in it, and keeps within a byte budget.
+// a chunk between the samples that are in it, and keeps within a byte budget.
 // It does not know what the bytes mean.
 //
 // Requests come in the order of the plan, some batches ahead. The planner of a
@@ -18,7 +18,7 @@
 // that is queued as a whole, but not for those of a request that lacks a chunk: they
 // come back only if it goes on. Such bytes are held by the one who waits, even if
 // other requests, queued as a whole, use the same chunk (the page that the labels of a
-// batch lie in). The rule:
+// batch are in). The rule:
 //
 //   - what a request lacks is taken from the budget in one step, request by request,
 //     in the order of the plan;
@@ -49,7 +49,7 @@ import (
 
 const (
 	// gapBytes is the hole between two extents that is cheaper to read than to
-	// seek over, where nobody else wants what lies there: between fields of a
+	// seek over, where nobody else wants what is there: between fields of a
 	// sample, and between one sample and the next.
 	gapBytes = 64 << 10
 	// pageBytes is the hole that is read in any case, since its pages are. A longer
@@ -73,7 +73,7 @@ type Request struct {
 
 	Owner any // the caller's
 
-	chunks  []*chunk // one an extent; the same chunk may stand several times
+	chunks  []*chunk // one an extent; the same chunk may occur several times
 	pending atomic.Int32
 	mu      sync.Mutex // guards Err while chunks arrive
 }
@@ -99,6 +99,7 @@ func (r *Request) Release() {
 // chunk is one read: a run of one file that holds whole extents.
 type chunk struct {
 	f      *Fetcher
+	ctx    context.Context // of Submit
 	file   int
 	off    int64
 	length int64
@@ -131,13 +132,13 @@ func (c *chunk) release() {
 	f.spare.Put(c)
 }
 
-// ErrStopped answers requests that were given up before their reading began.
+// ErrStopped answers requests that were given up before their reading was done.
 var ErrStopped = errors.New("fetch: given up")
 
 // Index is what fetch needs to know of a dataset's files.
 type Index interface {
 	AppendPath(file int, dst []byte) []byte
-	Stamp(file int) (size, mtime int64)
+	Stamp(file int) (size int64, version string)
 }
 
 // Options are the limits of a Fetcher.
@@ -223,7 +224,7 @@ func (h *Hand) At(stage uint32, sample int64) {
 	}
 }
 
-// Next is At for samples that can not hang (stats.Work.Next).
+// Next is At for samples that cannot hang (stats.Work.Next).
 func (h *Hand) Next(stage uint32, sample int64) {
 	if h.work != nil {
 		h.work.Next(stage, h.f.opt.Loader, sample)
@@ -232,7 +233,7 @@ func (h *Hand) Next(stage uint32, sample int64) {
 
 // Read reads the extents of one sample: all of them, or an error. What it gives is
 // valid until Reset, or until Run returns.
-func (h *Hand) Read(extents []format.Extent) ([][]byte, error) {
+func (h *Hand) Read(ctx context.Context, extents []format.Extent) ([][]byte, error) {
 	if h.f == nil {
 		return nil, ErrStopped
 	}
@@ -240,7 +241,7 @@ func (h *Hand) Read(extents []format.Extent) ([][]byte, error) {
 	for _, e := range extents {
 		p := h.room(e.Len)
 		if !h.together || !h.inRun(e, p) {
-			if err := h.f.src.ReadAt(context.Background(), h.object(e.File), p, e.Off); err != nil {
+			if err := h.f.src.ReadAt(ctx, h.object(e.File), p, e.Off); err != nil {
 				return nil, err
 			}
 		}
@@ -288,7 +289,7 @@ func (h *Hand) inRun(e format.Extent, p []byte) bool {
 // Reset lets h use the memory again of what it has read.
 func (h *Hand) Reset() { h.buf, h.raw = h.buf[:0], h.raw[:0] }
 
-// Do queues work behind what was submitted before it.
+// Do queues work after what was submitted before it.
 func (f *Fetcher) Do(d Direct) {
 	f.mu.Lock()
 	closed := f.closed
@@ -325,10 +326,11 @@ func (f *Fetcher) Close() {
 
 // Submit queues requests in the order of the plan, and waits while the budget
 // is used up unless force is set. Every request is answered by ready exactly
-// once: with ErrStopped if stop came true, or the fetcher was closed, before
-// its reading began. Whoever makes stop true wakes the budget. Submit says how long
+// once: with ErrStopped if ctx ended, stop came true, or the fetcher was closed before
+// its reading was done. A read that is under way when ctx ends is given up by sources
+// that can; its reader goes on with what others want. Whoever makes stop true wakes the budget. Submit says how long
 // it waited, where that is measured.
-func (f *Fetcher) Submit(reqs []*Request, force bool, stop func() bool) (waited time.Duration) {
+func (f *Fetcher) Submit(ctx context.Context, reqs []*Request, force bool, stop func() bool) (waited time.Duration) {
 	whole := true
 	for _, r := range reqs {
 		r.chunks, r.Raw = r.chunks[:0], r.Raw[:0]
@@ -339,10 +341,10 @@ func (f *Fetcher) Submit(reqs []*Request, force bool, stop func() bool) (waited 
 		whole = whole && len(r.Extents) == 1 && r.Extents[0].Whole
 	}
 	if !whole {
-		return f.submitMerged(reqs, force, stop)
+		return f.submitMerged(ctx, reqs, force, stop)
 	}
 	for _, r := range reqs {
-		c := f.newChunk(r.Extents[0])
+		c := f.newChunk(ctx, r.Extents[0])
 		f.share(c, r, 0)
 		waited += f.push([]*chunk{c}, 0, force, stop)
 	}
@@ -356,10 +358,10 @@ type piece struct {
 	index int // of the request's extents
 }
 
-// submitMerged merges the extents of requests that lie in shared files: sorted
+// submitMerged merges the extents of requests in shared files: sorted
 // by place, joined over small gaps, read in the order in which the plan needs
 // their first byte.
-func (f *Fetcher) submitMerged(reqs []*Request, force bool, stop func() bool) (waited time.Duration) {
+func (f *Fetcher) submitMerged(ctx context.Context, reqs []*Request, force bool, stop func() bool) (waited time.Duration) {
 	var pieces []piece
 	for n, r := range reqs {
 		for i, e := range r.Extents {
@@ -377,7 +379,7 @@ func (f *Fetcher) submitMerged(reqs []*Request, force bool, stop func() bool) (w
 		}
 		end := p.ext.Off + p.ext.Len
 		if c == nil || c.file != p.ext.File || !c.reaches(p.ext, reqs[p.req].Sample) || end-c.off > max(chunkBytes, c.length) {
-			c = f.newChunk(p.ext)
+			c = f.newChunk(ctx, p.ext)
 			c.first, c.end = p.req, p.req
 			chunks = append(chunks, c)
 		}
@@ -416,9 +418,9 @@ func (c *chunk) reaches(e format.Extent, sample int64) bool {
 	return gap <= pageBytes || gap <= gapBytes && -1 <= sample-c.last && sample-c.last <= 1
 }
 
-func (f *Fetcher) newChunk(e format.Extent) *chunk {
+func (f *Fetcher) newChunk(ctx context.Context, e format.Extent) *chunk {
 	c := f.spare.Get().(*chunk)
-	c.file, c.off, c.length = e.File, e.Off, e.Len
+	c.ctx, c.file, c.off, c.length = ctx, e.File, e.Off, e.Len
 	return c
 }
 
@@ -519,8 +521,14 @@ func (f *Fetcher) read() {
 			thread = stats.OnThread()
 		}
 		lap := f.opt.Stage.Begin()
-		c.buf = f.opt.Pool.Get(int(c.length))
-		err := f.readAt(hand.object(c.file), c.buf.Bytes, c.off)
+		err := error(ErrStopped)
+		if c.ctx.Err() == nil {
+			c.buf = f.opt.Pool.Get(int(c.length))
+			err = f.readAt(c.ctx, hand.object(c.file), c.buf.Bytes, c.off)
+		}
+		if c.ctx.Err() != nil {
+			err = ErrStopped // nobody wants to know what else went wrong
+		}
 		lap.End(int64(len(c.uses)), c.length)
 		if onThread {
 			f.opt.Stage.CPU(thread.Used(), int64(len(c.uses)))

@@ -32,7 +32,7 @@ type store struct {
 func at(file int, off int64) byte { return byte(file*131) + byte(off*7) + byte(off>>8) }
 
 func (s *store) AppendPath(file int, dst []byte) []byte { return fmt.Appendf(dst, "%d", file) }
-func (s *store) Stamp(int) (size, mtime int64)          { return s.size, 0 }
+func (s *store) Stamp(int) (size int64, version string) { return s.size, "" }
 
 func (s *store) Stat(context.Context, string) (source.Info, error) { return source.Info{}, nil }
 func (s *store) List(context.Context, string) iter.Seq2[source.Info, error] {
@@ -82,7 +82,7 @@ func newRig(s *store, limit int64) *rig {
 
 func (r *rig) fetch(reqs []*Request) {
 	r.wg.Add(len(reqs))
-	r.Submit(reqs, false, func() bool { return false })
+	r.Submit(context.Background(), reqs, false, func() bool { return false })
 	r.wg.Wait()
 }
 
@@ -185,7 +185,7 @@ func TestBudgetBoundsWhatIsReadAhead(t *testing.T) {
 	for i := range 50 {
 		reqs = append(reqs, &Request{Extents: []format.Extent{{File: i, Len: 3000, Whole: true}}})
 	}
-	go f.Submit(reqs, false, func() bool { return false })
+	go f.Submit(context.Background(), reqs, false, func() bool { return false })
 	for range reqs {
 		q := <-ready
 		if used := bytes.Used(); used > limit {
@@ -204,7 +204,7 @@ func TestStopAnswersEverybody(t *testing.T) {
 	}
 	r.wg.Add(len(reqs))
 	var stop atomic.Bool
-	go r.Submit(reqs, false, stop.Load)
+	go r.Submit(context.Background(), reqs, false, stop.Load)
 	for end := time.Now().Add(time.Minute); s.began.Load() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("no read began")
@@ -230,7 +230,7 @@ func TestStopAnswersEverybody(t *testing.T) {
 	r.Close()
 	r.wg.Add(1)
 	late := &Request{Extents: []format.Extent{{Len: 1, Whole: true}}}
-	r.Submit([]*Request{late}, false, func() bool { return false })
+	r.Submit(context.Background(), []*Request{late}, false, func() bool { return false })
 	r.wg.Wait()
 	if late.Err != ErrStopped { //nolint:errorlint // exactly this
 		t.Errorf("after Close: %v", late.Err)
@@ -300,7 +300,7 @@ func TestNoOrderOfExtentsWaitsForItself(t *testing.T) {
 			}
 			planners.Go(func() {
 				for _, reqs := range batches {
-					r.Submit(reqs, false, func() bool { return false })
+					r.Submit(context.Background(), reqs, false, func() bool { return false })
 				}
 			})
 		}

@@ -28,7 +28,7 @@ func (f *Fetcher) Hot(r *Request) bool { return f.row.Load() >= hotRow && r.Byte
 // Now reads a request's bytes into h if they are at hand, and says whether they are.
 // If not the request is as it was before. What it read is valid until the next Now
 // or Read of h.
-func (f *Fetcher) Now(h *Hand, r *Request) bool {
+func (f *Fetcher) Now(ctx context.Context, h *Hand, r *Request) bool {
 	if f.hot == nil || r.Bytes() > hotBytes {
 		return false
 	}
@@ -39,7 +39,7 @@ func (f *Fetcher) Now(h *Hand, r *Request) bool {
 	r.chunks, r.Raw, r.Err = r.chunks[:0], r.Raw[:0], nil
 	for _, e := range r.Extents {
 		p := h.room(e.Len)
-		if hot, err := f.hot.ReadHot(context.Background(), h.object(e.File), p, e.Off, false); !hot || err != nil {
+		if hot, err := f.hot.ReadHot(ctx, h.object(e.File), p, e.Off, false); !hot || err != nil {
 			f.row.Store(0)
 			r.Raw = r.Raw[:0]
 			return false
@@ -50,11 +50,11 @@ func (f *Fetcher) Now(h *Hand, r *Request) bool {
 }
 
 // readAt reads as readers do, and notes whether that waited.
-func (f *Fetcher) readAt(obj source.Info, p []byte, off int64) error {
+func (f *Fetcher) readAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
 	if f.hot == nil {
-		return f.src.ReadAt(context.Background(), obj, p, off)
+		return f.src.ReadAt(ctx, obj, p, off)
 	}
-	hot, err := f.hot.ReadHot(context.Background(), obj, p, off, true)
+	hot, err := f.hot.ReadHot(ctx, obj, p, off, true)
 	switch {
 	case !hot:
 		f.row.Store(0)
@@ -79,6 +79,6 @@ func (h *Hand) object(file int) source.Info {
 	if h.name != file {
 		h.path, h.name = h.f.files.AppendPath(file, h.path[:0]), file
 	}
-	size, mtime := h.f.files.Stamp(file)
-	return source.Info{Name: unsafe.String(unsafe.SliceData(h.path), len(h.path)), Size: size, MTime: mtime}
+	size, version := h.f.files.Stamp(file)
+	return source.Info{Name: unsafe.String(unsafe.SliceData(h.path), len(h.path)), Size: size, Version: version}
 }

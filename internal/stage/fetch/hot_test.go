@@ -65,7 +65,7 @@ func TestALaneReadsWhatIsHot(t *testing.T) {
 	}
 	var h Hand
 	for i, q := range requests(40) {
-		if !r.Now(&h, q) {
+		if !r.Now(context.Background(), &h, q) {
 			t.Fatalf("request %d is not read", i)
 		}
 		for k, e := range q.Extents {
@@ -81,7 +81,7 @@ func TestALaneReadsWhatIsHot(t *testing.T) {
 
 	o.hot.Store(false)
 	q := requests(1)[0]
-	if r.Now(&h, q) {
+	if r.Now(context.Background(), &h, q) {
 		t.Fatal("a lane has waited")
 	}
 	if r.Hot(requests(1)[0]) {
@@ -107,10 +107,10 @@ func TestALaneLeavesAlone(t *testing.T) {
 	if r.Hot(long) || !r.Hot(bad) {
 		t.Error("what is too long is hot, or what is not is not")
 	}
-	if r.Now(&h, long) || o.alone.Load() != before {
+	if r.Now(context.Background(), &h, long) || o.alone.Load() != before {
 		t.Error("a lane tries what is too long for it")
 	}
-	if r.Now(&h, bad) || len(bad.Raw) != 0 {
+	if r.Now(context.Background(), &h, bad) || len(bad.Raw) != 0 {
 		t.Error("a lane keeps what could not be read")
 	}
 	r.fetch([]*Request{long, bad})
@@ -131,10 +131,10 @@ func TestOneHandForTwoFetchers(t *testing.T) {
 	var h Hand
 	for range 3 {
 		q := &Request{Extents: []format.Extent{{File: 7, Off: 5000, Len: 3}}}
-		if !first.Now(&h, q) || q.Raw[0][0] != at(7, 5000) {
+		if !first.Now(context.Background(), &h, q) || q.Raw[0][0] != at(7, 5000) {
 			t.Fatal("the first dataset's bytes are wrong")
 		}
-		if second.Now(&h, q) {
+		if second.Now(context.Background(), &h, q) {
 			t.Fatal("the second dataset's file of 1 KiB is read beyond its end")
 		}
 	}

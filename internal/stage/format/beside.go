@@ -3,8 +3,6 @@ package format
 import (
 	"context"
 	"encoding/binary"
-	"path"
-	"path/filepath"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -21,10 +19,10 @@ import (
 // cost what indexing costs.
 const printBytes = 16 << 10
 
-// Beside is the plan for an index that lies with its files, given by their
+// Beside is the plan for an index that is stored with its files, given by their
 // absolute paths.
 func Beside(ctx context.Context, src source.Source, key index.Key) index.Beside {
-	if len(key.Paths) == 0 || strings.Contains(key.Paths[0], "://") {
+	if len(key.Paths) == 0 {
 		return index.Beside{}
 	}
 	root, names := relative(key.Paths)
@@ -32,8 +30,9 @@ func Beside(ctx context.Context, src source.Source, key index.Key) index.Beside 
 		return index.Beside{}
 	}
 	return index.Beside{
-		Path: index.BesidePath(root, key.Format, key.Options, names),
-		Stamp: func(x *index.Index) (string, []int64, bool) {
+		Source: src,
+		Path:   index.BesidePath(root, key.Format, key.Options, names),
+		Stamp: func(x *index.Index) (string, []string, bool) {
 			if x.Files() != len(names) {
 				return "", nil, false
 			}
@@ -42,8 +41,8 @@ func Beside(ctx context.Context, src source.Source, key index.Key) index.Beside 
 					return "", nil, false
 				}
 			}
-			mtimes, ok := unchanged(ctx, src, key.Paths, x)
-			return root, mtimes, ok
+			versions, ok := unchanged(ctx, src, key.Paths, x)
+			return root, versions, ok
 		},
 	}
 }
@@ -51,53 +50,55 @@ func Beside(ctx context.Context, src source.Source, key index.Key) index.Beside 
 // BesideIn is Beside for a dataset that is given as its folder, the only path of
 // the key: the names of its files are those that the index has.
 func BesideIn(ctx context.Context, src source.Source, key index.Key) index.Beside {
-	root := path.Clean(key.Paths[0])
-	if strings.Contains(root, "://") {
-		return index.Beside{}
-	}
+	root := source.Clean(key.Paths[0])
 	return index.Beside{
-		Path: index.BesidePath(root, key.Format, key.Options, nil),
-		Stamp: func(x *index.Index) (string, []int64, bool) {
+		Source: src,
+		Path:   index.BesidePath(root, key.Format, key.Options, nil),
+		Stamp: func(x *index.Index) (string, []string, bool) {
 			paths := make([]string, x.Files())
 			for i := range paths {
 				name := string(x.Name(i))
-				if !filepath.IsLocal(name) {
+				if !source.Inside(name) {
 					return "", nil, false
 				}
-				paths[i] = root + "/" + name
+				paths[i] = source.Join(root, name)
 			}
-			mtimes, ok := unchanged(ctx, src, paths, x)
-			return root, mtimes, ok
+			versions, ok := unchanged(ctx, src, paths, x)
+			return root, versions, ok
 		},
 	}
 }
 
-// unchanged is the times of files whose sizes and fingerprints are those of an
+// unchanged is the versions of files whose sizes and fingerprints are those of an
 // index beside them; false: some are not.
-func unchanged(ctx context.Context, src source.Source, paths []string, x *index.Index) ([]int64, bool) {
+func unchanged(ctx context.Context, src source.Source, paths []string, x *index.Index) ([]string, bool) {
 	objs, prints, err := Fingerprints(ctx, src, paths)
 	if err != nil {
 		return nil, false
 	}
 	want := x.Int64s(index.FilePrint)
-	mtimes := make([]int64, len(objs))
+	versions := make([]string, len(objs))
 	for i, obj := range objs {
 		size, _ := x.Stamp(i)
 		if size != obj.Size || want[i] != prints[i] {
 			return nil, false
 		}
-		mtimes[i] = obj.MTime
+		versions[i] = obj.Version
 	}
-	return mtimes, true
+	return versions, true
 }
 
-// relative is the deepest folder that holds all files, and their names below it.
+// relative is the deepest folder that holds all files, and their names below it; "" if
+// there is none.
 func relative(paths []string) (root string, names []string) {
 	root = Folder(paths)
+	if root == "" {
+		return "", nil
+	}
 	for _, p := range paths {
 		names = append(names, strings.TrimPrefix(strings.TrimPrefix(p, root), "/"))
 	}
-	return path.Clean(root), names
+	return source.Clean(root), names
 }
 
 // Fingerprints stats the files and reads a little of each.
@@ -143,16 +144,21 @@ func WriteBeside(ctx context.Context, src source.Source, x *index.Index) (string
 		return "", err
 	}
 	for i, obj := range objs {
-		if size, mtime := x.Stamp(i); obj.Size != size || mtime != 0 && obj.MTime != mtime {
+		if size, version := x.Stamp(i); obj.Size != size || version != "" && obj.Version != version {
 			return "", errs.New(errs.Changed, "the file was written to after it was indexed").
 				At(errs.Where{Shard: obj.Name}).Try("wait until the dataset is complete, and index it again")
 		}
 	}
 	at := BesidePath(x)
+	if at == "" {
+		return "", errs.New(errs.Config, "the files have no folder in common, beside which their index could be written").At(errs.Where{Shard: paths[0]}).
+			Try("put them below one folder")
+	}
 	return at, x.WriteBeside(at, prints)
 }
 
-// BesidePath is where an index lies, or would lie, beside its files.
+// BesidePath is where an index is, or would be, beside its files; "" if they have no
+// folder in common.
 func BesidePath(x *index.Index) string {
 	paths := make([]string, x.Files())
 	for i := range paths {
@@ -161,9 +167,12 @@ func BesidePath(x *index.Index) string {
 	root, names := relative(paths)
 	switch x.Meta().Format {
 	case "folder":
-		root = path.Dir(x.Meta().Root) // in a folder of classes it would be a class
+		root = source.Dir(x.Meta().Root) // in a folder of classes it would be a class
 	case "mds":
-		root, names = path.Clean(x.Meta().Root), nil // as BesideIn looks for it
+		root, names = source.Clean(x.Meta().Root), nil // as BesideIn looks for it
+	}
+	if root == "" {
+		return ""
 	}
 	return index.BesidePath(root, x.Meta().Format, x.Meta().Options, names)
 }

@@ -34,7 +34,7 @@ type Format struct {
 	Beside []string
 	// List is the files of a folder that was named with dataset.format; nil: those that
 	// Sniff finds in the folder itself.
-	List func(dir string) ([]string, error)
+	List func(ctx context.Context, src source.Source, dir string) ([]string, error)
 	// Open opens a dataset of such files; nil where that takes keys of a Spec, see
 	// dataset.Format.
 	Open func(ctx context.Context, o Opening) (Dataset, error)

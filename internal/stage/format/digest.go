@@ -10,7 +10,7 @@ import (
 // Digest names the contents of a sample: XXH64 over its fields in stored order,
 // each as its name, a zero byte, its length in 8 bytes and its bytes; a number
 // that the index holds is its 8 bytes. All numbers are little-endian. What tells
-// where a sample lies (its url) does not count, so that a copy has the same.
+// where a sample is stored (its url) does not count, so that a copy has the same.
 func (s *Sample) Digest() uint64 {
 	h := xxhash.New()
 	var n [8]byte

@@ -2,8 +2,11 @@ package format
 
 import (
 	"context"
-	"path/filepath"
+	"encoding/binary"
+	"path"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/stage/index"
@@ -18,14 +21,10 @@ import (
 func Absolute(paths []string) ([]string, error) {
 	out := make([]string, len(paths))
 	for i, p := range paths {
-		if out[i] = p; strings.Contains(p, "://") {
-			continue
+		var err error
+		if out[i], err = source.Abs(p); err != nil {
+			return nil, err
 		}
-		abs, err := filepath.Abs(p)
-		if err != nil {
-			return nil, errs.New(errs.Unreadable, "the working folder is gone").Because(err)
-		}
-		out[i] = abs
 	}
 	return out, nil
 }
@@ -52,12 +51,12 @@ func Stat(ctx context.Context, src source.Source, paths []string, kind string) (
 		at := errs.Where{Shard: paths[i]}
 		switch {
 		case err != nil && errs.CodeOf(err) == errs.NotFound:
-			return errs.New(errs.NotFound, "there is no %s %q", kind, paths[i]).At(at).Because(errs.From(err).Cause).Try("%s", source.Suggest(paths[i]))
+			return errs.New(errs.NotFound, "there is no %s %q", kind, paths[i]).At(at).Because(errs.From(err).Cause).Try("%s", source.Suggest(ctx, src, paths[i]))
 		case err != nil:
 			return InShard(err)
 		case st.Dir:
 			return errs.New(errs.Config, "%q is a folder, not a %s", paths[i], kind).At(at).
-				Try("for the files in it write %s/*%s", strings.TrimRight(paths[i], "/"), filepath.Ext(paths[i]))
+				Try("for the files in it write %s/*%s", strings.TrimRight(paths[i], "/"), path.Ext(paths[i]))
 		}
 		objs[i] = st
 		return nil
@@ -65,11 +64,22 @@ func Stat(ctx context.Context, src source.Source, paths []string, kind string) (
 	return objs, err
 }
 
+// Mark is a version as a number, for a column of a format's own; 0 if there is none.
+func Mark(version string) int64 {
+	switch len(version) {
+	case 0:
+		return 0
+	case 8: // a local file's: the number that it was made of
+		return int64(binary.LittleEndian.Uint64([]byte(version)))
+	}
+	return int64(xxhash.Sum64String(version))
+}
+
 // Settled calls read once the file's time is old enough to be a witness, and
 // fails where it was written to meanwhile: what read found would be half of the
 // old file and half of the new one.
 func Settled(ctx context.Context, src source.Source, obj source.Info, read func() error) error {
-	if err := source.Settle(ctx, obj.MTime); err != nil {
+	if err := source.Settle(ctx, obj); err != nil {
 		return err
 	}
 	if err := read(); err != nil {
@@ -79,7 +89,7 @@ func Settled(ctx context.Context, src source.Source, obj source.Info, read func(
 	if err != nil {
 		return InShard(err)
 	}
-	if now.Size != obj.Size || now.MTime != obj.MTime {
+	if now.Size != obj.Size || now.Version != obj.Version {
 		return errs.New(errs.Changed, "the file is being written to").
 			At(errs.Where{Shard: obj.Name}).Try("wait until the dataset is complete")
 	}
@@ -95,19 +105,19 @@ func Describe(b *index.Builder, objs []source.Info) {
 	}
 	root := Folder(paths)
 	var names index.Texts
-	sizes, times := make([]int64, len(objs)), make([]int64, len(objs))
+	sizes, versions := make([]int64, len(objs)), make([]string, len(objs))
 	for i, o := range objs {
 		name := paths[i][len(root):]
 		if root != "" {
 			name = strings.TrimPrefix(name, "/")
 		}
 		names.AppendString(name)
-		sizes[i], times[i] = o.Size, o.MTime
+		sizes[i], versions[i] = o.Size, o.Version
 	}
 	b.Meta.Root = root
 	b.Strings(index.FileName, &names, index.Identity)
 	b.Int64s(index.FileSize, sizes, index.Identity)
-	b.Int64s(index.FileMTime, times, index.Aside)
+	b.Versions(versions)
 }
 
 // Folder is the deepest folder that holds all paths; "" where there is none.
@@ -124,7 +134,7 @@ func Folder(paths []string) string {
 	return dir
 }
 
-// Fresh says whether the files are those of the index, by name, size and time.
+// Fresh says whether the files are those of the index, by name, size and version.
 func Fresh(ctx context.Context, src source.Source, paths []string, x *index.Index) bool {
 	if x.Files() != len(paths) {
 		return false
@@ -138,7 +148,7 @@ func Fresh(ctx context.Context, src source.Source, paths []string, x *index.Inde
 		if err != nil {
 			return err
 		}
-		if size, mtime := x.Stamp(i); st.Size != size || st.MTime != mtime {
+		if size, version := x.Stamp(i); st.Size != size || st.Version != version {
 			return stale
 		}
 		return nil
@@ -149,7 +159,7 @@ func Fresh(ctx context.Context, src source.Source, paths []string, x *index.Inde
 // size before it is allocated.
 func Read(ctx context.Context, src source.Source, obj source.Info, off, n int64) ([]byte, error) {
 	if off < 0 || n < 0 || off > obj.Size || n > obj.Size-off {
-		return nil, errs.New(errs.Damaged, "the file ends at byte %d, and %d bytes should lie at %d", obj.Size, n, off).
+		return nil, errs.New(errs.Damaged, "the file ends at byte %d, and %d bytes should be at %d", obj.Size, n, off).
 			At(errs.Where{Shard: obj.Name, Offset: errs.Known(max(off, 0))}).Try("fetch or write the file again")
 	}
 	p := make([]byte, n)

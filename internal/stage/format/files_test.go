@@ -2,6 +2,7 @@ package format_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stoker-data/stoker/internal/stage/format"
@@ -23,7 +24,7 @@ func TestDescribe(t *testing.T) {
 	} {
 		var objs []source.Info
 		for i, p := range paths {
-			objs = append(objs, source.Info{Name: p, Size: int64(i), MTime: int64(i + 1)})
+			objs = append(objs, source.Info{Name: p, Size: int64(i), Version: fmt.Sprint(i + 1)})
 		}
 		x, err := (index.Store{}).Load(context.Background(), index.Plan{Build: func(_ context.Context, _ *index.Index, b *index.Builder) error {
 			format.Describe(b, objs)
@@ -36,9 +37,9 @@ func TestDescribe(t *testing.T) {
 			t.Errorf("%q lie in %q, not %q", paths, got, want)
 		}
 		for i, p := range paths {
-			size, mtime := x.Stamp(i)
-			if got := string(x.AppendPath(i, nil)); got != p || size != int64(i) || mtime != int64(i+1) {
-				t.Errorf("%q became %q, %d bytes of %d", p, got, size, mtime)
+			size, version := x.Stamp(i)
+			if got := string(x.AppendPath(i, nil)); got != p || size != int64(i) || version != fmt.Sprint(i+1) {
+				t.Errorf("%q became %q, %d bytes of %q", p, got, size, version)
 			}
 		}
 		_ = x.Close()

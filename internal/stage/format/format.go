@@ -27,15 +27,15 @@ type Field struct {
 	File   int    // stored file that Data came from; -1: the index
 	Member []byte // name of the member within its shard; nil where a file is one sample
 	Off    int64  // of Data in File, bytes
-	// Unpacked says that Data does not lie in File as it is: it came out of packed
-	// bytes, which begin at Off, or was made of what lies there.
+	// Unpacked says that Data is not part of File: it came out of packed
+	// bytes, which begin at Off, or was made of what is there.
 	Unpacked bool
-	// JSON says that Data is a JSON value that is no string, where the format holds
+	// JSON says that Data is a JSON value that is not a string, where the format holds
 	// strings as their text: a number, a list, an object, true, false or null.
 	JSON bool
 }
 
-// Left is something stored that is no field of the samples, or not of all of them,
+// Left is something stored that is not a field of the samples, or not of all of them,
 // and why.
 type Left struct {
 	Name   string `json:"name"`
@@ -53,7 +53,7 @@ type Sample struct {
 // Begin empties s for the sample of that id.
 func (s *Sample) Begin(id int64) { s.ID, s.Fields, s.room = id, s.Fields[:0], s.room[:0] }
 
-// Room is n bytes for a field that is no view of what was read; valid until the
+// Room is n bytes for a field that is not a view of what was read; valid until the
 // next Begin. What is in them is not cleared.
 func (s *Sample) Room(n int) []byte {
 	at := len(s.room)

@@ -22,7 +22,7 @@ type Plan struct {
 	// index is built again.
 	Valid func(x *index.Index) bool
 	// Fresh says whether what was indexed is still there. nil: every file of Paths is one
-	// file of the index, in order, with the size and time that it had.
+	// file of the index, in order, with the size and version that it had.
 	Fresh func(x *index.Index) bool
 	// Build fills b; old is a sound index that is not fresh, or nil.
 	Build func(ctx context.Context, old *index.Index, b *index.Builder) error

@@ -36,7 +36,7 @@ func TestLoad(t *testing.T) {
 			b.Meta.Root, b.Meta.Samples = dir, 1
 			b.Strings(index.FileName, &names, index.Identity)
 			b.Int64s(index.FileSize, []int64{obj.Size}, index.Identity)
-			b.Int64s(index.FileMTime, []int64{obj.MTime}, index.Aside)
+			b.Versions([]string{obj.Version})
 			return nil
 		},
 	}

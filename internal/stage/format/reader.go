@@ -25,11 +25,11 @@ type Reader struct {
 	path    []byte
 }
 
-// NewReader reads samples of ds, which lies in src.
+// NewReader reads samples of ds, which is stored in src.
 func NewReader(ds Stored, src source.Source) *Reader { return &Reader{ds: ds, src: src} }
 
 // Read reads the wanted fields of a sample (nil: all of them). They are views,
-// valid until the next Read. An error says where the sample lies. Where the file
+// valid until the next Read. An error says where the sample is. Where the file
 // is no longer the one that was indexed, the index is given up, so that the next
 // Open makes a new one.
 func (r *Reader) Read(ctx context.Context, id int64, fields []string, s *Sample) error {
@@ -97,9 +97,9 @@ func (r *Reader) fetch(ctx context.Context, id int64, fields []string) error {
 	x := r.ds.Index()
 	for _, e := range r.extents {
 		r.path = x.AppendPath(e.File, r.path[:0])
-		size, mtime := x.Stamp(e.File)
+		size, version := x.Stamp(e.File)
 		p := r.buf[at : at+e.Len : at+e.Len]
-		if err := r.src.ReadAt(ctx, source.Info{Name: string(r.path), Size: size, MTime: mtime}, p, e.Off); err != nil {
+		if err := r.src.ReadAt(ctx, source.Info{Name: string(r.path), Size: size, Version: version}, p, e.Off); err != nil {
 			r.raw = r.raw[:0]
 			return err
 		}
@@ -109,8 +109,8 @@ func (r *Reader) fetch(ctx context.Context, id int64, fields []string) error {
 	return nil
 }
 
-// Place completes an error with where sample id lies, and its field f where that
-// is known; an error that is no fault of the sample (a context's) stays as it is.
+// Place completes an error with where sample id is, and its field f where that
+// is known; an error that is not the sample's fault (a context's) stays as it is.
 func Place(ds Stored, err error, id int64, f *Field) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// Swap copies numbers of size bytes, each the other way round; bytes behind the
+// Swap copies numbers of size bytes, each the other way round; bytes after the
 // last whole number stay as they are in dst. dst may be src.
 func Swap(dst, src []byte, size int) {
 	le := binary.LittleEndian

@@ -19,7 +19,7 @@ func PNM(w, h, channels int, pixels []byte) []byte {
 	return append(out, pixels...)
 }
 
-// AppendPNM appends what stands before such pixels (netpbm's P6 and P5).
+// AppendPNM appends what comes before such pixels (netpbm's P6 and P5).
 func AppendPNM(dst []byte, w, h, channels int) []byte {
 	magic := byte('6')
 	if channels == 1 {

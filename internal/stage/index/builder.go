@@ -34,10 +34,10 @@ const (
 //
 //	"stoker dataset 1\n" format "\n"
 //	and for every Identity column, in the order they were added:
-//	name "\n" kind "\n" rows as 8 bytes, then its bytes as they lie in the file
+//	name "\n" kind "\n" rows as 8 bytes, then its bytes as in the file
 //
-// all numbers little-endian: a function of what lies in the dataset and never
-// of where it lies, when it was copied, or by whom it was indexed.
+// all numbers little-endian: a function of what the dataset holds and never
+// of where it is, when it was copied, or by whom it was indexed.
 type Builder struct {
 	Meta  Meta // Digest is filled in
 	cols  []column
@@ -72,6 +72,29 @@ func (b *Builder) Strings(name string, v *Texts, p Part) {
 	}
 	raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v.off))), len(v.off)*8)
 	b.add(column{Name: name, Kind: kindStrings, Rows: int64(v.Len()), Text: int64(len(v.text))}, p, raw, v.text)
+}
+
+// Versions adds the versions of the stored files (source.Info), in their order. Those of
+// 8 bytes, as local files have them, take the room of a number.
+func (b *Builder) Versions(versions []string) {
+	times := make([]int64, len(versions))
+	for i, v := range versions {
+		if v == "" {
+			continue
+		}
+		if len(v) == 8 {
+			times[i] = int64(binary.LittleEndian.Uint64([]byte(v)))
+		}
+		if times[i] == 0 { // of another length, or it would read as none
+			var text Texts
+			for _, v := range versions {
+				text.AppendString(v)
+			}
+			b.Strings(FileVersion, &text, Aside)
+			return
+		}
+	}
+	b.Int64s(FileMTime, times, Aside)
 }
 
 func (b *Builder) add(c column, p Part, parts ...[]byte) {
@@ -165,7 +188,7 @@ func (b *Builder) write(f *os.File) error {
 }
 
 // place gives every column its offset and returns meta. The offsets depend on
-// the length of meta and the other way round; columns are laid behind a meta
+// the length of meta and the other way round; columns come after a meta
 // that has the longest offsets there can be.
 func (b *Builder) place() ([]byte, error) {
 	const longest = int64(1) << 62
@@ -219,6 +242,6 @@ func (w *bodyWriter) pad() {
 
 // failed is the error of an index that could not be written.
 func failed(path string, err error) error {
-	return errs.New(errs.Unreadable, "the index can not be written").At(in(path)).Because(err).
+	return errs.New(errs.Unreadable, "the index cannot be written").At(in(path)).Because(err).
 		Try("free some space there, or set STOKER_CACHE to a folder that can be written to")
 }

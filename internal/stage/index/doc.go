@@ -1,6 +1,6 @@
 // Package index is what is known of a dataset before a byte of it is read: one
 // immutable, memory-mapped file of named columns. It knows neither what the
-// columns mean nor where the dataset lies; the format that built it does.
+// columns mean nor where the dataset is; the format that built it does.
 //
 // # The file
 //
@@ -33,7 +33,7 @@
 // checksums and every bound, at about 6 GB/s on mapped pages; 1.28 million
 // samples (60 MB) take some 10 ms and no heap. Checksums of single pages would
 // have made opening lazier and every access slower; a damaged index would then
-// be found in the middle of an epoch, where it can not be rebuilt. The checksums
+// be found in the middle of an epoch, where it cannot be rebuilt. The checksums
 // find accidents, not forgeries: the bounds are checked because a forged index
 // must not be able to crash the engine.
 //

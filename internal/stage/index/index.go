@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -16,7 +17,8 @@ import (
 const (
 	FileName    = "file.name"    // strings: path relative to Meta.Root
 	FileSize    = "file.size"    // int64: bytes
-	FileMTime   = "file.mtime"   // int64: Unix nanoseconds; left out: 0 for all
+	FileMTime   = "file.mtime"   // int64: versions of 8 bytes, as numbers (Unix nanoseconds of local files); 0, or left out: not watched
+	FileVersion = "file.version" // strings: versions, in place of file.mtime, where one has another length
 	ClassName   = "class.name"   // strings, where samples have classes: name of each
 	SampleClass = "sample.class" // int32, beside class.name: number of the class of each sample
 )
@@ -31,11 +33,12 @@ type Index struct {
 	meta  Meta
 	parts map[string]part
 
-	names  Strings
-	sizes  []int64
-	mtimes []int64
-	note   string
-	once   sync.Once
+	names    Strings
+	sizes    []int64
+	mtimes   []int64
+	versions Strings
+	note     string
+	once     sync.Once
 }
 
 // Open maps the index at path and checks it whole. Errors: not_found, unreadable,
@@ -47,7 +50,7 @@ func Open(path string) (*Index, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			code = errs.NotFound
 		}
-		return nil, errs.New(code, "the index can not be opened").At(in(path)).Because(err)
+		return nil, errs.New(code, "the index cannot be opened").At(in(path)).Because(err)
 	}
 	defer f.Close()
 	return openFile(f, path)
@@ -59,20 +62,20 @@ func in(path string) errs.Where { return errs.Where{File: path} }
 func openFile(f *os.File, path string) (*Index, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, errs.New(errs.Unreadable, "the index can not be opened").At(in(path)).Because(err)
+		return nil, errs.New(errs.Unreadable, "the index cannot be opened").At(in(path)).Because(err)
 	}
 	damaged := func(err error) error {
 		return errs.New(errs.Damaged, "the index is damaged").At(in(path)).Because(err).Try("remove the file; it is built again when it is missing")
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, damaged(errors.New("it is no regular file"))
+		return nil, damaged(errors.New("it is not a regular file"))
 	}
 	if st.Size < headerLen || st.Size != int64(int(st.Size)) {
 		return nil, damaged(errors.New("it is too short for a header"))
 	}
 	data, err := unix.Mmap(int(f.Fd()), 0, int(st.Size), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
-		return nil, errs.New(errs.Unreadable, "the index can not be mapped").At(in(path)).Because(err)
+		return nil, errs.New(errs.Unreadable, "the index cannot be mapped").At(in(path)).Because(err)
 	}
 	x, err := view(data)
 	if err != nil {
@@ -91,10 +94,12 @@ func view(data []byte) (*Index, error) {
 	}
 	x := &Index{data: data, meta: m.Meta, parts: parts}
 	x.names, x.sizes, x.mtimes = x.Strings(FileName), x.Int64s(FileSize), x.Int64s(FileMTime)
+	x.versions = x.Strings(FileVersion)
 	switch {
 	case m.Samples < 0:
 		return nil, errors.New("a negative number of samples")
-	case len(x.sizes) != x.names.Len(), x.mtimes != nil && len(x.mtimes) != len(x.sizes):
+	case len(x.sizes) != x.names.Len(), x.mtimes != nil && len(x.mtimes) != len(x.sizes),
+		x.versions.Len() > 0 && (x.versions.Len() != len(x.sizes) || x.mtimes != nil):
 		return nil, errors.New("the columns of its files differ in length")
 	}
 	for _, n := range x.sizes {
@@ -125,13 +130,22 @@ func (x *Index) AppendPath(file int, dst []byte) []byte {
 // Name is the name of a stored file below the root, a view.
 func (x *Index) Name(file int) []byte { return x.names.At(file) }
 
-// Stamp is the size in bytes and the time (Unix nanoseconds; 0: not watched) that
-// a stored file had when it was indexed.
-func (x *Index) Stamp(file int) (size, mtime int64) {
-	if x.mtimes != nil {
-		mtime = x.mtimes[file]
+// Stamp is the size in bytes and the version ("": not watched) that a stored file had
+// when it was indexed. The version is a view.
+func (x *Index) Stamp(file int) (size int64, version string) {
+	switch {
+	case x.mtimes != nil && x.mtimes[file] != 0:
+		version = unsafe.String((*byte)(unsafe.Pointer(&x.mtimes[file])), 8)
+	case x.versions.Len() > 0:
+		v := x.versions.At(file)
+		version = unsafe.String(unsafe.SliceData(v), len(v))
 	}
-	return x.sizes[file], mtime
+	return x.sizes[file], version
+}
+
+// Watched says whether the index has a column of versions.
+func (x *Index) Watched() bool {
+	return len(x.mtimes) == x.Files() || x.versions.Len() == x.Files()
 }
 
 // Int64s is the column of that name; nil where there is none of this kind.
@@ -226,7 +240,7 @@ func (x *Index) Invalidate() error {
 		return nil //nolint:nilerr // gone already, which is what was wanted
 	}
 	if err := os.Remove(x.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return errs.New(errs.Unreadable, "the stale index can not be removed").At(in(x.path)).Because(err)
+		return errs.New(errs.Unreadable, "the stale index cannot be removed").At(in(x.path)).Because(err)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ type Meta struct {
 	Fields  []string `json:"fields,omitempty"`  // names of fields that samples have
 	Samples int64    `json:"samples"`
 	Digest  string   `json:"digest"`
-	Skipped int64    `json:"skipped,omitempty"` // members that are no data by the rules of the format
+	Skipped int64    `json:"skipped,omitempty"` // members that hold no samples by the rules of the format
 	// Note is what a user should know of the dataset ("tokens at the ends of files
 	// belong to no window"); "" as a rule.
 	Note string `json:"note,omitempty"`
@@ -95,24 +95,32 @@ func header(fileLen, metaLen int64, body uint64) [headerLen]byte {
 	return h
 }
 
+// checkHeader says what is wrong with the first bytes of a file of size bytes.
+func checkHeader(h []byte, size int64) error {
+	switch {
+	case len(h) < headerLen:
+		return fmt.Errorf("%d bytes are too few for a header", len(h))
+	case string(h[:8]) != magic:
+		return fmt.Errorf("it does not begin with %q", magic)
+	case binary.LittleEndian.Uint64(h[56:]) != xxhash.Sum64(h[:56]):
+		return fmt.Errorf("the checksum of its header is wrong")
+	case binary.LittleEndian.Uint32(h[8:]) != layoutVersion:
+		return fmt.Errorf("layout version %d, not %d", binary.LittleEndian.Uint32(h[8:]), layoutVersion)
+	case binary.LittleEndian.Uint64(h[16:]) != uint64(size):
+		return fmt.Errorf("%d bytes long, not %d", size, binary.LittleEndian.Uint64(h[16:]))
+	}
+	return nil
+}
+
 // parse checks a whole file and returns its meta and columns as views of data.
 // It never panics, whatever data holds.
 func parse(data []byte) (metaFile, map[string]part, error) {
 	var m metaFile
-	if len(data) < headerLen {
-		return m, nil, fmt.Errorf("%d bytes are too few for a header", len(data))
+	if err := checkHeader(data[:min(len(data), headerLen)], int64(len(data))); err != nil {
+		return m, nil, err
 	}
 	h := data[:headerLen]
-	switch {
-	case string(h[:8]) != magic:
-		return m, nil, fmt.Errorf("it does not begin with %q", magic)
-	case binary.LittleEndian.Uint64(h[56:]) != xxhash.Sum64(h[:56]):
-		return m, nil, fmt.Errorf("the checksum of its header is wrong")
-	case binary.LittleEndian.Uint32(h[8:]) != layoutVersion:
-		return m, nil, fmt.Errorf("layout version %d, not %d", binary.LittleEndian.Uint32(h[8:]), layoutVersion)
-	case binary.LittleEndian.Uint64(h[16:]) != uint64(len(data)):
-		return m, nil, fmt.Errorf("%d bytes long, not %d", len(data), binary.LittleEndian.Uint64(h[16:]))
-	case binary.LittleEndian.Uint64(h[32:]) != xxhash.Sum64(data[headerLen:]):
+	if binary.LittleEndian.Uint64(h[32:]) != xxhash.Sum64(data[headerLen:]) {
 		return m, nil, fmt.Errorf("the checksum of its contents is wrong")
 	}
 	metaLen := binary.LittleEndian.Uint64(h[24:])

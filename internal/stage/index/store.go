@@ -62,7 +62,7 @@ type Plan struct {
 	Fresh func(x *Index) bool
 	// Build fills b. old is a whole index that is not fresh, or nil.
 	Build func(ctx context.Context, old *Index, b *Builder) error
-	// Beside is an index that may lie with the data; the zero value: none.
+	// Beside is an index that may be stored with the data; the zero value: none.
 	Beside Beside
 	// Progress may be nil.
 	Progress Progress
@@ -103,7 +103,7 @@ func (s Store) Load(ctx context.Context, p Plan) (*Index, error) {
 		}
 		return Open(path)
 	}
-	if x := adopt(p, keep); x != nil {
+	if x := adopt(ctx, p, keep); x != nil {
 		return x, nil
 	}
 	b, err := build(ctx, p, old)
@@ -184,7 +184,7 @@ func sweep(path string) {
 // unnamed builds an index for one use.
 func (s Store) unnamed(ctx context.Context, p Plan, old *Index, why error) (*Index, error) {
 	keep := func(b *Builder) (*Index, error) { return b.unnamed(why) }
-	if x := adopt(p, keep); x != nil {
+	if x := adopt(ctx, p, keep); x != nil {
 		return x, nil
 	}
 	b, err := build(ctx, p, old)
@@ -212,7 +212,7 @@ func (b *Builder) unnamed(why error) (*Index, error) {
 }
 
 // unnamedFile is a file that vanishes with its last user: in the folder for
-// temporary files, or in memory where that can not be written to either.
+// temporary files, or in memory where that cannot be written to either.
 func unnamedFile() (*os.File, error) {
 	if f, err := os.CreateTemp("", "stoker-*.idx"); err == nil {
 		_ = os.Remove(f.Name())

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 var ctx = context.Background()
@@ -107,7 +108,7 @@ func TestAPipeInThePlaceOfAnIndex(t *testing.T) {
 	}
 	built := 0
 	p := plan(&built, true)
-	p.Beside = Beside{Path: beside, Stamp: func(*Index) (string, []int64, bool) { return "", nil, true }}
+	p.Beside = Beside{Source: source.NewFile(), Path: beside, Stamp: func(*Index) (string, []string, bool) { return "", nil, true }}
 	for range 2 {
 		if x := load(t, s, p); built != 1 || x.Path() != s.Path(key()) {
 			t.Errorf("built %d times, kept at %q", built, x.Path())

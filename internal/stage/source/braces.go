@@ -25,7 +25,7 @@ func Braces(pattern string) ([]string, error) {
 }
 
 // expandBraces expands the first brace expression and, for each of what it
-// stands for, what comes behind it.
+// stands for, what comes after it.
 func expandBraces(s string, limit int) ([]string, error) {
 	open, shut, commas, err := firstBraces(s)
 	if err != nil {

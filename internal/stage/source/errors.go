@@ -15,6 +15,9 @@ func place(name string, off int64) errs.Where {
 	return errs.Where{File: strings.Clone(name), Offset: errs.Known(off)}
 }
 
+// ErrNowhere is why a name that is there was not found.
+var ErrNowhere = errors.New("it is a link that leads nowhere")
+
 // notRegular is the mode of what was found where a file should be.
 type notRegular uint32
 
@@ -40,29 +43,32 @@ func failed(name string, off int64, err error) error {
 		err = notRegular(unix.S_IFSOCK)
 	}
 	switch {
+	case err == ErrNowhere:
+		return errs.New(errs.NotFound, "there is no such file or folder").At(at).Because(err).
+			Try("put what the link means in its place, or remove the link")
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG):
 		return errs.New(errs.NotFound, "there is no such file or folder").At(at).Because(err).
-			Try("if it was there when the dataset was indexed, it was removed or renamed since, or what it lies on is not mounted")
+			Try("if it was there when the dataset was indexed, it was removed or renamed since, or the file system that it is on is not mounted")
 	case errors.As(err, &kind):
 		e := errs.New(errs.Unreadable, "this is not a file that can be read").At(at).Because(err)
 		if kind&unix.S_IFMT == unix.S_IFDIR {
 			return e
 		}
-		return e.Try("data are reached at random, so they have to lie in a file: write what comes out of it into one")
+		return e.Try("data are reached at random, so they must be in a file: write what comes out of it into one")
 	case errors.Is(err, fs.ErrPermission):
 		return errs.New(errs.Unreadable, "reading is not allowed").At(at).Because(err).
 			Try("give the user who runs this the right to read it (chmod, chown)")
 	case errors.Is(err, unix.ELOOP):
-		return errs.New(errs.Unreadable, "its links go round in a circle").At(at).Because(err)
+		return errs.New(errs.Unreadable, "its links form a circle").At(at).Because(err)
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		return errs.New(errs.Unreadable, "no file can be opened any more").At(at).Because(err).
+		return errs.New(errs.Unreadable, "no further file can be opened").At(at).Because(err).
 			Try("raise the limit of open files (ulimit -n)")
 	}
 	return errs.New(errs.Unreadable, "reading failed").At(at).Because(err).
 		Try("see the system's log for errors of the disk or the network file system")
 }
 
-func changed(obj Info, format string, a ...any) error {
-	return errs.New(errs.Changed, "the file is not the one that was indexed: "+format, a...).At(place(obj.Name, -1)).
+func changed(name, format string, a ...any) error {
+	return errs.New(errs.Changed, "the file is not the one that was indexed: "+format, a...).At(place(name, -1)).
 		Try("do not write to a dataset that is being read; open it again to index it anew")
 }

@@ -1,10 +1,8 @@
 package source
 
 import (
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"context"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,23 +16,29 @@ const maxNames = 10_000_000
 
 // Expand turns what a user wrote for "these files" into names that exist. Braces
 // become lists as in bash and WebDataset ({000..099}, {a,b}, nested); then *, ?,
-// [] and ** stand for what lies on disk, in byte order, without hidden files
-// unless the dot is written. The order of patterns and braces is kept. A name
-// that is there as it is written is taken as it is written. Names with a scheme
-// (s3://...) have only their braces expanded.
+// [] and ** stand for what is stored, in byte order, without hidden files unless
+// the dot is written. The order of patterns and braces is kept. A name that exists
+// as it is written is taken as it is written.
 //
 // A pattern that stands for nothing, and a name that does not exist, is an error
 // that names the nearest one that does. So is a command of WebDataset's (pipe:...):
-// none is run.
-func Expand(patterns []string) ([]string, error) {
+// none is run. A folder that cannot be listed is an error too: nobody knows what of
+// the dataset is in it.
+func Expand(ctx context.Context, src Source, patterns []string) ([]string, error) {
+	x := expander{ctx, src}
 	var out []string
 	for _, p := range patterns {
-		if command, ok := strings.CutPrefix(p, "pipe:"); ok && !exists(p) {
-			return nil, piped(command)
+		p = Bare(p)
+		there, err := x.exists(p)
+		if err != nil {
+			return nil, err
 		}
-		if exists(p) {
+		if there {
 			out = append(out, p)
 			continue
+		}
+		if command, ok := strings.CutPrefix(p, "pipe:"); ok {
+			return nil, piped(command)
 		}
 		names, err := Braces(p)
 		if err != nil {
@@ -43,27 +47,37 @@ func Expand(patterns []string) ([]string, error) {
 		if len(out)+len(names) > maxNames {
 			return nil, tooMany(p)
 		}
-		if out, err = appendFound(out, p, names); err != nil {
+		if out, err = x.appendFound(out, p, names); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-func appendFound(out []string, pattern string, names []string) ([]string, error) {
+// expander looks for names, for one Expand.
+type expander struct {
+	ctx context.Context
+	src Source
+}
+
+func (x expander) appendFound(out []string, pattern string, names []string) ([]string, error) {
 	missing, first := 0, ""
 	for _, name := range names {
+		there, err := x.exists(name)
 		switch {
-		case strings.Contains(name, "://"):
+		case err != nil:
+			return nil, err
+		case there:
 			out = append(out, name)
-		case hasGlob(name) && !exists(name):
-			found := glob(name)
+		case hasGlob(name):
+			found, err := x.glob(name)
+			if err != nil {
+				return nil, err
+			}
 			if len(found) == 0 {
-				return nil, notFound(pattern, name, 0, len(names))
+				return nil, x.notFound(pattern, name, 0, len(names))
 			}
 			out = append(out, found...)
-		case exists(name):
-			out = append(out, name)
 		default:
 			if missing++; missing == 1 {
 				first = name
@@ -71,18 +85,29 @@ func appendFound(out []string, pattern string, names []string) ([]string, error)
 		}
 	}
 	if missing > 0 {
-		return nil, notFound(pattern, first, missing, len(names))
+		return nil, x.notFound(pattern, first, missing, len(names))
 	}
 	return out, nil
 }
 
-// exists is also true of what is there and can not be looked at.
-func exists(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil || errors.Is(err, fs.ErrPermission) && !strings.ContainsAny(name, "{*?[")
+// exists is Exists, but false for a pattern that cannot be looked at, which is
+// hardly the name of a file, and for a link that leads nowhere.
+func (x expander) exists(name string) (bool, error) {
+	_, err := x.src.Stat(x.ctx, name)
+	switch {
+	case err == nil:
+		return true, nil
+	case x.ctx.Err() != nil:
+		return false, x.ctx.Err()
+	case errs.CodeOf(err) == errs.NotFound:
+		return false, nil
+	case errs.CodeOf(err) == errs.Unreadable:
+		return !strings.ContainsAny(name, "{*?["), nil
+	}
+	return false, err
 }
 
-func notFound(pattern, name string, missing, of int) error {
+func (x expander) notFound(pattern, name string, missing, of int) error {
 	e := errs.New(errs.NotFound, "there is no %s", quote(name))
 	switch {
 	case hasGlob(name):
@@ -91,7 +116,7 @@ func notFound(pattern, name string, missing, of int) error {
 		e = errs.New(errs.NotFound, "%d of the %d files of %s are missing, the first is %s", missing, of, quote(pattern), quote(name))
 	}
 	_ = e.At(place(name, -1))
-	return e.Try("%s", Suggest(name))
+	return e.Try("%s", Suggest(x.ctx, x.src, name))
 }
 
 func piped(command string) error {
@@ -104,26 +129,28 @@ func piped(command string) error {
 
 func quote(s string) string { return strconv.Quote(s) }
 
-// Suggest says what there is in place of a path that does not exist: the nearest
+// Suggest says what there is in place of a name that does not exist: the nearest
 // name in the deepest folder that does, or some of the names there are.
-func Suggest(name string) string {
-	dir, rest := deepest(name)
+func Suggest(ctx context.Context, src Source, name string) string {
+	dir, rest := deepest(ctx, src, name)
 	word, more, _ := strings.Cut(rest, "/")
-	entries, err := os.ReadDir(dir)
+	all, err := Names(ctx, src, dir)
 	if err != nil {
 		return "check the path"
 	}
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		names = append(names, e.Name())
+	names := make([]string, 0, len(all))
+	for _, it := range all {
+		names = append(names, it.Base())
 	}
 	if len(names) == 0 {
 		return "the folder " + quote(dir) + " is empty"
 	}
 	if near := errs.Nearest(word, names); near != "" {
-		near = filepath.Join(dir, near)
-		if _, err := os.Stat(filepath.Join(near, more)); more != "" && err == nil && !hasGlob(more) {
-			near = filepath.Join(near, more)
+		near = Join(dir, near)
+		if more != "" && !hasGlob(more) {
+			if _, err := src.Stat(ctx, Join(near, more)); err == nil {
+				near = Join(near, more)
+			}
 		}
 		return "did you mean " + quote(near) + "?"
 	}
@@ -135,12 +162,12 @@ func Suggest(name string) string {
 		map[bool]string{true: ", ..."}[len(few) < len(names)]
 }
 
-// deepest cuts a path where it stops existing: the folder that is there, and the
+// deepest cuts a path where it stops existing: the folder that exists, and the
 // rest.
-func deepest(name string) (dir, rest string) {
-	name = filepath.Clean(name)
-	for dir = filepath.Dir(name); ; dir = filepath.Dir(dir) {
-		if fi, err := os.Stat(dir); err == nil && fi.IsDir() || dir == "." || dir == "/" {
+func deepest(ctx context.Context, src Source, name string) (dir, rest string) {
+	name = Clean(name)
+	for dir = Dir(name); ; dir = Dir(dir) {
+		if dir == Dir(dir) || IsDir(ctx, src, dir) {
 			rest = strings.TrimPrefix(strings.TrimPrefix(name, dir), "/")
 			return dir, rest
 		}
@@ -151,86 +178,102 @@ func hasGlob(name string) bool { return strings.ContainsAny(name, "*?[") }
 
 // glob is what matches a pattern, sorted; nil for nothing, a malformed pattern
 // included.
-func glob(pattern string) []string {
-	found := []string{""}
-	rest := pattern
-	if strings.HasPrefix(rest, "/") {
-		found, rest = []string{"/"}, strings.TrimLeft(rest, "/")
+func (x expander) glob(pattern string) ([]string, error) {
+	prefix, rest := split(pattern)
+	if prefix == "" && strings.HasPrefix(rest, "/") {
+		prefix, rest = "/", strings.TrimLeft(rest, "/")
 	}
-	for rest != "" && len(found) > 0 {
+	found := []string{prefix}
+	for plain := true; rest != "" && len(found) > 0; {
 		var part string
 		part, rest, _ = strings.Cut(rest, "/")
 		if part == "" {
 			continue
 		}
+		if plain = plain && !hasGlob(part); plain {
+			found[0] += part + "/" // listing it says whether it exists
+			continue
+		}
 		var next []string
 		for _, dir := range found {
-			next = step(next, dir, part, rest == "")
+			var err error
+			if next, err = x.step(next, dir, part, rest == ""); err != nil {
+				return nil, err
+			}
 		}
 		found = next
 	}
 	slices.Sort(found)
-	return slices.Compact(found)
+	return slices.Compact(found), nil
 }
 
 // step appends what one part of a pattern matches in dir.
-func step(next []string, dir, part string, last bool) []string {
+func (x expander) step(next []string, dir, part string, last bool) ([]string, error) {
 	switch {
 	case part == "**" && last:
-		return below(next, dir, true)
+		return x.below(next, dir, true)
 	case part == "**":
-		return below(append(next, dir), dir, false)
+		return x.below(append(next, dir), dir, false)
 	case !hasGlob(part):
-		if _, err := os.Lstat(dir + part); err == nil {
+		there, err := Exists(x.ctx, x.src, dir+part)
+		if there {
 			next = append(next, closed(dir+part, last))
 		}
-		return next
+		return next, err
+	}
+	entries, err := x.entries(dir)
+	if err != nil {
+		return nil, err
 	}
 	part = strings.ReplaceAll(part, "[!", "[^")
-	for _, e := range entries(dir) {
-		ok, err := filepath.Match(part, e.Name())
-		if err != nil || !ok || e.Name()[0] == '.' && part[0] != '.' {
+	for _, e := range entries {
+		name := e.Base()
+		ok, err := path.Match(part, name)
+		if err != nil || !ok || name[0] == '.' && part[0] != '.' {
 			continue
 		}
-		if last || isDir(dir, e) {
-			next = append(next, closed(dir+e.Name(), last))
+		if last || e.Dir || e.Other == Link && IsDir(x.ctx, x.src, dir+name) {
+			next = append(next, closed(dir+name, last))
 		}
 	}
-	return next
+	return next, x.ctx.Err()
 }
 
 // below appends the folders (or, for files, the files) at any depth below dir.
 // Links to folders are not followed, so that it ends.
-func below(next []string, dir string, files bool) []string {
-	for _, e := range entries(dir) {
+func (x expander) below(next []string, dir string, files bool) ([]string, error) {
+	entries, err := x.entries(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		name := e.Base()
 		switch {
-		case e.Name()[0] == '.':
-		case e.IsDir():
+		case name[0] == '.':
+		case e.Dir:
 			if !files {
-				next = append(next, dir+e.Name()+"/")
+				next = append(next, dir+name+"/")
 			}
-			next = below(next, dir+e.Name()+"/", files)
+			if next, err = x.below(next, dir+name+"/", files); err != nil {
+				return nil, err
+			}
 		case files:
-			next = append(next, dir+e.Name())
+			next = append(next, dir+name)
 		}
 	}
-	return next
+	return next, nil
 }
 
-func entries(dir string) []os.DirEntry {
-	if dir == "" {
-		dir = "."
+// entries is what a folder holds; nothing if it is not one.
+func (x expander) entries(dir string) ([]Info, error) {
+	if err := x.ctx.Err(); err != nil {
+		return nil, err
 	}
-	e, _ := os.ReadDir(dir) // what can not be listed matches nothing
-	return e
-}
-
-func isDir(dir string, e os.DirEntry) bool {
-	if e.Type()&fs.ModeSymlink == 0 {
-		return e.IsDir()
+	all, err := Names(x.ctx, x.src, dir)
+	if errs.CodeOf(err) == errs.NotFound {
+		return nil, nil
 	}
-	fi, err := os.Stat(dir + e.Name())
-	return err == nil && fi.IsDir()
+	return all, err
 }
 
 // closed ends the name of a folder that is looked into with a slash.

@@ -2,6 +2,8 @@ package source
 
 import (
 	"context"
+	"encoding/binary"
+	"io/fs"
 	"iter"
 	"os"
 	"slices"
@@ -18,7 +20,7 @@ import (
 // File is the local file system; names are paths. A read of all of a file (one
 // sample) opens it and closes it again: one openat, pread, fstat and close, and no
 // heap. Files that are read in parts (shards) stay open, up to keepOpen() of them,
-// if they are watched by time.
+// if they are watched (Info.Version).
 type File struct {
 	paths sync.Pool // *[]byte: room for a path and its zero
 	open  descriptors
@@ -82,7 +84,7 @@ const (
 )
 
 func (f *File) read(obj Info, p []byte, off int64, how manner) (hot bool, err error) {
-	if all := off == 0 && int64(len(p)) == obj.Size; obj.MTime != 0 && !all {
+	if all := off == 0 && int64(len(p)) == obj.Size; obj.Version != "" && !all {
 		return f.readKept(obj, p, off, how)
 	}
 	fd, err := f.openat(obj.Name)
@@ -107,7 +109,7 @@ func (f *File) readKept(obj Info, p []byte, off int64, how manner) (bool, error)
 		hot, err := f.pread(d.fd, obj, p, off, how)
 		var st unix.Stat_t
 		if fstat(d.fd, &st) == nil && st.Nlink > 0 {
-			if c := compare(&st, obj); c != nil {
+			if c := compare(&st, obj.Name, stampOf(obj)); c != nil {
 				err = c
 			}
 			f.open.put(d, err != nil)
@@ -173,23 +175,49 @@ func check(fd int, obj Info) error {
 	if err := fstat(fd, &st); err != nil {
 		return failed(obj.Name, -1, err)
 	}
-	return compare(&st, obj)
+	return compare(&st, obj.Name, stampOf(obj))
 }
 
-func compare(st *unix.Stat_t, obj Info) error {
+// stamp is what a caller believes of a file.
+type stamp struct {
+	size int64 // bytes
+	time int64 // Unix nanoseconds; 0: not watched
+}
+
+func stampOf(obj Info) stamp {
+	s := stamp{size: obj.Size}
+	if v := obj.Version; len(v) == 8 {
+		for i := 7; i >= 0; i-- {
+			s.time = s.time<<8 | int64(v[i])
+		}
+	} else if v != "" {
+		s.time = -1 // not a version of ours: no file has it
+	}
+	return s
+}
+
+// version is the time of a file, in 8 bytes, little-endian: the index keeps a number
+// of it, and gives it back without an allocation.
+func version(time int64) string {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(time))
+	return string(b[:])
+}
+
+func compare(st *unix.Stat_t, name string, want stamp) error {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return failed(obj.Name, -1, notRegular(st.Mode))
-	case st.Size != obj.Size:
-		return changed(obj, "it has %d bytes, the index says %d", st.Size, obj.Size)
-	case obj.MTime != 0 && mtime(st) != obj.MTime:
-		return changed(obj, "it was written to since it was indexed")
+		return failed(name, -1, notRegular(st.Mode))
+	case st.Size != want.size:
+		return changed(name, "it has %d bytes, the index says %d", st.Size, want.size)
+	case want.time != 0 && mtime(st) != want.time:
+		return changed(name, "it was written to since it was indexed")
 	}
 	return nil
 }
 
-// pread fills p, and says whether it did without waiting. A file system that can
-// not tell counts as one that waits.
+// pread fills p, and says whether it did without waiting. A file system that
+// cannot tell counts as one that waits.
 func (f *File) pread(fd int, obj Info, p []byte, off int64, how manner) (hot bool, err error) {
 	if how != coldly && len(p) > 0 && off >= 0 && off <= obj.Size && int64(len(p)) <= obj.Size-off && !f.untold.Load() {
 		n, err := preadNow(fd, p, off)
@@ -229,7 +257,7 @@ func pread(fd int, obj Info, p []byte, off int64) error {
 		case err != nil:
 			return failed(obj.Name, off, err)
 		case n == 0:
-			return changed(obj, "it ends at byte %d, the index says %d", off, obj.Size)
+			return changed(obj.Name, "it ends at byte %d, the index says %d", off, obj.Size)
 		default:
 			p, off = p[n:], off+int64(n)
 		}
@@ -251,6 +279,9 @@ func (f *File) Stat(ctx context.Context, name string) (Info, error) {
 	}
 	var st unix.Stat_t
 	if err := statat(unix.AT_FDCWD, name, &st); err != nil {
+		if err == unix.ENOENT && unix.Lstat(name, &st) == nil {
+			return Info{}, failed(name, -1, ErrNowhere)
+		}
 		return Info{}, failed(name, -1, err)
 	}
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
@@ -259,10 +290,13 @@ func (f *File) Stat(ctx context.Context, name string) (Info, error) {
 	return info(name, &st), nil
 }
 
-// Head reads the first bytes of a file into p and says how many there are. It
-// never waits for a writer of a FIFO: what is no file is an error, as for Stat.
-func Head(name string, p []byte) (int, error) {
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+// Head is Header's. It never waits for a writer of a FIFO: what is not a file is an
+// error, as for Stat.
+func (f *File) Head(ctx context.Context, name string, p []byte) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	fd, err := f.openat(name)
 	if err != nil {
 		return 0, failed(name, -1, err)
 	}
@@ -300,7 +334,8 @@ func statat(dir int, name string, st *unix.Stat_t) error {
 }
 
 func info(name string, st *unix.Stat_t) Info {
-	i := Info{Name: name, Size: st.Size, MTime: mtime(st)}
+	i := Info{Name: name, Size: st.Size, Time: mtime(st)}
+	i.Version = version(i.Time)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 	case unix.S_IFDIR:
@@ -312,7 +347,7 @@ func info(name string, st *unix.Stat_t) Info {
 }
 
 // List is Source's. Links are followed; a link that leads nowhere is yielded as
-// an empty file with the time 0, because it is there and cannot be read.
+// an empty file without a version, because it is there and cannot be read.
 func (f *File) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		dir, err := os.OpenFile(prefix, unix.O_DIRECTORY, 0) // a FIFO would wait for its writer
@@ -353,4 +388,48 @@ func (f *File) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 			}
 		}
 	}
+}
+
+// Names is Namer's. It asks for no more than the folder itself holds.
+func (f *File) Names(ctx context.Context, prefix string) ([]Info, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	at, base := prefix, prefix
+	if at == "" {
+		at = "."
+	} else if base[len(base)-1] != '/' {
+		base += "/"
+	}
+	dir, err := os.OpenFile(at, unix.O_DIRECTORY, 0) // a FIFO would wait for its writer
+	if err != nil {
+		return nil, failed(prefix, -1, err)
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(-1)
+	if err != nil {
+		return nil, failed(prefix, -1, err)
+	}
+	all := make([]Info, len(entries))
+	for i, e := range entries {
+		all[i] = Info{Name: base + e.Name(), Dir: e.IsDir()}
+		switch {
+		case e.Type()&fs.ModeSymlink != 0:
+			all[i].Other = Link
+		case !e.IsDir() && !e.Type().IsRegular():
+			all[i].Other = other(e.Type())
+		}
+	}
+	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+func other(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeNamedPipe != 0:
+		return notRegular(unix.S_IFIFO).kind()
+	case m&fs.ModeSocket != 0:
+		return notRegular(unix.S_IFSOCK).kind()
+	}
+	return notRegular(unix.S_IFBLK).kind()
 }

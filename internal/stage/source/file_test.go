@@ -62,7 +62,7 @@ func info(t *testing.T, f *source.File, name string, watched bool) source.Info {
 		t.Fatal(err)
 	}
 	if !watched {
-		st.MTime = 0
+		st.Version = ""
 	}
 	return st
 }
@@ -88,13 +88,13 @@ func TestWhatIsNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := put(t, filepath.Join(dir, "file"), []byte("x"))
-	for _, mtime := range []int64{0, 1} {
+	for _, version := range []string{"", "\x01\x00\x00\x00\x00\x00\x00\x00"} {
 		for name, want := range map[string]errs.Code{
 			fifo: errs.Unreadable, dir: errs.Unreadable, loop: errs.Unreadable, "/dev/null": errs.Unreadable,
 			file + "/below": errs.NotFound, dir + "/none": errs.NotFound, "": errs.NotFound, "a\x00b": errs.NotFound,
 			dir + strings.Repeat("/long", 2000): errs.NotFound,
 		} {
-			e := code(t, f.ReadAt(ctx, source.Info{Name: name, Size: 0, MTime: mtime}, nil, 0), want)
+			e := code(t, f.ReadAt(ctx, source.Info{Name: name, Size: 0, Version: version}, nil, 0), want)
 			if e.Where.File != name {
 				t.Errorf("%q is placed at %v", name, e.Where)
 			}
@@ -121,7 +121,7 @@ func TestPipesSocketsAndDevices(t *testing.T) {
 	}
 	for name, kind := range map[string]string{fifo: "named pipe", sock: "socket", "/dev/zero": "device"} {
 		_, stat := f.Stat(ctx, name)
-		_, head := source.Head(name, make([]byte, 8))
+		_, head := source.Head(ctx, f, name, make([]byte, 8))
 		if _, err := source.ReadFile(name); err == nil || !strings.Contains(err.Error(), kind) {
 			t.Errorf("open of %s: %v", name, err)
 		}
@@ -135,10 +135,10 @@ func TestPipesSocketsAndDevices(t *testing.T) {
 		}
 	}
 	p := make([]byte, 8)
-	if n, err := source.Head(put(t, filepath.Join(dir, "short"), []byte("abc")), p); err != nil || string(p[:n]) != "abc" {
+	if n, err := source.Head(ctx, f, put(t, filepath.Join(dir, "short"), []byte("abc")), p); err != nil || string(p[:n]) != "abc" {
 		t.Errorf("%q %v", p[:n], err)
 	}
-	_, err = source.Head(filepath.Join(dir, "none"), p)
+	_, err = source.Head(ctx, f, filepath.Join(dir, "none"), p)
 	code(t, err, errs.NotFound)
 }
 
@@ -204,7 +204,7 @@ func TestKeptOpen(t *testing.T) {
 	t.Run("replaced by the same", func(t *testing.T) {
 		f, path, st := setup(t)
 		put(t, path+".new", []byte("new!"))
-		if err := os.Chtimes(path+".new", past, time.Unix(0, st.MTime)); err != nil {
+		if err := os.Chtimes(path+".new", past, time.Unix(0, st.Time)); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Rename(path+".new", path); err != nil {
@@ -392,7 +392,7 @@ func TestTimeZeroIsWatched(t *testing.T) {
 	if err := os.Chtimes(name, time.Unix(0, 0), time.Unix(0, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if st := info(t, f, name, true); st.MTime == 0 {
+	if st := info(t, f, name, true); st.Version == "" {
 		t.Error("a file from the beginning of time counts as one without a time")
 	}
 }
@@ -412,14 +412,14 @@ func TestListBrokenLinkAndFolderIDs(t *testing.T) {
 		}
 		got[filepath.Base(st.Name)] = st
 	}
-	if len(got) != 3 || got["broken"].Dir || got["broken"].MTime != 0 || !got["again"].Dir || got["again"].ID != got["real"].ID || got["real"].ID == [2]uint64{} {
+	if len(got) != 3 || got["broken"].Dir || got["broken"].Version != "" || !got["again"].Dir || got["again"].ID != got["real"].ID || got["real"].ID == [2]uint64{} {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestSettle(t *testing.T) {
 	start := time.Now()
-	if err := source.Settle(ctx, start.UnixNano()|1); err != nil {
+	if err := source.Settle(ctx, source.Info{Time: start.UnixNano() | 1}); err != nil {
 		t.Fatal(err)
 	}
 	if time.Since(start) < 15*time.Millisecond {
@@ -427,11 +427,11 @@ func TestSettle(t *testing.T) {
 	}
 	ended, end := context.WithCancel(ctx)
 	end()
-	if source.Settle(ended, time.Now().UnixNano()) == nil {
+	if source.Settle(ended, source.Info{Time: time.Now().UnixNano()}) == nil {
 		t.Error("an ended context was not noticed")
 	}
 	for _, mtime := range []int64{0, 1, time.Now().Add(time.Hour).UnixNano()} {
-		if err := source.Settle(ctx, mtime); err != nil { // would take too long otherwise
+		if err := source.Settle(ctx, source.Info{Time: mtime}); err != nil { // would take too long otherwise
 			t.Fatal(err)
 		}
 	}

@@ -2,6 +2,6 @@
 
 package source_test
 
-// raceEnabled: sync.Pool drops things at random then, so that the heap can not be
+// raceEnabled: sync.Pool drops things at random then, so that the heap cannot be
 // counted.
 const raceEnabled = false

@@ -32,23 +32,23 @@ const (
 type Run struct {
 	f     *File
 	d     *descriptor
-	obj   Info // without a name
+	want  stamp
 	asked bool
 }
 
 // Run begins one. It says false for a file that is not watched, or not open yet:
 // ReadAt will open it.
 func (f *File) Run(obj Info) (Run, bool) {
-	if obj.MTime == 0 {
+	if obj.Version == "" {
 		return Run{}, false
 	}
 	d := f.open.get(obj.Name)
-	return Run{f: f, d: d, obj: Info{Size: obj.Size, MTime: obj.MTime}}, d != nil
+	return Run{f: f, d: d, want: stampOf(obj)}, d != nil
 }
 
 // Read fills p if the bytes are at hand, and says whether they are.
 func (r *Run) Read(p []byte, off int64) bool {
-	if off < 0 || off > r.obj.Size || int64(len(p)) > r.obj.Size-off {
+	if off < 0 || off > r.want.size || int64(len(p)) > r.want.size-off {
 		return false
 	}
 	hot := r.d.hot.Load()
@@ -58,12 +58,12 @@ func (r *Run) Read(p []byte, off int64) bool {
 		}
 	}
 	r.asked = true
-	if ok, _ := r.f.pread(r.d.fd, r.obj, p, off, hotOnly); !ok {
+	if ok, _ := r.f.pread(r.d.fd, Info{Size: r.want.size}, p, off, hotOnly); !ok {
 		r.d.hot.Store(0)
 		return false
 	}
 	if hot < mapRow && r.d.hot.Add(1) == mapRow {
-		r.f.open.mapped(r.d, r.obj.Size)
+		r.f.open.mapped(r.d, r.want.size)
 	}
 	return true
 }
@@ -71,12 +71,12 @@ func (r *Run) Read(p []byte, off int64) bool {
 // End says whether the file was still the one of the Info after the last read.
 func (r *Run) End() bool {
 	var st unix.Stat_t
-	ok := fstat(r.d.fd, &st) == nil && st.Nlink > 0 && compare(&st, r.obj) == nil
+	ok := fstat(r.d.fd, &st) == nil && st.Nlink > 0 && compare(&st, "", r.want) == nil
 	r.f.open.put(r.d, !ok)
 	return ok
 }
 
-// mapped maps a file that is in use, once. One that can not be mapped is read as before.
+// mapped maps a file that is in use, once. One that cannot be mapped is read as before.
 func (t *descriptors) mapped(d *descriptor, size int64) {
 	if size <= 0 || unsafe.Sizeof(uintptr(0)) < 8 {
 		return
@@ -94,7 +94,7 @@ func (t *descriptors) mapped(d *descriptor, size int64) {
 	d.mem.Store(&m)
 }
 
-// copyMapped copies out of a map; false if that can not be read.
+// copyMapped copies out of a map; false if that cannot be read.
 func copyMapped(p, m []byte) (ok bool) {
 	before := debug.SetPanicOnFault(true)
 	defer func() {

@@ -9,12 +9,18 @@ import (
 
 // Info describes one object, or what a caller believes about it.
 type Info struct {
-	Name  string // path, as the source understands it
-	Size  int64  // bytes
-	MTime int64  // Unix nanoseconds; 0: unknown, or not watched
-	Dir   bool
+	Name string // path, as the source understands it
+	Size int64  // bytes
+	// Version tells apart what an object held at different times, together with its
+	// size: a time for files, an ETag or a generation elsewhere. Only the source knows
+	// what is in it; others compare, and keep it in an index. "": unknown, or not watched.
+	Version string
+	// Time is when the object was written, in Unix nanoseconds, where Version is made of
+	// nothing else (see Settle); 0 elsewhere. No read looks at it.
+	Time int64
+	Dir  bool
 	// Other is what List found that is neither a file nor a folder ("a named pipe"):
-	// no bytes can be read of it at random. "" otherwise.
+	// its bytes cannot be read at random. "" otherwise.
 	Other string
 	// ID tells folders apart that have several names, where a source has links
 	// (device and inode); zero elsewhere.
@@ -22,15 +28,26 @@ type Info struct {
 }
 
 // Source is a read-only namespace of immutable objects; safe for concurrent
-// use. Errors are *errs.Error: not_found, unreadable or changed; or ctx.Err().
-// Names are valid in a call only and are not kept.
+// use. Errors are *errs.Error with the name as place and what to try: not_found,
+// unreadable or changed; or ctx.Err().
+//
+// Names and versions that are passed in are valid in the call only and are not kept.
+//
+// Every call may wait for long. A source that can give up does so when ctx ends, and
+// returns its error at once; one that cannot (a read that hangs in the kernel) is not
+// waited for by those above. p belongs to the call until it returns, and a retry or a
+// cache is a Source around a Source.
 type Source interface {
+	// Stat is what there is of that name, as it is now.
 	Stat(ctx context.Context, name string) (Info, error)
 	// ReadAt reads all of p at byte offset off of obj, or fails. An object
-	// whose size (or time, where obj has one) is not obj's is an error with
+	// whose size (or version, where obj has one) is not obj's is an error with
 	// code changed, and nothing was read.
 	ReadAt(ctx context.Context, obj Info, p []byte, off int64) error
-	// List yields what lies directly below prefix, in byte order of names.
+	// List yields what is directly below prefix, with or without a slash at its end, in
+	// byte order of names: objects, and folders, which a store without folders makes of
+	// the slashes in its names. A prefix that names nothing
+	// is an error: not_found.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 

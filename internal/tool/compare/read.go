@@ -4,6 +4,7 @@ package compare
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,9 +45,9 @@ type Thing struct {
 func Read(path string) (*Thing, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		e := errs.New(errs.Unreadable, "%q can not be read", path).Because(err)
+		e := errs.New(errs.Unreadable, "%q cannot be read", path).Because(err)
 		if errors.Is(err, fs.ErrNotExist) {
-			e = errs.New(errs.NotFound, "there is no %q", path).Try("%s", source.Suggest(path))
+			e = errs.New(errs.NotFound, "there is no %q", path).Try("%s", source.Suggest(context.Background(), source.NewFile(), path))
 		}
 		return nil, e
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/base/rng"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/decode"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/tar"
@@ -23,7 +24,7 @@ import (
 // checker reads samples; what it found is guarded by mu.
 type checker struct {
 	ds       format.Stored
-	src      *source.File
+	src      *source.Mux
 	all      bool // decode
 	also     func(id int64, s *format.Sample) error
 	each     func(Seen) error
@@ -58,7 +59,7 @@ type found struct {
 
 // check reads the samples and fills in the report.
 func (r *Report) check(ctx context.Context, c Config, ds format.Stored, ids []int64) error {
-	k := &checker{ds: ds, src: source.NewFile(), all: c.All || c.Decode, limit: c.Dataset.MaxPixels, also: c.Also, each: c.Each, kinds: r.kinds(), fields: map[string]*tally{}}
+	k := &checker{ds: ds, src: dataset.NewSource(c.Sources), all: c.All || c.Decode, limit: c.Dataset.MaxPixels, also: c.Also, each: c.Each, kinds: r.kinds(), fields: map[string]*tally{}}
 	defer k.src.Close()
 	if err := k.compile(); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/wire"
@@ -22,6 +23,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/order"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // DefaultCheck is how many samples are read unless Config says otherwise.
@@ -30,9 +32,10 @@ const DefaultCheck = 1000
 // Config is one inspection.
 type Config struct {
 	Dataset spec.Dataset
-	Check   int64 // samples that are read; 0: DefaultCheck; less than 0: none
-	All     bool  // read and decode all of them
-	Decode  bool  // decode those that are read
+	Sources []source.Scheme // nil: dataset.Sources()
+	Check   int64           // samples that are read; 0: DefaultCheck; less than 0: none
+	All     bool            // read and decode all of them
+	Decode  bool            // decode those that are read
 	// Share reads so much of the dataset, more than 0 and less than 1, instead of Check.
 	Share float64
 
@@ -117,6 +120,7 @@ type Report struct {
 	Python  string   `json:"python"` // lines to paste
 
 	stored    []string // names of what the samples have
+	zipped    bool     // .npz files, whose arrays have names: the files of a dataset are all of one kind
 	kind      format.Format
 	delivered []dataset.Column // what a loader makes of them unasked
 }
@@ -131,7 +135,7 @@ const maxNumbered = 1 << 16
 // Run inspects a dataset. What is damaged in it is in the report; an error is
 // what kept it from being inspected.
 func Run(ctx context.Context, c Config) (*Report, error) {
-	l, err := dataset.Open(ctx, spec.Spec{Dataset: c.Dataset}, dataset.Options{Progress: c.Indexing, Stored: true})
+	l, err := dataset.Open(ctx, spec.Spec{Dataset: c.Dataset}, dataset.Options{Sources: c.Sources, Progress: c.Indexing, Stored: true})
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +174,7 @@ func fromIndex(c Config, l *dataset.Collection) *Report {
 		size, _ := x.Stamp(f)
 		r.Bytes += size
 	}
+	r.zipped = x.Files() > 0 && strings.HasSuffix(strings.ToLower(string(x.Name(0))), ".npz")
 	for _, name := range x.Classes() {
 		r.Classes = append(r.Classes, Class{Name: name})
 	}

@@ -80,7 +80,7 @@ func TestPythonLines(t *testing.T) {
 		},
 		{
 			spec.Dataset{Path: spec.Paths{"a.npz"}, Columns: []spec.Column{{Name: "x"}, {Name: "y", From: "labels"}}},
-			Report{Format: "npy", delivered: []dataset.Column{{Name: "x"}, {Name: "y"}}},
+			Report{Format: "npy", zipped: true, delivered: []dataset.Column{{Name: "x"}, {Name: "y"}}},
 			[]string{`stoker.NpyDataset("a.npz", fields=["x", stoker.Field("y", source="labels")])`, "for batch in loader:"},
 		},
 		{

@@ -2,8 +2,6 @@ package inspect
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format/files"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // chain is what the lines do with pictures.
@@ -74,7 +73,7 @@ func (r *Report) constructor(d spec.Dataset) (lines, loop string, shuffle bool) 
 		r.arrays(d, &args)
 		loop = r.variables()
 		switch {
-		case len(d.Path) > 0 && zipped(d.Path[0]):
+		case r.zipped:
 			loop = "batch"
 		case len(r.delivered) == 1:
 			loop = strings.TrimSuffix(loop, ",")
@@ -192,16 +191,6 @@ func (r *Report) arrays(d spec.Dataset, args *call) {
 	}
 }
 
-// zipped says whether a path is of .npz files, whose arrays have names: the files of a
-// folder are all of one kind.
-func zipped(path string) bool {
-	if strings.HasSuffix(strings.ToLower(path), ".npz") {
-		return true
-	}
-	entries, _ := os.ReadDir(path)
-	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasSuffix(strings.ToLower(e.Name()), ".npz") })
-}
-
 // windows are the arguments of token files.
 func (r *Report) windows(d spec.Dataset, args *call) {
 	args.add(quotedAll(d.Path))
@@ -315,7 +304,7 @@ func quotedAll(paths []string) string {
 	}
 	var out []string
 	for _, p := range paths {
-		out = append(out, quoted(filepath.Clean(p)))
+		out = append(out, quoted(source.Clean(p)))
 	}
 	return "[" + strings.Join(out, ", ") + "]"
 }

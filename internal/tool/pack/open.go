@@ -2,7 +2,6 @@ package pack
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ import (
 // tokens, everything else as it is loaded. end may be nil.
 func (p *packer) openSource(ctx context.Context, src source.Source) (end func(), err error) {
 	if p.Options.Tokenize != "" && p.Dataset.Format == "" {
-		paths, err := texts(p.Dataset.Path)
+		paths, err := texts(ctx, src, p.Dataset.Path)
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +45,7 @@ func (p *packer) openSource(ctx context.Context, src source.Source) (end func(),
 // load opens a dataset as it is loaded.
 func (p *packer) load(ctx context.Context, d spec.Dataset) (*dataset.Collection, error) {
 	open := func(d spec.Dataset) (*dataset.Collection, error) {
-		return dataset.Open(ctx, spec.Spec{Dataset: d}, dataset.Options{Progress: p.Indexing, Stored: true})
+		return dataset.Open(ctx, spec.Spec{Dataset: d}, dataset.Options{Sources: p.Sources, Progress: p.Indexing, Stored: true})
 	}
 	l, err := open(d)
 	if err != nil && errs.CodeOf(err) == errs.Config && p.Options.Output == OutputTokens && d.Window == (spec.Window{}) {
@@ -135,7 +134,7 @@ func fresh(ctx context.Context, src source.Source, ds format.Stored) (bool, erro
 			if err != nil {
 				return err
 			}
-			if size, mtime := x.Stamp(f); st.Size != size || mtime != 0 && st.MTime != mtime {
+			if size, version := x.Stamp(f); st.Size != size || version != "" && st.Version != version {
 				return errs.New(errs.Changed, "stale")
 			}
 		}
@@ -146,15 +145,16 @@ func fresh(ctx context.Context, src source.Source, ds format.Stored) (bool, erro
 
 // apart refuses to pack a folder into itself: the shards would be looked for
 // samples by the next run, or lie among what they were made of.
-func apart(paths []string, dst string) error {
-	paths, err := source.Expand(paths)
+func (c Config) apart(ctx context.Context) error {
+	src, dst := dataset.NewSource(c.Sources), c.Dst
+	defer src.Close()
+	paths, err := source.Expand(ctx, src, c.Dataset.Path)
 	if err != nil {
 		return nil //nolint:nilerr // opening it says so
 	}
 	to := truly(dst)
 	for _, path := range paths {
-		st, err := os.Stat(path)
-		if err != nil || !st.IsDir() {
+		if source.SchemeOf(path) != "" || !source.IsDir(ctx, src, path) {
 			continue
 		}
 		from := truly(path)

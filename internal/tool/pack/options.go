@@ -35,6 +35,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/spec"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
@@ -65,6 +66,7 @@ type Options struct {
 // Config is one packing.
 type Config struct {
 	Dataset spec.Dataset
+	Sources []source.Scheme // nil: dataset.Sources()
 	Dst     string
 	Options Options
 

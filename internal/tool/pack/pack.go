@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/lines"
 	"github.com/stoker-data/stoker/internal/stage/source"
@@ -84,11 +85,11 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 	if c.Tasks > 0 && c.Overwrite {
 		return nil, nil, errs.New(errs.Config, "tasks do not overwrite: each would remove what the others made").Try("remove the folder before the tasks begin")
 	}
-	if err := apart(c.Dataset.Path, c.Dst); err != nil {
+	if err := c.apart(ctx); err != nil {
 		return nil, nil, err
 	}
 	p := &packer{Config: c}
-	src := source.NewFile()
+	src := dataset.NewSource(c.Sources)
 	end, err := p.openSource(ctx, src)
 	if err == nil {
 		p.program, err = prepare.New(p.ds, p.Options.Options, p.Options.Output != OutputTar)
@@ -116,18 +117,17 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 
 // texts is the text files of paths, of folders those at any depth, sorted; none
 // where a path is anything else.
-func texts(paths []string) (all []string, err error) {
-	paths, err = source.Expand(paths)
+func texts(ctx context.Context, src source.Source, paths []string) (all []string, err error) {
+	paths, err = source.Expand(ctx, src, paths)
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range paths {
-		st, err := os.Stat(path)
-		if err != nil || !st.IsDir() {
-			all = append(all, path)
+	for _, name := range paths {
+		if !source.IsDir(ctx, src, name) {
+			all = append(all, name)
 			continue
 		}
-		within, err := lines.List(path)
+		within, err := lines.List(ctx, src, name)
 		if err != nil {
 			return nil, err
 		}

@@ -3,12 +3,12 @@ package verify
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
-	"slices"
+	"path"
+	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/format/mds"
@@ -22,27 +22,27 @@ func plainly(ctx context.Context, c Config) (*Report, error) {
 	if err == nil || errs.CodeOf(err) != errs.Damaged || ctx.Err() != nil {
 		return r, err
 	}
-	if shard := errs.From(err).Where.Shard; filepath.Ext(shard) == ".mds" && c.Dataset.Manifest == "" {
-		return streamed(ctx, c, filepath.Dir(shard), err)
+	if shard := errs.From(err).Where.Shard; path.Ext(shard) == ".mds" && c.Dataset.Manifest == "" {
+		return streamed(ctx, c, source.Dir(shard), err)
 	}
-	all := files(c.Dataset, errs.From(err))
+	all := c.files(ctx, errs.From(err))
 	if len(all) < 2 {
 		return nil, err
 	}
-	// A shard that can not be indexed says nothing of the others: each by itself.
+	// A shard that cannot be indexed says nothing of the others: each by itself.
 	var wrong []*wire.Error
 	var sound []string
-	for _, path := range all {
+	for _, name := range all {
 		one := c.Dataset
-		one.Path = spec.Paths{path}
-		_, e := inspect.Run(ctx, inspect.Config{Dataset: one, Check: -1})
+		one.Path = spec.Paths{name}
+		_, e := inspect.Run(ctx, inspect.Config{Dataset: one, Sources: c.Sources, Check: -1})
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case e != nil:
 			wrong = append(wrong, wire.FromError(errs.From(e)))
 		default:
-			sound = append(sound, path)
+			sound = append(sound, name)
 		}
 	}
 	if len(wrong) == 0 || len(sound) == 0 {
@@ -69,7 +69,7 @@ func unread(c Config, wrong []*wire.Error, files int, err error) *Report {
 // streamed is the report on an MDS dataset that does not open: its shards belong
 // together, so that all that are damaged are named, and no sample is read.
 func streamed(ctx context.Context, c Config, root string, err error) (*Report, error) {
-	src := source.NewFile()
+	src := dataset.NewSource(c.Sources)
 	defer src.Close()
 	damage, files, e := mds.Damage(ctx, src, root)
 	if e != nil || len(damage) == 0 {
@@ -85,11 +85,12 @@ func streamed(ctx context.Context, c Config, root string, err error) (*Report, e
 // verified is the report on a dataset that opens as a whole.
 func verified(ctx context.Context, c Config) (*Report, error) {
 	r := &Report{Dataset: c.Dataset, Opened: true}
-	sums := &digests{}
+	sums, src := &digests{}, dataset.NewSource(c.Sources)
+	defer src.Close()
 	var broken []*errs.Error
 	report, err := inspect.Run(ctx, c.inspection(func(ds format.Stored) (err error) {
 		if h, ok := ds.(hashed); ok && !c.Quick && c.Share == 0 {
-			if broken, err = r.hashes(ctx, h, ds); err != nil {
+			if broken, err = r.hashes(ctx, src, h, ds); err != nil {
 				return err
 			}
 		}
@@ -98,7 +99,7 @@ func verified(ctx context.Context, c Config) (*Report, error) {
 				r.Lost = append(r.Lost, wire.FromError(e))
 			}
 		}
-		return sums.open(ds.Index())
+		return sums.open(ctx, src, ds.Index())
 	}, sums.compare))
 	if err != nil {
 		return nil, err
@@ -110,7 +111,8 @@ func verified(ctx context.Context, c Config) (*Report, error) {
 
 // files are those that a dataset is, where each is a shard by itself: the list that
 // its paths are, or of a folder those called like the one that is damaged.
-func files(d spec.Dataset, damage *errs.Error) []string {
+func (c Config) files(ctx context.Context, damage *errs.Error) []string {
+	d := c.Dataset
 	bad := damage.Where.Shard
 	if bad == "" {
 		bad = damage.Where.File
@@ -118,17 +120,27 @@ func files(d spec.Dataset, damage *errs.Error) []string {
 	if d.Manifest != "" || bad == "" {
 		return nil
 	}
-	paths, err := source.Expand(d.Path)
+	src := dataset.NewSource(c.Sources)
+	defer src.Close()
+	paths, err := source.Expand(ctx, src, d.Path)
 	if err != nil {
 		return nil
 	}
-	if len(paths) == 1 {
-		st, err := os.Stat(paths[0])
-		if err != nil || !st.IsDir() {
-			return nil
+	if len(paths) != 1 {
+		return paths
+	}
+	if !source.IsDir(ctx, src, paths[0]) {
+		return nil
+	}
+	entries, err := source.Names(ctx, src, source.Dir(bad))
+	if err != nil {
+		return nil
+	}
+	paths = nil
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Base(), ".") && path.Ext(e.Name) == path.Ext(bad) {
+			paths = append(paths, e.Name)
 		}
-		paths, _ = filepath.Glob(filepath.Join(filepath.Dir(bad), "*"+filepath.Ext(bad)))
-		slices.Sort(paths)
 	}
 	return paths
 }

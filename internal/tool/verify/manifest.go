@@ -6,11 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"math"
+	"path"
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
@@ -35,30 +33,33 @@ type packed struct {
 	buffers sync.Pool // *[]byte
 }
 
-// openPacked is the packing that a dataset is; nil: it is none.
-func openPacked(d spec.Dataset) (*packed, error) {
+// mostManifest bounds what is read of a manifest, bytes.
+const mostManifest = 1 << 30
+
+// openPacked is the packing that a dataset is; nil: it is not one.
+func openPacked(ctx context.Context, src source.Source, d spec.Dataset) (*packed, error) {
 	if len(d.Path) != 1 {
 		return nil, nil
 	}
-	p := &packed{dir: d.Path[0], buffers: sync.Pool{New: func() any { return new([]byte) }}}
-	path := filepath.Join(p.dir, pack.ManifestName)
-	b, err := source.ReadFile(path)
+	p := &packed{dir: source.Bare(d.Path[0]), src: src, buffers: sync.Pool{New: func() any { return new([]byte) }}}
+	at := source.Join(p.dir, pack.ManifestName)
+	b, err := source.ReadAll(ctx, src, at, mostManifest)
 	if err != nil {
-		return nil, nil //nolint:nilerr // it has no manifest
+		return nil, ctx.Err() // it has no manifest
 	}
 	m, err := packing.Read[pack.Options](bytes.NewReader(b))
 	if m == nil {
-		if broken := dataset.CheckManifest(path); broken != nil || !packing.Ours(b) {
+		if broken := dataset.CheckManifest(ctx, src, at); broken != nil || !packing.Ours(b) {
 			return nil, broken // broken, or of another tool
 		}
-		return nil, damagedFile(path, "cannot read the manifest", err)
+		return nil, damagedFile(at, "cannot read the manifest", err)
 	}
 	p.manifest = *m
 	if m.Digests.Name == "" {
 		return p, nil
 	}
-	at := filepath.Join(p.dir, filepath.Base(m.Digests.Name))
-	if p.sums, err = source.ReadFile(at); err != nil {
+	at = source.Join(p.dir, path.Base(m.Digests.Name))
+	if p.sums, err = source.ReadAll(ctx, src, at, math.MaxInt64); err != nil {
 		return nil, damagedFile(at, "cannot read the digests of the samples", err)
 	}
 	sum := sha256.Sum256(p.sums)
@@ -80,23 +81,23 @@ func (p *packed) files(ctx context.Context, deep bool) (wrong []*errs.Error, sha
 	for no, s := range p.manifest.Shards {
 		before := len(wrong)
 		for _, f := range s.Files {
-			path := filepath.Join(p.dir, filepath.Base(f.Name))
-			at := errs.Where{Shard: path}
-			st, err := os.Stat(path)
+			name := source.Join(p.dir, path.Base(f.Name))
+			at := errs.Where{Shard: name}
+			st, err := p.src.Stat(ctx, name)
 			switch {
-			case errors.Is(err, fs.ErrNotExist):
+			case errs.CodeOf(err) == errs.NotFound:
 				wrong = append(wrong, errs.New(errs.Damaged, "the shard of samples %d to %d is missing", s.First, s.First+s.Samples-1).At(at))
 				continue
 			case err != nil:
-				return nil, nil, errs.New(errs.Unreadable, "cannot look at a shard").At(at).Because(err)
-			case st.Size() != f.Bytes:
-				at.Offset = errs.Known(min(st.Size(), f.Bytes))
-				wrong = append(wrong, errs.New(errs.Damaged, "the shard has %d bytes, and was written with %d", st.Size(), f.Bytes).At(at))
+				return nil, nil, format.InShard(err)
+			case st.Size != f.Bytes:
+				at.Offset = errs.Known(min(st.Size, f.Bytes))
+				wrong = append(wrong, errs.New(errs.Damaged, "the shard has %d bytes, and was written with %d", st.Size, f.Bytes).At(at))
 				continue
 			case !deep:
 				continue
 			}
-			sum, err := digestOf(ctx, path)
+			sum, err := p.digestOf(ctx, st)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -111,31 +112,13 @@ func (p *packed) files(ctx context.Context, deep bool) (wrong []*errs.Error, sha
 	return wrong, shards, nil
 }
 
-func digestOf(ctx context.Context, path string) (string, error) {
-	f, err := source.Open(path)
-	if err == nil {
-		defer f.Close()
-		h := sha256.New()
-		buf := make([]byte, 1<<20)
-		for {
-			var n int
-			n, err = f.Read(buf)
-			_, _ = h.Write(buf[:n])
-			if errors.Is(err, io.EOF) {
-				return hex.EncodeToString(h.Sum(nil)), nil
-			}
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				break
-			}
-		}
+// digestOf is the SHA-256 of a file.
+func (p *packed) digestOf(ctx context.Context, obj source.Info) (string, error) {
+	h := sha256.New()
+	if _, err := io.CopyBuffer(h, source.Reader(ctx, p.src, obj), make([]byte, 1<<20)); err != nil {
+		return "", format.InShard(err)
 	}
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	return "", errs.New(errs.Unreadable, "cannot read a shard").At(errs.Where{Shard: path}).Because(err)
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // blockBytes is what members of a tar archive are padded to.
@@ -149,7 +132,7 @@ func (p *packed) compares() bool {
 }
 
 // sample compares the stored bytes of one sample with its digest.
-func (p *packed) sample(id int64) error {
+func (p *packed) sample(ctx context.Context, id int64) error {
 	extents := p.ds.Extents(id, nil, nil)
 	if len(extents) == 0 {
 		return nil
@@ -171,9 +154,9 @@ func (p *packed) sample(id int64) error {
 	}
 	b := (*buf)[:n]
 	x := p.ds.Index()
-	size, mtime := x.Stamp(first.File)
-	obj := source.Info{Name: string(x.AppendPath(first.File, nil)), Size: size, MTime: mtime}
-	if err := p.src.ReadAt(context.Background(), obj, b, begin); err != nil {
+	size, version := x.Stamp(first.File)
+	obj := source.Info{Name: string(x.AppendPath(first.File, nil)), Size: size, Version: version}
+	if err := p.src.ReadAt(ctx, obj, b, begin); err != nil {
 		return err
 	}
 	if got, want := xxhash.Sum64(b), binary.LittleEndian.Uint64(p.sums[digestBytes*id:]); got != want {

@@ -17,6 +17,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
+	"github.com/stoker-data/stoker/internal/stage/source"
 	"github.com/stoker-data/stoker/internal/tool/inspect"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
@@ -251,7 +252,7 @@ func TestBrokenManifest(t *testing.T) {
 			if e := errs.From(err); err == nil || e.Code != errs.Damaged || !strings.Contains(e.What, "manifest") || e.Where.File != path {
 				t.Errorf("%s, %q: %v", output, broken, err)
 			}
-			err = dataset.CheckManifest(path)
+			err = dataset.CheckManifest(t.Context(), source.NewFile(), path)
 			if errs.CodeOf(err) != errs.Damaged {
 				t.Errorf("%s, %q: %v", output, broken, err)
 			}
@@ -273,7 +274,7 @@ func TestBrokenManifest(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(photos, pack.ManifestName), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := dataset.CheckManifest(filepath.Join(photos, pack.ManifestName)); err != nil {
+	if err := dataset.CheckManifest(t.Context(), source.NewFile(), filepath.Join(photos, pack.ManifestName)); err != nil {
 		t.Error(err)
 	}
 }

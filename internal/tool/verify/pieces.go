@@ -6,8 +6,9 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"io"
+	"math"
 	"math/bits"
-	"path/filepath"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ type piece struct {
 
 // damaged are the samples of shard s whose bytes are no longer those that were
 // packed: found by their digests, without the dataset, which may not open. known is
-// false where they can not be told apart: in compressed shards, and where what says
+// false where they cannot be told apart: in compressed shards, and where what says
 // how to read all of them is damaged. at is the file that differs.
 func (p *packed) damaged(ctx context.Context, s *pack.Shard, at string) (broken []*errs.Error, known bool, err error) {
 	want := p.sums[digestBytes*s.First : digestBytes*(s.First+s.Samples)]
@@ -53,13 +54,13 @@ func (p *packed) damaged(ctx context.Context, s *pack.Shard, at string) (broken 
 	for i, off := range unmatched(found, want) {
 		e := errs.New(errs.Damaged, "its bytes are not those that were packed")
 		e.Where = errs.Where{Shard: at, Offset: errs.Known(off), Sample: errs.Known(s.First + i)}
-		if filepath.Base(at) != filepath.Base(s.Files[0].Name) {
+		if path.Base(at) != path.Base(s.Files[0].Name) {
 			e.Where.Offset = errs.Number{} // it is of the first file
 		}
 		broken = append(broken, e)
 	}
 	slices.SortFunc(broken, func(a, b *errs.Error) int { return int(a.Where.Sample.Or(-1) - b.Where.Sample.Or(-1)) })
-	// What stands outside of all samples of arrays and tokens says how to read them.
+	// What is outside of all samples of arrays and tokens says how to read them.
 	lead := p.manifest.Options.Output == pack.OutputNpy || p.manifest.Options.Output == pack.OutputTokens
 	return broken, len(broken) > 0 || !lead, nil
 }
@@ -97,16 +98,21 @@ func unmatched(found []piece, want []byte) map[int64]int64 {
 
 // within finds the pieces of a shard that is one file.
 func (p *packed) within(ctx context.Context, s *pack.Shard, scan func(ctx context.Context, f io.ReaderAt, size int64) ([]piece, error)) ([]piece, error) {
-	f, err := source.Open(filepath.Join(p.dir, filepath.Base(s.Files[0].Name)))
-	if err != nil {
-		return nil, nil //nolint:nilerr // the shard is told to be missing
+	f := p.open(ctx, s.Files[0].Name)
+	if f == nil {
+		return nil, ctx.Err()
 	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, nil //nolint:nilerr // as above
+	return scan(ctx, f, f.Size())
+}
+
+// open is a file of the packing; nil: it cannot be read, and the shard is told to be
+// missing.
+func (p *packed) open(ctx context.Context, name string) *io.SectionReader {
+	st, err := p.src.Stat(ctx, source.Join(p.dir, path.Base(name)))
+	if err != nil || st.Dir {
+		return nil
 	}
-	return scan(ctx, f, st.Size())
+	return source.Reader(ctx, p.src, st)
 }
 
 // digestAt is the digest of [from, to).
@@ -154,8 +160,8 @@ func tarPieces(ctx context.Context, f io.ReaderAt, size int64) (found []piece, e
 	return found, err
 }
 
-// tarMember is the name of the member whose header stands at off, with the pax
-// header before it, and where the next begins; -1: it is no header.
+// tarMember is the name of the member whose header is at off, with the pax
+// header before it, and where the next begins; -1: it is not a header.
 func tarMember(f io.ReaderAt, head []byte, off int64) (name string, next int64) {
 	n, ok := tarHead(head)
 	if !ok {
@@ -207,7 +213,7 @@ func tarHead(h []byte) (size int64, ok bool) {
 	return size, size >= 0 && octal(h[148:156]) == sum
 }
 
-// tarKey is what stands before the first dot of the last part of a name.
+// tarKey is what comes before the first dot of the last part of a name.
 func tarKey(name string) string {
 	base := strings.LastIndexByte(name, '/') + 1
 	if dot := strings.IndexByte(name[base:], '.'); dot >= 0 {
@@ -216,10 +222,10 @@ func tarKey(name string) string {
 	return name
 }
 
-// recordFrame is what stands around a record: length and CRC before, CRC behind.
+// recordFrame is what is around a record: length and CRC before, CRC after.
 const recordFrame = 16
 
-// recordPieces are frames of TFRecord. Behind a damaged length the next frame is
+// recordPieces are frames of TFRecord. After a damaged length the next frame is
 // where the next length is that has its CRC.
 func recordPieces(ctx context.Context, f io.ReaderAt, size int64) (found []piece, err error) {
 	for off := int64(0); off+recordFrame <= size; {
@@ -240,7 +246,7 @@ func recordPieces(ctx context.Context, f io.ReaderAt, size int64) (found []piece
 	return found, nil
 }
 
-// nextRecord is where the first frame at or behind off is, and how long its record;
+// nextRecord is where the first frame at or after off is, and how long its record;
 // -1: none is. Windows overlap by what a head needs.
 func nextRecord(f io.ReaderAt, off, size int64) (at, n int64, err error) {
 	const head = 12
@@ -263,7 +269,7 @@ func nextRecord(f io.ReaderAt, off, size int64) (at, n int64, err error) {
 	return -1, 0, nil
 }
 
-// rows are the samples of arrays: a row of every file, one behind the other.
+// rows are the samples of arrays: a row of every file, one after the other.
 func (p *packed) rows(ctx context.Context, s *pack.Shard) ([]piece, error) {
 	type array struct {
 		f         io.ReaderAt
@@ -271,11 +277,10 @@ func (p *packed) rows(ctx context.Context, s *pack.Shard) ([]piece, error) {
 	}
 	var arrays []array
 	for _, made := range s.Files {
-		f, err := source.Open(filepath.Join(p.dir, filepath.Base(made.Name)))
-		if err != nil {
-			return nil, nil //nolint:nilerr // the shard is told to be missing
+		f := p.open(ctx, made.Name)
+		if f == nil {
+			return nil, ctx.Err()
 		}
-		defer f.Close()
 		// The header of version 1 (numpy/lib/format.py): magic, version, its length.
 		var lead [10]byte
 		_, _ = f.ReadAt(lead[:], 0)
@@ -292,7 +297,7 @@ func (p *packed) rows(ctx context.Context, s *pack.Shard) ([]piece, error) {
 		}
 		h := xxhash.New()
 		for _, a := range arrays {
-			_, _ = io.Copy(h, io.NewSectionReader(a.f, a.head+i*a.row, a.row)) // what can not be read has another digest
+			_, _ = io.Copy(h, io.NewSectionReader(a.f, a.head+i*a.row, a.row)) // what cannot be read has another digest
 		}
 		found[i] = piece{arrays[0].head + i*arrays[0].row, h.Sum64()}
 	}
@@ -306,14 +311,13 @@ func (p *packed) documents(ctx context.Context, s *pack.Shard) ([]piece, error) 
 	if len(s.Files) != 2 {
 		return nil, nil
 	}
-	bin, err := source.Open(filepath.Join(p.dir, filepath.Base(s.Files[0].Name)))
-	if err != nil {
-		return nil, nil //nolint:nilerr // the shard is told to be missing
+	bin := p.open(ctx, s.Files[0].Name)
+	if bin == nil {
+		return nil, ctx.Err()
 	}
-	defer bin.Close()
-	idx, err := source.ReadFile(filepath.Join(p.dir, filepath.Base(s.Files[1].Name)))
+	idx, err := source.ReadAll(ctx, p.src, source.Join(p.dir, path.Base(s.Files[1].Name)), math.MaxInt64)
 	if err != nil || int64(len(idx)) < head+12*s.Samples {
-		return nil, nil //nolint:nilerr // as above
+		return nil, ctx.Err() // the shard is told to be missing
 	}
 	width := int64(2)
 	if p.manifest.Options.TokenType == "uint32" {

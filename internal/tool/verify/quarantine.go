@@ -63,9 +63,9 @@ func copyStored(ctx context.Context, ds format.Stored, src source.Source, id int
 	x := ds.Index()
 	for n, e := range ds.Extents(id, nil, nil) {
 		path := string(x.AppendPath(e.File, nil))
-		size, mtime := x.Stamp(e.File)
+		size, version := x.Stamp(e.File)
 		p := make([]byte, min(e.Len, maxCopy))
-		if err := src.ReadAt(ctx, source.Info{Name: path, Size: size, MTime: mtime}, p, e.Off); err != nil {
+		if err := src.ReadAt(ctx, source.Info{Name: path, Size: size, Version: version}, p, e.Off); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}

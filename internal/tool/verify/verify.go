@@ -11,11 +11,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/errs"
 	"github.com/stoker-data/stoker/internal/base/wire"
+	"github.com/stoker-data/stoker/internal/dataset"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
 	"github.com/stoker-data/stoker/internal/stage/index"
@@ -35,8 +35,9 @@ import (
 // Config is one verification.
 type Config struct {
 	Dataset spec.Dataset
-	Quick   bool    // what the index and the files' sizes and times tell; no sample is read
-	Share   float64 // of the samples that are read, a keyed choice; 0: all
+	Sources []source.Scheme // nil: dataset.Sources()
+	Quick   bool            // what the index and the files' sizes and times tell; no sample is read
+	Share   float64         // of the samples that are read, a keyed choice; 0: all
 
 	Indexing func(done, total int64, what string) // may be nil
 	Progress func(done, total int64)              // may be nil
@@ -56,7 +57,7 @@ type Report struct {
 	Lost []*wire.Error `json:"lost,omitempty"`
 	// Why the dataset does not open as it is, where that is so.
 	Unread *wire.Error `json:"unread,omitempty"`
-	// Sound are the files that can be read, where others can not: ids count in a
+	// Sound are the files that can be read, where others cannot: ids count in a
 	// dataset of them alone.
 	Sound []string `json:"sound_files,omitempty"`
 
@@ -81,9 +82,7 @@ type lossy interface {
 
 // hashes compares every shard with its hashes. Of a shard that differs nobody
 // knows which sample it is: all of them are damaged.
-func (r *Report) hashes(ctx context.Context, ds hashed, x format.Stored) (broken []*errs.Error, err error) {
-	src := source.NewFile()
-	defer src.Close()
+func (r *Report) hashes(ctx context.Context, src source.Source, ds hashed, x format.Stored) (broken []*errs.Error, err error) {
 	wrong := map[int]*errs.Error{} // by file
 	for no := range x.Index().Files() {
 		checked, err := ds.Verify(ctx, src, no)
@@ -115,7 +114,9 @@ func (r *Report) hashes(ctx context.Context, ds hashed, x format.Stored) (broken
 // Run verifies a dataset. Damage of samples and of shards is in the report; an
 // error is what kept it from being verified.
 func Run(ctx context.Context, c Config) (*Report, error) {
-	p, err := openPacked(c.Dataset)
+	src := dataset.NewSource(c.Sources)
+	defer src.Close()
+	p, err := openPacked(ctx, src, c.Dataset)
 	if err != nil {
 		return nil, err
 	}
@@ -125,10 +126,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if p.manifest.Options.Output == pack.OutputTokens && c.Dataset.Window == (spec.Window{}) {
 		c.Dataset.Window.Documents = true // what was packed are these
 	}
-	r := &Report{Manifest: filepath.Join(p.dir, pack.ManifestName), Dataset: c.Dataset, Opened: true}
-	src := source.NewFile()
-	defer src.Close()
-	p.src = src
+	r := &Report{Manifest: source.Join(p.dir, pack.ManifestName), Dataset: c.Dataset, Opened: true}
 	deep := !c.Quick && c.Share == 0
 	wrong, shards, err := p.files(ctx, deep)
 	if err != nil {
@@ -148,11 +146,11 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 				At(errs.Where{File: r.Manifest}).Try("remove shards that are not of this packing")
 		}
 		p.ds = ds
-		return sums.open(ds.Index())
+		return sums.open(ctx, src, ds.Index())
 	}, func(id int64, s *format.Sample) error {
 		if p.compares() {
 			sums.compared.Add(1)
-			return p.sample(id)
+			return p.sample(ctx, id)
 		}
 		return sums.compare(id, s)
 	})
@@ -176,7 +174,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 
 // inspection is what is read of a dataset.
 func (c Config) inspection(opened func(format.Stored) error, also func(int64, *format.Sample) error) inspect.Config {
-	conf := inspect.Config{Dataset: c.Dataset, Check: -1, Indexing: c.Indexing, Progress: c.Progress, Opened: opened, Also: also}
+	conf := inspect.Config{Dataset: c.Dataset, Sources: c.Sources, Check: -1, Indexing: c.Indexing, Progress: c.Progress, Opened: opened, Also: also}
 	switch {
 	case c.Quick:
 	case c.Share > 0 && c.Share < 1:
@@ -195,17 +193,17 @@ func (p *packed) broken(ctx context.Context, shards []int, wrong []*errs.Error, 
 	for _, no := range shards {
 		s := &p.manifest.Shards[no]
 		if s.First < 0 || s.Samples < 0 || s.First+s.Samples > p.manifest.Samples || len(s.Files) == 0 {
-			return nil, 0, damagedFile(filepath.Join(p.dir, pack.ManifestName), "the manifest contradicts itself", nil)
+			return nil, 0, damagedFile(source.Join(p.dir, pack.ManifestName), "the manifest contradicts itself", nil)
 		}
-		path := filepath.Join(p.dir, filepath.Base(s.Files[0].Name))
+		at := source.Join(p.dir, path.Base(s.Files[0].Name))
 		for _, f := range s.Files {
-			own := filepath.Join(p.dir, filepath.Base(f.Name))
+			own := source.Join(p.dir, path.Base(f.Name))
 			if slices.ContainsFunc(wrong, func(e *errs.Error) bool { return e.Where.Shard == own }) {
-				path = own
+				at = own
 				break
 			}
 		}
-		broken, known, err := p.damaged(ctx, s, path)
+		broken, known, err := p.damaged(ctx, s, at)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -215,7 +213,7 @@ func (p *packed) broken(ctx context.Context, shards []int, wrong []*errs.Error, 
 			continue
 		}
 		for id := s.First; id < s.First+s.Samples; id++ {
-			all = append(all, errs.New(errs.Damaged, "the shard that it is in is not as it was written").At(errs.Where{Shard: path, Sample: errs.Known(id)}))
+			all = append(all, errs.New(errs.Damaged, "the shard that it is in is not as it was written").At(errs.Where{Shard: at, Sample: errs.Known(id)}))
 		}
 	}
 	return all, compared, nil
@@ -254,19 +252,19 @@ const digestBytes = 8
 // DigestsPath is where the digests of the samples of an index are kept, beside
 // the data.
 func DigestsPath(x *index.Index) string {
-	return strings.TrimSuffix(format.BesidePath(x), filepath.Ext(format.BesidePath(x))) + ".xxh64"
+	return strings.TrimSuffix(format.BesidePath(x), path.Ext(format.BesidePath(x))) + ".xxh64"
 }
 
-func (d *digests) open(x *index.Index) error {
-	path := DigestsPath(x)
-	b, err := source.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+func (d *digests) open(ctx context.Context, src source.Source, x *index.Index) error {
+	name := DigestsPath(x)
+	b, err := source.ReadAll(ctx, src, name, math.MaxInt64)
+	if errs.CodeOf(err) == errs.NotFound {
 		return nil
 	}
-	at := errs.Where{File: path}
 	if err != nil {
-		return errs.New(errs.Unreadable, "the digests of the samples can not be read").At(at).Because(err)
+		return err
 	}
+	at := errs.Where{File: name}
 	if int64(len(b)) != headBytes+digestBytes*x.Len() {
 		return errs.New(errs.Damaged, "there are digests of %d samples, and the dataset has %d", (len(b)-headBytes)/digestBytes, x.Len()).At(at).
 			Try("samples were added or lost since; if that was meant, run `stoker index --digests` again")
@@ -275,7 +273,7 @@ func (d *digests) open(x *index.Index) error {
 		return errs.New(errs.Differs, "the digests are of another version of this dataset: its files' names, sizes or labels have changed").At(at).
 			Try("if that was meant, run `stoker index --digests` again")
 	}
-	d.path, d.want = path, b[headBytes:]
+	d.path, d.want = name, b[headBytes:]
 	return nil
 }
 
@@ -302,10 +300,13 @@ func Write(ctx context.Context, c Config) (path string, report *inspect.Report, 
 	var sums []byte
 	var x *index.Index
 	report, err = inspect.Run(ctx, inspect.Config{
-		Dataset: c.Dataset, Check: math.MaxInt64, Indexing: c.Indexing, Progress: c.Progress,
+		Dataset: c.Dataset, Sources: c.Sources, Check: math.MaxInt64, Indexing: c.Indexing, Progress: c.Progress,
 		Opened: func(ds format.Stored) error {
 			x = ds.Index()
-			path = DigestsPath(x)
+			if path = DigestsPath(x); source.SchemeOf(path) != "" {
+				return errs.New(errs.Unsupported, "digests can be written beside local files only").At(errs.Where{File: path}).
+					Try("write them beside a local copy of the data, and copy the folder %s to where the data are", index.BesideDir)
+			}
 			sums = append(make([]byte, 0, headBytes+digestBytes*x.Len()), head(x)...)
 			sums = sums[:cap(sums)]
 			return nil
@@ -322,12 +323,12 @@ func Write(ctx context.Context, c Config) (path string, report *inspect.Report, 
 }
 
 // writeWhole puts a file in its place whole or not at all, and makes its folder.
-func writeWhole(path string, b []byte) error {
-	dir := filepath.Dir(path)
+func writeWhole(name string, b []byte) error {
+	dir := filepath.Dir(name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return shard.Failed("the folder can not be made", dir, err)
+		return shard.Failed("the folder cannot be made", dir, err)
 	}
-	return shard.WriteFile(shard.Place{Dir: dir, Temp: dir}, filepath.Base(path), b)
+	return shard.WriteFile(shard.Place{Dir: dir, Temp: dir}, filepath.Base(name), b)
 }
 
 // sound are the ids of all samples but the broken ones, which rise.

@@ -28,10 +28,10 @@ func buildList(ctx context.Context, src source.Source, paths []string, opt Optio
 	for _, p := range paths {
 		l.add(p)
 	}
-	sizes, times, err := l.stat(ctx, src, opt.Progress, func(i int, err error) error {
+	sizes, versions, err := l.stat(ctx, src, opt.Progress, func(i int, err error) error {
 		if errs.CodeOf(err) == errs.NotFound {
 			return errs.New(errs.NotFound, "there is no file %q", l.paths[i]).At(errs.Where{File: l.paths[i]}).
-				Because(errs.From(err).Cause).Try("%s", source.Suggest(l.paths[i]))
+				Because(errs.From(err).Cause).Try("%s", source.Suggest(ctx, src, l.paths[i]))
 		}
 		return err
 	})
@@ -39,16 +39,17 @@ func buildList(ctx context.Context, src source.Source, paths []string, opt Optio
 		return err
 	}
 	b.Meta.Fields = []string{Image, Key}
-	l.write(b, format.Folder(l.paths), sizes, times)
+	l.write(b, format.Folder(l.paths), sizes, versions)
 	if opt.Label != Folder {
 		return nil
 	}
 	b.Meta.Fields = []string{Image, Label, Key}
 	folders := make([]string, 0, len(l.file))
 	for i, f := range l.file {
-		dir := path.Base(path.Dir(l.paths[f]))
-		if dir == "." || dir == "/" {
-			return errs.New(errs.Config, "%q lies in no folder that could be its class", l.paths[f]).
+		at := source.Dir(l.paths[f])
+		dir := path.Base(at)
+		if dir == "." || dir == "/" || strings.HasSuffix(at, "://") {
+			return errs.New(errs.Config, "%q is in no folder that could be its class", l.paths[f]).
 				At(errs.Where{File: l.paths[f], Sample: errs.Known(int64(i))}).Try("leave label out, or put the files in one folder per class")
 		}
 		folders = append(folders, dir)
@@ -78,11 +79,11 @@ func (l *list) add(p string) {
 	l.file = append(l.file, f)
 }
 
-// stat is the sizes and times of all files. fail turns the error of one into that of the
+// stat is the sizes and versions of all files. fail turns the error of one into that of the
 // dataset.
-func (l *list) stat(ctx context.Context, src source.Source, progress index.Progress, fail func(i int, err error) error) (sizes, times []int64, err error) {
+func (l *list) stat(ctx context.Context, src source.Source, progress index.Progress, fail func(i int, err error) error) (sizes []int64, versions []string, err error) {
 	const run = 256 // files looked at by one goroutine in one go
-	sizes, times = make([]int64, len(l.paths)), make([]int64, len(l.paths))
+	sizes, versions = make([]int64, len(l.paths)), make([]string, len(l.paths))
 	var mu sync.Mutex
 	done := 0
 	err = format.Each(ctx, (len(sizes)+run-1)/run, func(r int) error {
@@ -96,7 +97,7 @@ func (l *list) stat(ctx context.Context, src source.Source, progress index.Progr
 			if err != nil {
 				return fail(i, err)
 			}
-			sizes[i], times[i] = st.Size, st.MTime
+			sizes[i], versions[i] = st.Size, st.Version
 		}
 		if progress != nil {
 			mu.Lock()
@@ -106,19 +107,26 @@ func (l *list) stat(ctx context.Context, src source.Source, progress index.Progr
 		}
 		return nil
 	})
-	return sizes, times, err
+	return sizes, versions, err
 }
 
 // write adds the columns of files below root, and of samples.
-func (l *list) write(b *index.Builder, root string, sizes, times []int64) {
+func (l *list) write(b *index.Builder, root string, sizes []int64, versions []string) {
+	if root == anything && slices.ContainsFunc(l.paths, func(p string) bool { return source.SchemeOf(p) != "" }) {
+		root = "" // names of several schemes have no folder in common
+	}
 	var names index.Texts
 	for _, p := range l.paths {
-		names.AppendString(strings.TrimPrefix(strings.TrimPrefix(p, root), "/"))
+		name := strings.TrimPrefix(p, root)
+		if root != "" {
+			name = strings.TrimPrefix(name, "/")
+		}
+		names.AppendString(name)
 	}
 	b.Meta.Root, b.Meta.Samples = root, int64(len(l.file))
 	b.Strings(index.FileName, &names, index.Identity)
 	b.Int64s(index.FileSize, sizes, index.Identity)
-	b.Int64s(index.FileMTime, times, index.Aside)
+	b.Versions(versions)
 	b.Int32s(sampleFile, l.file, index.Identity)
 }
 
@@ -144,7 +152,7 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 	}
 	root := opt.Root
 	if root == "" {
-		root = path.Dir(manifest)
+		root = source.Dir(manifest)
 	}
 	l := newList()
 	for row := range t.rows {
@@ -154,11 +162,11 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 		}
 		l.add(p)
 	}
-	sizes, times, err := l.stat(ctx, src, opt.Progress, func(i int, err error) error {
+	sizes, versions, err := l.stat(ctx, src, opt.Progress, func(i int, err error) error {
 		e := *errs.From(err)
 		if e.Code == errs.NotFound {
 			e.What = "there is no such file"
-			e.Hint = "the paths of a manifest are relative to its folder, or to root; " + source.Suggest(l.paths[i])
+			e.Hint = "the paths of a manifest are relative to its folder, or to root; " + source.Suggest(ctx, src, l.paths[i])
 		}
 		e.What = t.row(l.first[i]) + " of " + path.Base(manifest) + " names " + l.paths[i] + ": " + e.What
 		e.Where = errs.Where{File: manifest, Sample: errs.Known(int64(l.first[i]))}
@@ -168,14 +176,17 @@ func buildManifest(ctx context.Context, src source.Source, manifest string, opt 
 		return err
 	}
 	b.Meta.Fields = []string{Image}
-	l.write(b, root, sizes, times)
+	l.write(b, root, sizes, versions)
 	if err := t.write(b, opt, paths, Image, Key); err != nil {
 		return err
 	}
 	b.Meta.Fields = append(b.Meta.Fields, Key)
-	b.Int64s(manifestStamp, []int64{objs[0].Size, objs[0].MTime}, index.Aside)
+	b.Int64s(manifestStamp, []int64{objs[0].Size, format.Mark(objs[0].Version)}, index.Aside)
 	return nil
 }
+
+// anything is the root that takes every path, and names of every scheme.
+const anything = "/"
 
 // place is the file that a row names. A path that leaves the root is refused:
 // a manifest is only data.
@@ -184,18 +195,15 @@ func (t *table) place(c *cells, row int, root string, given bool) (string, error
 	if k := c.kinds[row]; k == cellNull || k == cellEmpty {
 		return "", t.fail(errs.MissingField, -1, "%s has no path in column %q", t.row(row), c.name).Try("give every row a path, or remove the row")
 	}
-	if strings.Contains(p, "://") {
-		return "", t.fail(errs.Unsupported, -1, "%s names %q, and only local files are read", t.row(row), p).Try("copy or mount the files, and give their paths")
+	full := source.Bare(p)
+	if !path.IsAbs(full) && source.SchemeOf(full) == "" {
+		full = source.Join(root, full)
 	}
-	full := p
-	if !path.IsAbs(p) {
-		full = root + "/" + p
-	}
-	full = path.Clean(full)
-	if full != root && strings.HasPrefix(full, strings.TrimSuffix(root, "/")+"/") {
+	full = source.Clean(full)
+	if root == anything || full != root && strings.HasPrefix(full, strings.TrimSuffix(root, "/")+"/") {
 		return full, nil
 	}
-	e := t.fail(errs.Config, -1, "%s names %q, which lies outside of %s", t.row(row), p, root)
+	e := t.fail(errs.Config, -1, "%s names %q, which is outside of %s", t.row(row), p, root)
 	e.Where.Sample = errs.Known(int64(row))
 	if given {
 		return "", e.Try("paths may not leave the root that was given")

@@ -49,7 +49,7 @@ func TestDamagedManifests(t *testing.T) {
 		{name: "an absolute path", file: "m.csv", text: good + "/etc/passwd,1\n", code: errs.Config, what: "outside", off: -1},
 		{name: "out of the root that was given", file: "m.csv", text: "path\n../cat/1.jpg\n", opt: files.Options{Root: "dog"}, code: errs.Config, what: "outside", off: -1},
 		{name: "the root itself", file: "m.csv", text: "path\n.\n", code: errs.Config, what: "outside", off: -1},
-		{name: "a URL", file: "m.csv", text: good + "s3://b/k.jpg,1\n", code: errs.Unsupported, what: "line 3", off: -1},
+		{name: "a URL", file: "m.csv", text: good + "s3://b/k.jpg,1\n", code: errs.Config, what: "line 3", off: -1},
 		{name: "another kind of file", file: "m.txt", text: good, code: errs.Config, what: "m.txt", off: -1},
 		{name: "no JSON", file: "m.jsonl", text: "{\"path\": \"dog/0.jpg\"}\n{\"path\": \"cat\n", code: errs.Damaged, what: "line 2", off: 22},
 		{name: "a list of JSON", file: "m.jsonl", text: "[1]\n", code: errs.Damaged, what: "line 1"},
@@ -171,7 +171,7 @@ func (m memory) Stat(_ context.Context, name string) (source.Info, error) {
 	if !ok {
 		return source.Info{}, errs.New(errs.NotFound, "there is no such file").Try("look again")
 	}
-	return source.Info{Name: name, Size: int64(len(text)), MTime: 1}, nil
+	return source.Info{Name: name, Size: int64(len(text)), Version: "1"}, nil
 }
 
 func (m memory) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) error {

@@ -95,7 +95,7 @@ func show(t testing.TB, d format.Stored, src source.Source, id int64, fields ...
 
 func TestListOfFiles(t *testing.T) {
 	s := newShelf(t, pictures())
-	paths, err := source.Expand([]string{s.dir + "/**/*.jpg"})
+	paths, err := source.Expand(t.Context(), s.src, []string{s.dir + "/**/*.jpg"})
 	stagetest.Must(t, err)
 	paths = append(paths, paths[0]) // twice is meant
 	d, err := files.Open(ctx, s.src, paths, files.Options{Store: s.store, Label: files.Folder})

@@ -77,7 +77,7 @@ func open(x *index.Index) *Dataset {
 func (d *Dataset) valid() bool {
 	n := d.x.Len()
 	if n < 1 || len(d.cols) != len(d.x.Int32s(columnType)) || d.label >= len(d.cols) || d.label >= 0 && d.class == nil ||
-		len(d.x.Int64s(index.FileMTime)) != len(d.sizes) || d.class != nil && int64(len(d.class)) != n || d.file != nil && int64(len(d.file)) != n {
+		!d.x.Watched() || d.class != nil && int64(len(d.class)) != n || d.file != nil && int64(len(d.file)) != n {
 		return false
 	}
 	for _, f := range d.file {
@@ -113,5 +113,5 @@ func (d *Dataset) valid() bool {
 func current(ctx context.Context, src source.Source, paths []string, x *index.Index) bool {
 	stamp := x.Int64s(manifestStamp)
 	objs, err := format.Stat(ctx, src, paths, "manifest")
-	return err == nil && len(stamp) == 2 && objs[0].Size == stamp[0] && objs[0].MTime == stamp[1]
+	return err == nil && len(stamp) == 2 && objs[0].Size == stamp[0] && objs[0].Version != "" && format.Mark(objs[0].Version) == stamp[1]
 }

@@ -16,7 +16,7 @@ import (
 // the columns of files are those of samples.
 const (
 	dirName  = "dir.name"  // strings: every folder below the root, "" is the root
-	dirMTime = "dir.mtime" // int64: its time when it was listed
+	dirMTime = "dir.mtime" // int64: its version when it was listed (format.Mark: the time of a local folder); 0: it has none
 )
 
 func build(ctx context.Context, src source.Source, root string, opt Options, b *index.Builder) error {
@@ -31,24 +31,25 @@ func build(ctx context.Context, src source.Source, root string, opt Options, b *
 	}
 	var (
 		names, classes, dirs index.Texts
-		sizes, times, dtimes []int64
+		sizes, marks         []int64
+		versions             []string
 		class                []int32
 		empty                []string
 		others               []other
 	)
 	dirs.AppendString("")
-	dtimes = append(dtimes, top.mtime)
+	marks = append(marks, top.mark)
 	for _, c := range top.subs {
 		classes.AppendString(c.rel)
 		before := len(sizes)
 		for _, d := range c.flatten() {
 			dirs.AppendString(d.rel)
-			dtimes = append(dtimes, d.mtime)
+			marks = append(marks, d.mark)
 			others = append(others, d.others...)
 			slices.SortFunc(d.files, func(a, b file) int { return comparePython(a.name, b.name) })
 			for _, f := range d.files {
 				names.AppendString(join(d.rel, f.name))
-				sizes, times = append(sizes, f.size), append(times, f.mtime)
+				sizes, versions = append(sizes, f.size), append(versions, f.version)
 				class = append(class, c.class)
 			}
 		}
@@ -70,8 +71,8 @@ func build(ctx context.Context, src source.Source, root string, opt Options, b *
 	b.Int32s(index.SampleClass, class, index.Identity)
 	b.Strings(index.ClassName, &classes, index.Identity)
 	b.Strings(dirName, &dirs, index.Aside)
-	b.Int64s(dirMTime, dtimes, index.Aside)
-	b.Int64s(index.FileMTime, times, index.Aside)
+	b.Int64s(dirMTime, marks, index.Aside)
+	b.Versions(versions)
 	return nil
 }
 
@@ -103,7 +104,7 @@ func complaint(root string, top *dir, samples int, empty, ext []string, allowEmp
 // ours in spite of its checksums is built anew and does no harm.
 func valid(x *index.Index) bool {
 	class, classes := x.Int32s(index.SampleClass), x.Strings(index.ClassName).Len()
-	if int64(x.Files()) != x.Len() || len(class) != x.Files() || len(x.Int64s(index.FileMTime)) != x.Files() || len(x.Int64s(dirMTime)) != x.Strings(dirName).Len() {
+	if int64(x.Files()) != x.Len() || len(class) != x.Files() || !x.Watched() || len(x.Int64s(dirMTime)) != x.Strings(dirName).Len() {
 		return false
 	}
 	for _, c := range class {
@@ -114,20 +115,21 @@ func valid(x *index.Index) bool {
 	return x.Len() > 0
 }
 
-// fresh says whether every folder still has the time that it had: a file that is
-// added, removed or renamed gives its folder a new one.
+// fresh says whether every folder still has the version that it had: a file that is
+// added, removed or renamed gives its folder a new one. Folders of a store that gives
+// them no versions have to be listed again.
 func fresh(ctx context.Context, src source.Source, root string, x *index.Index) bool {
-	names, times := x.Strings(dirName), x.Int64s(dirMTime)
+	names, marks := x.Strings(dirName), x.Int64s(dirMTime)
 	const run = 256 // folders looked at by one goroutine in one go
-	err := format.Each(ctx, (len(times)+run-1)/run, func(i int) error {
+	err := format.Each(ctx, (len(marks)+run-1)/run, func(i int) error {
 		path := append([]byte(root), '/')
-		for j := i * run; j < min((i+1)*run, len(times)); j++ {
+		for j := i * run; j < min((i+1)*run, len(marks)); j++ {
 			path = append(path[:len(root)+1], names.At(j)...)
 			st, err := src.Stat(ctx, strings.TrimSuffix(string(path), "/"))
 			if err != nil {
 				return err
 			}
-			if !st.Dir || st.MTime != times[j] {
+			if !st.Dir || st.Version == "" || format.Mark(st.Version) != marks[j] {
 				return errs.New(errs.Changed, "stale")
 			}
 		}

@@ -20,7 +20,6 @@ package folder
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -107,14 +106,7 @@ func absolute(root string) (string, error) {
 	if root == "" {
 		return "", errs.New(errs.Config, "the path of the dataset is empty").Try("give the folder that holds one folder per class")
 	}
-	if strings.Contains(root, "://") {
-		return strings.TrimRight(root, "/"), nil
-	}
-	abs, err := filepath.Abs(root)
-	if err != nil {
-		return "", errs.New(errs.Unreadable, "the working folder is gone").Because(err)
-	}
-	return abs, nil
+	return source.Abs(root)
 }
 
 // Index is format.Stored's.

@@ -21,7 +21,7 @@ type dir struct {
 	class  int32  // -1: the root
 	parent *dir
 	id     [2]uint64
-	mtime  int64 // before it was listed, and after
+	mark   int64 // of its version, before it was listed and after; 0: it has none
 	subs   []*dir
 	files  []file
 	loose  int // root: files that would be samples if they lay in a class
@@ -33,9 +33,9 @@ type dir struct {
 type other struct{ rel, kind string }
 
 type file struct {
-	name  string
-	size  int64
-	mtime int64
+	name    string
+	size    int64
+	version string
 }
 
 // walker lists folders level by level, each level by a few goroutines.
@@ -56,7 +56,7 @@ func (w *walker) list(ctx context.Context, d *dir) error {
 		if err != nil {
 			return err
 		}
-		if err := source.Settle(ctx, before.MTime); err != nil {
+		if err := source.Settle(ctx, before); err != nil {
 			return err
 		}
 		if err := w.once(ctx, d); err != nil {
@@ -66,8 +66,8 @@ func (w *walker) list(ctx context.Context, d *dir) error {
 		if err != nil {
 			return err
 		}
-		if after.MTime == before.MTime && after.Dir {
-			d.mtime = after.MTime
+		if after.Version == before.Version && after.Dir {
+			d.mark = format.Mark(after.Version)
 			return nil
 		}
 	}
@@ -96,7 +96,7 @@ func (w *walker) once(ctx context.Context, d *dir) error {
 		case d.class < 0:
 			d.loose++
 		default:
-			d.files = append(d.files, file{base, it.Size, it.MTime})
+			d.files = append(d.files, file{base, it.Size, it.Version})
 		}
 	}
 	w.tell(int64(len(d.files)))
@@ -151,7 +151,7 @@ func (w *walker) walk(ctx context.Context, root string) (*dir, error) {
 	top := &dir{path: root, class: -1}
 	st, err := w.src.Stat(ctx, root)
 	if err != nil {
-		return nil, noRoot(root, err)
+		return nil, w.noRoot(ctx, root, err)
 	}
 	if !st.Dir {
 		return nil, notFolder(root)
@@ -187,12 +187,12 @@ func (d *dir) flatten() []*dir {
 	return all
 }
 
-func noRoot(root string, err error) error {
+func (w *walker) noRoot(ctx context.Context, root string, err error) error {
 	e := errs.From(err)
 	if e.Code != errs.NotFound {
 		return err
 	}
-	return errs.New(errs.NotFound, "there is no dataset at %q", root).At(e.Where).Because(e.Cause).Try("%s", source.Suggest(root))
+	return errs.New(errs.NotFound, "there is no dataset at %q", root).At(e.Where).Because(e.Cause).Try("%s", source.Suggest(ctx, w.src, root))
 }
 
 func notFolder(root string) error {

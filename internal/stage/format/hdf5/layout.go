@@ -8,7 +8,6 @@ import (
 
 	"github.com/stoker-data/stoker/internal/base/mem"
 	"github.com/stoker-data/stoker/internal/stage/format/hdf5/tree"
-	"github.com/stoker-data/stoker/internal/stage/index"
 )
 
 // The columns beside those that every index has.
@@ -187,7 +186,7 @@ func (d *Dataset) check() error {
 	if len(d.files) != d.x.Files() || len(d.fields) == 0 || d.x.Len() != d.first[len(d.files)] || d.x.Len() < 1 {
 		return fmt.Errorf("%d fields in %d files, %d samples", len(d.fields), len(d.files), d.x.Len())
 	}
-	if len(d.x.Int64s(index.FileMTime)) != len(d.files) {
+	if !d.x.Watched() {
 		return fmt.Errorf("files without times")
 	}
 	sizes := make([]int64, len(d.files))

@@ -15,7 +15,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 
@@ -40,7 +40,7 @@ type Options struct {
 
 // Sniff says whether a file is text by its name.
 func Sniff(name string) bool {
-	switch strings.ToLower(filepath.Ext(name)) {
+	switch strings.ToLower(path.Ext(name)) {
 	case ".txt", ".text", ".md":
 		return true
 	}
@@ -48,7 +48,7 @@ func Sniff(name string) bool {
 }
 
 func isJSONL(name string) bool {
-	ext := strings.ToLower(filepath.Ext(name))
+	ext := strings.ToLower(path.Ext(name))
 	return ext == ".jsonl" || ext == ".ndjson"
 }
 
@@ -274,8 +274,8 @@ func Format() format.Format {
 }
 
 // listed is List, of a folder that should hold some.
-func listed(dir string) ([]string, error) {
-	paths, err := List(dir)
+func listed(ctx context.Context, src source.Source, dir string) ([]string, error) {
+	paths, err := List(ctx, src, dir)
 	if err == nil && len(paths) == 0 {
 		err = errs.New(errs.Empty, "there is no text file in this folder").At(errs.Where{File: dir}).
 			Try("text files end in .txt, .text, .md, .jsonl or .ndjson")

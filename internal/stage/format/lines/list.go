@@ -1,31 +1,32 @@
 package lines
 
 import (
-	"os"
-	"path/filepath"
+	"context"
 	"strings"
 
-	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // List is the text files in a folder, at any depth, in the order of their names
-// within each folder; what begins with a dot is none, nor what lies in such a folder.
-func List(dir string) (paths []string, err error) {
-	err = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case path != dir && strings.HasPrefix(e.Name(), "."):
-			if e.IsDir() {
-				return filepath.SkipDir
-			}
-		case !e.IsDir() && Sniff(path):
-			paths = append(paths, path)
-		}
-		return nil
-	})
+// within each folder. What begins with a dot is left out, and so is what such a folder
+// holds. Links to folders are not followed.
+func List(ctx context.Context, src source.Source, dir string) (paths []string, err error) {
+	entries, err := source.Names(ctx, src, dir)
 	if err != nil {
-		return nil, errs.New(errs.Unreadable, "a folder can not be listed").At(errs.Where{File: dir}).Because(err)
+		return nil, err
+	}
+	for _, e := range entries {
+		switch {
+		case strings.HasPrefix(e.Base(), "."):
+		case e.Dir:
+			below, err := List(ctx, src, e.Name)
+			if err != nil {
+				return nil, err
+			}
+			paths = append(paths, below...)
+		case Sniff(e.Name):
+			paths = append(paths, e.Name)
+		}
 	}
 	return paths, nil
 }

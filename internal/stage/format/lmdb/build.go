@@ -197,7 +197,7 @@ func valid(x *index.Index) bool {
 	d := open(x)
 	n, files := int(x.Len()), x.Files()
 	if n < 1 || len(d.off) != n || len(d.size) != n || len(d.file) != n || d.keys.Len() != n ||
-		len(d.page) != files || len(d.keyLen) != files || len(x.Int64s(index.FileMTime)) != files || !d.kind.known(d.shape) {
+		len(d.page) != files || len(d.keyLen) != files || !x.Watched() || !d.kind.known(d.shape) {
 		return false
 	}
 	for i, p := range d.page {

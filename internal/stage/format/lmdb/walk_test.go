@@ -19,7 +19,7 @@ import (
 type bytesSource struct{ data []byte }
 
 func (m bytesSource) Stat(_ context.Context, name string) (source.Info, error) {
-	return source.Info{Name: name, Size: int64(len(m.data)), MTime: 1}, nil
+	return source.Info{Name: name, Size: int64(len(m.data)), Version: "1"}, nil
 }
 
 func (m bytesSource) ReadAt(_ context.Context, _ source.Info, p []byte, off int64) error {

@@ -23,7 +23,7 @@ package mds
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
+	"path"
 	"strings"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -53,7 +53,7 @@ type Options struct {
 // Sniff says whether a file looks like the index of such a dataset.
 func Sniff(name string, head []byte) bool {
 	text := string(head)
-	return filepath.Base(name) == IndexName && strings.HasPrefix(strings.TrimSpace(text), "{") && strings.Contains(text, `"shards"`)
+	return path.Base(name) == IndexName && strings.HasPrefix(strings.TrimSpace(text), "{") && strings.Contains(text, `"shards"`)
 }
 
 // Dataset is an open dataset; safe for concurrent use.
@@ -147,9 +147,9 @@ func open(x *index.Index) (*Dataset, error) {
 	packs, raws, heads, marks, checks := x.Strings(shardPack), x.Int64s(shardRaw), x.Int64s(shardHead), x.Int64s(shardMark), x.Int64s(shardCheck)
 	for i := range d.paths {
 		d.paths[i] = string(x.AppendPath(i, nil))
-		size, mtime := x.Stamp(i)
+		size, version := x.Stamp(i)
 		d.stored[i] = stored{
-			obj: source.Info{Name: d.paths[i], Size: size, MTime: mtime}, pack: string(packs.At(i)),
+			obj: source.Info{Name: d.paths[i], Size: size, Version: version}, pack: string(packs.At(i)),
 			raw: raws[i], head: heads[i], mark: marks[i], check: checks[2*i], known: checks[2*i+1] != 0,
 		}
 	}

@@ -55,7 +55,7 @@ func (c *columns) accepted(t rapid.TB, samples int64) bool {
 	x, err := index.Store{}.Load(context.Background(), index.Plan{
 		Key: index.Key{Format: "npy"},
 		Build: func(_ context.Context, _ *index.Index, b *index.Builder) error {
-			format.Describe(b, []source.Info{{Name: "/a.npy", Size: 200, MTime: 1}, {Name: "/b.npz", Size: 600, MTime: 1}})
+			format.Describe(b, []source.Info{{Name: "/a.npy", Size: 200, Version: "1"}, {Name: "/b.npz", Size: 600, Version: "1"}})
 			b.Meta.Samples = samples
 			c.write(b)
 			return nil

@@ -243,7 +243,7 @@ func valid(x *index.Index, opt Options) bool {
 	n := len(d.file)
 	if x.Len() < 1 || len(d.fields) == 0 || d.fields[0].from != 0 || d.fields[len(d.fields)-1].to != n ||
 		len(d.swap) != n || len(d.off) != n || len(d.start) != n || len(d.packed) != n || len(d.head) != n || len(d.body) != n || len(d.size) != n ||
-		len(d.crc) != n || d.member.Len() != n || len(x.Int64s(index.FileMTime)) != x.Files() {
+		len(d.crc) != n || d.member.Len() != n || !x.Watched() {
 		return false
 	}
 	for i := range d.fields {

@@ -116,8 +116,8 @@ func (d *Dataset) unpacked(f *field, part int, head []byte, id int64) ([]byte, e
 
 // unpack reads and unpacks a compressed member.
 func (d *Dataset) unpack(f *field, part int, id int64) ([]byte, error) {
-	size, mtime := d.x.Stamp(int(d.file[part]))
-	obj := source.Info{Name: string(d.x.AppendPath(int(d.file[part]), nil)), Size: size, MTime: mtime}
+	size, version := d.x.Stamp(int(d.file[part]))
+	obj := source.Info{Name: string(d.x.AppendPath(int(d.file[part]), nil)), Size: size, Version: version}
 	in := &stretch{ctx: context.Background(), src: d.src, obj: obj, off: d.body[part], n: d.packed[part]}
 	data, err := whole(in, d.size[part], uint32(d.crc[part]))
 	var known *errs.Error

@@ -46,8 +46,8 @@ func (d *Dataset) Verify(ctx context.Context, src source.Source, no int) (checke
 	if !zipped(name) {
 		return nil, nil
 	}
-	size, mtime := d.x.Stamp(no)
-	z := &zipFile{ctx: ctx, src: src, obj: source.Info{Name: name, Size: size, MTime: mtime}}
+	size, version := d.x.Stamp(no)
+	z := &zipFile{ctx: ctx, src: src, obj: source.Info{Name: name, Size: size, Version: version}}
 	begin, err := z.read(0, min(size, int64(len(Magic))))
 	if err != nil || string(begin) == Magic {
 		return nil, err

@@ -28,7 +28,7 @@ var ctx = context.Background()
 type memory struct{ data []byte }
 
 func (m memory) Stat(_ context.Context, name string) (source.Info, error) {
-	return source.Info{Name: name, Size: int64(len(m.data)), MTime: 1}, nil
+	return source.Info{Name: name, Size: int64(len(m.data)), Version: "1"}, nil
 }
 
 func (m memory) ReadAt(ctx context.Context, _ source.Info, p []byte, off int64) error {
@@ -56,7 +56,7 @@ func must[T any](t fataler) func(v T, err error) T {
 }
 
 func info(data []byte) source.Info {
-	return source.Info{Name: "x", Size: int64(len(data)), MTime: 1}
+	return source.Info{Name: "x", Size: int64(len(data)), Version: "1"}
 }
 
 // unpacked is all of a packed file and its points.

@@ -40,8 +40,8 @@ func (d *Dataset) whole(g int, off, n int64, raw []byte) (page []byte, read bool
 	d.turn <- struct{}{}
 	done = func() { <-d.turn }
 	file := int(d.groupFile[g])
-	size, mtime := d.x.Stamp(file)
-	obj := source.Info{Name: string(d.x.AppendPath(file, nil)), Size: size, MTime: mtime}
+	size, version := d.x.Stamp(file)
+	obj := source.Info{Name: string(d.x.AppendPath(file, nil)), Size: size, Version: version}
 	if page, err = format.Read(context.Background(), d.src, obj, off, n); err != nil {
 		done()
 		return nil, false, nil, err

@@ -43,7 +43,7 @@ func (d *Dataset) valid() bool {
 	case samples < 1, len(d.columns) < 1, len(d.groupFirst) != groups+1, groups < 1, len(d.chunkPage) != chunks+1, len(d.chunkCodec) != chunks,
 		len(d.nulls) != len(d.columns), len(d.holes) != len(d.columns),
 		len(d.dictOff) != chunks, len(d.dictLen) != chunks, len(d.pageLen) != pages, len(d.pageRow) != pages, len(d.pageFlags) != pages, len(d.pageValue) != pages, len(d.valueLen) != len(d.valueOff),
-		len(d.x.Int64s(index.FileMTime)) != d.x.Files(), d.groupFirst[0] != 0, d.groupFirst[groups] != samples,
+		!d.x.Watched(), d.groupFirst[0] != 0, d.groupFirst[groups] != samples,
 		d.chunkPage[0] != 0, d.chunkPage[chunks] != int64(pages), d.label >= len(d.columns), d.label >= 0 && int64(len(d.class)) != samples:
 		return false
 	}

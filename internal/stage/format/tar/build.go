@@ -113,7 +113,7 @@ func (d *Dataset) kept(i int, obj source.Info) *shard {
 	if d == nil || i >= len(d.urls) || string(d.urls[i]) != obj.Name {
 		return nil
 	}
-	if size, mtime := d.x.Stamp(i); size != obj.Size || mtime != obj.MTime || mtime == 0 {
+	if size, version := d.x.Stamp(i); size != obj.Size || version != obj.Version || version == "" {
 		return nil
 	}
 	from, to := d.x.Int64s(shardFirst)[i], d.x.Int64s(shardFirst)[i+1]
@@ -242,7 +242,7 @@ func valid(x *index.Index) bool {
 	case samples < 1, int64(len(d.first)) != samples+1, int64(len(d.keyLen)) != samples, int64(len(d.shard)) != samples,
 		int64(len(d.off)) != members, int64(len(d.size)) != members, int64(len(d.head)) != members, int64(len(d.field)) != members,
 		d.packed != nil && !d.packed.Valid(), len(starts) != x.Files()+1, len(x.Int64s(shardSkip)) != x.Files(), len(x.Int64s(shardLinks)) != x.Files(),
-		len(x.Int64s(index.FileMTime)) != x.Files(),
+		!x.Watched(),
 		!rising(starts, samples, 0), !rising(d.first, members, 1):
 		return false
 	}

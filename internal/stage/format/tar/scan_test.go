@@ -36,7 +36,7 @@ func (o *object) List(context.Context, string) iter.Seq2[source.Info, error] {
 
 func scanned(data []byte) (*object, *shard, error) {
 	o := &object{data: data}
-	sh, err := scan(context.Background(), o, source.Info{Name: "x.tar", Size: int64(len(data)), MTime: 1}, func(int64) {})
+	sh, err := scan(context.Background(), o, source.Info{Name: "x.tar", Size: int64(len(data)), Version: "1"}, func(int64) {})
 	return o, sh, err
 }
 

@@ -96,7 +96,7 @@ func valid(x *index.Index) bool {
 	d := open(x)
 	n := x.Len()
 	if n < 1 || int64(len(d.start)) != n || len(d.first) != x.Files()+1 || d.first[0] != 0 || d.first[x.Files()] != n ||
-		len(x.Int64s(index.FileMTime)) != x.Files() || d.packed != nil && !d.packed.Valid() || !featuresValid(x) {
+		!x.Watched() || d.packed != nil && !d.packed.Valid() || !featuresValid(x) {
 		return false
 	}
 	for f := range x.Files() {

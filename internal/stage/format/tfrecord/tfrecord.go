@@ -29,7 +29,7 @@ package tfrecord
 import (
 	"context"
 	"fmt"
-	"path/filepath"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -163,7 +163,7 @@ func (d *Dataset) Notes() (notes []string) {
 	var empty []string
 	for i := range d.x.Files() {
 		if size, _ := d.x.Stamp(i); size == 0 {
-			empty = append(empty, filepath.Base(string(d.x.AppendPath(i, nil))))
+			empty = append(empty, path.Base(string(d.x.AppendPath(i, nil))))
 		}
 	}
 	if n := len(empty); n > 0 {

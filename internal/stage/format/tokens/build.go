@@ -57,7 +57,7 @@ func pairs(ctx context.Context, src source.Source, paths []string, flat bool) ([
 			return format.InShard(err)
 		case isIdx:
 			return errs.New(errs.NotFound, "there is no index file %q", stem+".idx").At(errs.Where{Shard: stem + ".idx"}).
-				Try("%s", source.Suggest(stem+".idx"))
+				Try("%s", source.Suggest(ctx, src, stem+".idx"))
 		}
 		return nil
 	})
@@ -316,7 +316,7 @@ func valid(x *index.Index, want cut) bool {
 		}
 	}
 	if x.Len() < 1 || n < 1 || len(d.file) != n || len(d.off) != n || len(d.first) != n+1 || d.size == 0 || d.cut != want ||
-		d.first[0] != 0 || d.first[n] != total || len(x.Int64s(index.FileMTime)) != x.Files() ||
+		d.first[0] != 0 || d.first[n] != total || !x.Watched() ||
 		documents != (d.start != nil) || documents && (int64(len(d.start)) != x.Len() || int64(len(d.tokens)) != x.Len()) {
 		return false
 	}

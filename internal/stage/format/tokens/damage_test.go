@@ -47,7 +47,7 @@ func (f files) Stat(_ context.Context, name string) (source.Info, error) {
 	if !ok {
 		return source.Info{}, errs.New(errs.NotFound, "there is no such file")
 	}
-	return source.Info{Name: name, Size: int64(len(data)), MTime: 1}, nil
+	return source.Info{Name: name, Size: int64(len(data)), Version: "1"}, nil
 }
 
 func (f files) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) error {

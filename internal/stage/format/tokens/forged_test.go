@@ -33,7 +33,7 @@ func (f *forged) accepted(t rapid.TB) bool {
 	x, err := index.Store{}.Load(context.Background(), index.Plan{
 		Key: index.Key{Format: "tokens"},
 		Build: func(_ context.Context, _ *index.Index, b *index.Builder) error {
-			format.Describe(b, []source.Info{{Name: "/a.bin", Size: 200, MTime: 1}, {Name: "/b.bin", Size: 100, MTime: 1}})
+			format.Describe(b, []source.Info{{Name: "/a.bin", Size: 200, Version: "1"}, {Name: "/b.bin", Size: 100, Version: "1"}})
 			if err := merge([]part{{bin: "/a.bin"}, {bin: "/b.bin"}}, f.bins, f.shards, f.opt, b); err != nil {
 				return err
 			}

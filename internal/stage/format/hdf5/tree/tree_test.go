@@ -27,7 +27,7 @@ func fixture(t testing.TB, name string) []byte {
 }
 
 func open(data []byte) (*tree.File, error) {
-	return tree.Open(context.Background(), stagetest.Bytes(data), source.Info{Name: "x.h5", Size: int64(len(data)), MTime: 1})
+	return tree.Open(context.Background(), stagetest.Bytes(data), source.Info{Name: "x.h5", Size: int64(len(data)), Version: "1"})
 }
 
 func items(t *testing.T, data []byte) (*tree.File, map[string]tree.Item) {

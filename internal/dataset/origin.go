@@ -1,8 +1,9 @@
 package dataset
 
 import (
+	"context"
 	"fmt"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stoker-data/stoker/internal/stage/index"
 	"github.com/stoker-data/stoker/internal/stage/packing"
+	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
 // packedFrom is the dataset that a part was packed from.
@@ -25,12 +27,12 @@ type packedFrom struct {
 // sourceOf is what the manifest beside the files of an index says of the dataset
 // that was packed. Only a packing that is there as a whole, in its order, counts:
 // id by id, its samples are the source's.
-func sourceOf(x *index.Index) (from packedFrom) {
+func sourceOf(ctx context.Context, src source.Source, x *index.Index) (from packedFrom) {
 	if x.Files() == 0 {
 		return from
 	}
-	dir := filepath.Dir(string(x.AppendPath(0, nil)))
-	m, err := readPacking(filepath.Join(dir, packing.ManifestName))
+	dir := source.Dir(string(x.AppendPath(0, nil)))
+	m, err := readPacking(ctx, src, source.Join(dir, packing.ManifestName))
 	if err != nil || m == nil || m.Source.Digest == "" {
 		return from
 	}
@@ -67,15 +69,15 @@ func (m *packed) holds(x *index.Index, dir string) bool {
 	places := map[string]place{}
 	for s, sh := range m.Shards {
 		for f, file := range sh.Files {
-			places[filepath.Base(file.Name)] = place{s, f, file.Bytes}
+			places[path.Base(file.Name)] = place{s, f, file.Bytes}
 		}
 	}
 	next := map[int]int{} // shard, by the number of its file
 	for f := range x.Files() {
-		path := string(x.AppendPath(f, nil))
-		at, known := places[filepath.Base(path)]
+		name := string(x.AppendPath(f, nil))
+		at, known := places[path.Base(name)]
 		size, _ := x.Stamp(f)
-		if !known || filepath.Dir(path) != dir || at.shard != next[at.file] || size != at.bytes {
+		if !known || source.Dir(name) != dir || at.shard != next[at.file] || size != at.bytes {
 			return false
 		}
 		next[at.file]++

@@ -1,0 +1,132 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// What is asked of a source beside reading: these work over every source, and cost
+// less over one that can do more than it must.
+
+// Header is a source that reads the beginning of an object without being told its
+// size, in one request where a Stat and a ReadAt would be two.
+type Header interface {
+	// Head reads the first bytes of an object into p and says how many there are.
+	Head(ctx context.Context, name string, p []byte) (int, error)
+}
+
+// Namer is a source that lists names without looking at what has them.
+type Namer interface {
+	// Names is what is directly below prefix, in byte order: Name, Dir and Other of
+	// each, nothing else. Links are not followed: they have Link for Other.
+	Names(ctx context.Context, prefix string) ([]Info, error)
+}
+
+// Link is Info.Other of a link that was not followed.
+const Link = "a link"
+
+// Head reads the first bytes of an object into p and says how many there are. It
+// never waits for a writer of a FIFO: what is not an object is an error.
+func Head(ctx context.Context, src Source, name string, p []byte) (int, error) {
+	if h, ok := src.(Header); ok {
+		return h.Head(ctx, name, p)
+	}
+	st, err := src.Stat(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	if st.Dir {
+		return 0, isFolder(name)
+	}
+	n := min(int64(len(p)), st.Size)
+	return int(n), src.ReadAt(ctx, st, p[:n], 0)
+}
+
+// Names is what is directly below prefix, as Namer says.
+func Names(ctx context.Context, src Source, prefix string) (all []Info, err error) {
+	if n, ok := src.(Namer); ok {
+		return n.Names(ctx, prefix)
+	}
+	for it, err := range src.List(ctx, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, it)
+	}
+	return all, nil
+}
+
+// Base is the last part of the name.
+func (i Info) Base() string { return path.Base(i.Name) }
+
+// Exists says whether there is something of that name, be it something that cannot
+// be read. What only a failure keeps from being known is an error.
+func Exists(ctx context.Context, src Source, name string) (bool, error) {
+	_, err := src.Stat(ctx, name)
+	switch {
+	case err == nil, errors.Is(err, ErrNowhere):
+		return true, nil
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case errs.CodeOf(err) == errs.NotFound:
+		return false, nil
+	case errs.CodeOf(err) == errs.Unreadable:
+		return true, nil
+	}
+	return false, err
+}
+
+// IsDir says whether a name is that of a folder; false also where that is not known.
+func IsDir(ctx context.Context, src Source, name string) bool {
+	st, err := src.Stat(ctx, name)
+	return err == nil && st.Dir
+}
+
+// ReadAll is all of an object, which may have most bytes.
+func ReadAll(ctx context.Context, src Source, name string, most int64) ([]byte, error) {
+	st, err := src.Stat(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case st.Dir:
+		return nil, isFolder(name)
+	case st.Size > most:
+		return nil, errs.New(errs.Unreadable, "the file has %d bytes, and %d are the most that such a file may have", st.Size, most).At(place(name, -1)).
+			Try("check that this is the file that was meant")
+	}
+	p := make([]byte, st.Size)
+	return p, src.ReadAt(ctx, st, p, 0)
+}
+
+// Reader reads an object from beginning to end, or in parts. obj is what Stat said.
+func Reader(ctx context.Context, src Source, obj Info) *io.SectionReader {
+	return io.NewSectionReader(readerAt{ctx, src, obj}, 0, obj.Size)
+}
+
+// readerAt is an object as an io.ReaderAt.
+type readerAt struct {
+	ctx context.Context
+	src Source
+	obj Info
+}
+
+func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
+	n := int(min(int64(len(p)), max(r.obj.Size-off, 0)))
+	if err := r.src.ReadAt(r.ctx, r.obj, p[:n], off); err != nil {
+		return 0, err
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func isFolder(name string) error {
+	return errs.New(errs.Unreadable, "this is a folder, and not a file that can be read").At(place(name, -1)).
+		Try("give the name of a file in %s", strings.Clone(name))
+}

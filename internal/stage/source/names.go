@@ -1,0 +1,93 @@
+package source
+
+import (
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+)
+
+// Names are paths with slashes. Those of a scheme begin with it (s3://bucket/key);
+// a name without one is a path of the local file system. Package path and
+// path/filepath would make s3:/bucket/key of the former: the functions here do not.
+
+// SchemeOf is the scheme of a name, in lower case; "" for a local path. A scheme
+// begins with a letter and has letters, digits, "+", "-" and "." only (RFC 3986),
+// so that a local name may contain "://" elsewhere.
+func SchemeOf(name string) string {
+	for i := 0; i < len(name); i++ {
+		switch c := name[i] | 0x20; {
+		case 'a' <= c && c <= 'z':
+		case i > 0 && (name[i] >= '0' && name[i] <= '9' || name[i] == '+' || name[i] == '-' || name[i] == '.'):
+		case i > 0 && strings.HasPrefix(name[i:], "://"):
+			return strings.ToLower(name[:i])
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
+// split cuts a name after the "://" of its scheme; prefix is "" for a local path.
+func split(name string) (prefix, rest string) {
+	if scheme := SchemeOf(name); scheme != "" {
+		n := len(scheme) + len("://")
+		return name[:n], name[n:]
+	}
+	return "", name
+}
+
+// Bare is the local path of a file:// name, and any other name as it is.
+func Bare(name string) string {
+	if prefix, rest := split(name); strings.EqualFold(prefix, "file://") {
+		return rest
+	}
+	return name
+}
+
+// Clean is path.Clean for names of any scheme.
+func Clean(name string) string {
+	prefix, rest := split(name)
+	switch {
+	case prefix == "":
+		return path.Clean(name)
+	case strings.Trim(rest, "/") == "":
+		return prefix
+	}
+	return prefix + path.Clean(rest)
+}
+
+// Dir is path.Dir for names of any scheme.
+func Dir(name string) string {
+	prefix, rest := split(name)
+	switch {
+	case prefix == "":
+		return path.Dir(name)
+	case !strings.Contains(rest, "/"):
+		return prefix
+	}
+	return prefix + path.Dir(rest)
+}
+
+// Join is path.Join for names of any scheme; the first one may have one.
+func Join(first string, more ...string) string {
+	prefix, rest := split(first)
+	return prefix + path.Join(append([]string{rest}, more...)...)
+}
+
+// Abs is the name that means the same whatever the working folder is, cleaned.
+func Abs(name string) (string, error) {
+	name = Bare(name)
+	if SchemeOf(name) != "" {
+		return Clean(name), nil
+	}
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return "", errs.New(errs.Unreadable, "the working folder is gone").Because(err)
+	}
+	return abs, nil
+}
+
+// Inside says whether a relative name stays in the folder that it is joined to.
+func Inside(name string) bool { return filepath.IsLocal(name) }
