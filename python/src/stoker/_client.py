@@ -21,7 +21,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from time import monotonic_ns
@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from . import _notice
 from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError
 from ._process import GRACE_SECONDS, Engine, Gone, Unborn, status_words
+from ._told import Contents, Member, changed
 from ._wire import Message
 
 MAX_RESTARTS = 3
@@ -259,6 +260,7 @@ class Opened(NamedTuple):
     sources: list[str]  # digests of what the dataset was packed from, whose states fit too
     altered: str  # how packing changed what is delivered
     unlike: dict[str, str]  # digests of what it was packed from as other samples, and how: their states do not fit
+    contents: list[Contents]  # of each dataset
 
 
 def _opened(answer: Message, engine: Engine) -> Opened:
@@ -279,6 +281,10 @@ def _opened(answer: Message, engine: Engine) -> Opened:
         sources=list(answer.get("sources") or []),
         altered=str(answer.get("altered", "")),
         unlike=dict(answer.get("unlike") or {}),
+        contents=[
+            Contents(int(one["samples"]), str(one["digest"]), str(one.get("stamp", "")))
+            for one in answer.get("contents") or []
+        ],
     )
 
 
@@ -297,17 +303,26 @@ class Remote:
 
     ``timeout`` is the stall deadline of a batch in seconds. ``keeps`` says whether the engine lives as long as this.
     ``stored``: what is stored is looked at, and no batch is made, so that no field need be left to deliver.
+    ``members`` are the datasets of the Spec: the engine has to find what they told their user.
     """
 
     _count = 0
 
-    def __init__(self, spec: dict[str, Any], timeout: float = 60.0, keeps: bool = True, stored: bool = False) -> None:
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        timeout: float = 60.0,
+        keeps: bool = True,
+        stored: bool = False,
+        members: Sequence[Member] = (),
+    ) -> None:
         Remote._count += 1
         self._number = Remote._count
         self.spec = spec
         self.timeout = timeout
         self._keeps = keeps
         self._stored = {"stored": True} if stored else {}
+        self._members = members
         self._lock = threading.Lock()
         self._at = _Place()
         self.opened: Opened | None = None
@@ -377,15 +392,11 @@ class Remote:
             finally:
                 progress.close()
             loader, found = int(answer["loader"]), _opened(answer, engine)
-            # A pass cannot go on over other data; a dataset that is only looked at shows what is there now.
-            if self._keeps and self.opened is not None and self.opened.digest != found.digest:
+            try:
+                self._compare(engine, loader, found)
+            except BaseException:
                 self._leave(engine, loader)
-                raise DataError(
-                    "the dataset changed while it was in use",
-                    code="changed",
-                    cause=f"its digest was {self.opened.digest} and is {found.digest} now",
-                    hint="make a new loader and begin again: a pass cannot go on over other data",
-                )
+                raise
             # What is only looked at is said by whoever loads it, of the fields that are wanted then.
             for note in [] if self._stored else answer.get("notes") or []:
                 _notice.say(note)
@@ -393,6 +404,32 @@ class Remote:
             engine.digests[loader] = found.digest
             self._at.id, self._at.engine = loader, engine
             return loader
+
+    def _compare(self, engine: Engine, loader: int, found: Opened) -> None:
+        """Raises if what the engine found is not what was there before."""
+        for number, (member, now) in enumerate(zip(self._members, found.contents, strict=False)):
+            told = member.told.before(member.where)
+            if told is not None and told[0].differs(now):
+                change: dict[str, str] = {}
+                looked = told[1]
+                if looked is not None and looked is not self and looked._at.engine is engine:
+                    question = {"what": "changed", "epoch": 0, "from": number, "to": 0, "loader": looked.number}
+                    answer, _ = engine.request({"type": "ask", "loader": loader, "ask": question}, QUIET_SECONDS)
+                    change = answer["answer"]
+                raise changed(member.kind, told[0], now, change)
+        # A pass cannot go on over other data; a dataset that is only looked at shows what is there now.
+        before = self.opened.contents if self._keeps and self.opened is not None else []
+        for was, now in zip(before, found.contents, strict=False):
+            if was.differs(now):
+                raise DataError(
+                    "the dataset changed while it was in use",
+                    code="changed",
+                    cause=was.became(now),
+                    hint="make a new loader and begin again: a pass cannot go on over other data",
+                )
+        if self._keeps:
+            for member, now in zip(self._members, found.contents, strict=False):
+                member.told.load(member.where, now)
 
     def _leave(self, engine: Engine, loader: int) -> None:
         self._at.engine = None

@@ -277,7 +277,8 @@ class DataLoader(Generic[T]):
         self._parts: list[Part] = []
         self._check_sampler()
         fields = dataset._fields()
-        _client.Remote(spec(self._settings, dataset._recipe(), fields), self._settings.deadline, keeps=False).check()
+        made = spec(self._settings, dataset._recipe(), fields)
+        _client.Remote(made, self._settings.deadline, keeps=False, members=dataset._members()).check()
 
     # Passes.
 
@@ -405,7 +406,7 @@ class DataLoader(Generic[T]):
         if self._remote is not None and self._remote.opened is not None:
             samples = self._remote.opened.samples
         else:
-            samples = self._dataset._remote().info().samples
+            samples = self._dataset._look().info().samples
         _, world = self._rank
         step = world * self._size
         if self._settings.tail == "drop":
@@ -656,7 +657,8 @@ class DataLoader(Generic[T]):
             if self._remote is None:
                 fields = self._dataset._fields()
                 recipe = self._dataset._recipe()
-                self._remote = _client.Remote(spec(self._settings, recipe, fields), self._settings.deadline)
+                made = spec(self._settings, recipe, fields)
+                self._remote = _client.Remote(made, self._settings.deadline, members=self._dataset._members())
             remote = self._remote
             if not remote.open:
                 info = remote.reopened()

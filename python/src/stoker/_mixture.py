@@ -15,6 +15,7 @@ from ._datasets import Dataset, check_subclass
 from ._errors import ConfigError, Problems, whole
 from ._numbers import scalar
 from ._spec import Form, Recipe
+from ._told import Member
 from ._types import J, N, T
 
 if TYPE_CHECKING:
@@ -115,6 +116,9 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
             mix["schedule"] = [{"place": place, "weights": list(map(float, w))} for place, w in schedule]
             mix["linear"] = self.linear
         return Recipe(specs, None, form=recipes[0].form, squeeze=recipes[0].squeeze, mix=mix)
+
+    def _members(self) -> list[Member]:
+        return [member for dataset in self.datasets for member in dataset._members()]
 
     def select(self, *fields: Any) -> Mixture[Dict, Dict, Dict]:
         """The same mixture of ``dataset.select(...)`` of each dataset."""
