@@ -6,6 +6,7 @@ package dataset
 
 import (
 	"context"
+	"io"
 	"slices"
 
 	"github.com/stoker-data/stoker/internal/spec"
@@ -60,16 +61,23 @@ func Open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Options) (*Part, error) {
 	kind, paths, err := find(d, opt.Formats)
 	if err != nil {
-		return nil, err
+		return nil, mistaken(opt.Formats, d, err)
 	}
 	if err := meaningless(opt.Formats, d, kind); err != nil {
 		return nil, err
 	}
 	ds, err := kind.open(ctx, d, format.Opening{Source: src, Paths: paths, Progress: opt.Progress})
 	if err != nil {
+		return nil, mistaken(opt.Formats, d, err)
+	}
+	p, err := newPart(d, kind, ds)
+	if err != nil {
+		if c, ok := ds.(io.Closer); ok {
+			_ = c.Close()
+		}
 		return nil, err
 	}
-	return newPart(d, kind, ds)
+	return p, nil
 }
 
 // find is the format of a dataset, and its paths, expanded; none of one that is made.
