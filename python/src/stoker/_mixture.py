@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from . import _numbers
 from ._datasets import Dataset, check_subclass
-from ._errors import ConfigError, Problems, whole
+from ._errors import ConfigError, Problems, StokerError, whole
 from ._numbers import scalar
 from ._spec import Form, Recipe
 from ._told import Member
@@ -145,7 +145,15 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
             raise IndexError(f"sample {at} of a dataset of {ends[-1]}")
         at %= ends[-1]
         which = bisect_right(ends, at)
-        return self.datasets[which][at - (ends[which - 1] if which else 0)]
+        own = at - (ends[which - 1] if which else 0)
+        try:
+            return self.datasets[which][own]
+        except StokerError as error:
+            if "sample" in error.where:
+                error.what = f"{error.what}: it is sample {own} of dataset {which} of the mixture"
+                error.args = (error.what,)
+                error.where["sample"] = at
+            raise
 
     def __repr__(self) -> str:
         return f"Mixture({self.datasets!r}, weights={self.weights!r}, stop={self.stop!r})"
