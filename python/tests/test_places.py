@@ -41,7 +41,7 @@ def _verified(path: Path) -> list[dict[str, Any]]:
 
 def _parquet(path: Path, pictures: list[bytes | None], paths: list[str]) -> Path:
     pa = needs("pyarrow")
-    import pyarrow.parquet as pq
+    pq = needs("pyarrow.parquet")
 
     rows = [{"bytes": body, "path": name} for body, name in zip(pictures, paths, strict=True)]
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

@@ -1,8 +1,8 @@
 """The one engine of this process: started at first need, restarted when it dies, ended with its last loader.
 
     Client   which engine runs, how often it died, which samples are suspected of it, who needs it
-    Remote   a loader in the engine: a Spec, opened again on every new engine, the same or an error
-    Walk     a pass in the engine: goes on where it was, on every new engine
+    Loader   a loader in the engine: a Spec, opened again on every new engine, the same or an error
+    Pass     a pass in the engine: goes on where it was, on every new engine
 
 A death is noticed by whoever talks to the engine; that thread buries it, and every other request in flight is carried
 out again on the next engine. A loader whose requests end two engines is refused, and the others go on: those that were
@@ -52,10 +52,10 @@ class Client:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._engine: Engine | None = None
-        self._needed: set[int] = set()  # Remotes that keep the engine alive, by their number
+        self._needed: set[int] = set()  # Loaders that keep the engine alive, by their number
         self._released: deque[tuple[int, Engine | None, int]] = deque()
         self._deaths: list[tuple[float, str]] = []
-        self._crashes: dict[int, list[tuple[float, str]]] = {}  # by Remote: of _deaths, those at requests of it
+        self._crashes: dict[int, list[tuple[float, str]]] = {}  # by Loader: of _deaths, those at requests of it
         self._turns = threading.RLock()  # held by the one of _crashes that has a request in flight
         self._suspects: dict[tuple[str, int], dict[str, Any]] = {}  # as they travel, by digest and sample
 
@@ -102,7 +102,7 @@ class Client:
     def bury(self, gone: Gone, number: int, digest: str) -> EngineError | None:
         """Deals with a dead engine, once; EngineError if engines have died too often.
 
-        Returns one where they did so at requests of this Remote, whose dataset has the digest.
+        Returns one where they did so at requests of this Loader, whose dataset has the digest.
         """
         engine = gone.engine
         try:
@@ -130,7 +130,7 @@ class Client:
     def _blamed(
         self, number: int, digest: str, crash: tuple[float, str], asked: Mapping[str, Any]
     ) -> EngineError | None:
-        """Counts a crash at a request of a Remote, and says whether that was one too many."""
+        """Counts a crash at a request of a Loader, and says whether that was one too many."""
         crashes = self._crashes.setdefault(number, [])
         crashes.append(crash)
         # Two crashes with one sample in work are the sample's doing, which the next engine takes as bad.
@@ -150,7 +150,7 @@ class Client:
 
     @contextmanager
     def turn(self, number: int) -> Iterator[None]:
-        """Around a request of a Remote. Where one of several crashed an engine, these go by turns."""
+        """Around a request of a Loader. Where one of several crashed an engine, these go by turns."""
         if number not in self._crashes:
             yield
             return
@@ -214,7 +214,7 @@ class Client:
 
 
 _client = Client()
-_locked: weakref.WeakSet[Remote | Walk] = weakref.WeakSet()
+_locked: weakref.WeakSet[Loader | Pass] = weakref.WeakSet()
 
 
 def client() -> Client:
@@ -298,7 +298,7 @@ class _Place:
         self.id = 0
 
 
-class Remote:
+class Loader:
     """A loader in the engine. Opens at first need, and again after ``close()`` or on a new engine.
 
     ``timeout`` is the stall deadline of a batch in seconds. ``keeps`` says whether the engine lives as long as this.
@@ -316,8 +316,8 @@ class Remote:
         stored: bool = False,
         members: Sequence[Member] = (),
     ) -> None:
-        Remote._count += 1
-        self._number = Remote._count
+        Loader._count += 1
+        self._number = Loader._count
         self.spec = spec
         self.timeout = timeout
         self._keeps = keeps
@@ -516,7 +516,7 @@ def closed() -> ConfigError:
     return ConfigError("the loader of this iterator was closed", hint="begin a new pass with iter(loader)")
 
 
-class Walk:
+class Pass:
     """A pass over ``remote`` from ``position`` of ``epoch`` on; begins in the engine at once.
 
     ``position`` and ``step`` tell where it stands: after the last batch that ``next`` built, or before the first.
@@ -526,7 +526,7 @@ class Walk:
 
     def __init__(
         self,
-        remote: Remote,
+        remote: Loader,
         epoch: int,
         position: int,
         step: int = 0,

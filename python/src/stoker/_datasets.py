@@ -89,7 +89,7 @@ class Dataset(Generic[T, N, J]):
         return frozen(value, f"{type(self).__name__}.{name}", type(self)._fixed.get(name) or "make a new dataset")
 
     _told: Told  # copies have the same one
-    _peek: _client.Remote | None = None  # the small loader; not a need of the engine's
+    _peek: _client.Loader | None = None  # the small loader; not a need of the engine's
     _maker: Maker | None = None
     _cached: dict[str, Any] | None = None  # what cache() said, as the Spec has it
 
@@ -103,7 +103,7 @@ class Dataset(Generic[T, N, J]):
     def _renew(self) -> None:
         """Takes over what was changed since it was looked at: a transform that holds other transforms now."""
 
-    def _remote(self) -> _client.Remote:
+    def _remote(self) -> _client.Loader:
         self._renew()
         if self._peek is None:
             spec: dict[str, Any] = {
@@ -115,14 +115,14 @@ class Dataset(Generic[T, N, J]):
             fields = self._fields()
             if fields is not None:
                 spec["fields"] = fields
-            self._peek = _client.Remote(spec, keeps=False, members=self._members())
+            self._peek = _client.Loader(spec, keeps=False, members=self._members())
         return self._peek
 
     def _members(self) -> list[Member]:
         """The datasets that a loader over this one reads, and what they told of their data."""
         return [Member(type(self).__name__, where(self._recipe().dataset), self._told)]
 
-    def _look(self) -> _client.Remote:
+    def _look(self) -> _client.Loader:
         """The small loader, to tell the user of the data: from now on every loader has to find the same."""
         remote = self._remote()
         (member,) = self._members()
@@ -175,11 +175,11 @@ class Dataset(Generic[T, N, J]):
                 single=True,
                 squeeze=recipe.squeeze,
             )
-        walk = _client.Walk(remote, 0, at % count)
+        begun = _client.Pass(remote, 0, at % count)
         try:
-            sample = walk.next(self._maker.make)
+            sample = begun.next(self._maker.make)
         finally:
-            walk.cancel()
+            begun.cancel()
         return tuple(sample) if isinstance(sample, Batch) else sample
 
     def __getstate__(self) -> dict[str, Any]:

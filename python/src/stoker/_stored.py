@@ -139,7 +139,7 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         """What the engine says of fields; None: of those of its own that it can deliver."""
         spec: dict[str, Any] = {"dataset": self._where(), "batch": {"size": 1}, "deliver": {"prefetch": 1}}
         spec = {**spec, "workers": 1, **({"fields": fields} if fields else {})}
-        probe = _client.Remote(spec, keeps=False, stored=fields is None, members=self._members())
+        probe = _client.Loader(spec, keeps=False, stored=fields is None, members=self._members())
         try:
             return probe.info().fields
         finally:

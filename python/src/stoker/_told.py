@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ._errors import DataError
 
 if TYPE_CHECKING:
-    from ._client import Remote
+    from ._client import Loader
 
 
 class Contents(NamedTuple):
@@ -45,14 +45,14 @@ class Told:
     """What was told of data, by where it is stored. Datasets that are made of one another share one."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[Contents, Remote | None]] = {}  # with who looked
+        self._told: dict[str, tuple[Contents, Loader | None]] = {}  # with who looked
         self._loaded: dict[str, Contents] = {}  # by the loader opened last
 
     def stale(self, where: str, found: Contents) -> bool:
         """Whether a loader has found other data since, and nothing was told before."""
         return where not in self._told and where in self._loaded and self._loaded[where].differs(found)
 
-    def tell(self, where: str, found: Contents, remote: Remote) -> None:
+    def tell(self, where: str, found: Contents, remote: Loader) -> None:
         """The user is told of these contents."""
         self._told.setdefault(where, (found, remote))
 
@@ -60,7 +60,7 @@ class Told:
         """A loader has opened them."""
         self._loaded[where] = found
 
-    def before(self, where: str) -> tuple[Contents, Remote | None] | None:
+    def before(self, where: str) -> tuple[Contents, Loader | None] | None:
         """What was told, and by whom: his loader in the engine may be there still."""
         return self._told.get(where)
 

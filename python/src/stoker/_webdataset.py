@@ -402,7 +402,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
 
     def _all_names(self) -> list[str]:
         """Every field there is, under its new name; the index knows."""
-        probe = _client.Remote({"dataset": {"path": self.urls, "format": "tar"}}, keeps=False)
+        probe = _client.Loader({"dataset": {"path": self.urls, "format": "tar"}}, keeps=False)
         try:
             stored = [f.name for f in probe.info().fields]
         finally:
