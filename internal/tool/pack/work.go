@@ -285,7 +285,7 @@ func (w *workshop) line(ctx context.Context, first, end int64, side int, put fun
 }
 
 // passesOver says that an error is of one sample, and --on-bad skip goes on without
-// it: what is stored cannot be read. A source that fails is no sample's matter.
+// it: what is stored cannot be read. A source that fails is not of one sample.
 func (p *packer) passesOver(err error) bool {
 	return err != nil && p.Options.OnBad == spec.Skip && errs.Classes[errs.From(err).Code].Python == "DataError"
 }
