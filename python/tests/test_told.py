@@ -108,6 +108,35 @@ def test_a_loader_over_other_data_than_the_first(tmp_path: Path) -> None:
         stoker.DataLoader(dataset)
 
 
+def test_two_answers_are_of_the_same_data(tmp_path: Path) -> None:
+    """A copy that was made of other data does not answer beside the dataset; neither does one beside a loader."""
+    root = make_folder(tmp_path / "d", 12)
+    dataset = stoker.ImageFolder(root)
+    (root / "class1" / "0004.jpg").unlink()
+    labels = dataset.select("label")
+    assert len(dataset) == 12
+    with pytest.raises(stoker.DataError, match="12 samples and has 11 now"):
+        len(labels)
+    other = stoker.ImageFolder(root)
+    with stoker.DataLoader(other, batch_size=4) as loader:
+        next(iter(loader))
+        (root / "class1" / "0001.jpg").unlink()
+        with pytest.raises(stoker.DataError, match="11 samples and has 10 now"):
+            len(stoker.DataLoader(other.select("label")))
+
+
+def test_a_loader_of_another_seed_over_other_data(tmp_path: Path) -> None:
+    root = make_folder(tmp_path / "d", 12)
+    with stoker.DataLoader(stoker.ImageFolder(root), batch_size=4, shuffle=True) as loader:
+        next(iter(loader))
+        state = {**loader.state_dict(), "seed": 7}
+        assert len(loader) == 3
+        (root / "class1" / "0004.jpg").unlink()
+        with pytest.raises(stoker.StokerError, match=r"12 samples and has 11 now|dataset differs"):
+            loader.load_state_dict(state)
+            list(loader)
+
+
 def test_copies_and_pickles_of_a_dataset(tmp_path: Path) -> None:
     root = make_folder(tmp_path / "d", 12)
     dataset = stoker.ImageFolder(root)

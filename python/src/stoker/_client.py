@@ -303,7 +303,8 @@ class Loader:
 
     ``timeout`` is the stall deadline of a batch in seconds. ``keeps`` says whether the engine lives as long as this.
     ``stored``: what is stored is looked at, and no batch is made, so that no field need be left to deliver.
-    ``members`` are the datasets of the Spec: the engine has to find what they told their user.
+    ``members`` are the datasets of the Spec: the engine has to find what they told their user. ``before`` is what the
+    loader found that this one takes over from.
     """
 
     _count = 0
@@ -315,6 +316,7 @@ class Loader:
         keeps: bool = True,
         stored: bool = False,
         members: Sequence[Member] = (),
+        before: Sequence[Contents] = (),
     ) -> None:
         Loader._count += 1
         self._number = Loader._count
@@ -323,6 +325,7 @@ class Loader:
         self._keeps = keeps
         self._stored = {"stored": True} if stored else {}
         self._members = members
+        self._before = before
         self._lock = threading.Lock()
         self._at = _Place()
         self.opened: Opened | None = None
@@ -418,7 +421,7 @@ class Loader:
                     change = answer["answer"]
                 raise changed(member.kind, told[0], now, change)
         # A pass cannot go on over other data; a dataset that is only looked at shows what is there now.
-        before = self.opened.contents if self._keeps and self.opened is not None else []
+        before = self.opened.contents if self._keeps and self.opened is not None else self._before
         for was, now in zip(before, found.contents, strict=False):
             if was.differs(now):
                 raise DataError(

@@ -129,7 +129,7 @@ class Dataset(Generic[T, N, J]):
         if self._told.stale(member.where, remote.info().contents[0]):
             self._peek = None
             remote = self._remote()
-        self._told.tell(member.where, remote.info().contents[0], remote)
+        self._told.tell(member.kind, member.where, remote.info().contents[0], remote)
         return remote
 
     def cache(self: Data, memory: str | int | None = None, after: str | None = None) -> Data:

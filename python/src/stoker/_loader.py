@@ -27,6 +27,7 @@ from ._spec import ALL_CORES, Form, cores, read, spec
 from ._state import STATE_VERSION, compare, skipped
 from ._stats import Meter
 from ._strangers import advise
+from ._told import Contents
 from ._types import TP, J, N, T
 
 if TYPE_CHECKING:
@@ -262,6 +263,7 @@ class DataLoader(Generic[T]):
         self._early: weakref.ref[Early] | None = None  # of the next pass; iterators hold it
         self._unused: weakref.ref[Passage] | None = None  # the iterator made last, if no pass has begun since
         self._remote: _client.Loader | None = None
+        self._before: list[Contents] = []  # what the loaders in the engine before it found
         self._maker: Maker | None = None
         self._meter = Meter(self._asked_stats)
         self._made = _watch.place()
@@ -649,12 +651,13 @@ class DataLoader(Generic[T]):
         with self._lock:
             self._settings.seed.settle()
             if self._remote is not None and self._seed_of(self._remote) != self._settings.seed.value:
-                self._remote = None  # iterators that were begun hold it, and go on
+                self._leave()
             if self._remote is None:
                 fields = self._dataset._fields()
                 recipe = self._dataset._recipe()
                 made = spec(self._settings, recipe, fields)
-                self._remote = _client.Loader(made, self._settings.deadline, members=self._dataset._members())
+                members = self._dataset._members()
+                self._remote = _client.Loader(made, self._settings.deadline, members=members, before=self._before)
             remote = self._remote
             if not remote.open:
                 info = remote.reopened()
@@ -680,7 +683,14 @@ class DataLoader(Generic[T]):
             return
         fields = self._dataset._fields()
         if spec(self._settings, self._dataset._recipe(), fields) != self._remote.spec:
-            self._remote = None
+            self._leave()
+
+    def _leave(self) -> None:
+        """Takes another loader in the engine, over the same data. Iterators that were begun hold the one before."""
+        assert self._remote is not None
+        if self._remote.opened is not None:
+            self._before = self._remote.opened.contents
+        self._remote = None
 
     def _kind(self) -> Kind:
         known, begin = self._settings.output in sys.modules, monotonic_ns()
@@ -780,6 +790,7 @@ class DataLoader(Generic[T]):
             "_meter": None,
             "_remote": None,
             "_maker": None,
+            "_before": [],
         }
         return {**self.__dict__, **dropped}
 

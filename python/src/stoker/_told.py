@@ -52,8 +52,11 @@ class Told:
         """Whether a loader has found other data since, and nothing was told before."""
         return where not in self._told and where in self._loaded and self._loaded[where].differs(found)
 
-    def tell(self, where: str, found: Contents, remote: Loader) -> None:
-        """The user is told of these contents."""
+    def tell(self, kind: str, where: str, found: Contents, remote: Loader) -> None:
+        """The user is told of these contents; DataError if he was told of others, or a loader has opened others."""
+        before = self._told[where][0] if where in self._told else self._loaded.get(where, found)
+        if before.differs(found):
+            raise changed(kind, before, found, {})
         self._told.setdefault(where, (found, remote))
 
     def load(self, where: str, found: Contents) -> None:
