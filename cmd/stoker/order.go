@@ -162,8 +162,9 @@ func (o *orderCmd) explain(con *console, all *orders.Orders) error {
 		return err
 	}
 	for _, r := range e.Rows {
-		if r.Error != "" {
-			return errs.New(errs.Damaged, "not every sample of the step could be read: %s", r.Error).Try("stoker inspect says what is damaged")
+		if r.Err != nil {
+			return errs.New(errs.Damaged, "a sample of the step cannot be read: %s", r.Err.What).At(r.Err.Where).Because(r.Err.Cause).
+				Try("`stoker verify` names all that are damaged")
 		}
 	}
 	return nil

@@ -147,7 +147,7 @@ func TestOrderExplain(t *testing.T) {
 			break
 		}
 	}
-	if got.status != 3 || !strings.Contains(got.err, "stoker inspect says") {
+	if got.status != 3 || !strings.Contains(got.err, "stoker verify") || !strings.Contains(got.err, "coffee/00.jpg") {
 		t.Errorf("a damaged sample: %+v", got)
 	}
 }

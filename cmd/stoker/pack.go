@@ -13,6 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/packing"
 	"github.com/stoker-data/stoker/internal/stage/transform"
 	"github.com/stoker-data/stoker/internal/tool/pack"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
@@ -42,6 +43,8 @@ type packCmd struct {
 	Tokenize  string `help:"Make text tokens: gpt2, cl100k_base, o200k_base, or the file of a SentencePiece model." placeholder:"VOCABULARY"`
 	TextField string `help:"The field that is text (text)." placeholder:"NAME"`
 	TokenType string `help:"uint16 or uint32; by the size of the vocabulary if left out." placeholder:"TYPE"`
+
+	OnBad string `help:"What becomes of samples that cannot be read: fail; skip leaves them out." default:"fail" placeholder:"HOW"`
 
 	Jobs      int    `help:"Samples worked on at once; 0: one a core." placeholder:"N"`
 	Task      string `help:"Make only part I of N, from 0; --finish joins the parts." placeholder:"I/N"`
@@ -157,6 +160,9 @@ func (p packCmd) config() (c pack.Config, err error) {
 			return c, err
 		}
 	}
+	if err := words(word{"--on-bad", p.OnBad, []string{spec.Fail, spec.Skip}}); err != nil {
+		return c, err
+	}
 	size, err := spec.ParseBytes(p.ShardSize)
 	if err != nil {
 		return c, errs.New(errs.Config, "--shard-size: %v", err)
@@ -178,7 +184,7 @@ func (p packCmd) config() (c pack.Config, err error) {
 		}
 	}
 	c.Options = pack.Options{
-		Output: p.Output, Name: p.Name, ShardSize: int64(size), Compress: p.Compress, Shuffle: p.Shuffle, Seed: p.Seed, TokenType: p.TokenType,
+		Output: p.Output, Name: p.Name, ShardSize: int64(size), Compress: p.Compress, Shuffle: p.Shuffle, Seed: p.Seed, TokenType: p.TokenType, OnBad: p.OnBad,
 		Options: prepare.Options{
 			Fields: p.Fields, Keys: p.Keys, Resize: given(p.Resize), Crop: given(p.Crop), Quality: given(p.Quality), Decode: p.Decode, Augment: given(p.Augment),
 			JPEG: p.Jpeg, Progressive: p.Progressive,
@@ -253,6 +259,20 @@ func (p packCmd) left(con *console, all []format.Left) {
 	fmt.Fprintf(con.err, "stoker: left out of the packing, or of samples of it: %s; --fields chooses what is packed\n", errs.Plain(strings.Join(names, ", ")))
 }
 
+// bad names the samples that could not be read, beside the results.
+func (p packCmd) bad(con *console, all []packing.Bad) {
+	if p.Progress || len(all) == 0 { // the client reads it in the manifest
+		return
+	}
+	const shown = 10
+	for _, b := range all[:min(len(all), shown)] {
+		fmt.Fprintf(con.err, "stoker: left out: sample %d (%s): %s\n", b.Sample, errs.Plain(string(b.File)), b.Error)
+	}
+	if more := len(all) - shown; more > 0 {
+		fmt.Fprintf(con.err, "stoker: left out: %s more, in %s\n", show.Number(float64(more)), pack.ManifestName)
+	}
+}
+
 // estimate prints what a packing would come to.
 func (p packCmd) estimate(con *console, e *pack.Estimate) error {
 	p.left(con, e.LeftOut)
@@ -278,6 +298,9 @@ func (p packCmd) estimate(con *console, e *pack.Estimate) error {
 // tell prints what was done.
 func (p packCmd) tell(con *console, r *pack.Report) error {
 	p.left(con, r.LeftOut)
+	if r.Manifest != nil {
+		p.bad(con, r.Manifest.Bad())
+	}
 	if p.JSON {
 		return con.writeJSON(r)
 	}
@@ -293,6 +316,9 @@ func (p packCmd) tell(con *console, r *pack.Report) error {
 	m := r.Manifest
 	_, err := fmt.Fprintf(con.out, "%s: %s in %s, %s; %s by this run\n", dst, show.Count(m.Samples, "sample", "samples"),
 		show.Count(int64(r.Shards), "shard", "shards"), show.Size(m.Bytes), show.Count(int64(r.Made), "was made", "were made"))
+	if n := int64(len(m.Bad())); n > 0 && err == nil {
+		_, err = fmt.Fprintf(con.out, "%s left out, since they cannot be read: %s names them\n", show.Count(n, "sample was", "samples were"), pack.ManifestName)
+	}
 	if n := m.Converted(); n > 0 && err == nil {
 		_, err = fmt.Fprintf(con.out, "%s made sequential\n", show.Count(n, "progressive picture was", "progressive pictures were"))
 	}

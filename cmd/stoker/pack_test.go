@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stoker-data/stoker/testdata/photos"
 )
 
 // filesOf are all files below a folder.
@@ -211,5 +213,37 @@ func TestFlagsAnywhere(t *testing.T) {
 	}
 	if r := command(t, "pack", table, "--bogus", dir); r.status != 2 || !strings.Contains(r.err, "unknown flag --bogus") {
 		t.Errorf("%d, %s", r.status, r.err)
+	}
+}
+
+// A picture that cannot be read ends the packing with status 3 and its name, or is
+// left out and named, if that was asked for.
+func TestPackOnBad(t *testing.T) {
+	raw, err := photos.Files.ReadFile("coffee.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	for i := range 3 {
+		write(t, filepath.Join(root, "c", strconv.Itoa(i)+".jpg"), raw)
+	}
+	write(t, filepath.Join(root, "c", "1.jpg"), raw[:len(raw)/2])
+	dst := filepath.Join(t.TempDir(), "packed")
+	r := command(t, "pack", root, dst, "--resize", "5000")
+	if r.status != 3 || !strings.Contains(r.err, "c/1.jpg") || !strings.Contains(r.err, "sample 1") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	r = command(t, "pack", root, dst, "--resize", "5000", "--on-bad", "skip")
+	if r.status != 0 || !strings.Contains(r.err, "left out: sample 1 (c/1.jpg): ") || !strings.Contains(r.out, "1 sample was left out") || !strings.Contains(r.out, "2 samples in 1 shard") {
+		t.Errorf("status %d: %s%s", r.status, r.out, r.err)
+	}
+	if manifest := filesOf(t, dst)["manifest.json"]; !strings.Contains(manifest, `"file": "c/1.jpg"`) {
+		t.Error(manifest)
+	}
+	if r = command(t, "verify", dst); r.status != 0 {
+		t.Errorf("the packing: status %d: %s", r.status, r.out)
+	}
+	if r = command(t, "pack", root, dst, "--on-bad", "replace"); r.status != 2 || !strings.Contains(r.err, "--on-bad is one of fail, skip") {
+		t.Errorf("status %d: %s", r.status, r.err)
 	}
 }

@@ -78,6 +78,8 @@ func newPart(ctx context.Context, src source.Source, d spec.Dataset, kind *Forma
 	if stored, ok := ds.(format.Stored); ok {
 		x := stored.Index()
 		p.Stored, p.places, p.from, p.format = stored, stored, sourceOf(ctx, src, x), x.Meta().Format
+	} else if _, ok := ds.(format.Ready); !ok {
+		return nil, errs.New(errs.Unsupported, "samples of a %s dataset are neither stored nor made ready: nothing says where their bytes are", kind.Name)
 	}
 	return p, nil
 }

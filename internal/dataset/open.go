@@ -6,6 +6,7 @@ package dataset
 
 import (
 	"context"
+	"io"
 	"slices"
 	"time"
 
@@ -99,18 +100,26 @@ func open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 
 // openPart opens one dataset.
 func openPart(ctx context.Context, src source.Source, d spec.Dataset, opt Options) (*Part, error) {
-	kind, paths, err := finder{ctx, src, opt.Formats}.find(d)
+	f := finder{ctx, src, opt.Formats}
+	kind, paths, err := f.find(d)
 	if err != nil {
-		return nil, err
+		return nil, f.mistaken(d, err)
 	}
 	if err := meaningless(opt.Formats, d, kind); err != nil {
 		return nil, err
 	}
 	ds, err := kind.open(ctx, d, format.Opening{Source: src, Paths: paths, Progress: opt.Progress})
 	if err != nil {
+		return nil, f.mistaken(d, err)
+	}
+	p, err := newPart(ctx, src, d, kind, ds)
+	if err != nil {
+		if c, ok := ds.(io.Closer); ok {
+			_ = c.Close()
+		}
 		return nil, err
 	}
-	return newPart(ctx, src, d, kind, ds)
+	return p, nil
 }
 
 // find is the format of a dataset, and its paths, expanded; none of one that is made.

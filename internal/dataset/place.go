@@ -48,6 +48,24 @@ func (c *Collection) Where(sample int64) errs.Where {
 	return w
 }
 
+// Placed is an error of a sample with its number, and its file or shard and offset
+// where they are not known yet.
+func (c *Collection) Placed(err error, sample int64) *errs.Error {
+	e := *errs.From(err)
+	where := c.Where(sample)
+	if e.Where.File == "" && e.Where.Shard == "" {
+		e.Where.File, e.Where.Shard = where.File, where.Shard
+		if e.Where.Offset.Or(-1) < 0 {
+			e.Where.Offset = where.Offset
+		}
+	}
+	if where.Shard != "" && e.Where.File == where.Shard { // a source knows files only
+		e.Where.File, e.Where.Shard, e.Where.Offset = "", where.Shard, errs.Known(max(e.Where.Offset.Or(-1), where.Offset.Or(-1)))
+	}
+	e.Where.Sample = errs.Known(sample)
+	return &e
+}
+
 // Read is the stored bytes of one sample, beside all read-ahead.
 func (c *Collection) Read(ctx context.Context, sample int64) (raw [][]byte, err error) {
 	for _, e := range c.Extents(sample, nil) {

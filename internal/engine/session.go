@@ -155,6 +155,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 		Type: wire.TypeOpened, Loader: l.ID(), Samples: l.Len(), Digest: l.Digest(), Pipeline: l.Pipeline(),
 		Classes: jsontext.Names(l.Classes()), Format: l.Format(), Fields: fields(l.Fields()), Lanes: l.Stats().Lanes, Notes: l.Notes(),
 		Order: at.Order, Processing: at.Processing, Blocks: at.Blocks, Sources: l.Sources(), Altered: l.Altered(), Unlike: l.Unlike(), Stride: l.Stride(),
+		Contents: contents(l.Contents()),
 	}), nil
 }
 
@@ -172,6 +173,15 @@ func fields(all []dataset.Column) []wire.Field {
 	out := make([]wire.Field, len(all))
 	for i, c := range all {
 		out[i] = wire.Field(c)
+	}
+	return out
+}
+
+// contents are what there was of datasets, as it travels.
+func contents(all []dataset.Contents) []wire.Contents {
+	out := make([]wire.Contents, len(all))
+	for i, s := range all {
+		out[i] = wire.Contents(s)
 	}
 	return out
 }
@@ -386,7 +396,13 @@ func (s *session) ask(m *wire.Message) ([]deliver.Envelope, error) {
 	if m.Ask == nil {
 		return nil, errs.New(errs.Incompatible, "a message %q without a question", m.Type)
 	}
-	b, err := l.Answer(loader.Question(*m.Ask))
+	q := loader.Question{What: m.Ask.What, Epoch: m.Ask.Epoch, From: m.Ask.From, To: m.Ask.To, Receipts: m.Ask.Receipts}
+	if q.What == "changed" {
+		if q.Before, err = s.loader(m.Ask.Loader); err != nil {
+			return nil, err
+		}
+	}
+	b, err := l.Answer(q)
 	if err != nil {
 		return nil, err
 	}

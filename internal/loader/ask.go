@@ -29,14 +29,15 @@ func (l *Stream) Shards() []int64 {
 }
 
 // Question is one about the order: What is steps, items, sum or shares of the items
-// From to To of an epoch, explain for the step that begins at From, or verify, for
-// Receipts, which is JSON.
+// From to To of an epoch, explain for the step that begins at From, verify, for
+// Receipts, which is JSON, or changed, for how dataset From differs from Before's.
 type Question struct {
 	What     string
 	Epoch    int64
 	From     int64
 	To       int64
 	Receipts json.RawMessage
+	Before   *Loader
 }
 
 // Ask answers a question about the order.

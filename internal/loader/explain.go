@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
@@ -29,7 +30,8 @@ type ExplainedRow struct {
 	File    jsontext.Name                 `json:"file,omitempty"`    // where its first field lies
 	Member  jsontext.Name                 `json:"member,omitempty"`  // of a shard
 	Choices map[string][]transform.Choice `json:"choices,omitempty"` // by field: boxes, flips
-	Error   string                        `json:"error,omitempty"`   // why there are no choices
+	Error   string                        `json:"error,omitempty"`   // why there are no choices, with the place
+	Err     *errs.Error                   `json:"-"`                 // the same
 }
 
 // Explain says what stands in this rank's batch of the step that begins at a
@@ -52,7 +54,11 @@ func (l *Stream) Explain(epoch, position int64) (*Explanation, error) {
 		}
 		row := ExplainedRow{Place: piece.Place, Sample: piece.Sample, Valid: e.Real(piece.Place), From: piece.From, Tokens: piece.Len}
 		if err := l.explainRow(&row, lane, e.Key(piece.Place)); err != nil {
-			row.Error = errs.From(err).Error()
+			row.Err = l.data.Placed(err, piece.Sample)
+			row.Error = row.Err.Error()
+			if w := row.Err.Where; row.File == "" {
+				row.File, row.Member = jsontext.Name(cmp.Or(w.File, w.Shard)), jsontext.Name(w.Member)
+			}
 		}
 		out.Rows = append(out.Rows, row)
 	}

@@ -232,19 +232,8 @@ func (l *Loader) fillField(lane *transform.Lane, prog *transform.Program, i int,
 // sampleError is the error of a sample as users see it, and whether it is one
 // that on_bad may pass over: damage is, a source that fails is not.
 func (l *Loader) sampleError(t *task, err error) (*errs.Error, bool) {
-	e := *errs.From(err)
-	where := l.data.Where(t.req.Sample)
-	if e.Where.File == "" && e.Where.Shard == "" {
-		e.Where.File, e.Where.Shard = where.File, where.Shard
-		if e.Where.Offset.Or(-1) < 0 {
-			e.Where.Offset = where.Offset
-		}
-	}
-	if where.Shard != "" && e.Where.File == where.Shard { // a source knows files only
-		e.Where.File, e.Where.Shard, e.Where.Offset = "", where.Shard, errs.Known(max(e.Where.Offset.Or(-1), where.Offset.Or(-1)))
-	}
+	e := *l.data.Placed(err, t.req.Sample)
 	p := t.batch.pass
-	e.Where.Sample = errs.Known(t.req.Sample)
 	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + t.batch.step, Rank: l.spec.Rank}
 	switch {
 	case e.Code == errs.NotFound:

@@ -413,11 +413,27 @@ func (l *Loader) Answer(q Question) (json.RawMessage, error) {
 		return nil, errs.New(errs.Config, "the loader is closed")
 	}
 	defer l.letGo()
+	if q.What == "changed" {
+		return l.changed(q.Before, q.From)
+	}
 	found, err := l.Ask(q)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(found)
+}
+
+// changed says how dataset number part differs from the one that another loader,
+// opened before, is over.
+func (l *Loader) changed(before *Loader, part int64) (json.RawMessage, error) {
+	if !before.hold() {
+		return nil, errs.New(errs.Config, "the loader is closed")
+	}
+	defer before.letGo()
+	if part < 0 || part >= int64(len(l.data.Parts)) {
+		return nil, errs.New(errs.Config, "there is no dataset %d", part)
+	}
+	return json.Marshal(l.data.Parts[part].Changed(before.data.Parts[0]))
 }
 
 // hold keeps the dataset open until letGo; false: it is closed already.

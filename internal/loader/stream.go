@@ -52,6 +52,9 @@ func (l *Stream) Len() int64 { return l.data.Len() }
 // Digest names the contents of the dataset.
 func (l *Stream) Digest() string { return l.data.Digest() }
 
+// Contents are what there was of each dataset when it was indexed.
+func (l *Stream) Contents() []dataset.Contents { return l.data.Contents() }
+
 // Pipeline names what is done to a sample.
 func (l *Stream) Pipeline() string { return l.data.Pipeline() }
 

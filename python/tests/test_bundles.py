@@ -46,7 +46,7 @@ def check(batch: Any, rows: np.ndarray) -> list[int]:
 
 
 def bundled(iterator: Any) -> bool:
-    return iterator._walk._bundle is not None
+    return iterator._pass._bundle is not None
 
 
 def test_every_step_has_a_state_and_counts(windows: tuple[Path, np.ndarray]) -> None:
@@ -103,7 +103,7 @@ def test_what_the_loop_does_amid_a_bundle(windows: tuple[Path, np.ndarray]) -> N
         assert next(iterator).ids.tolist() == whole[len(seen) + 3]
         while not bundled(iterator):
             next(iterator)
-        engine: Any = iterator._walk._at.engine
+        engine: Any = iterator._pass._at.engine
         os.kill(engine.pid, signal.SIGKILL)
         left = [batch.ids.tolist() for batch in iterator]
         assert left == whole[STEPS - len(left) :]

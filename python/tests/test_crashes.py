@@ -96,7 +96,7 @@ def test_a_value_of_the_wrong_type_is_named(folder: Path, tmp_path: Path) -> Non
     for label, given in wrong:
         spec = {"dataset": {"manifest": str(table), "path_column": "path", "label": label}, "workers": 1}
         with pytest.raises(stoker.ConfigError, match=given) as caught:
-            _client.Remote(spec, keeps=False).info()
+            _client.Loader(spec, keeps=False).info()
         assert "json" not in str(caught.value)
         assert "Go " not in str(caught.value)
         with pytest.raises(stoker.ConfigError, match=r"Table: label is .*\n.*give a name, as a string"):

@@ -143,13 +143,13 @@ def test_iterators_that_are_not_used_count_for_nothing(folder: Path) -> None:
 
 def test_what_is_read_ahead_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[tuple[int, int]] = []
-    real = _client.Walk.__init__
+    real = _client.Pass.__init__
 
     def counted(self: Any, remote: Any, epoch: int, position: int, *more: Any, **others: Any) -> None:
         begun.append((epoch, position))
         real(self, remote, epoch, position, *more, **others)
 
-    monkeypatch.setattr(_client.Walk, "__init__", counted)
+    monkeypatch.setattr(_client.Pass, "__init__", counted)
     with make(folder) as loader:
         iterators = [iter(loader), iter(loader)]
         assert begun == [(0, 0)], "reading begins at iter(), once"

@@ -198,7 +198,7 @@ def test_attributes_of_torchs(dataset: stoker.ImageFolder) -> None:
             assert getattr(loader, name) == getattr(theirs, name), name
     assert loader.dataset is dataset
     loader.sampler.set_epoch(4)
-    assert loader._next_epoch == 4
+    assert loader._at.next_epoch == 4
     with pytest.raises(AttributeError, match="batch_sise"):
         loader.batch_sise  # noqa: B018
 

@@ -287,3 +287,17 @@ def test_it_needs_the_standard_library_only(folder: Path, tmp_path: Path) -> Non
     )
     done = run_python(code, "-S", "-I")
     assert done.stdout.split() == ["50", "False"], done.stderr
+
+
+def test_a_picture_that_cannot_be_read(own_folder: Path, tmp_path: Path) -> None:
+    bad = own_folder / "class1" / "0004.jpg"
+    bad.write_bytes(bad.read_bytes()[:900])
+    with pytest.raises(stoker.DataError) as caught:
+        stoker.pack(own_folder, tmp_path / "packed", resize=500)
+    assert caught.value.where["file"] == str(bad)
+    made = stoker.pack(own_folder, tmp_path / "packed", resize=500, on_bad="skip")
+    assert made["samples"] == 49
+    (left,) = [one for shard in made["shards"] for one in shard.get("bad", [])]
+    assert left["file"] == "class1/0004.jpg"
+    assert left["sample"] == caught.value.where["sample"]
+    assert len(stoker.WebDataset(str(tmp_path / "packed"))) == 49

@@ -210,16 +210,16 @@ def test_an_interrupt_while_a_pass_begins_skips_nothing(
     with stoker.DataLoader(dataset, 4, shuffle=True) as loader:
         expected = [rows(loader), rows(loader)]
         loader.set_epoch(0)
-        real = _client.Walk._begin
+        real = _client.Pass._begin
 
         def interrupted(*_: Any) -> int:
             raise KeyboardInterrupt
 
         for epoch in (0, 1):
-            monkeypatch.setattr(_client.Walk, "_begin", interrupted)
+            monkeypatch.setattr(_client.Pass, "_begin", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 iter(loader)
-            monkeypatch.setattr(_client.Walk, "_begin", real)
+            monkeypatch.setattr(_client.Pass, "_begin", real)
             assert rows(loader) == expected[epoch]
 
 

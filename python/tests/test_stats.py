@@ -238,7 +238,7 @@ def test_nobody_listens_and_nothing_is_asked(
     folder: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.WARNING, logger="stoker")
-    monkeypatch.setattr(stoker._client.Remote, "stats", lambda *_: pytest.fail("the engine was asked"))
+    monkeypatch.setattr(stoker._client.Loader, "stats", lambda *_: pytest.fail("the engine was asked"))
     with loader_of(folder) as loader:
         list(loader)
     assert "samples/s" not in caplog.text + capsys.readouterr().err

@@ -110,7 +110,8 @@ type Message struct {
 	Altered    string   `json:"altered,omitempty"`    // how packing changed what is delivered
 	// opened: digests of what the dataset was packed from as another sequence of
 	// samples, and how: states of those do not fit
-	Unlike map[string]string `json:"unlike,omitempty"`
+	Unlike   map[string]string `json:"unlike,omitempty"`
+	Contents []Contents        `json:"contents,omitempty"` // opened: one a dataset, what was there when it was indexed
 
 	// progress (engine)
 	Done  int64  `json:"done,omitempty"`
@@ -197,6 +198,14 @@ type List struct {
 	Item  int64   `json:"item"`
 }
 
+// Contents is what there was of a dataset when it was indexed. Stamp also changes if a
+// file is written again with as many bytes; "": not known.
+type Contents struct {
+	Samples int64  `json:"samples"`
+	Digest  string `json:"digest"`
+	Stamp   string `json:"stamp,omitempty"`
+}
+
 // Ask is a question about the order of an epoch, or one of its steps.
 //
 //	steps    batches from position From on
@@ -205,12 +214,14 @@ type List struct {
 //	shares   samples of each member of a mixture among the items [From, To)
 //	explain  the samples of the step that begins at position From, and why
 //	verify   what Receipts add up to
+//	changed  how dataset From differs from that of Loader, which was opened before
 type Ask struct {
 	What     string          `json:"what"`
 	Epoch    int64           `json:"epoch"`
 	From     int64           `json:"from"`
 	To       int64           `json:"to"`
 	Receipts json.RawMessage `json:"receipts,omitempty"`
+	Loader   int64           `json:"loader,omitempty"`
 }
 
 // Suspect is a sample that was in work when an engine died.

@@ -121,26 +121,31 @@ func Place(ds Stored, err error, id int64, f *Field) error {
 	if errors.Is(err, fs.ErrPermission) {
 		e.Code = errs.Forbidden
 	}
-	file, off := -1, int64(-1)
+	extents := ds.Extents(id, nil, nil)
 	if f != nil {
-		e.Where.Field, file = strings.Clone(f.Name), f.File
-	} else if extents := ds.Extents(id, nil, nil); len(extents) > 0 {
-		file, off = extents[0].File, extents[0].Off
+		e.Where.Field = strings.Clone(f.Name)
+		if own := ds.Extents(id, []string{f.Name}, nil); len(own) > 0 {
+			extents = own
+		}
+		extents = slices.DeleteFunc(extents, func(x Extent) bool { return x.File != f.File })
 	}
-	if e.Where.File != "" || e.Where.Shard != "" || file < 0 {
+	if len(extents) == 0 {
 		return &e
 	}
-	path := string(ds.Index().AppendPath(file, nil))
-	if f != nil && f.Member != nil {
-		e.Where.Shard, e.Where.Member = path, string(f.Member)
+	x := extents[0]
+	path := string(ds.Index().AppendPath(x.File, nil))
+	switch known := e.Where.File != "" || e.Where.Shard != ""; {
+	case known && (x.Whole || e.Where.File != path): // a source knows files only
+		return &e
+	case f != nil && f.Member != nil:
+		e.Where.File, e.Where.Shard, e.Where.Member = "", path, string(f.Member)
 		if e.Where.Offset = errs.Known(f.Off + max(e.Where.Offset.Or(-1), 0)); f.Unpacked {
 			e.Where.Offset = errs.Known(f.Off)
 		}
-		return &e
-	}
-	e.Where.File = path
-	if f == nil && e.Where.Offset.Or(-1) < 0 && off > 0 {
-		e.Where.Offset = errs.Known(off)
+	case x.Whole:
+		e.Where.File, e.Where.Offset = path, errs.Known(max(e.Where.Offset.Or(-1), 0))
+	default: // where the sample begins, or further on
+		e.Where.File, e.Where.Shard, e.Where.Offset = "", path, errs.Known(max(e.Where.Offset.Or(-1), x.Off))
 	}
 	return &e
 }

@@ -81,6 +81,15 @@ type Shard struct {
 	Samples int64  `json:"samples"` // that it has
 	// Converted is how many progressive JPEGs were made sequential.
 	Converted int64 `json:"converted,omitempty"`
+	// Bad are samples that could not be read and are left out, in order.
+	Bad []Bad `json:"bad,omitempty"`
+}
+
+// Bad is one sample of the source that could not be read.
+type Bad struct {
+	Sample int64         `json:"sample"`         // of the source
+	File   jsontext.Name `json:"file,omitempty"` // or shard, below the source's root
+	Error  string        `json:"error"`
 }
 
 // File is one finished file.
@@ -107,6 +116,14 @@ type Options struct {
 	Resize   int    `json:"resize"`
 	Crop     int    `json:"crop"`
 	Quality  int    `json:"quality"`
+}
+
+// Bad are the samples that are left out because they could not be read.
+func (m *Manifest[O]) Bad() (all []Bad) {
+	for _, s := range m.Shards {
+		all = append(all, s.Bad...)
+	}
+	return all
 }
 
 // Converted is how many progressive JPEGs were made sequential.

@@ -112,6 +112,7 @@ func (p *packer) trial(ctx context.Context, w weights) (*trial, error) {
 	defer runtime.UnlockOSThread()
 	var s seen
 	parts := make([][]byte, len(p.output.Files()))
+	var bad error
 	began := time.Now()
 	for place := range min(int64(measured), n) {
 		if place >= leastSeen && time.Since(began) > measureTime {
@@ -119,12 +120,13 @@ func (p *packer) trial(ctx context.Context, w weights) (*trial, error) {
 		}
 		id := choice.Epoch(0).At(place)
 		begin := busy()
-		if err := p.read.sample(ctx, id, &s); err != nil {
-			return nil, err
+		made, err := p.made(ctx, lane, id, &s)
+		if p.passesOver(err) {
+			bad = err
+			continue
 		}
-		made, err := p.program.Run(lane, &s.sample, 0)
 		if err != nil {
-			return nil, p.read.place(err, id)
+			return nil, err
 		}
 		for i := range parts {
 			parts[i] = parts[i][:0]
@@ -143,6 +145,9 @@ func (p *packer) trial(ctx context.Context, w weights) (*trial, error) {
 				t.compare(f.Data, made, f.Name)
 			}
 		}
+	}
+	if t.samples == 0 {
+		return nil, bad // none of them can be read
 	}
 	return t, t.flush(p)
 }

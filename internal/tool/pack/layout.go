@@ -130,19 +130,26 @@ type probe struct {
 
 // look reads the probes, the same ones every time, and settles the output.
 func (p *packer) look(ctx context.Context, w weights) (probe, error) {
-	var ids []int64
-	n := p.ds.Index().Len()
-	for i := range min(int64(probes), n) {
-		ids = append(ids, i*(n-1)/max(1, min(int64(probes), n)-1))
-	}
+	ids := p.probed()
 	var s seen
 	for _, id := range ids {
-		if err := p.read.sample(ctx, id, &s); err != nil {
+		if err := p.read.sample(ctx, id, &s); p.passesOver(err) {
+			continue
+		} else if err != nil {
 			return probe{}, err
 		}
 		p.program.Look(&s.sample)
 	}
 	return p.measure(ctx, w, ids)
+}
+
+// probed are the samples that are made before the layout is.
+func (p *packer) probed() (ids []int64) {
+	n := p.ds.Index().Len()
+	for i := range min(int64(probes), n) {
+		ids = append(ids, i*(n-1)/max(1, min(int64(probes), n)-1))
+	}
+	return ids
 }
 
 // measure makes samples and adds up what they come to.
@@ -151,15 +158,17 @@ func (p *packer) measure(ctx context.Context, w weights, ids []int64) (out probe
 	defer lane.Close()
 	var s seen
 	var parts [][]byte
-	for i, id := range ids {
-		if err := p.read.sample(ctx, id, &s); err != nil {
+	var bad error
+	for _, id := range ids {
+		made, err := p.made(ctx, lane, id, &s)
+		if p.passesOver(err) {
+			bad = err
+			continue
+		}
+		if err != nil {
 			return out, err
 		}
-		made, err := p.program.Run(lane, &s.sample, 0)
-		if err != nil {
-			return out, p.read.place(err, id)
-		}
-		if i == 0 {
+		if parts == nil {
 			if p.output, p.comp, err = p.Options.output(made); err != nil {
 				return out, p.read.place(err, id)
 			}
@@ -176,7 +185,32 @@ func (p *packer) measure(ctx context.Context, w weights, ids []int64) (out probe
 			out.out += int64(len(part))
 		}
 	}
+	if parts == nil {
+		return out, bad // none of them can be read
+	}
 	return out, nil
+}
+
+// made is a sample as it will be packed.
+func (p *packer) made(ctx context.Context, lane *prepare.Lane, id int64, s *seen) (*shard.Sample, error) {
+	if err := p.read.sample(ctx, id, s); err != nil {
+		return nil, err
+	}
+	made, err := p.program.Run(lane, &s.sample, 0)
+	if err != nil {
+		return nil, p.read.place(err, id)
+	}
+	return made, nil
+}
+
+// settleOutput settles the output alone, by the first probe that can be read.
+func (p *packer) settleOutput(ctx context.Context) (err error) {
+	for _, id := range p.probed() {
+		if _, err = p.measure(ctx, p.weigh(), []int64{id}); !p.passesOver(err) {
+			return err
+		}
+	}
+	return err
 }
 
 // lay decides which places go into which shard. What a sample will come to is

@@ -14,12 +14,16 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
 
-// planOf is the layout of a finished packing.
+// planOf is the layout of a finished packing. Samples that are left out have places
+// in the plan, and none in the manifest.
 func planOf(m *Manifest) plan {
 	p := plan{identity: m.Identity, layout: m.Layout}
+	bad := int64(0)
 	for _, s := range m.Shards {
-		p.First = append(p.First, s.First)
+		p.First = append(p.First, s.First+bad)
+		bad += int64(len(s.Bad))
 	}
+	p.Samples += bad
 	return p
 }
 
@@ -34,10 +38,12 @@ func (d *dst) finish() (*Manifest, error) {
 			return nil, err
 		}
 		first, end := d.plan.span(s)
-		if sh == nil || sh.First != first || sh.Samples != end-first {
+		if sh == nil || sh.First != first || sh.Samples+int64(len(sh.Bad)) != end-first {
 			missing = append(missing, d.name(s))
 			continue
 		}
+		sh.First -= d.plan.Samples - m.Samples // the samples that were left out so far
+		m.Samples -= int64(len(sh.Bad))
 		m.Shards = append(m.Shards, *sh)
 		for _, f := range sh.Files {
 			m.Bytes += f.Bytes
@@ -131,6 +137,7 @@ func (d *dst) reopen(m *Manifest) (whole bool, err error) {
 		if err := readAt(d.in(DigestsName), sums, 8*sh.First); err != nil {
 			return false, err
 		}
+		sh.First = p.First[i]
 		if err := d.finished(i, *sh, sums); err != nil {
 			return false, err
 		}

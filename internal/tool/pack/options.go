@@ -60,6 +60,7 @@ type Options struct {
 	Shuffle   bool   `json:"shuffle,omitempty"`
 	Seed      uint64 `json:"seed,omitempty"` // of the shuffle and of copies
 	TokenType string `json:"token_type,omitempty"`
+	OnBad     string `json:"on_bad,omitempty"` // samples that cannot be read: "" (fail) or "skip"
 	prepare.Options
 }
 
@@ -98,6 +99,9 @@ func (o *Options) settle() error {
 	if o.Compress == "none" {
 		o.Compress = ""
 	}
+	if o.OnBad == spec.Fail {
+		o.OnBad = ""
+	}
 	var problems []string
 	add := func(format string, a ...any) { problems = append(problems, fmt.Sprintf(format, a...)) }
 	if !slices.Contains([]string{OutputTar, OutputTFRecord, OutputNpy, OutputTokens}, o.Output) {
@@ -105,6 +109,9 @@ func (o *Options) settle() error {
 	}
 	if !slices.Contains(shard.Compressions(), o.Compress) && o.Compress != "" {
 		add("there is no compression %q: there are %s", o.Compress, strings.Join(shard.Compressions(), ", "))
+	}
+	if o.OnBad != "" && o.OnBad != spec.Skip {
+		add("on_bad is %q: it is fail or skip", o.OnBad)
 	}
 	if o.Compress != "" && (o.Output == OutputNpy || o.Output == OutputTokens) {
 		add("%s is read in place, and is not compressed", o.Output)

@@ -30,6 +30,9 @@ type Report struct {
 // options. Errors: config (another packing lies there; options that do not go
 // together), space (the disk is full), those of the source, and those of samples;
 // finished shards stay whole after each of them.
+//
+// With Options.OnBad "skip" samples that cannot be read are left out, and the
+// manifest names them.
 func Run(ctx context.Context, c Config) (r *Report, err error) {
 	p, end, err := open(ctx, c)
 	if err != nil {
@@ -187,7 +190,7 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 	} else {
 		p.plan = *old
 		p.program.SetSeen(old.Texts, old.Words)
-		if _, err := p.measure(ctx, p.weigh(), []int64{0}); err != nil {
+		if err := p.settleOutput(ctx); err != nil {
 			return nil, err
 		}
 	}

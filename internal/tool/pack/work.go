@@ -13,8 +13,11 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/base/jsontext"
 	"github.com/stoker-data/stoker/internal/base/mem"
+	"github.com/stoker-data/stoker/internal/spec"
 	"github.com/stoker-data/stoker/internal/stage/format"
+	"github.com/stoker-data/stoker/internal/stage/packing"
 	"github.com/stoker-data/stoker/internal/tool/pack/prepare"
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
@@ -36,7 +39,7 @@ type workshop struct {
 	spare sync.Pool          // *item
 
 	weights weights
-	samples atomic.Int64 // written
+	samples atomic.Int64 // written, or left out
 	bytes   atomic.Int64 // written, before compression
 	total   int64
 	mu      sync.Mutex // of Progress
@@ -51,6 +54,7 @@ type item struct {
 	key       uint64 // hash of the sample's key
 	converted int64  // see prepare.Lane
 	err       error
+	bad       *packing.Bad  // it is left out
 	done      chan struct{} // has one place
 }
 
@@ -127,22 +131,40 @@ func (w *workshop) shard(ctx context.Context, s, side int) error {
 	}
 	defer unlock()
 	first, end := w.plan.span(s)
-	out, err := shard.NewWriter(w.dst.place, w.names(s), w.output.Files(), end-first, w.comp)
+	made, sums, err := w.write(ctx, s, side, end-first)
 	if err != nil {
 		return err
 	}
+	return w.dst.finished(s, made, sums)
+}
+
+// write writes the files of a shard of so many samples. How many can be read is
+// known at the end, and some formats begin with it: these are written again.
+func (w *workshop) write(ctx context.Context, s, side int, count int64) (made Shard, sums []byte, err error) {
+	first, end := w.plan.span(s)
+	kinds := w.output.Files()
+	out, err := shard.NewWriter(w.dst.place, w.names(s), kinds, count, w.comp)
+	if err != nil {
+		return made, nil, err
+	}
 	defer out.Abort()
-	sums := make([]byte, 0, 8*(end-first))
+	sums = make([]byte, 0, 8*(end-first))
+	made.First = first
 	var keys []uint64
-	converted := int64(0)
+	var places []int64
 	err = w.line(ctx, first, end, side, func(it *item) error {
+		if it.bad != nil {
+			made.Bad = append(made.Bad, *it.bad)
+			w.tell(1)
+			return nil
+		}
 		sum, err := out.Append(it.parts)
 		if err != nil {
 			return err
 		}
 		sums = binary.LittleEndian.AppendUint64(sums, sum)
-		keys = append(keys, it.key)
-		converted += it.converted
+		keys, places = append(keys, it.key), append(places, it.place)
+		made.Converted += it.converted
 		n := int64(0)
 		for _, p := range it.parts {
 			n += int64(len(p))
@@ -152,21 +174,29 @@ func (w *workshop) shard(ctx context.Context, s, side int) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return made, nil, err
 	}
-	if err := w.distinct(first, keys); err != nil {
-		return err
+	made.Samples = int64(len(keys))
+	if made.Samples == 0 {
+		return made, nil, errs.New(errs.Damaged, "none of the %d samples of %s can be read; the first: %s", len(made.Bad), w.dst.name(s), made.Bad[0].Error).
+			At(errs.Where{Sample: errs.Known(made.Bad[0].Sample)}).Try("a larger --shard-size puts other samples beside them; `stoker verify` names all that are damaged")
 	}
-	made, err := out.Finish()
-	if err != nil {
-		return err
+	if made.Samples != count && slices.ContainsFunc(kinds, func(f shard.File) bool { return f.Head != nil }) {
+		out.Abort()
+		w.samples.Add(first - end)
+		return w.write(ctx, s, side, made.Samples)
 	}
-	return w.dst.finished(s, Shard{Files: made, First: first, Samples: end - first, Converted: converted}, sums)
+	if err := w.distinct(places, keys); err != nil {
+		return made, nil, err
+	}
+	made.Files, err = out.Finish()
+	return made, sums, err
 }
 
 // distinct checks that no two samples of a tar shard have one key: readers would
-// take them for one sample, or refuse the shard. keys are hashes, in order.
-func (w *workshop) distinct(first int64, keys []uint64) error {
+// take them for one sample, or refuse the shard. keys are hashes, in order, of the
+// samples at places.
+func (w *workshop) distinct(places []int64, keys []uint64) error {
 	if w.Options.Output != OutputTar {
 		return nil
 	}
@@ -177,8 +207,8 @@ func (w *workshop) distinct(first int64, keys []uint64) error {
 	slices.SortFunc(by, func(a, b int32) int { return cmp.Or(cmp.Compare(keys[a], keys[b]), cmp.Compare(a, b)) })
 	for i := 1; i < len(by); i++ {
 		if keys[by[i]] == keys[by[i-1]] {
-			a, _ := w.at(first + int64(by[i-1]))
-			b, _ := w.at(first + int64(by[i]))
+			a, _ := w.at(places[by[i-1]])
+			b, _ := w.at(places[by[i]])
 			return w.read.place(errs.New(errs.Config, "samples %d and %d have one name, and would be one sample in a shard", a, b).
 				Try("name them by their numbers with --keys number"), b)
 		}
@@ -211,7 +241,7 @@ func (w *workshop) line(ctx context.Context, first, end int64, side int, put fun
 		for place := first; place < end; place++ {
 			id, _ := w.at(place)
 			it := w.spare.Get().(*item)
-			it.place, it.err = place, nil
+			it.place, it.err, it.bad = place, nil, nil
 			it.held = w.cost(id)
 			if !budget.Acquire(it.held, 0, func() bool { return ctx.Err() != nil }) || ctx.Err() != nil {
 				return
@@ -225,6 +255,9 @@ func (w *workshop) line(ctx context.Context, first, end int64, side int, put fun
 			for it := range work {
 				if it.err = ctx.Err(); it.err == nil {
 					it.err = w.prepare(ctx, it)
+				}
+				if w.passesOver(it.err) {
+					it.bad, it.err = w.unreadable(it.place, it.err), nil
 				}
 				it.done <- struct{}{}
 			}
@@ -249,6 +282,27 @@ func (w *workshop) line(ctx context.Context, first, end int64, side int, put fun
 		w.spare.Put(it)
 	}
 	return ctx.Err()
+}
+
+// passesOver says that an error is of one sample, and --on-bad skip goes on without
+// it: what is stored cannot be read. A source that fails is not of one sample.
+func (p *packer) passesOver(err error) bool {
+	return err != nil && p.Options.OnBad == spec.Skip && errs.Classes[errs.From(err).Code].Python == "DataError"
+}
+
+// unreadable is a sample that is left out, as the manifest names it: without the
+// places of this machine.
+func (w *workshop) unreadable(place int64, err error) *packing.Bad {
+	id, _ := w.at(place)
+	e := errs.From(err)
+	bad := &packing.Bad{Sample: id, Error: errs.Plain(e.What)}
+	if e.Cause != nil {
+		bad.Error += ": " + errs.Plain(e.Cause.Error())
+	}
+	if extents := w.ds.Extents(id, nil, nil); len(extents) > 0 {
+		bad.File = jsontext.Name(w.ds.Index().Name(extents[0].File))
+	}
+	return bad
 }
 
 // cost is what a sample holds while it is worked on, about.

@@ -1,8 +1,8 @@
 """The one engine of this process: started at first need, restarted when it dies, ended with its last loader.
 
     Client   which engine runs, how often it died, which samples are suspected of it, who needs it
-    Remote   a loader in the engine: a Spec, opened again on every new engine, the same or an error
-    Walk     a pass in the engine: goes on where it was, on every new engine
+    Loader   a loader in the engine: a Spec, opened again on every new engine, the same or an error
+    Pass     a pass in the engine: goes on where it was, on every new engine
 
 A death is noticed by whoever talks to the engine; that thread buries it, and every other request in flight is carried
 out again on the next engine. A loader whose requests end two engines is refused, and the others go on: those that were
@@ -21,7 +21,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from time import monotonic_ns
@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from . import _notice
 from ._errors import MAX_EPOCH, ConfigError, DataError, EngineError
 from ._process import GRACE_SECONDS, Engine, Gone, Unborn, status_words
+from ._told import Contents, Member, changed
 from ._wire import Message
 
 MAX_RESTARTS = 3
@@ -51,10 +52,10 @@ class Client:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._engine: Engine | None = None
-        self._needed: set[int] = set()  # Remotes that keep the engine alive, by their number
+        self._needed: set[int] = set()  # Loaders that keep the engine alive, by their number
         self._released: deque[tuple[int, Engine | None, int]] = deque()
         self._deaths: list[tuple[float, str]] = []
-        self._crashes: dict[int, list[tuple[float, str]]] = {}  # by Remote: of _deaths, those at requests of it
+        self._crashes: dict[int, list[tuple[float, str]]] = {}  # by Loader: of _deaths, those at requests of it
         self._turns = threading.RLock()  # held by the one of _crashes that has a request in flight
         self._suspects: dict[tuple[str, int], dict[str, Any]] = {}  # as they travel, by digest and sample
 
@@ -101,7 +102,7 @@ class Client:
     def bury(self, gone: Gone, number: int, digest: str) -> EngineError | None:
         """Deals with a dead engine, once; EngineError if engines have died too often.
 
-        Returns one where they did so at requests of this Remote, whose dataset has the digest.
+        Returns one where they did so at requests of this Loader, whose dataset has the digest.
         """
         engine = gone.engine
         try:
@@ -129,7 +130,7 @@ class Client:
     def _blamed(
         self, number: int, digest: str, crash: tuple[float, str], asked: Mapping[str, Any]
     ) -> EngineError | None:
-        """Counts a crash at a request of a Remote, and says whether that was one too many."""
+        """Counts a crash at a request of a Loader, and says whether that was one too many."""
         crashes = self._crashes.setdefault(number, [])
         crashes.append(crash)
         # Two crashes with one sample in work are the sample's doing, which the next engine takes as bad.
@@ -149,7 +150,7 @@ class Client:
 
     @contextmanager
     def turn(self, number: int) -> Iterator[None]:
-        """Around a request of a Remote. Where one of several crashed an engine, these go by turns."""
+        """Around a request of a Loader. Where one of several crashed an engine, these go by turns."""
         if number not in self._crashes:
             yield
             return
@@ -213,7 +214,7 @@ class Client:
 
 
 _client = Client()
-_locked: weakref.WeakSet[Remote | Walk] = weakref.WeakSet()
+_locked: weakref.WeakSet[Loader | Pass] = weakref.WeakSet()
 
 
 def client() -> Client:
@@ -259,6 +260,7 @@ class Opened(NamedTuple):
     sources: list[str]  # digests of what the dataset was packed from, whose states fit too
     altered: str  # how packing changed what is delivered
     unlike: dict[str, str]  # digests of what it was packed from as other samples, and how: their states do not fit
+    contents: list[Contents]  # of each dataset
 
 
 def _opened(answer: Message, engine: Engine) -> Opened:
@@ -279,6 +281,10 @@ def _opened(answer: Message, engine: Engine) -> Opened:
         sources=list(answer.get("sources") or []),
         altered=str(answer.get("altered", "")),
         unlike=dict(answer.get("unlike") or {}),
+        contents=[
+            Contents(int(one["samples"]), str(one["digest"]), str(one.get("stamp", "")))
+            for one in answer.get("contents") or []
+        ],
     )
 
 
@@ -292,22 +298,34 @@ class _Place:
         self.id = 0
 
 
-class Remote:
+class Loader:
     """A loader in the engine. Opens at first need, and again after ``close()`` or on a new engine.
 
     ``timeout`` is the stall deadline of a batch in seconds. ``keeps`` says whether the engine lives as long as this.
     ``stored``: what is stored is looked at, and no batch is made, so that no field need be left to deliver.
+    ``members`` are the datasets of the Spec: the engine has to find what they told their user. ``before`` is what the
+    loader found that this one takes over from.
     """
 
     _count = 0
 
-    def __init__(self, spec: dict[str, Any], timeout: float = 60.0, keeps: bool = True, stored: bool = False) -> None:
-        Remote._count += 1
-        self._number = Remote._count
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        timeout: float = 60.0,
+        keeps: bool = True,
+        stored: bool = False,
+        members: Sequence[Member] = (),
+        before: Sequence[Contents] = (),
+    ) -> None:
+        Loader._count += 1
+        self._number = Loader._count
         self.spec = spec
         self.timeout = timeout
         self._keeps = keeps
         self._stored = {"stored": True} if stored else {}
+        self._members = members
+        self._before = before
         self._lock = threading.Lock()
         self._at = _Place()
         self.opened: Opened | None = None
@@ -377,15 +395,11 @@ class Remote:
             finally:
                 progress.close()
             loader, found = int(answer["loader"]), _opened(answer, engine)
-            # A pass cannot go on over other data; a dataset that is only looked at shows what is there now.
-            if self._keeps and self.opened is not None and self.opened.digest != found.digest:
+            try:
+                self._compare(engine, loader, found)
+            except BaseException:
                 self._leave(engine, loader)
-                raise DataError(
-                    "the dataset changed while it was in use",
-                    code="changed",
-                    cause=f"its digest was {self.opened.digest} and is {found.digest} now",
-                    hint="make a new loader and begin again: a pass cannot go on over other data",
-                )
+                raise
             # What is only looked at is said by whoever loads it, of the fields that are wanted then.
             for note in [] if self._stored else answer.get("notes") or []:
                 _notice.say(note)
@@ -393,6 +407,32 @@ class Remote:
             engine.digests[loader] = found.digest
             self._at.id, self._at.engine = loader, engine
             return loader
+
+    def _compare(self, engine: Engine, loader: int, found: Opened) -> None:
+        """Raises if what the engine found is not what was there before."""
+        for number, (member, now) in enumerate(zip(self._members, found.contents, strict=False)):
+            told = member.told.before(member.where)
+            if told is not None and told[0].differs(now):
+                change: dict[str, str] = {}
+                looked = told[1]
+                if looked is not None and looked is not self and looked._at.engine is engine:
+                    question = {"what": "changed", "epoch": 0, "from": number, "to": 0, "loader": looked.number}
+                    answer, _ = engine.request({"type": "ask", "loader": loader, "ask": question}, QUIET_SECONDS)
+                    change = answer["answer"]
+                raise changed(member.kind, told[0], now, change)
+        # A pass cannot go on over other data; a dataset that is only looked at shows what is there now.
+        before = self.opened.contents if self._keeps and self.opened is not None else self._before
+        for was, now in zip(before, found.contents, strict=False):
+            if was.differs(now):
+                raise DataError(
+                    "the dataset changed while it was in use",
+                    code="changed",
+                    cause=was.became(now),
+                    hint="make a new loader and begin again: a pass cannot go on over other data",
+                )
+        if self._keeps:
+            for member, now in zip(self._members, found.contents, strict=False):
+                member.told.load(member.where, now)
 
     def _leave(self, engine: Engine, loader: int) -> None:
         self._at.engine = None
@@ -479,7 +519,7 @@ def closed() -> ConfigError:
     return ConfigError("the loader of this iterator was closed", hint="begin a new pass with iter(loader)")
 
 
-class Walk:
+class Pass:
     """A pass over ``remote`` from ``position`` of ``epoch`` on; begins in the engine at once.
 
     ``position`` and ``step`` tell where it stands: after the last batch that ``next`` built, or before the first.
@@ -489,7 +529,7 @@ class Walk:
 
     def __init__(
         self,
-        remote: Remote,
+        remote: Loader,
         epoch: int,
         position: int,
         step: int = 0,

@@ -27,6 +27,7 @@ from ._errors import ConfigError, Problems, whole
 from ._frozen import frozen
 from ._numbers import scalar
 from ._spec import Form, Recipe, default_output
+from ._told import Member, Told, where
 from ._types import J, N, T
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ class Dataset(Generic[T, N, J]):
             known = inspect.signature(cls.__init__).parameters
             if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
                 check_keywords(cls.__name__, keywords, [*known][1:])
-            return super().__new__(cls)
+            made = super().__new__(cls)
+            made.__dict__["_told"] = Told()
+            return made
 
     def __setattr__(self, name: str, value: Any) -> None:
         known = type(self)._fixed
@@ -85,7 +88,8 @@ class Dataset(Generic[T, N, J]):
         """What this dataset says of itself, as it is handed out: its lists and dicts refuse changes."""
         return frozen(value, f"{type(self).__name__}.{name}", type(self)._fixed.get(name) or "make a new dataset")
 
-    _peek: _client.Remote | None = None  # the small loader; not a need of the engine's
+    _told: Told  # copies have the same one
+    _peek: _client.Loader | None = None  # the small loader; not a need of the engine's
     _maker: Maker | None = None
     _cached: dict[str, Any] | None = None  # what cache() said, as the Spec has it
 
@@ -99,7 +103,7 @@ class Dataset(Generic[T, N, J]):
     def _renew(self) -> None:
         """Takes over what was changed since it was looked at: a transform that holds other transforms now."""
 
-    def _remote(self) -> _client.Remote:
+    def _remote(self) -> _client.Loader:
         self._renew()
         if self._peek is None:
             spec: dict[str, Any] = {
@@ -111,8 +115,22 @@ class Dataset(Generic[T, N, J]):
             fields = self._fields()
             if fields is not None:
                 spec["fields"] = fields
-            self._peek = _client.Remote(spec, keeps=False)
+            self._peek = _client.Loader(spec, keeps=False, members=self._members())
         return self._peek
+
+    def _members(self) -> list[Member]:
+        """The datasets that a loader over this one reads, and what they told of their data."""
+        return [Member(type(self).__name__, where(self._recipe().dataset), self._told)]
+
+    def _look(self) -> _client.Loader:
+        """The small loader, to tell the user of the data: from now on every loader has to find the same."""
+        remote = self._remote()
+        (member,) = self._members()
+        if self._told.stale(member.where, remote.info().contents[0]):
+            self._peek = None
+            remote = self._remote()
+        self._told.tell(member.kind, member.where, remote.info().contents[0], remote)
+        return remote
 
     def cache(self: Data, memory: str | int | None = None, after: str | None = None) -> Data:
         """The same dataset; loaders over it keep in memory what is the same in every epoch.
@@ -139,12 +157,12 @@ class Dataset(Generic[T, N, J]):
 
     def __len__(self) -> int:
         """Number of samples."""
-        return self._remote().info().samples
+        return self._look().info().samples
 
     def __getitem__(self, index: int) -> Any:
         """Sample ``index`` as a loader over this dataset gives it at that place of epoch 0 without shuffle."""
         at = operator.index(index)
-        remote = self._remote()
+        remote = self._look()
         count = remote.info().samples
         if not -count <= at < count:
             raise IndexError(f"sample {at} of a dataset of {count}")
@@ -157,11 +175,11 @@ class Dataset(Generic[T, N, J]):
                 single=True,
                 squeeze=recipe.squeeze,
             )
-        walk = _client.Walk(remote, 0, at % count)
+        begun = _client.Pass(remote, 0, at % count)
         try:
-            sample = walk.next(self._maker.make)
+            sample = begun.next(self._maker.make)
         finally:
-            walk.cancel()
+            begun.cancel()
         return tuple(sample) if isinstance(sample, Batch) else sample
 
     def __getstate__(self) -> dict[str, Any]:

@@ -99,24 +99,26 @@ class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
     @property
     def class_to_idx(self) -> dict[str, int]:
         """The number of every class. Like the other lists of this class, it cannot be changed in place."""
-        return self._told("class_to_idx", lambda: {name: number for number, name in enumerate(self.classes)})
+        return self._handed("class_to_idx", lambda: {name: number for number, name in enumerate(self.classes)})
 
     @property
     def targets(self) -> list[int]:
         """The label of every sample."""
-        return self._told("targets", lambda: list(self._columns()["label"]))
+        return self._handed("targets", lambda: list(self._columns()["label"]))
 
     @property
     def samples(self) -> list[tuple[str, int]]:
         """The path and the label of every sample."""
-        return self._told("samples", lambda: list(zip(self._columns()["path"], self._columns()["label"], strict=True)))
+        return self._handed(
+            "samples", lambda: list(zip(self._columns()["path"], self._columns()["label"], strict=True))
+        )
 
     @property
     def imgs(self) -> list[tuple[str, int]]:
         """``samples``, by torchvision's other name."""
-        return self._told("imgs", lambda: list(self.samples))
+        return self._handed("imgs", lambda: list(self.samples))
 
-    def _told(self, name: str, make: Callable[[], A]) -> A:
+    def _handed(self, name: str, make: Callable[[], A]) -> A:
         """What an attribute hands out, made once: loops take ``dataset.samples[i]`` for every i."""
         if self._listed is None:
             self._listed = {}
@@ -127,7 +129,7 @@ class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
 
     def _columns(self) -> dict[str, list[Any]]:
         if self._table is None:
-            found = self._remote().table(["label", "path"])
+            found = self._look().table(["label", "path"])
             # As torchvision gives them: below the root as it was given.
             below = os.path.join(os.path.normpath(absolute(self.root)), "")
             found["path"] = [os.path.join(self.root, path.removeprefix(below)) for path in found["path"]]

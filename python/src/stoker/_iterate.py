@@ -67,20 +67,20 @@ class Early:
     same one, and the first that is asked for a batch of this pass takes it; without iterators it is collected, and its
     reading ends."""
 
-    def __init__(self, remote: _client.Remote, epoch: int, position: int, stride: int) -> None:
+    def __init__(self, remote: _client.Loader, epoch: int, position: int, stride: int) -> None:
         self._remote = remote
         self._closings = remote.closings
         self._place = epoch, position
-        self._walk: _client.Walk | None = _client.Walk(remote, epoch, position, -(-position // stride), bundle=True)
+        self._pass: _client.Pass | None = _client.Pass(remote, epoch, position, -(-position // stride), bundle=True)
 
-    def fits(self, remote: _client.Remote, epoch: int, position: int) -> bool:
+    def fits(self, remote: _client.Loader, epoch: int, position: int) -> bool:
         """Whether it is the beginning of this pass, and nobody has taken it."""
         here = remote is self._remote and remote.closings == self._closings
-        return here and self._walk is not None and self._place == (epoch, position)
+        return here and self._pass is not None and self._place == (epoch, position)
 
-    def take(self) -> _client.Walk | None:
-        walk, self._walk = self._walk, None
-        return walk
+    def take(self) -> _client.Pass | None:
+        taken, self._pass = self._pass, None
+        return taken
 
 
 class Passage(Iterator[T]):
@@ -91,7 +91,7 @@ class Passage(Iterator[T]):
     last holds.
     """
 
-    def __init__(self, loader: Any, remote: _client.Remote, early: Early | None, entered: int, imported: int) -> None:
+    def __init__(self, loader: Any, remote: _client.Loader, early: Early | None, entered: int, imported: int) -> None:
         self._loader = loader
         self._remote = remote
         self._closings = remote.closings
@@ -101,11 +101,11 @@ class Passage(Iterator[T]):
         self._left: int | None = None
         self._ended = False
         self._piece: Piece | None = None
-        self._next: tuple[Piece, _client.Walk] | None = None
+        self._next: tuple[Piece, _client.Pass] | None = None
         self._make = loader._maker.make  # of this pass; the loader's next one may be of another transform
         self._meter: Meter = loader._meter
         self._progress: Progress
-        self._walk: _client.Walk
+        self._pass: _client.Pass
         self._tally: Tally | None = None  # None: no batch was asked for yet
 
     def _enter(self, asked: int) -> Tally:
@@ -120,10 +120,10 @@ class Passage(Iterator[T]):
             self._progress, self._left = loader._coming()
             at, early = self._progress, self._early
             at.iterator = weakref.ref(self)
-            walk = None
+            taken = None
             if at.feed is None and early is not None and early.fits(self._remote, at.epoch, at.position):
-                walk = early.take()
-            self._walk = walk or self._begin()
+                taken = early.take()
+            self._pass = taken or self._begin()
             loader._took(at)
             self._early = None
             tally = Tally(self._remote, asked - self._entered, self._imported)
@@ -132,21 +132,21 @@ class Passage(Iterator[T]):
         self._meter.begins(tally)
         return tally
 
-    def _begin(self) -> _client.Walk:
-        """A walk from where the loop stands."""
+    def _begin(self) -> _client.Pass:
+        """A pass in the engine from where the loop is."""
         at = self._progress
         if at.feed is None:
             step = -(-at.position // self._loader._stride)
-            return _client.Walk(self._remote, at.epoch, at.position, step, bundle=True)
+            return _client.Pass(self._remote, at.epoch, at.position, step, bundle=True)
         self._to(at.position, at.position)
         if self._piece is not None:
             return self._over(self._piece, at.position)
         self._ended = True
-        return _client.Walk(self._remote, at.epoch, 0, 0, lambda _: {"ids": [], "place": 0, "item": 0})
+        return _client.Pass(self._remote, at.epoch, 0, 0, lambda _: {"ids": [], "place": 0, "item": 0})
 
-    def _over(self, piece: Piece, position: int) -> _client.Walk:
+    def _over(self, piece: Piece, position: int) -> _client.Pass:
         step = -(-position // self._loader._stride)
-        return _client.Walk(self._remote, self._progress.epoch, position, step, piece.left, bundle=True)
+        return _client.Pass(self._remote, self._progress.epoch, position, step, piece.left, bundle=True)
 
     def _to(self, begin: int, end: int) -> None:
         """Takes the piece that holds item ``end``; items from ``begin`` on count as handed out."""
@@ -176,14 +176,14 @@ class Passage(Iterator[T]):
         if self._progress.jumped is not None:
             self._jump()
         while not self._ended:
-            batch: T | None = self._walk.next(self._make) if self._left != 0 else None
+            batch: T | None = self._pass.next(self._make) if self._left != 0 else None
             if batch is not None:
-                walk = self._walk
-                self._received(walk.told)
-                if "bad" in walk.told:
-                    self._meter.bad += len(walk.told["bad"])
+                of = self._pass
+                self._received(of.told)
+                if "bad" in of.told:
+                    self._meter.bad += len(of.told["bad"])
                 now = monotonic_ns()
-                tally.taken.append((asked, now, walk.waited, walk.rows, walk.epoch, walk.step - 1))
+                tally.taken.append((asked, now, of.waited, of.rows, of.epoch, of.step - 1))
                 if now - tally.settled >= FLUSH_NS:
                     self._meter.settle(tally)
                 return batch
@@ -191,10 +191,10 @@ class Passage(Iterator[T]):
                 self._following()
             elif not self._left:
                 self._ended = True
-                self._walk.cancel()
+                self._pass.cancel()
             else:  # the dataset's epoch ended within the pass
-                self._walk = _client.Walk(self._remote, self._walk.epoch + 1, 0, bundle=True)
-                self._loader._part(self._progress, self._walk.epoch, 0)
+                self._pass = _client.Pass(self._remote, self._pass.epoch + 1, 0, bundle=True)
+                self._loader._part(self._progress, self._pass.epoch, 0)
         if not tally.ended:
             self._progress.ended = tally.ended = True
             self._meter.ended(tally, self._progress.epoch)
@@ -202,7 +202,7 @@ class Passage(Iterator[T]):
 
     def _received(self, told: Message) -> None:
         at, before = self._progress, self._progress.position
-        at.move(self._walk.epoch, self._walk.position)
+        at.move(self._pass.epoch, self._pass.position)
         if at.part is not None:
             at.part.count(told)
         if self._left is not None:
@@ -219,16 +219,16 @@ class Passage(Iterator[T]):
         if self._next is None:
             self._ended = True
             return
-        self._piece, self._walk = self._next
+        self._piece, self._pass = self._next
         self._next = None
 
     def _jump(self) -> None:
         """Goes on where loader.skip() has moved the loop."""
         at = self._progress
         begin, at.jumped = at.jumped, None
-        self._walk.cancel()
+        self._pass.cancel()
         if self._next is not None:
             self._next[1].cancel()
         if at.feed is not None and begin is not None:
             self._to(begin, at.position)
-        self._walk = self._begin()
+        self._pass = self._begin()

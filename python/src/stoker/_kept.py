@@ -22,16 +22,16 @@ def kept(loader: Any) -> Iterator[Any]:
     """The loader to run, or a copy of it; afterwards it stands where it stood, and so do random numbers."""
     with _dice(loader):
         if isinstance(loader, DataLoader):
-            own = [loader, loader._sampler] if loader._native_sampler else [loader]
-            before = [
-                {k: list(v) if isinstance(v, list) else v for k, v in vars(one).items() if k in _PLACE} for one in own
-            ]
+            position = copy.copy(loader._at)
+            sampler = loader._sampler if loader._native_sampler else None
+            mark = None if sampler is None else sampler._mark()
             with _epoch_kept(None if loader._native_sampler else loader._settings.ordering.sampler):
                 try:
                     yield loader
                 finally:
-                    for one, was in zip(own, before, strict=True):
-                        vars(one).update(was)
+                    loader._at = position
+                    if sampler is not None:
+                        sampler._return(mark)
             return
         if not isinstance(loader, _torchs()):
             yield loader
@@ -40,10 +40,6 @@ def kept(loader: Any) -> Iterator[Any]:
         twin.__dict__["_iterator"] = None  # persistent workers are the original's
         with _epoch_kept(getattr(loader, "sampler", None)), _epoch_kept(getattr(loader, "batch_sampler", None)):
             yield twin
-
-
-# Attributes of stoker's loader and samplers that say where a pass stands.
-_PLACE = ("_restored", "_seen", "_next_epoch", "_progress", "_skipped", "_parts", "_epoch", "_pass")
 
 
 @contextlib.contextmanager

@@ -21,11 +21,13 @@ from ._errors import MAX_EPOCH, ConfigError, Problems, whole
 from ._feed import Feed
 from ._iterate import Early, Passage, Progress
 from ._numbers import scalar
+from ._position import Position
 from ._receipt import VERSION, Part
 from ._spec import ALL_CORES, Form, cores, read, spec
 from ._state import STATE_VERSION, compare, skipped
 from ._stats import Meter
 from ._strangers import advise
+from ._told import Contents
 from ._types import TP, J, N, T
 
 if TYPE_CHECKING:
@@ -260,7 +262,8 @@ class DataLoader(Generic[T]):
         self._turns = threading.RLock()  # one thread at a time begins a pass; taken before _lock
         self._early: weakref.ref[Early] | None = None  # of the next pass; iterators hold it
         self._unused: weakref.ref[Passage] | None = None  # the iterator made last, if no pass has begun since
-        self._remote: _client.Remote | None = None
+        self._remote: _client.Loader | None = None
+        self._before: list[Contents] = []  # what the loaders in the engine before it found
         self._maker: Maker | None = None
         self._meter = Meter(self._asked_stats)
         self._made = _watch.place()
@@ -269,15 +272,11 @@ class DataLoader(Generic[T]):
         self._last: dict[str, Any] | None = None  # what was counted until it was closed
         self._closing = False
         self._compared: list[int] = []  # the seeds with which it was opened and the ranks compared
-        self._next_epoch = 0
-        self._restored: tuple[int, int] | None = None
-        self._seen: str | None = None  # of a restored state: the digest of what the sampler had given
-        self._progress: Progress | None = None
-        self._skipped: list[list[int]] = []
-        self._parts: list[Part] = []
+        self._at = Position()
         self._check_sampler()
         fields = dataset._fields()
-        _client.Remote(spec(self._settings, dataset._recipe(), fields), self._settings.deadline, keeps=False).check()
+        made = spec(self._settings, dataset._recipe(), fields)
+        _client.Loader(made, self._settings.deadline, keeps=False, members=dataset._members()).check()
 
     # Passes.
 
@@ -295,7 +294,7 @@ class DataLoader(Generic[T]):
         self._unused = weakref.ref(iterator)
         return iterator
 
-    def _read_ahead(self, remote: _client.Remote) -> Early | None:
+    def _read_ahead(self, remote: _client.Loader) -> Early | None:
         """Begins to read the next pass; a sampler of the user's is not walked before a batch is asked for."""
         if self._settings.ordering.walked:
             return None
@@ -308,13 +307,13 @@ class DataLoader(Generic[T]):
 
     def _next_pass(self) -> tuple[int, int, int]:
         """Epoch and position of the next pass, and its number; it begins when its first batch is asked for."""
-        if self._restored is not None:
-            epoch, position = self._restored
+        if self._at.restored is not None:
+            epoch, position = self._at.restored
             return epoch, position, epoch if self._native_sampler else self._nominal(epoch, position)
         if self._native_sampler:
             epoch, position = self._sampler._coming()
             return epoch, position, epoch
-        return (*self._start(self._next_epoch), self._next_epoch)
+        return (*self._start(self._at.next_epoch), self._at.next_epoch)
 
     def _coming(self) -> tuple[Progress, int | None]:
         """The next pass, and the steps that are left of it, None: to the end of the epoch."""
@@ -327,21 +326,21 @@ class DataLoader(Generic[T]):
     def _took(self, progress: Progress) -> None:
         """A pass has begun: the one after it is the next."""
         if self._native_sampler:
-            if self._restored is not None:
+            if self._at.restored is not None:
                 self._sampler.set_epoch(progress.epoch)
             progress.follower = self._sampler._begin()
             progress.follower.position = progress.position
         self._part(progress, progress.epoch, progress.position)
-        self._restored = None
-        self._seen = None
-        self._next_epoch = progress.nominal + 1
-        self._progress = progress
+        self._at.restored = None
+        self._at.seen = None
+        self._at.next_epoch = progress.nominal + 1
+        self._at.progress = progress
         self._unused = None
 
     def _standing(self) -> Progress | None:
         """How far the loop has come; None where the next pass counts: before any, and where the last one has ended or
         was given up and an iterator waits for its first batch."""
-        at, unused = self._progress, self._unused
+        at, unused = self._at.progress, self._unused
         if at is None or at.restored or unused is None or unused() is None:
             return at
         items = None if at.over else self._items(at.epoch)
@@ -350,17 +349,17 @@ class DataLoader(Generic[T]):
     def _fed(self, epoch: int, position: int) -> Feed:
         """A pass over the user's sampler, from a position on."""
         ordering = self._settings.ordering
-        if self._restored is not None and callable(decide := getattr(ordering.sampler, "set_epoch", None)):
+        if self._at.restored is not None and callable(decide := getattr(ordering.sampler, "set_epoch", None)):
             decide(epoch)
         feed = Feed(ordering.sampler, self._size, ordering.batched, self._settings.tail == "drop")
-        if self._seen is not None:
-            feed.skip(position, self._seen)
+        if self._at.seen is not None:
+            feed.skip(position, self._at.seen)
         return feed
 
     def _part(self, progress: Progress, epoch: int, position: int) -> None:
         """Begins a part of the receipt."""
         progress.part = Part(epoch, position, *self._rank)
-        self._parts.append(progress.part)
+        self._at.parts.append(progress.part)
 
     def set_epoch(self, epoch: int) -> None:
         """Decides the epoch of the next pass; the passes after it count on from there.
@@ -375,14 +374,14 @@ class DataLoader(Generic[T]):
             )
         if callable(decide := getattr(self._settings.ordering.sampler, "set_epoch", None)):
             decide(epoch)
-        if self._restored is not None:
-            if self._nominal(*self._restored) == epoch:
+        if self._at.restored is not None:
+            if self._nominal(*self._at.restored) == epoch:
                 return
-            self._restored = None
-            self._seen = None
-        self._next_epoch = epoch
-        if self._progress is not None and self._progress.restored:
-            self._progress = None
+            self._at.restored = None
+            self._at.seen = None
+        self._at.next_epoch = epoch
+        if self._at.progress is not None and self._at.progress.restored:
+            self._at.progress = None
 
     def __len__(self) -> int:
         """Batches of a whole pass on this rank (samples, if they are not batched)."""
@@ -400,12 +399,12 @@ class DataLoader(Generic[T]):
             return items // self._size if self._settings.tail == "drop" else -(-items // self._size)
         if not ordering.plain or self._dataset._recipe().mix is not None:
             at = self._standing()
-            epoch = self._next_epoch if at is None else at.epoch
+            epoch = self._at.next_epoch if at is None else at.epoch
             return int(self._asked().ask("steps", epoch=epoch))
         if self._remote is not None and self._remote.opened is not None:
             samples = self._remote.opened.samples
         else:
-            samples = self._dataset._remote().info().samples
+            samples = self._dataset._look().info().samples
         _, world = self._rank
         step = world * self._size
         if self._settings.tail == "drop":
@@ -415,7 +414,7 @@ class DataLoader(Generic[T]):
         share = -(-samples // world)
         return -(-share // self._size)
 
-    def _asked(self) -> _client.Remote:
+    def _asked(self) -> _client.Loader:
         """The loader in the engine, for a question; an iteration is not needed for it."""
         return self._opened()
 
@@ -436,7 +435,7 @@ class DataLoader(Generic[T]):
         if drawn != there and not (drawn < there and "order.subset" in self._settings.ordering.numbers):
             self._settings = self._settings.walking()
         else:
-            self._next_epoch = self._sampler.state_dict()["epoch"]
+            self._at.next_epoch = self._sampler.state_dict()["epoch"]
 
     @property
     def _size(self) -> int:
@@ -524,8 +523,8 @@ class DataLoader(Generic[T]):
             "order": self._order(seen),
             **info.beside,
         }
-        if self._skipped:
-            state["skipped"] = [list(run) for run in self._skipped]
+        if self._at.skipped:
+            state["skipped"] = [list(run) for run in self._at.skipped]
         return state
 
     def _order(self, seen: str | None = None) -> dict[str, Any]:
@@ -548,14 +547,14 @@ class DataLoader(Generic[T]):
             mine = {**self.state_dict(), "epoch": None, "position": None, "order": self._order()}
             mine.pop("skipped", None)
             compare(state_dict, mine, self._items, self._info())
-        self._restored = (state_dict["epoch"], state_dict["position"])
+        self._at.restored = (state_dict["epoch"], state_dict["position"])
         if self._settings.ordering.walked:
-            self._seen = state_dict["order"].get("seen")
-            if self._seen is None and state_dict["position"]:
-                self._seen = ""
-        self._next_epoch = self._nominal(*self._restored)
-        self._progress = Progress(*self._restored, restored=True, seen=self._seen)
-        self._skipped = [list(run) for run in state_dict.get("skipped", [])]
+            self._at.seen = state_dict["order"].get("seen")
+            if self._at.seen is None and state_dict["position"]:
+                self._at.seen = ""
+        self._at.next_epoch = self._nominal(*self._at.restored)
+        self._at.progress = Progress(*self._at.restored, restored=True, seen=self._at.seen)
+        self._at.skipped = [list(run) for run in state_dict.get("skipped", [])]
 
     def _items(self, epoch: int) -> int | None:
         """Items of an epoch: places, or batches where the order makes them; None: only its end tells."""
@@ -582,9 +581,9 @@ class DataLoader(Generic[T]):
         at = self._standing()
         items = None if at is None else self._items(at.epoch)
         if at is None or at.restored or (items is not None and at.position >= items):
-            if self._restored is None:
-                self._restored = self._next_pass()[:2]
-            at = Progress(*self._restored, restored=True, seen=self._seen)
+            if self._at.restored is None:
+                self._at.restored = self._next_pass()[:2]
+            at = Progress(*self._at.restored, restored=True, seen=self._at.seen)
             items = self._items(at.epoch)
         end = at.position + steps * self._stride
         end = min(end, MAX_EPOCH if items is None else items)
@@ -594,11 +593,11 @@ class DataLoader(Generic[T]):
             raise ConfigError(
                 "DataLoader.skip: a sampler is walked when its pass begins", hint="call skip() in the loop"
             )
-        self._skipped = skipped(self._skipped, at.epoch, at.position, end)
+        self._at.skipped = skipped(self._at.skipped, at.epoch, at.position, end)
         if at.restored:
-            self._restored = (at.epoch, end)
+            self._at.restored = (at.epoch, end)
             at.move(at.epoch, end)
-            self._progress = at
+            self._at.progress = at
             return
         at.jumped = at.position if at.jumped is None else at.jumped
         at.move(at.epoch, end)
@@ -615,7 +614,7 @@ class DataLoader(Generic[T]):
             "dataset": self._info().digest,
             "seed": self._settings.seed.value,
             "order": self._order(),
-            "parts": [part.told() for part in self._parts if not part.empty],
+            "parts": [part.told() for part in self._at.parts if not part.empty],
         }
 
     def explain(self, step: int) -> dict[str, Any]:
@@ -648,15 +647,17 @@ class DataLoader(Generic[T]):
 
     # The engine.
 
-    def _opened(self) -> _client.Remote:
+    def _opened(self) -> _client.Loader:
         with self._lock:
             self._settings.seed.settle()
             if self._remote is not None and self._seed_of(self._remote) != self._settings.seed.value:
-                self._remote = None  # iterators that were begun hold it, and go on
+                self._leave()
             if self._remote is None:
                 fields = self._dataset._fields()
                 recipe = self._dataset._recipe()
-                self._remote = _client.Remote(spec(self._settings, recipe, fields), self._settings.deadline)
+                made = spec(self._settings, recipe, fields)
+                members = self._dataset._members()
+                self._remote = _client.Loader(made, self._settings.deadline, members=members, before=self._before)
             remote = self._remote
             if not remote.open:
                 info = remote.reopened()
@@ -682,7 +683,14 @@ class DataLoader(Generic[T]):
             return
         fields = self._dataset._fields()
         if spec(self._settings, self._dataset._recipe(), fields) != self._remote.spec:
-            self._remote = None
+            self._leave()
+
+    def _leave(self) -> None:
+        """Takes another loader in the engine, over the same data. Iterators that were begun hold the one before."""
+        assert self._remote is not None
+        if self._remote.opened is not None:
+            self._before = self._remote.opened.contents
+        self._remote = None
 
     def _kind(self) -> Kind:
         known, begin = self._settings.output in sys.modules, monotonic_ns()
@@ -692,7 +700,7 @@ class DataLoader(Generic[T]):
         return kind
 
     @staticmethod
-    def _seed_of(remote: _client.Remote) -> int:
+    def _seed_of(remote: _client.Loader) -> int:
         return int(remote.spec.get("order", {}).get("seed", 0))
 
     def _compare_ranks(self, info: _client.Opened) -> None:
@@ -782,10 +790,8 @@ class DataLoader(Generic[T]):
             "_meter": None,
             "_remote": None,
             "_maker": None,
-            "_progress": None,
+            "_before": [],
         }
-        if self._progress is not None:
-            dropped["_progress"] = self._progress.copy()
         return {**self.__dict__, **dropped}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

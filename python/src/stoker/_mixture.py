@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from . import _numbers
 from ._datasets import Dataset, check_subclass
-from ._errors import ConfigError, Problems, whole
+from ._errors import ConfigError, Problems, StokerError, whole
 from ._numbers import scalar
 from ._spec import Form, Recipe
+from ._told import Member
 from ._types import J, N, T
 
 if TYPE_CHECKING:
@@ -116,6 +117,9 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
             mix["linear"] = self.linear
         return Recipe(specs, None, form=recipes[0].form, squeeze=recipes[0].squeeze, mix=mix)
 
+    def _members(self) -> list[Member]:
+        return [member for dataset in self.datasets for member in dataset._members()]
+
     def select(self, *fields: Any) -> Mixture[Dict, Dict, Dict]:
         """The same mixture of ``dataset.select(...)`` of each dataset."""
         return self._of([dataset.select(*fields) for dataset in self.datasets])
@@ -141,7 +145,15 @@ class Mixture(Dataset[T, N, J], Generic[T, N, J]):
             raise IndexError(f"sample {at} of a dataset of {ends[-1]}")
         at %= ends[-1]
         which = bisect_right(ends, at)
-        return self.datasets[which][at - (ends[which - 1] if which else 0)]
+        own = at - (ends[which - 1] if which else 0)
+        try:
+            return self.datasets[which][own]
+        except StokerError as error:
+            if "sample" in error.where:
+                error.what = f"{error.what}: it is sample {own} of dataset {which} of the mixture"
+                error.args = (error.what,)
+                error.where["sample"] = at
+            raise
 
     def __repr__(self) -> str:
         return f"Mixture({self.datasets!r}, weights={self.weights!r}, stop={self.stop!r})"

@@ -42,6 +42,7 @@ def pack(
     text_field: str | None = None,
     token_type: str | None = None,
     max_pixels: int | None = None,
+    on_bad: str | None = None,
     jobs: int | None = None,
     task: str | tuple[int, int] | None = None,
     dry_run: bool = False,
@@ -65,7 +66,9 @@ def pack(
     resize, crop, quality, decode   make pictures smaller, cut their middle out, write them anew, keep them as arrays
     augment, transform   so many varied copies of every sample, varied by these transforms
     tokenize, text_field, token_type   text becomes tokens: "gpt2", "cl100k_base", "o200k_base", or a model's file
-    max_pixels  a picture of more pixels is not decoded and ends the packing; default 178,956,970
+    max_pixels  a picture of more pixels is not decoded, but a sample that cannot be read; default 178,956,970
+    on_bad      samples that cannot be read: "fail" (left out) ends the packing with DataError, "skip" leaves them out;
+                the manifest names them in ``bad`` of their shard
     jobs        samples worked on at once; left out: one a core
     task        (i, n) or "i/n" makes the i-th part of n alone; finish=True, with src None, joins the parts
     dry_run     writes nothing, and returns what it would come to

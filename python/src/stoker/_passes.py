@@ -1,6 +1,6 @@
 """What samplers share: passes, epochs and state.
 
-Pass       how far one pass has come
+Course     how far one pass has come
 Sampler    the base: subclasses say which sample stands at which place of which epoch
 Seeded     the base of those that have a seed
 """
@@ -8,6 +8,7 @@ Seeded     the base of those that have a seed
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from typing import Any
 
 from . import _notice, _order
@@ -19,7 +20,7 @@ from ._state import DAMAGED
 STATE_VERSION = 1
 
 
-class Pass:
+class Course:
     """How far a pass has come: its epoch, and how many places of it were handed out, over all ranks.
 
     It holds what a state says besides, so that a state costs nothing at every step.
@@ -42,8 +43,8 @@ class Sampler:
     def __init__(self) -> None:
         self._next_epoch = 0
         self._epoch = 0
-        self._restored: Pass | None = None
-        self._pass: Pass | None = None
+        self._restored: Course | None = None
+        self._pass: Course | None = None
 
     # What the samplers differ in.
 
@@ -96,13 +97,21 @@ class Sampler:
         now = self._restored
         return (self._next_epoch, 0) if now is None else (now.epoch, now.position)
 
-    def _begin(self) -> Pass:
-        now = self._restored or Pass(self._next_epoch, 0, self)
+    def _begin(self) -> Course:
+        now = self._restored or Course(self._next_epoch, 0, self)
         self._restored = None
         self._pass = now
         self._epoch = now.epoch
         self._next_epoch = now.epoch + 1
         return now
+
+    def _mark(self) -> tuple[Any, ...]:
+        """Where this sampler is, for ``_return``."""
+        return self._next_epoch, self._epoch, copy(self._restored), self._pass
+
+    def _return(self, mark: tuple[Any, ...]) -> None:
+        """Goes back, as if nothing had been taken from it since."""
+        self._next_epoch, self._epoch, self._restored, self._pass = mark
 
     def _announce(self) -> None:
         """Says what decides the order, where the sampler is walked."""
@@ -141,7 +150,7 @@ class Sampler:
         It counts the ids that were handed out. torchdata's StatefulDataLoader saves it in step with its batches; a
         DataLoader of torch's with workers asks for ids ahead of what the loop was given.
         """
-        now = self._restored or self._pass or Pass(self._next_epoch, 0, self)
+        now = self._restored or self._pass or Course(self._next_epoch, 0, self)
         return {
             "version": STATE_VERSION,
             "sampler": type(self).__name__,
@@ -155,7 +164,7 @@ class Sampler:
 
         StateError if the state is of another sampler, or of other samples.
         """
-        now = Pass(0, 0, self)
+        now = Course(0, 0, self)
         check_state(type(self).__name__, state_dict, now)
         now.epoch, now.position = state_dict["epoch"], state_dict["position"]
         self._restored = now
@@ -176,7 +185,7 @@ class Seeded(Sampler):
     def seed(self, seed: int) -> None:
         self._seed.give(seed, "seed of the sampler")
 
-    def _begin(self) -> Pass:
+    def _begin(self) -> Course:
         self._seed.settle()
         return super()._begin()
 
@@ -212,7 +221,7 @@ def check_kind(kind: str, state: Any, keys: list[str]) -> None:
         raise StateError(f"{kind}: the state is of a {state['sampler']}", hint="load it into a sampler of that kind")
 
 
-def check_state(kind: str, state: Any, mine: Pass) -> None:
+def check_state(kind: str, state: Any, mine: Course) -> None:
     """StateError with every reason why a state does not fit."""
     check_kind(kind, state, ["order", "epoch", "position"])
     theirs = state["order"]

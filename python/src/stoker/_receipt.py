@@ -77,10 +77,10 @@ def verify_receipts(receipts: Iterable[Mapping[str, Any]], spec: Any) -> dict[st
     return verdict
 
 
-def _remote(spec: Any) -> _client.Remote:
+def _remote(spec: Any) -> _client.Loader:
     opened = getattr(spec, "_asked", None)
     if callable(opened):
-        found: _client.Remote = opened()
+        found: _client.Loader = opened()
         return found
     if isinstance(spec, (str, os.PathLike)):
         with open(spec, encoding="utf-8") as file:
@@ -97,4 +97,4 @@ def _remote(spec: Any) -> _client.Remote:
             f"verify_receipts: spec is of type {type(spec).__name__}",
             hint="give a stoker.DataLoader, a Spec, or its path",
         )
-    return _client.Remote(dict(spec), keeps=False)
+    return _client.Loader(dict(spec), keeps=False)

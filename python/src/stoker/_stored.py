@@ -139,7 +139,7 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         """What the engine says of fields; None: of those of its own that it can deliver."""
         spec: dict[str, Any] = {"dataset": self._where(), "batch": {"size": 1}, "deliver": {"prefetch": 1}}
         spec = {**spec, "workers": 1, **({"fields": fields} if fields else {})}
-        probe = _client.Remote(spec, keeps=False, stored=fields is None)
+        probe = _client.Loader(spec, keeps=False, stored=fields is None, members=self._members())
         try:
             return probe.info().fields
         finally:
@@ -154,7 +154,7 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     @property
     def classes(self) -> list[str]:
         """The names of the classes, where labels have names."""
-        names: list[str] = self._frozen("classes", list(self._remote().info().classes))
+        names: list[str] = self._frozen("classes", list(self._look().info().classes))
         return names
 
     def select(self, *fields: str | Field) -> Stored[Dict, Dict, Dict]:

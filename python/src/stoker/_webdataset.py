@@ -402,7 +402,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
 
     def _all_names(self) -> list[str]:
         """Every field there is, under its new name; the index knows."""
-        probe = _client.Remote({"dataset": {"path": self.urls, "format": "tar"}}, keeps=False)
+        probe = _client.Loader({"dataset": {"path": self.urls, "format": "tar"}}, keeps=False)
         try:
             stored = [f.name for f in probe.info().fields]
         finally:
@@ -463,7 +463,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             return self._length
         if self._epoch is not None:
             return self._epoch
-        samples = self._remote().info().samples
+        samples = self._look().info().samples
         if self._batch is None:
             return samples
         return samples // self._batch if self._drop else -(-samples // self._batch)

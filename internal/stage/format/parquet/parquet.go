@@ -207,12 +207,32 @@ func (d *Dataset) LeftOut(field string) string {
 		return "it is " + what + ", which is not read"
 	case col.side || !d.lacks(c):
 		return ""
+	case d.nulls[c] == d.x.Len() && d.sidePath(c) != "":
+		return "paths and no bytes: " + d.tableLine(c) + " loads the files"
 	case d.nulls[c] == 0 && d.holes[c] == 1:
 		return "a null in one of its lists"
 	case d.nulls[c] == 0:
 		return fmt.Sprintf("%d nulls in its lists", d.holes[c])
 	}
 	return fmt.Sprintf("null in %d of %d rows", d.nulls[c], d.x.Len())
+}
+
+// sidePath is the field of the paths beside encoded pictures; "": column c has none,
+// or no path either. HuggingFace's datasets write paths alone if pictures are files
+// that were not embedded.
+func (d *Dataset) sidePath(c int) string {
+	name := d.columns[c].name + ".path"
+	for i := range d.columns {
+		if d.columns[i].side && d.columns[i].name == name && d.nulls[i] < d.x.Len() {
+			return name
+		}
+	}
+	return ""
+}
+
+// tableLine is the line that loads the files whose paths are beside column c.
+func (d *Dataset) tableLine(c int) string {
+	return fmt.Sprintf("stoker.Table(%q, path=%q)", d.x.AppendPath(0, nil), d.sidePath(c))
 }
 
 // lacks says whether some row can not give out the column for a null.

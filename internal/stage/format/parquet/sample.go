@@ -332,5 +332,9 @@ func (r *rowReader) null(c int, what byte) error {
 	if what == 2 {
 		e = errs.New(errs.MissingField, "the list in column %q has a null in it, in row %d of the file (row group %d)", name, row, group)
 	}
+	if what != 2 && r.d.sidePath(c) != "" {
+		return errs.New(errs.MissingField, "column %q has a path and no bytes in row %d of the file (row group %d)", name, row, group).At(r.where(c, -1)).
+			Try("load the files that the paths name: %s; or set on_bad to skip such samples", r.d.tableLine(c))
+	}
 	return e.At(r.where(c, -1)).Try("fill in the nulls of the column when the file is written (an empty list is none), leave the field out, or set on_bad to skip such samples")
 }

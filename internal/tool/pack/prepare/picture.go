@@ -58,7 +58,8 @@ func (p *Program) compilePictures() error {
 			Try("leave ToTensor and Normalize to training, or keep arrays with --decode")
 	}
 	p.picture = program
-	return nil
+	p.plain, err = transform.Compile("rgb", nil, "")
+	return err
 }
 
 // Pictures says that pictures are worked on.
@@ -67,7 +68,7 @@ func (p *Program) Pictures() bool { return p.picture != nil }
 // pictured is a field whose picture goes through the program.
 func (p *Program) pictured(l *Lane, s *format.Sample, f shard.Field, n int64) (shard.Field, error) {
 	if p.smallEnough(f.Data) {
-		return f, nil
+		return f, p.readable(l, s, f, n)
 	}
 	shape, err := p.picture.Begin(l.picture, f.Data, rng.Sample(p.opt.Seed, n, s.ID))
 	if err != nil {
@@ -144,6 +145,16 @@ func renamed(f shard.Field) shard.Field {
 	}
 	f.Ext = "jpg"
 	return f
+}
+
+// readable says what is wrong with a picture that stays as it is. Without it, what
+// no loader can read would be packed, and found in training.
+func (p *Program) readable(l *Lane, s *format.Sample, f shard.Field, n int64) error {
+	shape, err := p.plain.Begin(l.picture, f.Data, rng.Sample(p.opt.Seed, n, s.ID))
+	if err != nil {
+		return err
+	}
+	return p.plain.Finish(l.picture, l.room(mem.Shape{shape[0], shape[1], shape[2]}.Elems()))
 }
 
 // smallEnough says that a picture only asked to be made smaller is that already:

@@ -53,10 +53,12 @@ type Options struct {
 type Program struct {
 	opt     Options
 	format  string
-	typed   format.Typed // nil: all fields are encoded
+	typed   format.Typed              // nil: all fields are encoded
+	decodes func(field string) string // how the format decodes a field; may be nil
 	texts   map[string]bool
 	words   map[string]bool    // fields that are called like numbers, and are none
 	picture *transform.Program // nil: pictures stay as they are
+	plain   *transform.Program // reads a picture and changes nothing; nil beside picture
 	tokens  *token.Tokenizer   // nil: text stays as it is
 	numbers bool               // the output wants whole numbers as such, not as text
 	named   bool               // samples have the field keyField
@@ -68,6 +70,7 @@ type Program struct {
 func (p *Program) Limit(maxPixels int64) {
 	if p.picture != nil {
 		p.picture.Limit(maxPixels)
+		p.plain.Limit(maxPixels)
 	}
 }
 
@@ -77,6 +80,9 @@ func New(ds format.Stored, opt Options, numbers bool) (*Program, error) {
 	p := &Program{opt: opt, format: ds.Index().Meta().Format, numbers: numbers, texts: map[string]bool{}, words: map[string]bool{}}
 	p.room = mem.NewRoom(mem.Available() / 4)
 	p.typed, _ = ds.(format.Typed)
+	if d, ok := ds.(interface{ Decode(field string) string }); ok {
+		p.decodes = d.Decode
+	}
 	p.named = slices.Contains([]string{"folder", "tar", "files", "lmdb"}, p.format) || slices.Contains(ds.Index().Meta().Fields, keyField)
 	if opt.Tokenize != "" {
 		if err := p.openTokens(ds.Index().Meta().Fields); err != nil {
@@ -256,7 +262,7 @@ func (p *Program) field(l *Lane, s *format.Sample, f *format.Field, name []byte,
 		}
 		return l.number(f.Name, v), nil
 	}
-	if p.texts[f.Name] || decode.Sniff(f.Data) == decode.KindUnknown {
+	if !p.shows(&out) && (p.texts[f.Name] || decode.Sniff(f.Data) == decode.KindUnknown) {
 		return out, nil
 	}
 	if p.picture != nil {
@@ -269,6 +275,15 @@ func (p *Program) field(l *Lane, s *format.Sample, f *format.Field, name []byte,
 		return p.indexed(l, out)
 	}
 	return out, nil
+}
+
+// shows says that a field has to be a picture that can be read, whatever its first
+// bytes say: pictures are worked on, and its name or its format call it one.
+func (p *Program) shows(f *shard.Field) bool {
+	if p.picture == nil {
+		return false
+	}
+	return slices.Contains(pictures(), f.Ext) || p.decodes != nil && p.decodes(f.Name) == "rgb"
 }
 
 // number is a whole number as a field.
