@@ -27,7 +27,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test test-all setup engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short unpack-fuzz jpeg-all wheel clean test-frameworks webp-fuzz
+.PHONY: always demo figures test setup setup-all engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz mutants jpeg-fuzz jpeg-fuzz-short unpack-fuzz jpeg-all wheel clean test-frameworks webp-fuzz
 
 demo: setup engine
 	@build/stoker demo
@@ -58,13 +58,15 @@ venv: .venv/ready
 	$(VENV)/python -m pip install -q --disable-pip-version-check --no-deps -e python
 	@touch $@
 
-# A make of its own, for what setup installs changes STOKER_TAGS.
+# Prints what each part took. What one part shows is not shown again by another; fuzzing
+# is a target of its own, `make fuzz`.
+TEST_PARTS := engine+venv+build/tools/staticcheck check go-test go-race go-nocgo go-bare go-portable py-test doctor-score-short
 test:
-	@bash tools/setup.sh all
-	@$(MAKE) --no-print-directory test-all
-
-test-all: engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz jpeg-fuzz-short py-test doctor-score-short
+	@MAKE="$(MAKE)" bash tools/parts.sh "make test" setup-all $(TEST_PARTS)
 	@echo "all checks and tests passed"
+
+setup-all:
+	@bash tools/setup.sh all
 
 check: engine venv build/tools/staticcheck
 	go vet ./...
@@ -175,15 +177,20 @@ test-kills:
 soak: engine venv
 	cd python && STOKER_SOAK=$${KILLS:-200} ../$(VENV)/python -m pytest -q -k "kill or leak"
 
-# Every parser for ten seconds; `make fuzz` for as long as one likes.
+# Every parser for ten seconds, or for as long as one likes, and the JPEG decoder for a minute.
+fuzz: go-fuzz jpeg-fuzz-short
+
 go-fuzz:
-	bash tools/fuzz.sh 10
+	bash tools/fuzz.sh $${SECONDS_EACH:-10}
 
-fuzz:
-	bash tools/fuzz.sh $${SECONDS_EACH:-60}
+# Sixty small changes of the Go packages, one at a time, and the tests that cover each:
+# half an hour of two cores. KEEP=1 does not repeat what was caught the last time.
+mutants: engine
+	@mkdir -p build/tools
+	cd tools && go build -o ../build/tools/mutants ./mutants
+	build/tools/mutants -seed $${SEED:-1} -jobs $$(nproc) $${KEEP:+-keep}
 
-wheel:
-	@bash tools/setup.sh all
+wheel: setup-all
 	@$(MAKE) --no-print-directory engine
 	bash tools/wheel.sh
 
