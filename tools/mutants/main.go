@@ -90,7 +90,7 @@ type Result struct {
 	Place   string  `json:"place"`
 	Change  string  `json:"change"`
 	Outcome string  `json:"outcome"` // caught, survived, equivalent
-	By      string  `json:"by"`      // the package whose tests noticed, or the reason
+	By      string  `json:"by"`      // the package and the test that noticed, those that did not, or the reason
 	Covered bool    `json:"covered"` // some test ran the line
 	Seconds float64 `json:"seconds"`
 }

@@ -102,6 +102,8 @@ func choose(packages map[string]*pkg, seed uint64, n int) []queue {
 			chosen = append(chosen, queue{mine})
 		}
 	}
+	// Those with few dependencies are compiled and tested fastest.
+	slices.SortStableFunc(chosen, func(a, b queue) int { return len(a.sites[0].pkg.Deps) - len(b.sites[0].pkg.Deps) })
 	return chosen
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -73,11 +74,11 @@ func load() (map[string]*pkg, error) {
 	return packages, nil
 }
 
-// importers are asked where the package's own tests do not notice.
-const importers = 5
+// importers bounds how many packages that import one are asked.
+const importers = 4
 
-// testers are the packages whose tests are run: its own, those that import it
-// (smallest first), and those that use everything.
+// testers are the packages whose tests are run until some cover the change: its own,
+// those that import it (smallest first), and those that use everything.
 func (r *runner) testers(p *pkg) []*pkg {
 	var direct, whole []*pkg
 	for _, t := range r.packages {
@@ -133,22 +134,22 @@ func (r *runner) test(s *site, result *Result) (ok bool, err error) {
 	}
 	for _, t := range r.testers(s.pkg) {
 		profile := filepath.Join(dir, "cover.out")
-		args := []string{"test", "-overlay", overlay, "-vet=off", "-failfast", "-count=1", "-timeout", "5m", "-coverpkg", s.pkg.ImportPath, "-coverprofile", profile}
-		if t != s.pkg {
-			args = append(args, "-short")
-		}
+		args := []string{"test", "-overlay", overlay, "-vet=off", "-failfast", "-short", "-count=1", "-timeout", "5m", "-coverpkg", s.pkg.ImportPath, "-coverprofile", profile}
 		if s.race {
-			args = append(args, "-race", "-short")
+			args = append(args, "-race")
 		}
 		out, err := exec.Command("go", append(args, t.ImportPath)...).CombinedOutput()
 		if bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]")) {
 			return false, fmt.Errorf("%s: %s", t.ImportPath, out)
 		}
 		if err != nil {
-			result.Outcome, result.By, result.Covered = "caught", t.rel()+" "+failed(out), true
+			result.Outcome, result.By, result.Covered = "caught", cmp.Or(t.rel(), ".")+" "+failed(out), true
 			return true, nil
 		}
-		result.Covered = result.Covered || covered(profile, s)
+		result.By = strings.TrimSpace(result.By + " " + cmp.Or(t.rel(), "."))
+		if result.Covered = covered(profile, s); result.Covered {
+			break // they run the line, and notice nothing
+		}
 	}
 	result.Outcome = "survived"
 	return true, nil
