@@ -27,7 +27,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test setup setup-all engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz mutants jpeg-fuzz jpeg-fuzz-short unpack-fuzz jpeg-all wheel clean test-frameworks webp-fuzz
+.PHONY: always demo figures test setup setup-all engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel clean test-frameworks webp-fuzz
 
 demo: setup engine
 	@build/stoker demo
@@ -128,6 +128,16 @@ jpeg-fuzz-short: build/jpeg-fuzz-asan build/jpeg-fuzz
 
 jpeg-fuzz: build/jpeg-fuzz-asan
 	build/jpeg-fuzz-asan -seed $${SEED:-3} -n $${CASES:-10000000} -jobs $$(nproc) -out build
+
+# The same with libFuzzer's guidance by coverage, for which only Debian's clang is needed;
+# MINUTES of it. What it keeps is in build/jpeg-libfuzzer-corpus, a finding in build/.
+build/jpeg-libfuzzer: $(JPEG_FUZZ) $(wildcard internal/base/kernel/*.h internal/base/kernel/fuzz/*.h internal/base/kernel/fuzz/guided/*)
+	@mkdir -p build
+	bash internal/base/kernel/fuzz/guided/build.sh $@
+
+jpeg-libfuzzer: build/jpeg-libfuzzer
+	@mkdir -p build/jpeg-libfuzzer-corpus
+	JPEG_FUZZ_OUT=build build/jpeg-libfuzzer -max_total_time=$$((60 * $${MINUTES:-10})) -max_len=65536 -timeout=60 -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix=build/ build/jpeg-libfuzzer-corpus
 
 # The inflater, LZW and PNG's filters on damaged bytes, against zlib (Debian's zlib1g-dev).
 UNPACK_FUZZ := $(addprefix internal/base/kernel/,inflate.c inflate_avx2.c lzw.c unfilter.c fuzz/unpack/main.c)

@@ -102,13 +102,14 @@ type runner struct {
 	only     string
 	dir      string // overlays and profiles
 
-	mu   sync.Mutex // for the fields below
-	log  *os.File
-	done []Result
+	mu       sync.Mutex // for the fields below
+	log      *os.File
+	done     []Result
+	profiles map[[2]string]func() string // of the tests of one package over another
 }
 
 func newRunner(packages map[string]*pkg, reasons map[string]string, path string, keep bool, only string) (*runner, error) {
-	r := &runner{packages: packages, reasons: reasons, known: map[string]Result{}, only: only}
+	r := &runner{packages: packages, reasons: reasons, known: map[string]Result{}, only: only, profiles: map[[2]string]func() string{}}
 	flags := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
 	if keep {
 		flags = os.O_CREATE | os.O_WRONLY | os.O_APPEND

@@ -133,8 +133,7 @@ func (r *runner) test(s *site, result *Result) (ok bool, err error) {
 		return false, nil
 	}
 	for _, t := range r.testers(s.pkg) {
-		profile := filepath.Join(dir, "cover.out")
-		args := []string{"test", "-overlay", overlay, "-vet=off", "-failfast", "-short", "-count=1", "-timeout", "5m", "-coverpkg", s.pkg.ImportPath, "-coverprofile", profile}
+		args := []string{"test", "-overlay", overlay, "-vet=off", "-failfast", "-short", "-timeout", "5m"}
 		if s.race {
 			args = append(args, "-race")
 		}
@@ -147,12 +146,36 @@ func (r *runner) test(s *site, result *Result) (ok bool, err error) {
 			return true, nil
 		}
 		result.By = strings.TrimSpace(result.By + " " + cmp.Or(t.rel(), "."))
-		if result.Covered = covered(profile, s); result.Covered {
+		if result.Covered = covered(r.profile(t, s.pkg), s); result.Covered {
 			break // they run the line, and notice nothing
 		}
 	}
 	result.Outcome = "survived"
 	return true, nil
+}
+
+// profile is what the tests of t cover of p as it is: the go command writes no profile
+// of files that come from an overlay, but of those that they replace.
+func (r *runner) profile(t, p *pkg) string {
+	r.mu.Lock()
+	once, ok := r.profiles[[2]string{t.ImportPath, p.ImportPath}]
+	if !ok {
+		once = sync.OnceValue(func() string {
+			f, err := os.CreateTemp(r.dir, "cover")
+			if err != nil {
+				return ""
+			}
+			_ = f.Close()
+			args := []string{"test", "-vet=off", "-short", "-timeout", "10m", "-coverpkg", p.ImportPath, "-coverprofile", f.Name(), t.ImportPath}
+			if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "mutants: %s fails without a change: %v\n%s", t.ImportPath, err, out)
+			}
+			return f.Name()
+		})
+		r.profiles[[2]string{t.ImportPath, p.ImportPath}] = once
+	}
+	r.mu.Unlock()
+	return once()
 }
 
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (\S+)|^(panic: test timed out)|^(WARNING: DATA RACE)`)
