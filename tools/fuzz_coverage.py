@@ -3,9 +3,9 @@
     tools/fuzz_coverage.py [--seconds N] [PACKAGE ...]
 
 Fuzzes every target for N seconds (0: not at all), then runs the seeds and what Go's fuzzer has kept in its cache, here
-in a copy of the tree, with coverage. It prints percent of lines for each file, and for each package the percent of its
-parsers: the files in which the fuzz targets run anything. A file that they never enter is not a parser of theirs, and
-is listed so that nobody takes it for one that is covered.
+in a copy of the tree, with coverage. It prints percent of lines for each file, of those functions that the targets
+enter: a package of a parser has writers, options and texts too. Functions that they never enter are listed below, so
+that nobody takes a parser that is missed for one of these.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ MODULE = "github.com/stoker-data/stoker/"
 def packages() -> dict[str, list[str]]:
     """The folders that have fuzz targets, with their names."""
     found: dict[str, list[str]] = defaultdict(list)
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*_test.go"], cwd=TOP, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "*_test.go"],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     for name in listed.stdout.split():
         if names := TARGET.findall((TOP / name).read_text(encoding="utf-8")):
             found[str(Path(name).parent)] += names
@@ -39,7 +45,9 @@ def packages() -> dict[str, list[str]]:
 
 def copy(to: Path) -> None:
     """A copy of the tree without what git ignores."""
-    listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=TOP, capture_output=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=TOP, capture_output=True, check=True
+    )
     for name in listed.stdout.decode().split("\0"):
         if name and (TOP / name).is_file():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +55,18 @@ def copy(to: Path) -> None:
 
 
 def fuzz(folder: str, target: str, seconds: int) -> None:
-    command = ["go", "test", "-run", "^$", "-fuzz", f"^{target}$", "-fuzztime", f"{seconds}s", "-fuzzminimizetime", "10x"]
+    command = [
+        "go",
+        "test",
+        "-run",
+        "^$",
+        "-fuzz",
+        f"^{target}$",
+        "-fuzztime",
+        f"{seconds}s",
+        "-fuzzminimizetime",
+        "10x",
+    ]
     run = subprocess.run([*command, f"./{folder}"], cwd=TOP, capture_output=True, text=True)
     if "Failing input written" in run.stdout:
         print(run.stdout)
@@ -63,8 +82,17 @@ def with_corpus(tree: Path, folder: str, targets: list[str]) -> None:
             shutil.copytree(kept, tree / folder / "testdata/fuzz" / target, dirs_exist_ok=True)
 
 
-def lines(profile: Path) -> dict[str, tuple[int, int]]:
-    """Of each file how many lines have code, and how many of these ran."""
+FUNCTION = re.compile(r"^func (?:\([^)]*?\*?(\w+)(?:\[[^\]]*\])?\) )?(\w+)", re.MULTILINE)
+
+
+def functions(path: Path) -> list[tuple[int, str]]:
+    """The first lines of a file's functions, with their names."""
+    text = path.read_text(encoding="utf-8")
+    return [(text.count("\n", 0, m.start()) + 1, ".".join(filter(None, m.groups()))) for m in FUNCTION.finditer(text)]
+
+
+def lines(profile: Path) -> dict[str, dict[str, tuple[int, int]]]:
+    """Of each function of each file how many lines have code, and how many of these ran."""
     code: dict[str, set[int]] = defaultdict(set)
     ran: dict[str, set[int]] = defaultdict(set)
     for line in profile.read_text(encoding="utf-8").splitlines():
@@ -73,18 +101,42 @@ def lines(profile: Path) -> dict[str, tuple[int, int]]:
             code[name].update(range(first, last + 1))
             if count:
                 ran[name].update(range(first, last + 1))
-    return {name: (len(all_), len(ran[name])) for name, all_ in sorted(code.items())}
+    out: dict[str, dict[str, tuple[int, int]]] = {}
+    for name, have in sorted(code.items()):
+        starts = functions(TOP / name)
+        out[name] = {}
+        for (first, function), (end, _) in zip(starts, [*starts[1:], (1 << 30, "")]):
+            inside = {n for n in have if first <= n < end}
+            out[name][function] = len(inside), len(inside & ran[name])
+    return out
 
 
-def measure(tree: Path, folder: str) -> dict[str, tuple[int, int]]:
+def measure(tree: Path, folder: str) -> dict[str, dict[str, tuple[int, int]]]:
     with tempfile.TemporaryDirectory() as here:
         profile = Path(here) / "cover.out"
-        command = ["go", "test", "-vet=off", "-run", "^Fuzz", "-timeout", "20m", "-coverpkg", f"./{folder}", "-coverprofile", str(profile), f"./{folder}"]
+        command = [
+            "go",
+            "test",
+            "-vet=off",
+            "-run",
+            "^Fuzz",
+            "-timeout",
+            "20m",
+            "-coverpkg",
+            f"./{folder}",
+            "-coverprofile",
+            str(profile),
+            f"./{folder}",
+        ]
         run = subprocess.run(command, cwd=tree, capture_output=True, text=True)
         if run.returncode:
             print(run.stdout + run.stderr)
             sys.exit(f"the corpus of {folder} fails")
         return lines(profile)
+
+
+def percent(have: list[tuple[int, int]]) -> float:
+    return 100 * sum(ran for _, ran in have) / max(sum(code for code, _ in have), 1)
 
 
 def main() -> None:
@@ -104,11 +156,15 @@ def main() -> None:
                     fuzz(folder, target, arguments.seconds)
             with_corpus(tree, folder, targets)
             files = measure(tree, folder)
-            parsers = {name: have for name, have in files.items() if have[1]}
-            share = 100 * sum(ran for _, ran in parsers.values()) / max(sum(code for code, _ in parsers.values()), 1)
+            entered = {name: [have for have in parts.values() if have[1]] for name, parts in files.items()}
+            share = percent([have for parts in entered.values() for have in parts])
             print(f"{share:5.1f} %  {folder}: {' '.join(targets)}")
-            for name, (code, ran) in files.items():
-                print(f"    {100 * ran / code:5.1f} %  {ran:4d} of {code:4d}  {os.path.basename(name)}{'' if ran else '  (not a parser of these)'}", flush=True)
+            for name, parts in files.items():
+                if entered[name]:
+                    print(f"    {percent(entered[name]):5.1f} %  {os.path.basename(name)}")
+                missed = [function for function, (code, ran) in parts.items() if code and not ran]
+                if missed:
+                    print(f"             not entered in {os.path.basename(name)}: {', '.join(missed)}", flush=True)
             if share < AIM:
                 below.append(f"{folder} ({share:.1f} %)")
     print(f"below {AIM} %: {', '.join(below) if below else 'none'}")
