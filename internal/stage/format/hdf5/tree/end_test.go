@@ -1,0 +1,29 @@
+package tree_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"testing"
+)
+
+// A page of names may be the last thing in a file, and full.
+func TestNamesAtTheEndOfTheFile(t *testing.T) {
+	data := fixture(t, "types")
+	_, have := items(t, data)
+	le := binary.LittleEndian
+	from := le.Uint64(data[80:])
+	page := slices.Clone(data[from:][:24+16*int(le.Uint16(data[from+6:]))+8])
+	to := uint64(len(data))
+	// The superblock has the page and the heap of names, and so has the group's header.
+	for _, at := range []int{80, 96 + bytes.Index(data[96:], data[80:96])} {
+		le.PutUint64(data[at:], to)
+	}
+	copy(data[from:], "gone")
+	data = append(data, page...)
+	le.PutUint64(data[40:], uint64(len(data))) // where the file ends
+	if _, moved := items(t, data); !slices.Equal(slices.Sorted(maps.Keys(moved)), slices.Sorted(maps.Keys(have))) {
+		t.Errorf("%v\nand with the names at the end\n%v", slices.Sorted(maps.Keys(have)), slices.Sorted(maps.Keys(moved)))
+	}
+}
