@@ -133,7 +133,7 @@ func (r *runner) test(s *site, result *Result) (ok bool, err error) {
 		return false, nil
 	}
 	for _, t := range r.testers(s.pkg) {
-		args := []string{"test", "-overlay", overlay, "-vet=off", "-failfast", "-short", "-timeout", "5m"}
+		args := []string{"test", "-overlay", overlay, "-vet=off", "-failfast", "-short", "-timeout", "20m"}
 		if s.race {
 			args = append(args, "-race")
 		}
@@ -166,7 +166,7 @@ func (r *runner) profile(t, p *pkg) string {
 				return ""
 			}
 			_ = f.Close()
-			args := []string{"test", "-vet=off", "-short", "-timeout", "10m", "-coverpkg", p.ImportPath, "-coverprofile", f.Name(), t.ImportPath}
+			args := []string{"test", "-vet=off", "-short", "-timeout", "20m", "-coverpkg", p.ImportPath, "-coverprofile", f.Name(), t.ImportPath}
 			if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 				fmt.Fprintf(os.Stderr, "mutants: %s fails without a change: %v\n%s", t.ImportPath, err, out)
 			}
