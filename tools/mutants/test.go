@@ -81,11 +81,14 @@ const importers = 4
 // those that import it (smallest first), and those that use everything.
 func (r *runner) testers(p *pkg) []*pkg {
 	var direct, whole []*pkg
+	for _, rel := range []string{"/internal/loader", "", "/cmd/stoker"} {
+		if t := r.packages[p.Module.Path+rel]; t != p && t.depends(p.ImportPath) {
+			whole = append(whole, t)
+		}
+	}
 	for _, t := range r.packages {
 		switch {
-		case t == p || !t.tested() || !t.depends(p.ImportPath):
-		case slices.Contains([]string{"", "internal/loader", "cmd/stoker"}, t.rel()):
-			whole = append(whole, t)
+		case t == p || !t.tested() || !t.depends(p.ImportPath) || slices.Contains(whole, t):
 		case slices.Contains(slices.Concat(t.Imports, t.TestImports, t.XTestImports), p.ImportPath):
 			direct = append(direct, t)
 		}
@@ -96,7 +99,6 @@ func (r *runner) testers(p *pkg) []*pkg {
 		}
 		return strings.Compare(a.ImportPath, b.ImportPath)
 	})
-	slices.SortFunc(whole, func(a, b *pkg) int { return strings.Compare(b.ImportPath, a.ImportPath) })
 	list := append(direct[:min(len(direct), importers)], whole...)
 	if p.tested() {
 		list = slices.Insert(list, 0, p)
