@@ -13,3 +13,13 @@ func TestMetaThatIsNoJSON(t *testing.T) {
 		}
 	}
 }
+
+// Columns that are not in the file, or of a kind that there is not, are refused: no
+// index is opened without them.
+func TestForgedColumns(t *testing.T) {
+	for i, f := range forgeries()[4:14] {
+		if _, err := view(seal(f[0], f[1])); err == nil || !strings.Contains(err.Error(), "column") {
+			t.Errorf("forgery %d: %v", 4+i, err)
+		}
+	}
+}

@@ -23,7 +23,7 @@ func TestForgedIndex(t *testing.T) {
 		ok bool
 	}{
 		"true":                 {said{2, []string{"a/1.jpg", "b/1.jpg"}, []int32{0, 1}, 2, 2, 2}, true},
-		"no sample":            {said{0, nil, nil, 1, 0, 1}, false},
+		"no sample":            {said{0, nil, nil, 1, 0, 2}, false},
 		"more samples":         {said{3, []string{"a/1.jpg", "b/1.jpg"}, []int32{0, 1}, 2, 2, 2}, false},
 		"a class too few":      {said{2, []string{"a/1.jpg", "b/1.jpg"}, []int32{0}, 2, 2, 2}, false},
 		"a class of nobody":    {said{2, []string{"a/1.jpg", "b/1.jpg"}, []int32{0, 2}, 2, 2, 2}, false},

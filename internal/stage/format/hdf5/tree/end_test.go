@@ -6,7 +6,23 @@ import (
 	"maps"
 	"slices"
 	"testing"
+
+	"github.com/stoker-data/stoker/internal/base/errs"
+	"github.com/stoker-data/stoker/internal/stagetest"
 )
+
+// A structure that does not begin with its signature is damage, with its place.
+func TestWrongSignatures(t *testing.T) {
+	data := fixture(t, "latest")
+	for _, mark := range []string{"OHDR", "FAHD", "EAHD", "EAIB"} {
+		at := stagetest.Marks(data, mark)[0]
+		bad := slices.Clone(data)
+		bad[at+1] = 'X'
+		if e := errs.From(list(t, bad)); e == nil || e.Code != errs.Damaged || e.Where.Offset.Or(-1) != int64(at) {
+			t.Errorf("%s at %d: %v", mark, at, e)
+		}
+	}
+}
 
 // A page of names may be the last thing in a file, and full.
 func TestNamesAtTheEndOfTheFile(t *testing.T) {
