@@ -3,7 +3,7 @@
 // An input is eight bytes that choose the region, the place in memory and the target, and
 // then a file. base.c makes the files that it begins with and mutate.c changes them, in
 // turn with libFuzzer's own changes; case.c judges, against libjpeg. An input is never
-// taken for undamaged, so a refusal is no finding here: main.c looks for these.
+// taken for undamaged, so a refusal is not a finding here: main.c looks for these.
 //
 // Lanes live for TOGETHER inputs. A finding that needs what an earlier input left behind
 // is not repeated by its file alone.
