@@ -77,6 +77,7 @@ check: engine venv build/tools/staticcheck
 	$(VENV)/ruff format --check python bench internal/tool/doctor/hook
 	$(VENV)/mypy --config-file python/pyproject.toml
 	$(VENV)/python tools/words.py
+	cd tools && go vet ./mutants && go test ./mutants
 
 build/tools/staticcheck: tools/go.mod
 	@mkdir -p build/tools
