@@ -16,3 +16,10 @@ func TestTuneRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A dataset that is not there ends tune with its error.
+func TestTuneWithoutADataset(t *testing.T) {
+	if got := command(t, "tune", t.TempDir()+"/nowhere"); got.status != 2 || got.out != "" || !strings.Contains(got.err, "nowhere") {
+		t.Errorf("%+v", got)
+	}
+}
