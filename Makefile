@@ -27,7 +27,7 @@ else
 BUILD := CGO_ENABLED=0 go build -ldflags '-s -w'
 endif
 
-.PHONY: always demo figures test test-all setup engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz jpeg-fuzz jpeg-fuzz-short unpack-fuzz jpeg-all wheel clean test-frameworks webp-fuzz
+.PHONY: always demo figures test setup setup-all engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz go-asan py-test test-tools test-kills bench bench-venvs bench-transport bench-startup bench-index bench-order bench-formats bench-jpeg bench-pictures doctor-score doctor-score-short soak fuzz fuzz-coverage mutants jpeg-fuzz jpeg-fuzz-short jpeg-libfuzzer unpack-fuzz jpeg-all wheel clean test-frameworks webp-fuzz
 
 demo: setup engine
 	@build/stoker demo
@@ -58,13 +58,15 @@ venv: .venv/ready
 	$(VENV)/python -m pip install -q --disable-pip-version-check --no-deps -e python
 	@touch $@
 
-# A make of its own, for what setup installs changes STOKER_TAGS.
+# Prints what each part took. What one part shows is not shown again by another; fuzzing
+# is a target of its own, `make fuzz`.
+TEST_PARTS := engine+venv+build/tools/staticcheck check go-test go-race go-nocgo go-bare go-portable py-test doctor-score-short
 test:
-	@bash tools/setup.sh all
-	@$(MAKE) --no-print-directory test-all
-
-test-all: engine venv check go-test go-race go-nocgo go-bare go-portable go-fuzz jpeg-fuzz-short py-test doctor-score-short
+	@MAKE="$(MAKE)" bash tools/parts.sh "make test" setup-all $(TEST_PARTS)
 	@echo "all checks and tests passed"
+
+setup-all:
+	@bash tools/setup.sh all
 
 check: engine venv build/tools/staticcheck
 	go vet ./...
@@ -77,6 +79,7 @@ check: engine venv build/tools/staticcheck
 	$(VENV)/ruff format --check python bench internal/tool/doctor/hook
 	$(VENV)/mypy --config-file python/pyproject.toml
 	$(VENV)/python tools/words.py
+	cd tools && go vet ./mutants && go test ./mutants
 
 build/tools/staticcheck: tools/go.mod
 	@mkdir -p build/tools
@@ -87,19 +90,25 @@ go-test:
 	go test ./...
 	go -C harness test ./...
 
+# What harmed bytes give does not hang on threads: go-test shows it.
+HARM := ^(Fuzz|Test.*(Damag|Flipped|Cut|AnyBit|Forged|Bombs))
 go-race:
-	go test -race -short ./internal/dataset/... ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats .
+	go test -race -short -skip '$(HARM)' ./internal/dataset/... ./internal/loader/... ./internal/engine/... ./internal/stage/... ./internal/base/mem ./internal/base/stats .
 
+# All of it builds without C, the Go twins are held to their goldens, and whole epochs
+# come out the same; what is between these does not see the kernel.
 go-nocgo:
-	CGO_ENABLED=0 go test -short ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/dataset/... ./internal/loader/... .
+	CGO_ENABLED=0 go build ./...
+	CGO_ENABLED=0 go test -short ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... .
 
-# The C kernel without libjpeg-turbo and libwebp: with nothing but a C compiler.
+# The C kernel without libjpeg-turbo and libwebp: with nothing but a C compiler. What
+# inflates, widens and resamples is the same C with them, and go-test has shown it.
 go-bare:
-	CGO_ENABLED=1 go test -tags '' -short ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/tool/pack/... ./internal/tool/demo/...
+	CGO_ENABLED=1 go test -tags '' -short -skip '^(Fuzz|Test(Inflate|Adler|LZW|Unpredict|Gzip|Unfilter|Widen|CopyOut))' ./internal/base/kernel/... ./internal/stage/decode/... ./internal/stage/transform/... ./internal/tool/pack/... ./internal/tool/demo/...
 
 # The C of processors that are not x86, as far as one that is can tell.
 go-portable:
-	CGO_CFLAGS='-O2 -g -U__SSE2__' go test -short ./internal/base/kernel
+	CGO_CFLAGS='-O2 -g -U__SSE2__' go test -short -skip '^Fuzz' ./internal/base/kernel
 
 # The C under AddressSanitizer, damaged pictures included.
 go-asan:
@@ -130,6 +139,16 @@ jpeg-fuzz-short: build/jpeg-fuzz-asan build/jpeg-fuzz
 
 jpeg-fuzz: build/jpeg-fuzz-asan
 	build/jpeg-fuzz-asan -seed $${SEED:-3} -n $${CASES:-10000000} -jobs $$(nproc) -out build
+
+# The same with libFuzzer's guidance by coverage, for which only Debian's clang is needed;
+# MINUTES of it. What it keeps is in build/jpeg-libfuzzer-corpus, a finding in build/.
+build/jpeg-libfuzzer: $(JPEG_FUZZ) $(wildcard internal/base/kernel/*.h internal/base/kernel/fuzz/*.h internal/base/kernel/fuzz/guided/*)
+	@mkdir -p build
+	bash internal/base/kernel/fuzz/guided/build.sh $@
+
+jpeg-libfuzzer: build/jpeg-libfuzzer
+	@mkdir -p build/jpeg-libfuzzer-corpus
+	JPEG_FUZZ_OUT=build build/jpeg-libfuzzer -max_total_time=$$((60 * $${MINUTES:-10})) -max_len=65536 -timeout=60 -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix=build/ build/jpeg-libfuzzer-corpus
 
 # The inflater, LZW and PNG's filters on damaged bytes, against zlib (Debian's zlib1g-dev).
 UNPACK_FUZZ := $(addprefix internal/base/kernel/,inflate.c inflate_avx2.c lzw.c unfilter.c fuzz/unpack/main.c)
@@ -179,15 +198,25 @@ test-kills:
 soak: engine venv
 	cd python && STOKER_SOAK=$${KILLS:-200} ../$(VENV)/python -m pytest -q -k "kill or leak"
 
-# Every parser for ten seconds; `make fuzz` for as long as one likes.
+# Every parser for ten seconds, or for as long as one likes, and the JPEG decoder for a minute.
+fuzz: go-fuzz jpeg-fuzz-short
+
 go-fuzz:
-	bash tools/fuzz.sh 10
+	bash tools/fuzz.sh $${SECONDS_EACH:-10}
 
-fuzz:
-	bash tools/fuzz.sh $${SECONDS_EACH:-60}
+# Percent of lines of each parser that its fuzz targets reach: by their seeds, what Go's
+# fuzzer has kept, and SECONDS_EACH more.
+fuzz-coverage:
+	$(PYTHON) tools/fuzz_coverage.py --seconds $${SECONDS_EACH:-10}
 
-wheel:
-	@bash tools/setup.sh all
+# Sixty small changes of the Go packages, one at a time, and the tests that cover each:
+# half an hour of two cores. KEEP=1 does not repeat what was caught the last time.
+mutants: engine
+	@mkdir -p build/tools
+	cd tools && go build -o ../build/tools/mutants ./mutants
+	build/tools/mutants -seed $${SEED:-1} -jobs $$(nproc) $${KEEP:+-keep}
+
+wheel: setup-all
 	@$(MAKE) --no-print-directory engine
 	bash tools/wheel.sh
 

@@ -126,7 +126,7 @@ def opened(kind: str, tmp: Path) -> tuple[Any, str]:
         (tmp / "a.jsonl").write_text("{}")
         return (tmp / "a.jsonl").open(), f"stoker.LinesDataset({str(tmp / 'a.jsonl')!r})"
     if kind == "picture":
-        image = pytest.importorskip("PIL.Image")
+        image = needs("PIL.Image")
         (tmp / "a.jpg").write_bytes(jpeg(1))
         return image.open(tmp / "a.jpg"), f"stoker.files([{str(tmp / 'a.jpg')!r}], labels=None)"
     if kind == "h5py file":
@@ -273,7 +273,7 @@ def test_names_of_others_are_answered(name: str, want: str) -> None:
 
 
 def test_every_dataset_of_torchvision_is_answered() -> None:
-    datasets = pytest.importorskip("torchvision.datasets")
+    datasets = needs("torchvision.datasets")
     for name in datasets.__all__:
         if not hasattr(stoker, name):
             with pytest.raises(AttributeError, match=r"stoker\.|DistributedSampler|Python code") as caught:

@@ -2,9 +2,12 @@ package wire_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -137,6 +140,14 @@ func FuzzRead(f *testing.F) {
 	f.Add(frame)
 	f.Add([]byte{255, 255, 255, 255, 1})
 	f.Add([]byte{2, 0, 0, 0, '{', '}'})
+	files, _ := filepath.Glob("../../../testdata/wire/*.json")
+	for _, name := range files { // every message of both sides
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := bytes.NewReader(b)
 		for {

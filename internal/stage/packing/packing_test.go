@@ -149,8 +149,15 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(whole))
 	f.Add([]byte(`{"stoker_pack": 2, "shards": [{"first": -1}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if m, err := packing.Read[packing.Options](bytes.NewReader(b)); m != nil && (err != nil || m.Version == 0) {
+		m, err := packing.Read[packing.Options](bytes.NewReader(b))
+		if m == nil {
+			return
+		}
+		if err != nil || m.Version == 0 {
 			t.Errorf("%+v, %v", m, err)
+		}
+		if m.Converted(); packing.KeepsOrder(m) && packing.Unlike(m) != "" {
+			t.Errorf("%+v keeps the order", m)
 		}
 	})
 }

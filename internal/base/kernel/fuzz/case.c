@@ -447,6 +447,24 @@ void case_file(const uint8_t *p, size_t n, int boxes) {
   }
 }
 
+void case_input(uint64_t seed, const uint8_t *p, size_t n) {
+  rng r = {seed};
+  now.number = sum.cases++;
+  snprintf(now.what, sizeof now.what, "an input of libFuzzer, %llu", (unsigned long long)seed);
+  now.input.n = 0;
+  bytes_put(&now.input, p, n);
+  header_read(&head, now.input.p, now.input.n);
+  if (head.refused && !one_in(&r, 4)) {
+    sum.gated++;
+    return;
+  }
+  reference_decode(&ref, now.input.p, now.input.n, 0);
+  choose(&r, &now.e);
+  const int every_level = one_in(&r, 4);
+  if (possible(&now.e)) run_all(&r, 1, every_level);
+  else sum.unjudged++;
+}
+
 void case_verbose(void) { now.verbose = 1; }
 
 void case_block(void) {

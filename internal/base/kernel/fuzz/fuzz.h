@@ -152,6 +152,7 @@ void case_block(void);                    // new lanes
 void case_verbose(void);                  // what follows is described
 void case_run(uint64_t number);
 void case_file(const uint8_t *p, size_t n, int boxes);
+void case_input(uint64_t seed, const uint8_t *p, size_t n);  // a file that may be damaged
 void case_died(void);                     // writes the input of the case that runs
 
 #endif

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"iter"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -231,9 +232,19 @@ func TestPairs(t *testing.T) {
 	}
 }
 
+// fixture is what another tool wrote.
+func fixture(f *testing.F, name string) []byte {
+	data, err := os.ReadFile("../../../../testdata/tokens/" + name)
+	stagetest.Must(f, err)
+	return data
+}
+
 func FuzzMegatron(f *testing.F) {
 	f.Add(upTo(20), idx(8, []int32{3, 5, 0, 8, 4}, []int64{0, 2, 2, 5}, 2))
 	f.Add(upTo(20), idx(4, []int32{10}, []int64{0, 1, 1}, 4))
+	for _, name := range []string{"bytes_document", "multimodal", "text_document", "text_int32_document"} {
+		f.Add(fixture(f, name+".bin"), fixture(f, name+".idx"))
+	}
 	f.Fuzz(func(t *testing.T, bin, index []byte) {
 		src := files{"s3://a.bin": bin, "s3://a.idx": index}
 		docs, err := read(src, "s3://a.bin", tokens.Options{Documents: true})
@@ -249,6 +260,9 @@ func FuzzMegatron(f *testing.F) {
 func FuzzFlat(f *testing.F) {
 	f.Add(upTo(20))
 	f.Add(llm(9))
+	for _, name := range []string{"llama.bin", "llmc.bin", "train.bin", "tokens.npy"} {
+		f.Add(fixture(f, name))
+	}
 	f.Add(append([]byte("\x93NUMPY\x01\x00\x46\x00{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }            \n"), make([]byte, 8)...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		src := files{"s3://a": data}

@@ -229,10 +229,18 @@ func (f *File) summed(address uint64, n int64, mark string) (*cursor, error) {
 // sum holds a block against the checksum at its end.
 func (f *File) sum(b []byte, off int64) error {
 	n := len(b) - 4
-	if n < 0 || checksum(b[:n]) != le.Uint32(b[n:]) {
-		return f.Damaged(off, "the checksum of what lies here is wrong")
+	if n < 0 {
+		return f.Damaged(off, "the %d bytes here have no room for their checksum", len(b))
 	}
-	return nil
+	return f.sameSum(b, off, le.Uint32(b[n:]), checksum(b[:n]))
+}
+
+// sameSum says of a block with a wrong checksum how long it is, and both sums.
+func (f *File) sameSum(b []byte, off int64, stored, computed uint32) error {
+	if stored == computed {
+		return nil
+	}
+	return f.Damaged(off, "the checksum of the %d bytes here is %08x and should be %08x", len(b), stored, computed)
 }
 
 // cursor reads what lies in a block; beyond its end it reads zeros, and is short.

@@ -85,8 +85,8 @@ func (h *heap) direct(address, size, off, n uint64) (*cursor, error) {
 		}
 		b := append([]byte(nil), c.b...)
 		clear(b[at : at+4])
-		if checksum(b) != le.Uint32(c.b[at:]) {
-			return nil, h.f.Damaged(c.off, "the checksum of what lies here is wrong")
+		if err := h.f.sameSum(b, c.off, le.Uint32(c.b[at:]), checksum(b)); err != nil {
+			return nil, err
 		}
 	}
 	c.at = int(off)

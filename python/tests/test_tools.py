@@ -1,0 +1,87 @@
+"""The scripts that `make test` and `make fuzz` are made of say so when they did nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+
+RAN = "fuzz: elapsed: 0s, gathering baseline coverage: 0/3 completed\nfuzz: elapsed: 9s, execs: 512 (57/sec)\nPASS"
+SEEDS = "fuzz: elapsed: 0s, gathering baseline coverage: 0/3 completed\nfuzz: elapsed: 9s, gathering baseline: 2/3"
+NONE = "fuzz: elapsed: 10s, execs: 0 (0/sec), new interesting: 0 (total: 3)\nPASS"
+GONE = "testing: warning: no fuzz tests to fuzz\nPASS"
+FOUND = "fuzz: elapsed: 2s, execs: 40 (20/sec)\n--- FAIL: FuzzThis\n    Failing input written to testdata/fuzz/x\nFAIL"
+
+
+def fuzz(here: Path, said: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Runs fuzz.sh in a tree with one fuzz target and a go that says this."""
+    (here / "tools").mkdir()
+    (here / "bin").mkdir()
+    shutil.copy(TOP / "tools/fuzz.sh", here / "tools")
+    (here / "said").write_text(said + "\n")
+    (here / "bin/go").write_text(f'#!/bin/sh\ncat "{here}/said"\nexit {status}\n')
+    (here / "bin/go").chmod(0o755)
+    env = os.environ | {"PATH": f"{here}/bin:{os.environ['PATH']}"}
+    script = ["bash", str(here / "tools/fuzz.sh"), "10"]
+    return subprocess.run(script, env=env, capture_output=True, text=True, timeout=60)
+
+
+def target(here: Path) -> Path:
+    (here / "a_test.go").write_text("package a\n\nfunc FuzzThis(f *testing.F) {}\n")
+    return here
+
+
+@pytest.mark.parametrize("said", [SEEDS, NONE, GONE, ""])
+def test_a_fuzz_target_that_ran_no_input_fails(tmp_path: Path, said: str) -> None:
+    run = fuzz(target(tmp_path), said)
+    assert run.returncode != 0
+    assert "FuzzThis ran no input in 60 s" in run.stdout
+
+
+def test_a_fuzz_target_that_ran_passes_and_says_how_often(tmp_path: Path) -> None:
+    run = fuzz(target(tmp_path), RAN)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "FuzzThis execs: 512" in run.stdout
+
+
+def test_a_finding_fails_and_is_shown(tmp_path: Path) -> None:
+    run = fuzz(target(tmp_path), FOUND, status=1)
+    assert run.returncode != 0
+    assert "Failing input written to testdata/fuzz/x" in run.stdout
+
+
+def test_the_deadline_of_gos_fuzzer_is_not_a_finding(tmp_path: Path) -> None:
+    run = fuzz(target(tmp_path), RAN + "\n    context deadline exceeded\nFAIL", status=1)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_no_fuzz_target_at_all_fails(tmp_path: Path) -> None:
+    assert fuzz(tmp_path, RAN).returncode != 0
+
+
+def parts(here: Path, *names: str) -> subprocess.CompletedProcess[str]:
+    (here / "Makefile").write_text(".PHONY: good other bad\ngood other:\n\t@echo ran $@\nbad:\n\t@false\n")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
+    script = ["bash", str(TOP / "tools/parts.sh"), "all of it", *names]
+    return subprocess.run(script, cwd=here, env=env, capture_output=True, text=True, timeout=60)
+
+
+def test_parts_are_run_and_timed(tmp_path: Path) -> None:
+    run = parts(tmp_path, "good", "good+other")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("ran good") == 2
+    table = [line.split(maxsplit=1)[1] for line in run.stdout.splitlines() if ":" in line]
+    assert table == ["good", "good+other", "all of it, set-up included"]
+
+
+def test_a_part_that_fails_ends_the_run_with_the_table(tmp_path: Path) -> None:
+    run = parts(tmp_path, "good", "bad", "other")
+    assert run.returncode != 0
+    assert "all of it: bad failed" in run.stdout
+    assert "ran other" not in run.stdout
+    assert "bad\n" in run.stdout
