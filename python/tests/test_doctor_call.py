@@ -352,4 +352,4 @@ def test_under_the_doctor_itself_it_says_so(tmp_path: Path) -> None:
         [_process.find(), "doctor", "--", sys.executable, str(script)], capture_output=True, text=True, timeout=120
     )
     assert ran.returncode == 0, ran.stderr
-    assert "watches this process already" in ran.stdout
+    assert "already watches this process" in ran.stdout

@@ -294,7 +294,7 @@ def test_torchvisions_others_are_named() -> None:
 
     text = refused([v2.ColorJitter(), v1.Lambda(lambda x: x), Mine(3), v1.Resize(3)])
     assert "3 problems" in text
-    assert "transform 1 of 4: ColorJitter of torchvision is not built" in text
+    assert "transform 1 of 4: ColorJitter of torchvision is not available" in text
     assert "transform 2 of 4: Lambda runs Python (a lambda" in text
     assert "Mine is a subclass of Resize" in text
 

@@ -152,7 +152,7 @@ def test_tune_of_stoker_and_its_playbook(
 ) -> None:
     data = stoker.ImageFolder(folder)
     book = str(tmp_path / "book.yaml")
-    with pytest.raises(stoker.ConfigError, match="no playbook") as caught:
+    with pytest.raises(stoker.ConfigError, match="does not exist") as caught:
         stoker.DataLoader(data, tune=book)
     assert "stoker tune" in str(caught.value)
     tuned = stoker.tune(
@@ -189,13 +189,13 @@ def test_tune_of_stoker_and_its_playbook(
     machine = text.split('machine: "')[1].split('"')[0]
     Path(book).write_text(text.replace(machine, "0123").replace("memory_gib: ", "memory_gib: 9"))
     stoker.DataLoader(data, 5, tune=book)
-    assert "has an entry of another machine (memory in GiB 9" in caplog.text
+    assert "has an entry for another machine (memory in GiB 9" in caplog.text
     caplog.clear()
     Path(book).write_text(text.replace(machine, "0123"))
     stoker.DataLoader(data, 5, tune=book)
-    assert "has an entry of another machine: the defaults are used" in caplog.text
+    assert "has an entry for another machine: the defaults are used" in caplog.text
     Path(book).write_text(text.replace("prefetch:", "prefetchh:"))
-    with pytest.raises(stoker.ConfigError, match="no playbook") as caught:
+    with pytest.raises(stoker.ConfigError, match="does not exist") as caught:
         stoker.DataLoader(data, tune=book)
     assert "prefetchh" in str(caught.value)
     with pytest.raises(stoker.ConfigError, match="tune is"):
