@@ -95,7 +95,7 @@ def test_drafts_are_asked_for(name: str) -> None:
     assert "draft" not in to_ops(exact, "here")[0]
     assert "draft" not in repr(exact)
     assert "draft=True" in repr(draft)
-    with pytest.raises(ConfigError, match="bilinear only"):
+    with pytest.raises(ConfigError, match="draft needs bilinear"):
         to_ops(ours(name, 224, interpolation="nearest", draft=True), "here")
 
 
