@@ -334,7 +334,7 @@ def test_one_at_a_time() -> None:
                 inside.append(str(error))
 
     stoker.doctor(torch.utils.data.DataLoader(Numbers(), batch_size=4), step, seconds=0.3)
-    assert "another one runs" in inside[0]
+    assert "another call is running" in inside[0]
     assert threading.active_count() == 1 or watched() == []
 
 
