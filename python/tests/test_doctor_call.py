@@ -316,7 +316,7 @@ def test_errors(photos: Path) -> None:
         ((loader, -1), {}, "step is -1"),
         ((loader,), {"seconds": 0}, "seconds is 0"),
         ((loader,), {"seconds": "long"}, "seconds is 'long'"),
-        ((empty,), {}, "gives no batch"),
+        ((empty,), {}, "gave no batch"),
     ):
         with pytest.raises(stoker.ConfigError, match=says):
             stoker.doctor(*args, **settings)
