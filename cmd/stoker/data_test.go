@@ -47,13 +47,13 @@ func TestDatasetFlags(t *testing.T) {
 		}
 	}
 	for says, args := range map[string][]string{
-		"--database is of lmdb":   {"ls", "../../testdata/tfrecord/raw.tfrec", "--database", "x"},
-		"a manifest is one table": {"ls", "a.csv", "b.csv", "--manifest"},
-		"--eos 50256":             {"ls", tokens, "--documents"},
-		"--bos":                   {"pack", tokens, filepath.Join(t.TempDir(), "packed"), "--output", "tokens"},
-		"--unpacked":              {"ls", tokens, "--unpacked", "much"},
-		`"foldr"`:                 {"inspect", tokens, "--format", "foldr"},
-		"cannot be used elsewhere":         {"index", "../../testdata/photos/coffee.jpg", "--format", "files", "--beside"},
+		"--database is of lmdb":    {"ls", "../../testdata/tfrecord/raw.tfrec", "--database", "x"},
+		"a manifest is one table":  {"ls", "a.csv", "b.csv", "--manifest"},
+		"--eos 50256":              {"ls", tokens, "--documents"},
+		"--bos":                    {"pack", tokens, filepath.Join(t.TempDir(), "packed"), "--output", "tokens"},
+		"--unpacked":               {"ls", tokens, "--unpacked", "much"},
+		`"foldr"`:                  {"inspect", tokens, "--format", "foldr"},
+		"cannot be used elsewhere": {"index", "../../testdata/photos/coffee.jpg", "--format", "files", "--beside"},
 	} {
 		if got := command(t, args...); got.status != 2 || !strings.Contains(got.err, says) {
 			t.Errorf("%v: %d: %s", args, got.status, got.err)

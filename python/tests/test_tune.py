@@ -195,7 +195,7 @@ def test_tune_of_stoker_and_its_playbook(
     stoker.DataLoader(data, 5, tune=book)
     assert "has an entry for another machine: the defaults are used" in caplog.text
     Path(book).write_text(text.replace("prefetch:", "prefetchh:"))
-    with pytest.raises(stoker.ConfigError, match="is (no|not a) playbook") as caught:
+    with pytest.raises(stoker.ConfigError, match=r"is (no|not a) playbook") as caught:
         stoker.DataLoader(data, tune=book)
     assert "prefetchh" in str(caught.value)
     with pytest.raises(stoker.ConfigError, match="tune is"):
