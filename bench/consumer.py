@@ -57,10 +57,10 @@ class Peer:
 
 
 def touch(images: np.ndarray) -> int:
-    """Reads one byte of every cache line; the array must lie in one piece."""
+    """Reads one byte of every cache line; the array must be contiguous."""
     flat = images.reshape(-1).view(np.uint8)
     if not np.may_share_memory(flat, images):
-        raise SystemExit("the batch does not lie in one piece: its layout is not what the peer says")
+        raise SystemExit("the batch is not contiguous: its layout is not what the peer says")
     return int(np.bitwise_xor.reduce(flat[::LINE]))
 
 

@@ -6,8 +6,8 @@
 
 A set is a folder of make_data.py and of NN_name/ with train.py, well.py (the same without the fault), for scripts with
 two causes main_only.py (the same without the main one), and truth.json. For every script: the steady rates of all of
-them without the doctor, twice and in turn; the doctor's report on train.py, and on well.py. The reports lie beside
-FILE.json, in FILE-reports/.
+them without the doctor, twice and in turn; the doctor's report on train.py, and on well.py. The reports are written
+beside FILE.json, in FILE-reports/.
 
 With --rates the rates are those of an earlier result, and only the doctor runs. With --advised too, only scripts run
 that a report's first change was applied to: DIR/NN_name/train_advised.py. DIR/judged.json says of each whether it could

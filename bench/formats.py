@@ -183,7 +183,7 @@ class Formats:
         return pictures.build(self.args.data, self.args.samples, 64)
 
     def tokens(self) -> Any:
-        """bench.tokens, whose table stands on its own."""
+        """bench.tokens, which has its own table."""
         out = self.args.out.with_suffix(".tokens")
         command = [sys.executable, "-m", "bench.tokens", "--out", out, "--repeats", str(self.args.repeats)]
         # Its status says whether its own figures were reached, which is said here again.

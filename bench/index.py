@@ -2,8 +2,8 @@
 
 The folder is made once, of hard links to the pictures of DATA, in the cache folder of the benchmarks (about a minute).
 A first process builds the index; then fresh processes open it: engine started, index mapped, its staleness judged,
-len() known. Anonymous memory is what the engine has in all and what the client gained. torchvision's own scan stands
-beside it.
+len() known. Anonymous memory is the engine's total and the client's increase. torchvision's own scan is shown for
+comparison.
 """
 
 from __future__ import annotations

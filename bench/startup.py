@@ -1,8 +1,8 @@
 """First batch of a cold engine whose index is there, and memory in steady state: python -m bench.startup --data F.
 
 Every measurement is a fresh process. The clock of the figure starts when ImageFolder is made, after `import stoker`,
-and ends when the first batch has been read; imports and the start of the interpreter stand beside it. The index is
-built by a first process that does not count; the pictures are in the page cache.
+and ends when the first batch has been read; imports and the start of the interpreter are reported separately. The index
+is built by a first process that does not count; the pictures are in the page cache.
 """
 
 from __future__ import annotations

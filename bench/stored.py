@@ -1,4 +1,4 @@
-"""The data and the client of the rows of bench.formats that are no pictures: records, arrays, values of keys.
+"""The data and the client of the rows of bench.formats that are not pictures: records, arrays, values of keys.
 
 Every sample carries its own proof: its number and the CRC-32 of what follows, in its first eight bytes. So a client
 checks any sample without reading the file, and no format has to be believed. The files are written by the formats' own

@@ -1,7 +1,7 @@
 """What watching an unchanged script costs: the same loop with the doctor's hook and without it, turn and turn about.
 
 Both sides run in one process and over one loader, so that import, page cache and the machine's mood are shared: for
-the side without, torch's own methods are put back and the hook's thread stands still. Samples are fetched inline,
+the side without, torch's own methods are put back and the hook's thread is paused. Samples are fetched inline,
 which is the path of a worker, too. What counts is CPU time, the hook's thread included: on a machine that does other
 things wall time says more about those.
 

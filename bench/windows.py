@@ -46,7 +46,7 @@ def check(x: np.ndarray, y: np.ndarray) -> None:
     place[token(np.arange(PERIOD, dtype=np.int64))] = np.arange(PERIOD)
     begin = place[x[:, :1]]
     if not np.array_equal(x, token(begin + np.arange(LENGTH))):
-        raise SystemExit("x is no window of the file")
+        raise SystemExit("x is not a window of the file")
     if not np.array_equal(y, token(begin + 1 + np.arange(LENGTH))):
         raise SystemExit("y is not the window one token after x")
 

@@ -1,4 +1,4 @@
-"""What pyproject.toml can not say: the version stands in the file VERSION at the top, and the wheel carries the engine.
+"""What pyproject.toml cannot say: the version is in the file VERSION at the top, and the wheel carries the engine.
 
 STOKER_WHEEL_ENGINE names the engine to carry (default: build/stoker). A wheel without one is refused.
 """

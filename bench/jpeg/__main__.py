@@ -92,7 +92,7 @@ def figures(contest: Contest) -> dict[str, float]:
 
 
 def doubts(contest: Contest) -> list[str]:
-    # A target that this processor lacks is no doubt about the others; "peers" of the result names it.
+    # A target that this processor lacks casts no doubt on the others; "peers" of the result names it.
     found = [f"{peer.name}: {peer.problem}" for peer in contest.peers if peer.problem and peer.name not in STOKER]
     if contest.plan.left_out:
         path, why = next(iter(contest.plan.left_out.items()))

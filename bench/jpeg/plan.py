@@ -41,7 +41,7 @@ class Frame:
 
 
 def frame(data: bytes) -> Frame | None:
-    """None where the bytes are no JPEG, or one that is not made of grey or three colours."""
+    """None if the bytes are not a JPEG, or not one of grey or three colours."""
     at = 2
     while data[:2] == b"\xff\xd8" and at + 4 <= len(data) and data[at] == 0xFF:
         marker, size = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")

@@ -26,7 +26,7 @@ def skip(reason: str) -> None:
 def main() -> None:
     go = shutil.which("go")
     if go is None:
-        skip("no Go compiler: the kernel alone can not be built")
+        skip("no Go compiler: cannot build the kernel alone")
     program = ROOT / "build" / "bench-kernel"
     built = subprocess.run(
         [go, "build", "-tags", rig.go_tags(), "-o", program, "./bench/kernel"],

@@ -1,6 +1,6 @@
 """SPDL over the untouched files: demuxed, decoded, cropped and resized by FFmpeg's filters in threads of one process.
 
-The box is drawn when the header is known, by torchvision's rule; the decoder does not skip what lies outside it.
+The box is drawn when the header is known, by torchvision's rule; the decoder does not skip what is outside it.
 """
 
 from __future__ import annotations

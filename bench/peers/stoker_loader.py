@@ -35,7 +35,7 @@ def open_peer(options: Options) -> Peer:
 
 
 def passes(loader: Any) -> Any:
-    """uint8 batches lie as NHWC whichever way they are shown; they are read as they lie."""
+    """uint8 batches are stored as NHWC whichever way they are shown; they are read in that order."""
     for images, labels in loader:
         if str(images.dtype) == "uint8" and images.shape[1] == 3:
             images = images.transpose(0, 2, 3, 1)

@@ -12,26 +12,26 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
-// benchCmd's flags are the Spec's keys; nil: not given, so that the Spec's file
+// benchCmd's flags are the Spec's keys; nil means not given, so that the Spec's file
 // or the default decides.
 type benchCmd struct {
-	Path []string `arg:"" optional:"" help:"Dataset of any format; braces, globs and several are fine."`
-	Spec string   `help:"Spec to load, YAML or JSON; flags win over it." placeholder:"FILE"`
+	Path []string `arg:"" optional:"" help:"Dataset of any format; braces, globs and several paths are allowed."`
+	Spec string   `help:"Spec to load, YAML or JSON; flags override it." placeholder:"FILE"`
 
-	BatchSize  *int    `help:"Samples a batch (64)." placeholder:"N"`
-	Workers    *int    `help:"Lanes; 0: all cores this process may use." placeholder:"N"`
-	Shuffle    *string `help:"full or none (full)." placeholder:"HOW"`
-	Seed       *uint64 `help:"Seed of order and transforms (0)." placeholder:"N"`
-	Tail       *string `help:"pad, fill or drop (pad)." placeholder:"HOW"`
-	Prefetch   *int    `help:"Batches ready ahead (4)." placeholder:"N"`
-	Memory     *string `help:"Memory for batches, such as 2GiB (auto)." placeholder:"SIZE"`
-	OnBad      *string `help:"fail, skip or replace (fail)." placeholder:"HOW"`
-	ImageSize  int     `help:"Side of the pictures after RandomResizedCrop." default:"224" placeholder:"PIXELS"`
+	BatchSize  *int    `help:"Samples per batch (default 64)." placeholder:"N"`
+	Workers    *int    `help:"Number of lanes; 0: all cores that this process may use." placeholder:"N"`
+	Shuffle    *string `help:"Order: full or none (default full)." placeholder:"HOW"`
+	Seed       *uint64 `help:"Seed of order and transforms (default 0)." placeholder:"N"`
+	Tail       *string `help:"End of an epoch: pad, fill or drop (default pad)." placeholder:"HOW"`
+	Prefetch   *int    `help:"Batches made ahead (default 4)." placeholder:"N"`
+	Memory     *string `help:"Memory for batches, such as 2GiB (default auto)." placeholder:"SIZE"`
+	OnBad      *string `help:"Samples that cannot be read: fail, skip or replace (default fail)." placeholder:"HOW"`
+	ImageSize  int     `help:"Size of the pictures after RandomResizedCrop." default:"224" placeholder:"PIXELS"`
 	OutputFlt  bool    `name:"output-float" help:"Normalised float32 instead of uint8."`
-	Epochs     int64   `help:"Stop after so many epochs." placeholder:"N"`
-	Samples    int64   `help:"Stop after so many samples." placeholder:"N"`
-	Seconds    float64 `help:"Stop after so many seconds (10, if nothing else is given)." placeholder:"S"`
-	StepMillis float64 `name:"step-ms" help:"Pretend that a training step takes so many milliseconds a batch." placeholder:"MS"`
+	Epochs     int64   `help:"Stop after N epochs." placeholder:"N"`
+	Samples    int64   `help:"Stop after N samples." placeholder:"N"`
+	Seconds    float64 `help:"Stop after S seconds (default 10, if no other limit is given)." placeholder:"S"`
+	StepMillis float64 `name:"step-ms" help:"Simulate a training step of MS milliseconds per batch." placeholder:"MS"`
 	JSON       bool    `help:"Write JSON."`
 
 	Data dataFlags `embed:""`
@@ -42,11 +42,11 @@ func (benchCmd) Help() string {
 
   stoker bench data/train
   stoker bench 'shards/train-{000..099}.tar' --batch-size 256 --seconds 30
-  stoker bench data/train --output-float --step-ms 80      a training loop that needs 80 ms a batch
+  stoker bench data/train --output-float --step-ms 80      a training loop that needs 80 ms per batch
   stoker bench --spec train.yaml --epochs 1 --json
 
 Pictures go through RandomResizedCrop and RandomHorizontalFlip unless a Spec says otherwise. Processor time is that of
-the whole process. Indexing is not part of what is measured.`
+the whole process. Indexing is not measured.`
 }
 
 func (b benchCmd) Run(con *console) error {
@@ -72,7 +72,7 @@ func (b benchCmd) Run(con *console) error {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// measure runs a measurement with its progress shown.
+// measure runs a measurement and shows its progress.
 func measure(con *console, c bench.Config, what string) (*bench.Report, error) {
 	shown := con.steps(what)
 	defer shown.end()
@@ -83,7 +83,7 @@ func measure(con *console, c bench.Config, what string) (*bench.Report, error) {
 	return bench.Run(con.ctx, c)
 }
 
-// spec is the Spec of a file, with what the flags say.
+// spec returns the Spec of a file, overridden by the flags.
 func (b benchCmd) spec() (stoker.Spec, error) {
 	s := usualSpec()
 	if b.Spec != "" {
@@ -111,7 +111,7 @@ func (b benchCmd) spec() (stoker.Spec, error) {
 		}
 	}
 	if len(s.Dataset.Path) == 0 && s.Dataset.Manifest == "" && s.Dataset.Format != "synthetic" {
-		return s, errs.New(errs.Config, "there is no path to a dataset").Try("stoker bench data/train, or stoker demo, which brings its own")
+		return s, errs.New(errs.Config, "no dataset was given").Try("stoker bench data/train, or stoker demo, which makes a dataset")
 	}
 	return s, words(
 		word{"--shuffle", string(s.Order.Shuffle), []string{"", string(order.None), string(order.Full)}},
@@ -126,13 +126,13 @@ func set[T any](to, from *T) {
 	}
 }
 
-// word is the value of a flag that takes one of a few.
+// word is the value of a flag with a fixed set of values.
 type word struct {
 	flag, value string
 	possible    []string // "" is not shown
 }
 
-// words is one error for all values that are none of those that are possible.
+// words returns one error for all values that are not possible.
 func words(all ...word) error {
 	var wrong, hints []string
 	for _, w := range all {
@@ -147,11 +147,11 @@ func words(all ...word) error {
 		if found {
 			continue
 		}
-		wrong = append(wrong, fmt.Sprintf("%s can not be %q", w.flag, w.value))
+		wrong = append(wrong, fmt.Sprintf("%s cannot be %q", w.flag, w.value))
 		if near := errs.Nearest(w.value, shown); near != "" {
 			hints = append(hints, fmt.Sprintf("did you mean %s %s?", w.flag, near))
 		} else {
-			hints = append(hints, fmt.Sprintf("%s is one of %s", w.flag, strings.Join(shown, ", ")))
+			hints = append(hints, fmt.Sprintf("%s must be one of %s", w.flag, strings.Join(shown, ", ")))
 		}
 	}
 	if wrong == nil {

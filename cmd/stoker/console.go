@@ -13,27 +13,27 @@ import (
 	"github.com/stoker-data/stoker/internal/base/wire"
 )
 
-// console is where a command's results, errors and progress go. Progress is
-// shown on a terminal only, and on the error stream, so that results can be
-// piped; without a terminal no control character is written, and with one none
-// that comes out of data.
+// console writes a command's results, errors and progress. Progress is
+// shown only on a terminal, and on the error stream, so that results can be
+// piped. Without a terminal no control character is written; with one, none
+// that comes from data.
 type console struct {
 	ctx      context.Context
 	out      *plain    // text for people
-	raw      io.Writer // bytes as they are, JSON: the same stream
+	raw      io.Writer // unchanged bytes and JSON, on the same stream
 	results  *results  // what both write to
 	err      io.Writer
 	json     bool            // machines read the results, and the errors
-	client   bool            // of Python: it has words of its own
-	spec     bool            // the verb takes a Spec, and no flags that say what a dataset is
-	flags    map[string]bool // of the verb: names, and whether they take no value
-	terminal bool            // the error stream is one
+	client   bool            // Python's: it uses Python's names
+	spec     bool            // the verb takes a Spec, and no flags that describe a dataset
+	flags    map[string]bool // the verb's flags: names, and whether they take no value
+	terminal bool            // the error stream is a terminal
 
-	told bool // of an interruption
+	told bool // an interruption was reported
 }
 
-// results is the standard output. The first write that fails decides how the
-// command ends: what reads the results has not got all of them.
+// results is the standard output. The first failed write decides how the
+// command ends: the reader did not get all results.
 type results struct {
 	to  io.Writer
 	bad error
@@ -44,9 +44,9 @@ func (r *results) Write(b []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	e := errs.New(errs.Unreadable, "the results cannot be written").Because(err)
+	e := errs.New(errs.Unreadable, "cannot write the results").Because(err)
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		e = errs.New(errs.Space, "the results cannot be written: the disk is full").Because(err).Try("make room, or write them elsewhere")
+		e = errs.New(errs.Space, "cannot write the results: the disk is full").Because(err).Try("free some space, or write them elsewhere")
 	}
 	if r.bad == nil {
 		r.bad = e
@@ -71,7 +71,7 @@ func isTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-// writeJSON writes a result for machines.
+// writeJSON writes a result as JSON.
 func (c *console) writeJSON(v any) error {
 	b, err := encode(v, "  ")
 	if err == nil {
@@ -80,8 +80,8 @@ func (c *console) writeJSON(v any) error {
 	return err
 }
 
-// interrupted says after Ctrl-C what was done until then, and how to go on. It is
-// not called while report is.
+// interrupted reports after Ctrl-C what has been done, and how to continue. It is
+// not called concurrently with report.
 func (c *console) interrupted(how string) {
 	c.told = true
 	if !c.json {
@@ -92,7 +92,7 @@ func (c *console) interrupted(how string) {
 	_, _ = c.err.Write(b)
 }
 
-// report prints an error, as people or as machines read it, and returns its exit
+// report prints an error, as text or JSON, and returns its exit
 // status.
 func (c *console) report(err error) int {
 	if c.ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -115,7 +115,7 @@ func (c *console) report(err error) int {
 	return status
 }
 
-// worded is an error in the words of the command line.
+// worded returns an error in the words of the command line.
 func (c *console) worded(err *errs.Error) *errs.Error {
 	e := *err
 	if c.client {
@@ -126,7 +126,7 @@ func (c *console) worded(err *errs.Error) *errs.Error {
 		return &e
 	}
 	if hint, found := asKeys(e.Hint); found {
-		e.Hint = hint + "; this stands in a Spec, below dataset:"
+		e.Hint = hint + "; write this in a Spec, under dataset:"
 	}
 	return &e
 }

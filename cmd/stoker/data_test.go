@@ -42,18 +42,18 @@ func TestDatasetFlags(t *testing.T) {
 		}
 	}
 	for _, verb := range []string{"order", "verify-resume"} { // which take a Spec
-		if got := command(t, verb, tokens); got.status != 2 || !strings.Contains(got.err, "give window: 1024 for windows of so many tokens, or window: {documents: true}; this stands in a Spec, below dataset:\n") {
+		if got := command(t, verb, tokens); got.status != 2 || !strings.Contains(got.err, "give window: 1024 for windows of so many tokens, or window: {documents: true}; write this in a Spec, under dataset:\n") {
 			t.Errorf("%s without a Spec: %d: %s", verb, got.status, got.err)
 		}
 	}
 	for says, args := range map[string][]string{
-		"--database is of lmdb":   {"ls", "../../testdata/tfrecord/raw.tfrec", "--database", "x"},
-		"a manifest is one table": {"ls", "a.csv", "b.csv", "--manifest"},
-		"--eos 50256":             {"ls", tokens, "--documents"},
-		"--bos":                   {"pack", tokens, filepath.Join(t.TempDir(), "packed"), "--output", "tokens"},
-		"--unpacked":              {"ls", tokens, "--unpacked", "much"},
-		`"foldr"`:                 {"inspect", tokens, "--format", "foldr"},
-		"does not travel":         {"index", "../../testdata/photos/coffee.jpg", "--format", "files", "--beside"},
+		"--database is of lmdb":    {"ls", "../../testdata/tfrecord/raw.tfrec", "--database", "x"},
+		"a manifest is one table":  {"ls", "a.csv", "b.csv", "--manifest"},
+		"--eos 50256":              {"ls", tokens, "--documents"},
+		"--bos":                    {"pack", tokens, filepath.Join(t.TempDir(), "packed"), "--output", "tokens"},
+		"--unpacked":               {"ls", tokens, "--unpacked", "much"},
+		`"foldr"`:                  {"inspect", tokens, "--format", "foldr"},
+		"cannot be used elsewhere": {"index", "../../testdata/photos/coffee.jpg", "--format", "files", "--beside"},
 	} {
 		if got := command(t, args...); got.status != 2 || !strings.Contains(got.err, says) {
 			t.Errorf("%v: %d: %s", args, got.status, got.err)

@@ -18,14 +18,14 @@ import (
 type demoCmd struct {
 	JSON bool `help:"Write JSON."`
 
-	Count   int     `hidden:"" help:"Pictures; 0: what the kernel makes in a few seconds."`
-	Seconds float64 `hidden:"" default:"1.5" help:"Of each of the two measurements."`
+	Count   int     `hidden:"" help:"Number of pictures; 0: what the kernel makes in a few seconds."`
+	Seconds float64 `hidden:"" default:"1.5" help:"Seconds of each of the two measurements."`
 }
 
 func (demoCmd) Help() string {
-	return `It makes 1,000 pictures (100 without C) from six photographs that come with stoker (once, in the cache folder: STOKER_CACHE, or
-stoker below XDG_CACHE_HOME or ~/.cache), loads them as training would (RandomResizedCrop(224), flip, batches of 64,
-uint8) as fast as it can, and then once more beside a training step that keeps a GPU busy, and says what came of it.`
+	return `Makes 1,000 pictures (100 without C) from six photographs that come with stoker, once, in the cache folder (STOKER_CACHE,
+or stoker below XDG_CACHE_HOME or ~/.cache). Loads them as training would (RandomResizedCrop(224), flip, batches of 64,
+uint8), first as fast as possible, then beside a simulated training step that keeps a GPU busy, and prints the results.`
 }
 
 // demoReport is what --json writes.
@@ -47,7 +47,7 @@ func (d demoCmd) Run(con *console) error {
 		d.Count = demo.Count()
 	}
 	if d.Count < 6 || d.Seconds <= 0 {
-		return errs.New(errs.Config, "a demo needs six pictures at least, and some time")
+		return errs.New(errs.Config, "a demo needs at least six pictures, and some time")
 	}
 	begin := time.Now()
 	r := &demoReport{}
@@ -80,14 +80,14 @@ func (d demoCmd) Run(con *console) error {
 	return r.writeText(con)
 }
 
-// demoFolder is where the pictures are kept: beside the indexes. Without such a
-// place they are made for one use.
+// demoFolder returns the folder for the pictures, beside the indexes. Without such a
+// folder they are made for one use.
 func demoFolder() (dir string, remove func(), err error) {
 	if store := index.DefaultStore(); store.Dir != "" {
 		return filepath.Dir(store.Dir), func() {}, nil
 	}
 	if dir, err = os.MkdirTemp("", "stoker-demo-"); err != nil {
-		return "", nil, errs.New(errs.Unreadable, "there is no folder for the demo's pictures").Because(err).Try("set STOKER_CACHE to one that can be written to")
+		return "", nil, errs.New(errs.Unreadable, "cannot create a folder for the demo's pictures").Because(err).Try("set STOKER_CACHE to a writable folder")
 	}
 	return dir, func() { _ = os.RemoveAll(dir) }, nil
 }
@@ -115,10 +115,10 @@ func (r *demoReport) writeText(con *console) error {
 		show.Size(r.Data.Bytes/int64(r.Data.Samples)), verb, r.Data.Seconds, r.Data.Path)
 	fmt.Fprintf(w, "RandomResizedCrop(224) and flip to uint8, batches of %d, %s (kernel %s)\n\n", full.Batch, show.Count(int64(full.Lanes), "lane", "lanes"), full.Kernel)
 	fmt.Fprintf(w, "  %s images/s\n", show.Number(full.PerSecond))
-	fmt.Fprintf(w, "  %.2f ms of processor time per image, everything counted\n", full.CPUPer1000)
+	fmt.Fprintf(w, "  %.2f ms of processor time per image, all processes counted\n", full.CPUPer1000)
 	fmt.Fprintf(w, "  %.0f ms to the first batch, %s of memory at most\n", full.FirstBatch*1000, show.Size(full.Memory.PeakRSS))
-	fmt.Fprintf(w, "  %.1f %% of its time a GPU would wait that trains %s images/s (%.0f ms a batch)\n",
-		r.Training.Wait.Share*100, show.Number(float64(full.Batch)/r.Training.StepTime), r.Training.StepTime*1000)
+	fmt.Fprintf(w, "  a GPU that trains %s images/s (%.0f ms per batch) would wait %.1f %% of the time\n",
+		show.Number(float64(full.Batch)/r.Training.StepTime), r.Training.StepTime*1000, r.Training.Wait.Share*100)
 	if err := full.WriteStages(w); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 type diffCmd struct {
 	A    string `arg:"" help:"A saved state, a receipt, or a list of ids."`
 	B    string `arg:"" help:"Another of the same kind."`
-	Spec string `help:"Say what lies between two states, by this Spec, YAML or JSON, or dataset." placeholder:"FILE"`
+	Spec string `help:"Count the samples between two states, using this Spec (YAML or JSON) or dataset." placeholder:"FILE"`
 	JSON bool   `help:"Write JSON."`
 }
 
@@ -16,11 +16,11 @@ func (diffCmd) Help() string {
 	return `Examples:
 
   stoker diff rank0.json rank1.json                          were both saved at the same place?
-  stoker diff old.json new.json --spec train.yaml            how many samples lie between them, and which?
+  stoker diff old.json new.json --spec train.yaml            how many samples are between them, and which?
   stoker order train.yaml > a.txt; stoker diff a.txt b.txt   the same ids in the same order?
 
-States and receipts are the JSON of what loader.state_dict() and loader.receipt() return. Ids are what stoker order
-writes, a JSON list, or numbers. The exit status is 4 if anything differs.`
+States and receipts are what loader.state_dict() and loader.receipt() return, as JSON. Ids are the output of
+stoker order, a JSON list, or numbers. The exit status is 4 if anything differs.`
 }
 
 func (d diffCmd) Run(con *console) error {

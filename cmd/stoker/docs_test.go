@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every flag of the verbs stands in docs/cli.md, and every flag there exists.
+// Every flag of the verbs is in docs/cli.md, and every flag there exists.
 func TestManual(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/cli.md")
 	if err != nil {

@@ -23,23 +23,23 @@ import (
 )
 
 type doctorCmd struct {
-	Path []string `arg:"" optional:"" help:"A dataset to load; a script to watch stands after --."`
+	Path []string `arg:"" optional:"" help:"A dataset to load. To watch a script, write its command after --."`
 	Spec string   `help:"A Spec to load, YAML or JSON." placeholder:"FILE"`
 
-	Attach     *int     `help:"Look at a process that runs already." placeholder:"PID"`
-	From       string   `help:"Judge evidence that was recorded: the output of --json." placeholder:"FILE"`
+	Attach     *int     `help:"Inspect a running process." placeholder:"PID"`
+	From       string   `help:"Judge recorded evidence: the output of --json." placeholder:"FILE"`
 	Stop       bool     `help:"End the script once there is a verdict."`
 	Check      bool     `help:"Exit with status 4 if the loop is data-bound."`
 	Checklist  bool     `help:"Also print the readiness list, with measured values."`
 	Timeline   bool     `help:"Also draw the last ten steps."`
-	GPUCost    *float64 `name:"gpu-cost" help:"Say what the waiting costs a month, at this price of an hour." placeholder:"PRICE"`
-	StepMillis *float64 `name:"step-ms" help:"Pretend that a training step takes so many milliseconds a batch (PATH, --spec)." placeholder:"MS"`
-	Quick      bool     `help:"Only the verdict, without the tiers that are measured after it (PATH, --spec)."`
-	OnBad      string   `help:"How to treat samples that cannot be read: skip, replace or fail (with PATH or --spec; default skip)." placeholder:"HOW"`
+	GPUCost    *float64 `name:"gpu-cost" help:"Show what the waiting costs per month, at this price per GPU hour." placeholder:"PRICE"`
+	StepMillis *float64 `name:"step-ms" help:"Simulate a training step of MS milliseconds per batch (with PATH or --spec)." placeholder:"MS"`
+	Quick      bool     `help:"Only the verdict, without the tiers that are measured after it (with PATH or --spec)."`
+	OnBad      string   `help:"Samples that cannot be read: skip, replace or fail (with PATH or --spec; default skip)." placeholder:"HOW"`
 	JSON       bool     `help:"Write JSON; the script's output goes to standard error."`
 
-	Seconds float64 `hidden:"" default:"8" help:"Of the loop over PATH; the tiers take two and a half times as long at most."`
-	Beside  int     `hidden:"" help:"Watch a process that has a loop for us, and speaks with us over standard input and output (Python)."`
+	Seconds float64 `hidden:"" default:"8" help:"Seconds of the loop over PATH; the tiers take at most two and a half times as long."`
+	Beside  int     `hidden:"" help:"Watch the process at the other end of standard input and output, which runs a loop (Python)."`
 
 	Data dataFlags `embed:""`
 }
@@ -50,18 +50,18 @@ func (doctorCmd) Help() string {
   stoker doctor                                    this machine: cores, limits, memory, disk, GPU
   stoker doctor -- python train.py                 what limits this training run
   stoker doctor --stop --check --json -- torchrun train.py > report.json
-  stoker doctor data/train --step-ms 120           what limits stoker itself over a dataset, and its tiers
+  stoker doctor data/train --step-ms 120           what limits stoker itself on a dataset, with tiers
   stoker doctor data/train --quick                 without the tiers: ten seconds, not thirty
   stoker doctor --attach 4711
   stoker doctor --from report.json --checklist     the same report again
 
-The script runs unchanged and goes on after the verdict; its exit status is kept. The report goes to standard error.`
+The script runs unchanged and continues after the verdict; its exit status is kept. The report goes to standard error.`
 }
 
-func (d doctorCmd) Run(con *console, behind another) error {
+func (d doctorCmd) Run(con *console, script another) error {
 	dataset := len(d.Path) > 0 || d.Spec != ""
 	asked := 0
-	for _, is := range []bool{behind != nil, d.Attach != nil, d.From != "", d.Beside != 0, dataset} {
+	for _, is := range []bool{script != nil, d.Attach != nil, d.From != "", d.Beside != 0, dataset} {
 		if is {
 			asked++
 		}
@@ -69,19 +69,19 @@ func (d doctorCmd) Run(con *console, behind another) error {
 	if asked > 1 {
 		return errs.New(errs.Config, "a command after --, a dataset, --attach and --from exclude each other").Try("see `stoker doctor --help`")
 	}
-	if err := d.sensible(behind != nil, dataset); err != nil {
+	if err := d.sensible(script != nil, dataset); err != nil {
 		return err
 	}
 	if len(d.Path) > 0 && !exists(d.Path[0]) {
 		if _, err := exec.LookPath(d.Path[0]); err == nil {
-			return errs.New(errs.Config, "%s is a command, and stands where a dataset would", d.Path[0]).Try("stoker doctor -- %s", strings.Join(d.Path, " "))
+			return errs.New(errs.Config, "%s is a command, not a dataset", d.Path[0]).Try("stoker doctor -- %s", strings.Join(d.Path, " "))
 		}
 	}
 	var r judge.Report
 	var err error
 	switch {
-	case behind != nil:
-		return d.watch(con, behind)
+	case script != nil:
+		return d.watch(con, script)
 	case d.Beside != 0:
 		return d.beside(con)
 	case dataset:
@@ -99,18 +99,18 @@ func (d doctorCmd) Run(con *console, behind another) error {
 	return d.finish(con, con.out, r)
 }
 
-// sensible says whether flags can mean something: numbers that are numbers, and what is
-// asked of a script or of a loop only where there is one.
+// sensible checks flags: numbers must be in range, and a flag for
+// a script or a loop needs one.
 func (d doctorCmd) sensible(script, dataset bool) error {
 	const day = 24 * 3600
 	number := func(flag, unit string, v *float64, least, most float64) error {
 		if v == nil || *v >= least && *v <= most { // NaN is in no range
 			return nil
 		}
-		return errs.New(errs.Config, "%s is %g: it takes %s between %g and %.0f", flag, *v, unit, least, most).Try("see `stoker doctor --help`")
+		return errs.New(errs.Config, "%s is %g: give %s between %g and %.0f", flag, *v, unit, least, most).Try("see `stoker doctor --help`")
 	}
 	if d.Attach != nil && *d.Attach <= 0 {
-		return errs.New(errs.Config, "--attach is %d: it takes the PID of a process that runs, a number above 0", *d.Attach).Try("ps -ef | grep python")
+		return errs.New(errs.Config, "--attach is %d: give the PID of a running process, a number above 0", *d.Attach).Try("ps -ef | grep python")
 	}
 	if err := cmp.Or(
 		number("--gpu-cost", "the price of an hour", d.GPUCost, 0.0001, 1e6), number("--step-ms", "milliseconds", d.StepMillis, 0, day*1e3),
@@ -124,13 +124,13 @@ func (d doctorCmd) sensible(script, dataset bool) error {
 		flag, wants, try string
 		asked, ok        bool
 	}{
-		{"--stop", "ends a script, and no script is given", run, d.Stop, script},
-		{"--timeline", "draws the steps of a loop: of a script after --, of a dataset, of --attach or --from", run, d.Timeline, judged || d.Attach != nil},
-		{"--gpu-cost", "prices what a loop waits: of a script after --, of a dataset, of --attach or --from", "2.50 " + run, d.GPUCost != nil, judged || d.Attach != nil},
-		{"--check", "asks whether a loop is data-bound: of a script after --, of a dataset, of --attach or --from", run, d.Check, judged || d.Attach != nil},
-		{"--step-ms", "simulates the steps of a loop over a dataset, and no dataset is given", "20 " + load, d.StepMillis != nil, dataset},
-		{"--quick", "leaves out the tiers of a dataset, and no dataset is given", load, d.Quick, dataset},
-		{"--on-bad", "says how to treat samples of a dataset, and no dataset is given", "skip " + load, d.OnBad != "", dataset},
+		{"--stop", "ends a script, but no script is given", run, d.Stop, script},
+		{"--timeline", "draws the steps of a loop, so it needs a script after --, a dataset, --attach or --from", run, d.Timeline, judged || d.Attach != nil},
+		{"--gpu-cost", "puts a price on the waiting of a loop, so it needs a script after --, a dataset, --attach or --from", "2.50 " + run, d.GPUCost != nil, judged || d.Attach != nil},
+		{"--check", "asks whether a loop is data-bound, so it needs a script after --, a dataset, --attach or --from", run, d.Check, judged || d.Attach != nil},
+		{"--step-ms", "simulates the steps of a loop over a dataset, but no dataset is given", "20 " + load, d.StepMillis != nil, dataset},
+		{"--quick", "leaves out the tiers of a dataset, but no dataset is given", load, d.Quick, dataset},
+		{"--on-bad", "says how to treat samples of a dataset, but no dataset is given", "skip " + load, d.OnBad != "", dataset},
 	} {
 		if f.asked && !f.ok {
 			return errs.New(errs.Config, "%s %s", f.flag, f.wants).Try("stoker doctor %s %s", f.flag, f.try)
@@ -157,8 +157,8 @@ func (d doctorCmd) beside(con *console) error {
 	return json.NewEncoder(con.raw).Encode(map[string]any{"report": r, "text": text.String()})
 }
 
-// load looks at a dataset by loading it. The verdict is told once it stands, and the
-// tiers below it when they are measured.
+// load examines a dataset by loading it. The verdict is printed as soon as it is known, and the
+// tiers below it when they have been measured.
 func (d doctorCmd) load(con *console) error {
 	name := d.Spec
 	spec := usualSpec()
@@ -176,7 +176,7 @@ func (d doctorCmd) load(con *console) error {
 		return err
 	}
 	if over(&spec.OnBad.Policy, d.OnBad); spec.OnBad.Policy == "" {
-		spec.OnBad.Policy = stoker.Skip // a diagnosis goes on
+		spec.OnBad.Policy = stoker.Skip // a diagnosis continues
 	}
 	shown := con.steps("measuring")
 	defer shown.end()
@@ -218,8 +218,8 @@ func (d doctorCmd) watch(con *console, command []string) error {
 	defer giveBack()
 	said := &plain{to: con.err}
 	var early *judge.Report
-	// The streams themselves, and not what counts their errors here: a script behaves
-	// otherwise before a terminal than before a pipe.
+	// The streams themselves, not the writers that count errors: a script behaves
+	// differently on a terminal and on a pipe.
 	s := watch.Script{
 		Command: command, Stop: d.Stop, In: os.Stdin, Out: con.results.to, Err: con.err, Signals: signals, Version: stoker.Version(),
 		Verdict: func(r judge.Report) {
@@ -259,7 +259,7 @@ func (d doctorCmd) watch(con *console, command []string) error {
 	return d.checked(out.Report)
 }
 
-// finish writes a report and says whether --check is content.
+// finish writes a report and returns the result of --check.
 func (d doctorCmd) finish(con *console, w io.Writer, r judge.Report) error {
 	var err error
 	if d.JSON {
@@ -280,7 +280,7 @@ func (d doctorCmd) checked(r judge.Report) error {
 	return nil
 }
 
-// text is a report as people read it, with what was asked for besides.
+// text formats a report as text, with the extras that were asked for.
 func (d doctorCmd) text(w io.Writer, r judge.Report) error {
 	fmt.Fprintln(w)
 	if err := report.Shown(r).WriteText(w); err != nil {
@@ -304,7 +304,7 @@ func (d doctorCmd) text(w io.Writer, r judge.Report) error {
 	return d.tiers(w, r)
 }
 
-// tiers is what was measured of a dataset beside the verdict, if it was.
+// tiers returns what was measured of a dataset after the verdict, if anything.
 func (d doctorCmd) tiers(w io.Writer, r judge.Report) error {
 	if len(r.Evidence.Tiers) == 0 {
 		return nil
@@ -317,7 +317,7 @@ func (d doctorCmd) tiers(w io.Writer, r judge.Report) error {
 func readEvidence(path string) (judge.Report, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return judge.Report{}, errs.New(errs.NotFound, "the evidence can not be read").Because(err)
+		return judge.Report{}, errs.New(errs.NotFound, "cannot read the evidence").Because(err)
 	}
 	var r judge.Report
 	if err = json.Unmarshal(b, &r); err == nil && r.Evidence.Schema == 0 {
@@ -325,15 +325,15 @@ func readEvidence(path string) (judge.Report, error) {
 	}
 	where := errs.Where{File: path}
 	if err != nil {
-		return r, errs.New(errs.Damaged, "this is no evidence").At(where).Because(inWords(err)).Try("stoker doctor --json -- python train.py > report.json")
+		return r, errs.New(errs.Damaged, "this is not a report or evidence").At(where).Because(inWords(err)).Try("stoker doctor --json -- python train.py > report.json")
 	}
 	if r.Evidence.Schema != evidence.Schema {
-		return r, errs.New(errs.Incompatible, "the evidence is of schema %d, and this stoker reads %d", r.Evidence.Schema, evidence.Schema).At(where).Try("record it again")
+		return r, errs.New(errs.Incompatible, "the evidence has schema %d, but this stoker reads %d", r.Evidence.Schema, evidence.Schema).At(where).Try("record it again")
 	}
 	return judge.Judge(r.Evidence), nil
 }
 
-// inWords is what JSON does not fit, by the file's keys and not by our types.
+// inWords describes a JSON value of the wrong type by the file's keys, not by our types.
 func inWords(err error) error {
 	var e *json.UnmarshalTypeError
 	if !errors.As(err, &e) {
@@ -342,10 +342,10 @@ func inWords(err error) error {
 	wants := map[reflect.Kind]string{
 		reflect.String: "text", reflect.Bool: "true or false", reflect.Struct: "an object", reflect.Map: "an object", reflect.Slice: "a list", reflect.Array: "a list",
 	}
-	return fmt.Errorf("%s, at byte %d, is %s, and should be %s", cmp.Or(e.Field, "the whole"), e.Offset, article(e.Value), cmp.Or(wants[e.Type.Kind()], "a number that fits"))
+	return fmt.Errorf("%s, at byte %d, is %s but should be %s", cmp.Or(e.Field, "the whole"), e.Offset, article(e.Value), cmp.Or(wants[e.Type.Kind()], "a number that fits"))
 }
 
-// article is a kind of JSON value as a sentence has it.
+// article returns a kind of JSON value with its article.
 func article(kind string) string {
 	switch {
 	case kind == "bool":
@@ -362,7 +362,7 @@ func article(kind string) string {
 	return kind
 }
 
-// value is a number that was given, or nothing.
+// value returns a number that was given, or 0.
 func value(v *float64) float64 {
 	if v == nil {
 		return 0
@@ -370,16 +370,16 @@ func value(v *float64) float64 {
 	return *v
 }
 
-// exitStatus ends the command with a status and says nothing: what there is to
-// say was written.
+// exitStatus ends the command with a status and prints nothing: everything
+// was written already.
 type exitStatus int
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// signalsKey is where a context has the signals that a verb may take over.
+// signalsKey is the context key of the signals that a verb may take over.
 type signalsKey struct{}
 
-// handing lets one verb have the signals of this process.
+// handing passes the signals of this process to one verb.
 type handing struct {
 	to chan os.Signal
 	on chan bool // whether the verb takes them

@@ -140,24 +140,24 @@ func TestDoctorErrors(t *testing.T) {
 		status int
 		says   string
 	}{
-		{[]string{"--from", filepath.Join(dir, "none.json")}, 2, "the evidence can not be read"},
-		{[]string{"--from", filepath.Join(dir, "x.json")}, 3, "this is no evidence"},
+		{[]string{"--from", filepath.Join(dir, "none.json")}, 2, "cannot read the evidence"},
+		{[]string{"--from", filepath.Join(dir, "x.json")}, 3, "this is not a report or evidence"},
 		{[]string{"--from", filepath.Join(dir, "new.json")}, 7, "schema 99"},
 		{[]string{"--attach", "1073741824"}, 2, "there is no process 1073741824"},
 		{[]string{"--attach", "1", "--from", "x"}, 2, "exclude each other"},
 		{[]string{"--from", filepath.Join(dir, "types.json")}, 3, `a figure is {"value": a number, "source": text}, and not {"value": "x"}`},
-		{[]string{"--from", filepath.Join(dir, "pid.json")}, 3, "evidence.subject.pid, at byte 36, is text, and should be a number that fits"},
-		{[]string{"--from", filepath.Join(dir, "list.json")}, 3, "the whole, at byte 1, is a list, and should be an object"},
-		{[]string{"--attach", "0"}, 2, "--attach is 0: it takes the PID"},
-		{[]string{"--attach=-4711"}, 2, "--attach is -4711: it takes the PID"},
-		{[]string{"--attach", "-5"}, 2, "--attach is -5: it takes the PID"},
-		{[]string{"--gpu-cost", "-3", "--from", "x"}, 2, "--gpu-cost is -3: it takes the price of an hour"},
-		{[]string{"--step-ms", "-1.5", dir}, 2, "--step-ms is -1.5: it takes milliseconds"},
-		{[]string{"--gpu-cost=-1", "--from", "x"}, 2, "--gpu-cost is -1: it takes the price of an hour"},
+		{[]string{"--from", filepath.Join(dir, "pid.json")}, 3, "evidence.subject.pid, at byte 36, is text but should be a number that fits"},
+		{[]string{"--from", filepath.Join(dir, "list.json")}, 3, "the whole, at byte 1, is a list but should be an object"},
+		{[]string{"--attach", "0"}, 2, "--attach is 0: give the PID of a running process"},
+		{[]string{"--attach=-4711"}, 2, "--attach is -4711: give the PID of a running process"},
+		{[]string{"--attach", "-5"}, 2, "--attach is -5: give the PID of a running process"},
+		{[]string{"--gpu-cost", "-3", "--from", "x"}, 2, "--gpu-cost is -3: give the price of an hour"},
+		{[]string{"--step-ms", "-1.5", dir}, 2, "--step-ms is -1.5: give milliseconds"},
+		{[]string{"--gpu-cost=-1", "--from", "x"}, 2, "--gpu-cost is -1: give the price of an hour"},
 		{[]string{"--gpu-cost=nan", "--from", "x"}, 2, "--gpu-cost is NaN"},
 		{[]string{"--gpu-cost=inf", "--from", "x"}, 2, "--gpu-cost is +Inf"},
 		{[]string{"--gpu-cost=0", "--from", "x"}, 2, "--gpu-cost is 0"},
-		{[]string{"--step-ms=nan", dir}, 2, "--step-ms is NaN: it takes milliseconds"},
+		{[]string{"--step-ms=nan", dir}, 2, "--step-ms is NaN: give milliseconds"},
 		{[]string{"--step-ms=inf", dir}, 2, "--step-ms is +Inf"},
 		{[]string{"--step-ms=-1", dir}, 2, "--step-ms is -1"},
 		{[]string{"--step-ms=1e300", dir}, 2, "--step-ms is 1e+300"},
@@ -165,7 +165,7 @@ func TestDoctorErrors(t *testing.T) {
 		{[]string{"--stop"}, 2, "stoker doctor --stop -- python train.py"},
 		{[]string{"--stop", dir}, 2, "--stop ends a script"},
 		{[]string{"--timeline"}, 2, "--timeline draws the steps of a loop"},
-		{[]string{"--gpu-cost", "2"}, 2, "--gpu-cost prices what a loop waits"},
+		{[]string{"--gpu-cost", "2"}, 2, "--gpu-cost puts a price on the waiting"},
 		{[]string{"--check"}, 2, "--check asks whether a loop is data-bound"},
 		{[]string{"--step-ms", "20", "--", "true"}, 2, "stoker doctor --step-ms 20 data/train"},
 		{[]string{"--quick"}, 2, "--quick leaves out the tiers"},
@@ -181,7 +181,7 @@ func TestDoctorErrors(t *testing.T) {
 	}
 }
 
-// What stands behind -- is the script's, whatever it looks like; its output and
+// Arguments after -- are the script's, whatever they look like; its output and
 // its exit status are its own.
 func TestDoctorLeavesTheScriptAlone(t *testing.T) {
 	got := command(t, "doctor", "--", "/bin/sh", "-c", `echo "$@"; exit 5`, "sh", "--json", "--stop", "--", "x")

@@ -5,8 +5,8 @@ import (
 )
 
 type inspectCmd struct {
-	Path  []string  `arg:"" help:"Dataset of any format; braces, globs and several are fine."`
-	Check int64     `help:"Read the headers and end marks of so many samples." default:"1000" placeholder:"N"`
+	Path  []string  `arg:"" help:"Dataset of any format; braces, globs and several paths are allowed."`
+	Check int64     `help:"Read the headers and end marks of N samples." default:"1000" placeholder:"N"`
 	All   bool      `help:"Decode every sample."`
 	JSON  bool      `help:"Write JSON."`
 	Data  dataFlags `embed:""`

@@ -1,5 +1,5 @@
-// Command stoker shows, measures and inspects the loading of training data, and
-// is the engine behind the Python package.
+// Command stoker shows, measures and inspects how training data is loaded, and
+// is the engine of the Python package.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
-const help = `stoker keeps GPUs fed: it loads training data, and says what limits the loading.
+const help = `stoker loads training data so that GPUs do not wait, and finds what limits the loading.
 
   stoker demo                          a small dataset of real photographs, made, loaded and measured
   stoker bench data/train              how fast this machine loads it
@@ -31,36 +31,36 @@ const help = `stoker keeps GPUs fed: it loads training data, and says what limit
   stoker inspect 'shards/{000..099}.tar' --json
   stoker stats data/train              mean and deviation for Normalize, weights of classes, sizes
   stoker tune data/train               the fewest workers and the least prefetch that are fast enough
-  stoker pack data/train packed        the same samples as tar shards, which are read faster from slow disks
-  stoker verify 'shards/{000..099}.tar'    is it what it was? what exactly is damaged?
+  stoker pack data/train packed        the same samples as tar shards, which slow disks read faster
+  stoker verify 'shards/{000..099}.tar'    is it unchanged? what exactly is damaged?
   stoker cat data.parquet 17           one sample; stoker ls lists them
-  stoker order train.yaml --quality    which sample comes when, and how well that is mixed
-  stoker diff old.json new.json        are two states, receipts or lists of ids of one stream?
+  stoker order train.yaml --quality    which sample comes when, and how well the order is mixed
+  stoker diff old.json new.json        do two states, receipts or lists of ids agree?
   stoker verify-resume train.yaml      kill it, resume it, and compare ids and pixels`
 
-// cli is the verbs, one file each.
+// cli lists the verbs, one file each.
 type cli struct {
-	Demo         demoCmd         `cmd:"" help:"Make a small dataset of real photographs, load it, and say how fast that was."`
+	Demo         demoCmd         `cmd:"" help:"Make a small dataset of real photographs, load it, and report how fast that was."`
 	Bench        benchCmd        `cmd:"" help:"Measure how fast this machine loads a dataset."`
-	Doctor       doctorCmd       `cmd:"" help:"Say what limits a training run, by how much, and what to change."`
-	Inspect      inspectCmd      `cmd:"" help:"Say what is in a dataset, and what is damaged."`
+	Doctor       doctorCmd       `cmd:"" help:"Find what limits a training run, by how much, and what to change."`
+	Inspect      inspectCmd      `cmd:"" help:"Show what is in a dataset, and what is damaged."`
 	Stats        statsCmd        `cmd:"" help:"Compute mean and deviation, weights of classes, sizes and lengths."`
 	Tune         tuneCmd         `cmd:"" help:"Find the fewest lanes and the least prefetch that are fast enough."`
-	Pack         packCmd         `cmd:"" help:"Write a dataset anew as shards: tar, TFRecord, NumPy or tokens."`
-	Index        indexCmd        `cmd:"" help:"Index a dataset where it lies, for this machine or to travel with it."`
-	Verify       verifyCmd       `cmd:"" help:"Say whether a dataset is what it was, and exactly what is damaged."`
+	Pack         packCmd         `cmd:"" help:"Write a dataset as new shards: tar, TFRecord, NumPy or tokens."`
+	Index        indexCmd        `cmd:"" help:"Index a dataset in place, for this machine or to be copied with it."`
+	Verify       verifyCmd       `cmd:"" help:"Check whether a dataset is unchanged, and list what is damaged."`
 	Ls           lsCmd           `cmd:"" help:"List the samples of a dataset."`
 	Cat          catCmd          `cmd:"" help:"Show one sample, or write one of its fields."`
-	Order        orderCmd        `cmd:"" help:"Say which sample comes when, how well that is mixed, and whether receipts agree."`
-	Diff         diffCmd         `cmd:"" help:"Say whether two states, receipts or lists of ids are of one stream."`
+	Order        orderCmd        `cmd:"" help:"Show which sample comes when, how well the order is mixed, and whether receipts agree."`
+	Diff         diffCmd         `cmd:"" help:"Compare two states, receipts or lists of ids."`
 	VerifyResume verifyResumeCmd `cmd:"" help:"Kill a stream at random steps, resume it, and compare it with an undisturbed one."`
 	Version      versionCmd      `cmd:"" help:"Print the version."`
 	Stream       streamCmd       `cmd:"" hidden:"" help:"Load for verify-resume (started by it)."`
 	Engine       engineCmd       `cmd:"" hidden:"" help:"Serve a Python client (started by it)."`
 }
 
-// grace is how long a command may take to end after Ctrl-C before it is ended:
-// a read that hangs cannot be called back.
+// grace is how long a command may take to end after Ctrl-C before the process exits:
+// a hanging read cannot be cancelled.
 const grace = 800 * time.Millisecond
 
 func main() {
@@ -89,7 +89,7 @@ func main() {
 			if taken {
 				select {
 				case verb.to <- s:
-				default: // eight are under way
+				default: // eight are already queued
 				}
 				continue
 			}
@@ -108,21 +108,21 @@ func main() {
 // interrupted is the exit status after Ctrl-C.
 const interrupted = 128 + int(syscall.SIGINT)
 
-// run carries out one command line and returns its exit status: the only place
-// where an error becomes one.
+// run executes one command line and returns its exit status. It is the only place
+// where an error becomes an exit status.
 func run(ctx context.Context, args []string, out, errOut io.Writer) (status int) {
-	args, behind := beforeDashes(args)
+	args, after := beforeDashes(args)
 	con := newConsole(ctx, out, errOut, slices.Contains(args, "--json"))
 	var c cli
 	exit := -1
 	parser, err := kong.New(&c, kong.Name("stoker"), kong.Description(help), kong.Writers(out, errOut),
 		kong.KindMapper(reflect.String, kong.MapperFunc(asGiven)),
-		kong.Exit(func(code int) { exit = code }), kong.Bind(con), kong.Bind(behind), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}))
+		kong.Exit(func(code int) { exit = code }), kong.Bind(con), kong.Bind(after), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}))
 	if err != nil {
-		return con.report(errs.New(errs.Bug, "the command line's own description is wrong").Because(err))
+		return con.report(errs.New(errs.Bug, "the description of the command line is wrong").Because(err))
 	}
 	switch {
-	case len(args) == 0: // a script whose verb is empty has not done what it was to do
+	case len(args) == 0: // a script whose verb is empty did not do what it should
 		parser.Stdout = errOut
 		_, _ = parser.Parse([]string{"--help"})
 		return errs.Classes[errs.Config].Exit
@@ -141,7 +141,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 		con.flags[f.Name] = f.IsBool()
 	}
 	if err := kernel.CheckTarget(); err != nil {
-		return con.report(errs.New(errs.Config, "the environment cannot be used").Because(err).Try("unset STOKER_KERNEL"))
+		return con.report(errs.New(errs.Config, "invalid environment").Because(err).Try("unset STOKER_KERNEL"))
 	}
 	err = parsed.Run()
 	if e := con.out.flush(); err == nil {
@@ -160,21 +160,21 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (status int)
 	return 0
 }
 
-// another is what stands behind -- in the command line of a verb that runs
+// another is the arguments after -- in the command line of a verb that runs
 // another command.
 type another []string
 
-// beforeDashes divides a command line that runs another one: what the other is
-// given is none of our flags.
-func beforeDashes(args []string) (ours []string, behind another) {
+// beforeDashes splits a command line that runs another command: the other command's
+// arguments are not our flags.
+func beforeDashes(args []string) (ours []string, theirs another) {
 	if i := slices.Index(args, "--"); i > 0 && args[0] == "doctor" {
 		return args[:i], another(args[i+1:])
 	}
 	return args, nil
 }
 
-// signed is a command line in which a negative number belongs to the flag before it: to
-// the parser it would be a flag of its own, and the verb, which says what its flag takes,
+// signed returns a command line in which a negative number belongs to the flag before it:
+// the parser would take it for a flag, and the verb, which checks the flag's value,
 // would never see it.
 func signed(args []string) (out []string) {
 	for i, word := range args {
@@ -192,8 +192,8 @@ func signed(args []string) (out []string) {
 	return out
 }
 
-// asGiven takes a word of the command line byte for byte: paths need not be UTF-8, and
-// kong's own way through JSON would replace what is not.
+// asGiven takes an argument byte for byte: paths need not be UTF-8, and
+// kong's conversion through JSON would replace other bytes.
 func asGiven(ctx *kong.DecodeContext, target reflect.Value) error {
 	word, err := ctx.Scan.PopValue("string")
 	if err != nil {
@@ -207,9 +207,9 @@ func asGiven(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// inOrder is a command line with the flags of its verb before the paths, where the
-// verb takes several: a list of paths ends for the parser where a flag begins. What
-// stands behind "--" stays there.
+// inOrder returns a command line with the flags of its verb before the paths, if the
+// verb takes several paths: for the parser, a flag ends a list of paths. Arguments
+// after "--" stay there.
 func inOrder(app *kong.Application, args []string) []string {
 	i := slices.IndexFunc(app.Children, func(n *kong.Node) bool { return len(args) > 0 && n.Name == args[0] })
 	if i < 0 || !slices.ContainsFunc(app.Children[i].Positional, func(p *kong.Positional) bool { return p.IsCumulative() }) {
@@ -237,7 +237,7 @@ func inOrder(app *kong.Application, args []string) []string {
 	return append(flags, paths...)
 }
 
-// usage is a command line that makes no sense, as an Error.
+// usage turns a parser's error into an Error.
 func usage(err error, args []string) error {
 	what, near, found := strings.Cut(err.Error(), ", did you mean ")
 	e := errs.New(errs.Config, "%s", what)

@@ -26,7 +26,7 @@ import (
 	"github.com/stoker-data/stoker/testdata/photos"
 )
 
-var update = flag.Bool("update", false, "write the goldens anew")
+var update = flag.Bool("update", false, "rewrite the goldens")
 
 // asCommand makes the test binary the command itself.
 const asCommand = "STOKER_TEST_AS_COMMAND"
@@ -128,7 +128,7 @@ func golden(t *testing.T, name, text string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("%s (go test -update writes it anew):\n%s", path, diff)
+		t.Errorf("%s (go test -update rewrites it):\n%s", path, diff)
 	}
 }
 
@@ -187,21 +187,21 @@ func TestMistakes(t *testing.T) {
 		{"ROOT", 2, "stoker: unexpected argument ROOT\n  try: stoker inspect ROOT\n"},
 		{"bench ROOT --batchsize 3", 2, "stoker: unknown flag --batchsize\n  try: did you mean \"--batch-size\"?\n"},
 		{"bench ROOT --batch-size many", 2, "stoker: --batch-size: expected a valid 64 bit int but got \"many\"\n  try: see `stoker bench --help`\n"},
-		{"bench ROOT --shuffle ful --tail pda", 2, "stoker: --shuffle can not be \"ful\"; --tail can not be \"pda\"\n  try: did you mean --shuffle full? did you mean --tail pad?\n"},
-		{"bench ROOT --on-bad ignore", 2, "stoker: --on-bad can not be \"ignore\"\n  try: --on-bad is one of fail, skip, replace\n"},
-		{"bench", 2, "stoker: there is no path to a dataset\n  try: stoker bench data/train, or stoker demo, which brings its own\n"},
+		{"bench ROOT --shuffle ful --tail pda", 2, "stoker: --shuffle cannot be \"ful\"; --tail cannot be \"pda\"\n  try: did you mean --shuffle full? did you mean --tail pad?\n"},
+		{"bench ROOT --on-bad ignore", 2, "stoker: --on-bad cannot be \"ignore\"\n  try: --on-bad must be one of fail, skip, replace\n"},
+		{"bench", 2, "stoker: no dataset was given\n  try: stoker bench data/train, or stoker demo, which makes a dataset\n"},
 		{"bench ROOT --memory lots", 2, "stoker: --memory: \"lots\" is not an amount of memory: write \"auto\", a number of bytes, or one like \"8GiB\" or \"500MB\"\n"},
 		{"bench ROOT --seconds=-1", 2, "stoker: a limit, a step or a size is negative\n  try: see `stoker bench --help`\n"},
 		{"bench ROOTT", 2, "stoker: there is no \"ROOTT\" (ROOTT)\n  try: did you mean \"ROOT\"?\n"},
 		{"inspect ROOT/{chelsea,cofee}", 2, "stoker: 1 of the 2 files of \"ROOT/{chelsea,cofee}\" are missing, the first is \"ROOT/cofee\" (ROOT/cofee)\n  try: did you mean \"ROOT/coffee\"?\n"},
 		{"inspect SHARDS/train-{000..001}.tar", 2, "stoker: 1 of the 2 files of \"SHARDS/train-{000..001}.tar\" are missing, the first is \"SHARDS/train-001.tar\" (SHARDS/train-001.tar)\n  try: did you mean \"SHARDS/train-000.tar\"?\n"},
 		{"inspect FLAT", 2, "stoker: \"FLAT\" has no class folder (FLAT)\n  try: 1 image lies directly in it: put them in one folder per class, such as FLAT/cat/1.jpg\n"},
-		{"bench --spec SPECX", 2, "stoker: the Spec can not be read: open SPECX: no such file or directory\n  try: did you mean \"SPEC\"?\n"},
+		{"bench --spec SPECX", 2, "stoker: cannot read the Spec: open SPECX: no such file or directory\n  try: did you mean \"SPEC\"?\n"},
 		{"bench --spec WRONGKEY", 2, "stoker: the Spec has keys that do not exist: there is no key \"batch.sise\"\n  try: did you mean \"batch.size\"?\n"},
 		{"bench --spec WRONGOP", 2, "stoker: field \"image\": transform 1 of 1 (CentreCrop): there is no operation \"CentreCrop\" (did you mean CenterCrop?)\n"},
 		{"bench --spec SPEC --samples 2", 2, "did you mean \"image\"?"},
 		{"bench ROOT --memory 1KiB", 6, "raise --memory"},
-		{"demo --count 1", 2, "stoker: a demo needs six pictures at least, and some time\n"},
+		{"demo --count 1", 2, "stoker: a demo needs at least six pictures, and some time\n"},
 	} {
 		fill := strings.NewReplacer("ROOT", root, "SHARDS", shards, "FLAT", flat, "WRONGKEY", wrongKey, "WRONGOP", wrongOp, "SPECX", spec+"x", "SPEC", spec)
 		got := command(t, strings.Fields(fill.Replace(c.args))...)
@@ -477,7 +477,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a command with 130, and leaves nothing behind.
+// Ctrl-C ends a command with 130, and leaves no files.
 func TestInterrupt(t *testing.T) {
 	cache := t.TempDir()
 	for _, args := range [][]string{{"demo", "--count", "100000"}, {"bench", folder(t, 2), "--seconds", "1000"}} {

@@ -13,35 +13,35 @@ import (
 )
 
 type orderCmd struct {
-	Spec     string   `arg:"" help:"Spec, YAML or JSON; or a dataset, which is shuffled whole in batches of 64."`
-	Receipts []string `arg:"" optional:"" help:"With --verify: what loaders say that they delivered, JSON."`
+	Spec     string   `arg:"" help:"Spec, YAML or JSON; or a dataset, which is fully shuffled in batches of 64."`
+	Receipts []string `arg:"" optional:"" help:"With --verify: receipts of loaders, as JSON."`
 
 	Epoch int64  `help:"Epoch." default:"0" placeholder:"E"`
 	Step  *int64 `help:"Only this step." placeholder:"S"`
-	Steps int64  `help:"So many steps." placeholder:"N"`
-	Rank  *int   `help:"Rank whose ids are written; else the Spec's." placeholder:"R"`
-	World *int   `name:"world-size" help:"Ranks that the order is dealt to; else the Spec's." placeholder:"W"`
-	How   string `name:"format" help:"text or json." default:"text" placeholder:"HOW"`
-	JSON  bool   `help:"The same as --format json; errors are JSON too."`
+	Steps int64  `help:"Only N steps." placeholder:"N"`
+	Rank  *int   `help:"Rank whose ids are written (default: the Spec's)." placeholder:"R"`
+	World *int   `name:"world-size" help:"Number of ranks (default: the Spec's)." placeholder:"W"`
+	How   string `name:"format" help:"Output: text or json." default:"text" placeholder:"HOW"`
+	JSON  bool   `help:"Same as --format json; errors are JSON too."`
 
-	Digest  bool `help:"Write the sum of the epoch instead, to compare machines with."`
-	Quality bool `help:"Say instead how well the epoch is mixed, and how sequentially it reads."`
-	Explain bool `help:"Say instead what a step holds, and why: files, boxes, flips."`
-	Verify  bool `help:"Add up receipts instead, and hold them against the plan."`
+	Digest  bool `help:"Write the digest of the epoch instead, to compare machines."`
+	Quality bool `help:"Show how well the epoch is mixed and how sequentially it reads instead."`
+	Explain bool `help:"Show what a step contains and why instead: files, crop boxes, flips."`
+	Verify  bool `help:"Add up receipts and compare them with the plan instead."`
 }
 
 func (orderCmd) Help() string {
 	return `Examples:
 
-  stoker order train.yaml                                    the ids of rank 0, one step a line
+  stoker order train.yaml                                    the ids of rank 0, one step per line
   stoker order train.yaml --epoch 3 --step 17 --rank 2 --world-size 8
   stoker order data/train --digest                           the same line on every machine
   stoker order train.yaml --quality                          is this shuffle good enough?
   stoker order train.yaml --step 17 --explain                what was in that batch?
   stoker order train.yaml --verify receipts/*.json           did every sample come once?
 
-No sample is read, but for the headers that --explain looks at. Padding stands in parentheses. The exit status of --verify
-is 4 if the receipts are not what the plan says.`
+No sample is read, except the headers that --explain needs. Padding is in parentheses. The exit status of --verify is 4
+if the receipts differ from the plan.`
 }
 
 func (o orderCmd) Run(con *console) error {
@@ -82,7 +82,7 @@ func (o orderCmd) Run(con *console) error {
 	return o.walk(con, all)
 }
 
-// check refuses flags that say nothing together.
+// check rejects flags that cannot be combined.
 func (o *orderCmd) check() error {
 	if err := words(word{"--format", o.How, []string{"text", "json"}}); err != nil {
 		return err
@@ -99,12 +99,12 @@ func (o *orderCmd) check() error {
 	}
 	switch {
 	case len(asked) > 1:
-		return errs.New(errs.Config, "%s ask for different things", strings.Join(asked, " and ")).Try("call stoker order once for each")
+		return errs.New(errs.Config, "%s cannot be combined", strings.Join(asked, " and ")).Try("call stoker order once for each")
 	case o.Verify && len(o.Receipts) == 0:
 		return errs.New(errs.Config, "--verify needs receipts").Try("stoker order %s --verify receipts/*.json; a receipt is what loader.receipt() returns", o.Spec)
 	case !o.Verify && len(o.Receipts) > 0:
-		return errs.New(errs.Config, "%q: there is one Spec, or one dataset", o.Receipts[0]).
-			Try("quote a pattern, so that it is one argument; receipts go with --verify")
+		return errs.New(errs.Config, "%q: give one Spec, or one dataset", o.Receipts[0]).
+			Try("quote a pattern to make it one argument; receipts need --verify")
 	case o.Explain && o.Step == nil:
 		return errs.New(errs.Config, "--explain needs a step").Try("stoker order %s --explain --step 0", o.Spec)
 	case o.Steps < 0 || o.Step != nil && *o.Step < 0 || o.Epoch < 0:
@@ -113,7 +113,7 @@ func (o *orderCmd) check() error {
 	return nil
 }
 
-// write writes a result as people or as machines read it.
+// write writes a result as text or JSON.
 func (o *orderCmd) write(con *console, v any, text func() error) error {
 	if o.JSON {
 		return con.writeJSON(v)
@@ -183,6 +183,6 @@ func (o *orderCmd) verify(con *console, all *orders.Orders) error {
 	if err := o.write(con, v, func() error { return orders.WriteVerdict(con.out, v) }); err != nil || v.OK {
 		return err
 	}
-	return errs.New(errs.Differs, "what was delivered is not what the plan says: %s", fmt.Sprint(v.Problems[0])).
+	return errs.New(errs.Differs, "what was delivered differs from the plan: %s", fmt.Sprint(v.Problems[0])).
 		Try("pass the receipts of all ranks, saved at the same step, and of all parts of the run up to the states that it was resumed from")
 }

@@ -259,17 +259,17 @@ func TestOrderMistakes(t *testing.T) {
 	good := specFile(t, root, "batch: {global_size: 4}\n")
 	for _, c := range []struct{ args, want string }{
 		{"PATH", "there is no key \"batch.tail\""},
-		{"GOODX.yaml", "the Spec can not be read"},
+		{"GOODX.yaml", "cannot read the Spec"},
 		{"GOOD --world-size 3", "world sizes that divide it are 1, 2, 4"},
 		{"GOOD --world-size 2 --rank 2", "ranks go from 0 to world_size - 1"},
 		{"GOOD --step 2", "epoch 0 has no step 2\n  try: its last one is 1"},
 		{"GOOD --step=-1", "epochs and steps count from 0"},
 		{"GOOD --epoch=-1 --digest", "epochs and steps count from 0"},
-		{"GOOD --format yaml", "--format is one of text, json"},
+		{"GOOD --format yaml", "--format must be one of text, json"},
 		{"GOOD --explain", "--explain needs a step\n  try: stoker order GOOD --explain --step 0"},
-		{"GOOD --digest --quality", "--digest and --quality ask for different things"},
+		{"GOOD --digest --quality", "--digest and --quality cannot be combined"},
 		{"GOOD --verify", "--verify needs receipts"},
-		{"GOOD r.json", "\"r.json\": there is one Spec, or one dataset\n  try: quote a pattern"},
+		{"GOOD r.json", "\"r.json\": give one Spec, or one dataset\n  try: quote a pattern"},
 		{"GOOD --verify r.json", "there is no \"r.json\""},
 		{"ROOT --batch-size 3", "unknown flag --batch-size"},
 	} {

@@ -23,7 +23,7 @@ func TestResultsThatCanNotBeWritten(t *testing.T) {
 		{"ls", path}, {"ls", path, "--json"}, {"cat", path, "0"}, {"inspect", path}, {"inspect", path, "--json"}, {"verify", path}, {"index", path},
 	} {
 		var errOut bytes.Buffer
-		if status := run(t.Context(), args, full, &errOut); status != 6 || !strings.Contains(errOut.String(), "the results cannot be written") {
+		if status := run(t.Context(), args, full, &errOut); status != 6 || !strings.Contains(errOut.String(), "cannot write the results") {
 			t.Errorf("%v: %d, %s", args, status, errOut.String())
 		}
 	}

@@ -21,48 +21,48 @@ import (
 )
 
 type packCmd struct {
-	Path      []string `arg:"" help:"The dataset, as for inspect, and last the folder to pack into; with --finish that folder alone."`
-	Output    string   `help:"tar (WebDataset), tfrecord, npy or tokens (tar; tokens with --tokenize)." placeholder:"KIND"`
+	Path      []string `arg:"" help:"The dataset, as for inspect, and last the folder to pack into; with --finish only that folder."`
+	Output    string   `help:"Kind of shards: tar (WebDataset), tfrecord, npy or tokens (default tar; tokens with --tokenize)." placeholder:"KIND"`
 	Name      string   `help:"Shards are called NAME-000000.tar and so on." default:"shard" placeholder:"NAME"`
-	ShardSize string   `help:"Bytes a shard, about." default:"1GiB" placeholder:"SIZE"`
-	Compress  string   `help:"none, zstd, gzip or lz4." default:"none" placeholder:"HOW"`
+	ShardSize string   `help:"Approximate size of a shard." default:"1GiB" placeholder:"SIZE"`
+	Compress  string   `help:"Compression: none, zstd, gzip or lz4." default:"none" placeholder:"HOW"`
 	Shuffle   bool     `help:"Pack in random order."`
-	Seed      uint64   `help:"Of --shuffle and --augment." placeholder:"N"`
+	Seed      uint64   `help:"Seed of --shuffle and --augment." placeholder:"N"`
 	Fields    []string `help:"Keep only these fields of the dataset." placeholder:"NAME"`
-	Keys      string   `help:"Call samples by their number instead of the dataset's names." placeholder:"number"`
+	Keys      string   `help:"Name samples by their number instead of the dataset's names." placeholder:"number"`
 
-	Jpeg        string `help:"index: rewrite JPEGs with restart markers, without loss, so that crops are decoded alone." placeholder:"index"`
-	Progressive string `help:"Progressive JPEGs of --jpeg index: refuse, convert or keep." placeholder:"HOW"`
-	Resize      *int   `help:"Make pictures smaller: their shortest side." placeholder:"PIXELS"`
-	Crop        *int   `help:"Keep the middle square of pictures: its side." placeholder:"PIXELS"`
-	Quality     *int   `help:"Of JPEGs that are written (90)." placeholder:"Q"`
-	Decode      bool   `help:"Keep pictures as uint8 arrays."`
-	Augment     *int64 `help:"Pack so many varied copies of every sample." placeholder:"K"`
-	Transform   string `help:"How copies are varied: a list of transforms, as JSON or in a file (RandomResizedCrop(224) and a flip)." placeholder:"JSON"`
+	Jpeg        string `help:"index: rewrite JPEGs losslessly with restart markers, so that crops can be decoded alone." placeholder:"index"`
+	Progressive string `help:"Progressive JPEGs with --jpeg index: refuse, convert or keep." placeholder:"HOW"`
+	Resize      *int   `help:"Scale pictures down to this shortest side." placeholder:"PIXELS"`
+	Crop        *int   `help:"Crop pictures to a centred square of this size." placeholder:"PIXELS"`
+	Quality     *int   `help:"Quality of JPEGs that are encoded again (default 90)." placeholder:"Q"`
+	Decode      bool   `help:"Store pictures as uint8 arrays."`
+	Augment     *int64 `help:"Pack K variants of every sample." placeholder:"K"`
+	Transform   string `help:"The transforms that make the variants, as JSON or in a file (default RandomResizedCrop(224) and a flip)." placeholder:"JSON"`
 
-	Tokenize  string `help:"Make text tokens: gpt2, cl100k_base, o200k_base, or the file of a SentencePiece model." placeholder:"VOCABULARY"`
-	TextField string `help:"The field that is text (text)." placeholder:"NAME"`
-	TokenType string `help:"uint16 or uint32; by the size of the vocabulary if left out." placeholder:"TYPE"`
+	Tokenize  string `help:"Turn text into tokens: gpt2, cl100k_base, o200k_base, or the file of a SentencePiece model." placeholder:"VOCABULARY"`
+	TextField string `help:"The field with the text (default text)." placeholder:"NAME"`
+	TokenType string `help:"uint16 or uint32 (default: by the size of the vocabulary)." placeholder:"TYPE"`
 
-	OnBad string `help:"What becomes of samples that cannot be read: fail; skip leaves them out." default:"fail" placeholder:"HOW"`
+	OnBad string `help:"Samples that cannot be read: fail, or skip to leave them out." default:"fail" placeholder:"HOW"`
 
-	Jobs      int    `help:"Samples worked on at once; 0: one a core." placeholder:"N"`
+	Jobs      int    `help:"Samples processed at once; 0: one per core." placeholder:"N"`
 	Task      string `help:"Make only part I of N, from 0; --finish joins the parts." placeholder:"I/N"`
-	DryRun    bool   `help:"Write nothing; say how large it would be, how long it would take, and what it gains."`
-	Finish    bool   `help:"Check that all parts are there, and write the manifest."`
-	Overwrite bool   `help:"Replace another packing that is there."`
+	DryRun    bool   `help:"Write nothing; estimate the size, the time, and what is gained."`
+	Finish    bool   `help:"Check that all parts are complete, and write the manifest."`
+	Overwrite bool   `help:"Replace an existing packing."`
 	JSON      bool   `help:"Write JSON."`
 
 	Data     dataFlags `embed:""`
-	Dataset  string    `hidden:"" help:"The dataset as a Spec has it, as JSON, instead of its paths."`
-	Progress bool      `hidden:"" help:"Write progress for machines on standard error: a line of JSON now and then."`
+	Dataset  string    `hidden:"" help:"The dataset in the form of a Spec, as JSON, instead of its paths."`
+	Progress bool      `hidden:"" help:"Write progress to standard error as lines of JSON."`
 }
 
 func (packCmd) Help() string {
 	return `Examples:
 
   stoker pack data/train packed                          tar shards of about 1 GiB
-  stoker pack data/train packed --jpeg index --dry-run   how large, how long, what for
+  stoker pack data/train packed --jpeg index --dry-run   how large, how long, what gain
   stoker pack data/train packed --shuffle --compress zstd
   stoker pack data/train packed --jpeg index             the same pictures, decoded faster
   stoker pack data/train small --resize 512 --quality 90
@@ -70,11 +70,10 @@ func (packCmd) Help() string {
   stoker pack 'corpus/*.jsonl' tokens --tokenize gpt2
   stoker pack data/train packed --task 3/16              part 3 of a job array; then: stoker pack packed --finish
 
-Killed or stopped, run it again: it goes on behind the shards that are finished, and the same input gives the same
-bytes.`
+If it was killed or stopped, run it again: it continues after the finished shards. The same input gives the same bytes.`
 }
 
-// packMemory is what the heap may grow to before the collector works harder; what
+// packMemory is the heap size from which on the collector works harder, in bytes; what
 // samples need at once is bounded by the packing itself.
 const packMemory = 160 << 20
 
@@ -119,7 +118,7 @@ func (p packCmd) Run(con *console) error {
 	return p.tell(con, report)
 }
 
-// stopped says how far a packing is that was interrupted, and how it goes on.
+// stopped reports how far an interrupted packing is, and how to continue.
 func (p packCmd) stopped(dst string) string {
 	again := "the same command"
 	switch {
@@ -130,9 +129,9 @@ func (p packCmd) stopped(dst string) string {
 	}
 	done, all, err := pack.Finished(dst)
 	if err != nil || all == 0 {
-		return "nothing was packed yet; " + again + " begins anew"
+		return "nothing was packed yet; " + again + " starts again"
 	}
-	return fmt.Sprintf("%s of %s finished; %s goes on behind them", show.Number(float64(done)),
+	return fmt.Sprintf("%s of %s finished; %s continues after them", show.Number(float64(done)),
 		show.Count(int64(all), "shard is", "shards are"), again)
 }
 
@@ -142,7 +141,7 @@ func (p packCmd) config() (c pack.Config, err error) {
 		p.Path = append([]string{""}, p.Path...)
 	}
 	if len(p.Path) < 2 {
-		return c, errs.New(errs.Config, "a dataset and a folder to pack it into are needed").Try("stoker pack data/train packed")
+		return c, errs.New(errs.Config, "give a dataset and a folder to pack it into").Try("stoker pack data/train packed")
 	}
 	last := len(p.Path) - 1
 	if c.Dataset, err = p.Data.dataset(p.Path[:last]...); err != nil {
@@ -152,7 +151,7 @@ func (p packCmd) config() (c pack.Config, err error) {
 	if p.Dataset != "" {
 		c.Dataset = spec.Dataset{}
 		if err := jsontext.UnmarshalNames([]byte(p.Dataset), &c.Dataset); err != nil {
-			return c, errs.New(errs.Config, "--dataset is no dataset of a Spec").Because(err)
+			return c, errs.New(errs.Config, "--dataset is not a dataset of a Spec").Because(err)
 		}
 	}
 	if p.Task != "" {
@@ -168,7 +167,7 @@ func (p packCmd) config() (c pack.Config, err error) {
 		return c, errs.New(errs.Config, "--shard-size: %v", err)
 	}
 	if size == 0 && p.ShardSize != "auto" {
-		return c, errs.New(errs.Config, "--shard-size is %s, and no sample fits into that", p.ShardSize).Try("leave it out for 1GiB, or give a size such as 256MiB")
+		return c, errs.New(errs.Config, "--shard-size is %s, but no sample fits into that", p.ShardSize).Try("leave it out for 1GiB, or give a size such as 256MiB")
 	}
 	for _, f := range []struct {
 		name string
@@ -180,7 +179,7 @@ func (p packCmd) config() (c pack.Config, err error) {
 		{"augment", p.Augment != nil && *p.Augment == 0},
 	} {
 		if f.zero {
-			return c, errs.New(errs.Config, "--%s 0 asks for nothing", f.name).Try("leave --%s out, or give 1 and more", f.name)
+			return c, errs.New(errs.Config, "--%s 0 has no meaning", f.name).Try("leave --%s out, or give at least 1", f.name)
 		}
 	}
 	c.Options = pack.Options{
@@ -197,7 +196,7 @@ func (p packCmd) config() (c pack.Config, err error) {
 	return c, err
 }
 
-// given is the value of a flag; 0: it was left out.
+// given returns the value of a flag, or 0 if it was left out.
 func given[T int | int64](v *T) T {
 	if v == nil {
 		return 0
@@ -210,12 +209,12 @@ func transforms(s string) (ops []transform.Op, err error) {
 	text := []byte(s)
 	if !strings.HasPrefix(strings.TrimSpace(s), "[") {
 		if text, err = os.ReadFile(s); err != nil {
-			return nil, errs.New(errs.NotFound, "--transform is neither JSON nor a file that can be read").Because(err).
+			return nil, errs.New(errs.NotFound, "--transform is neither JSON nor a readable file").Because(err).
 				Try(`--transform '[{"op": "RandomCrop", "size": 224}]'`)
 		}
 	}
 	if err := json.Unmarshal(text, &ops); err != nil {
-		return nil, errs.New(errs.Config, "--transform is no list of transforms").Because(err).
+		return nil, errs.New(errs.Config, "--transform is not a list of transforms").Because(err).
 			Try(`--transform '[{"op": "RandomCrop", "size": 224}]'`)
 	}
 	return ops, nil
@@ -227,14 +226,14 @@ func task(s string) (i, n int, err error) {
 	i, errI := strconv.Atoi(a)
 	n, errN := strconv.Atoi(b)
 	if !both || errI != nil || errN != nil || i < 0 || i >= n {
-		return 0, 0, errs.New(errs.Config, "--task is part/parts, and not %q", s).Try("parts are counted from 0: --task 0/4 to --task 3/4")
+		return 0, 0, errs.New(errs.Config, "--task is %q, but must be PART/PARTS", s).Try("parts are counted from 0: --task 0/4 to --task 3/4")
 	}
 	return i, n, nil
 }
 
 func (p packCmd) finish(con *console) error {
 	if p.Task != "" || p.Overwrite {
-		return errs.New(errs.Config, "--finish goes with neither --task nor --overwrite")
+		return errs.New(errs.Config, "--finish cannot be combined with --task or --overwrite")
 	}
 	report, err := pack.Finish(p.Path[len(p.Path)-1])
 	if err != nil {
@@ -243,7 +242,7 @@ func (p packCmd) finish(con *console) error {
 	return p.tell(con, report)
 }
 
-// left says what of the dataset is not in the packing, beside the results.
+// left reports, on the error stream, which parts of the dataset are not in the packing.
 func (p packCmd) left(con *console, all []format.Left) {
 	if p.Progress || len(all) == 0 { // the client reads it in the manifest
 		return
@@ -256,7 +255,7 @@ func (p packCmd) left(con *console, all []format.Left) {
 	if more := len(all) - shown; more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	fmt.Fprintf(con.err, "stoker: left out of the packing, or of samples of it: %s; --fields chooses what is packed\n", errs.Plain(strings.Join(names, ", ")))
+	fmt.Fprintf(con.err, "stoker: left out of the packing, or of some of its samples: %s; use --fields to choose what is packed\n", errs.Plain(strings.Join(names, ", ")))
 }
 
 // bad names the samples that could not be read, beside the results.
@@ -273,7 +272,7 @@ func (p packCmd) bad(con *console, all []packing.Bad) {
 	}
 }
 
-// estimate prints what a packing would come to.
+// estimate prints the estimate of a packing.
 func (p packCmd) estimate(con *console, e *pack.Estimate) error {
 	p.left(con, e.LeftOut)
 	if p.JSON {
@@ -283,11 +282,11 @@ func (p packCmd) estimate(con *console, e *pack.Estimate) error {
 	fmt.Fprintf(&b, "%s: %s in about %s, about %s; the dataset is %s in %s\n", p.Path[len(p.Path)-1],
 		show.Count(e.Samples, "sample", "samples"), show.Count(e.Shards, "shard", "shards"), show.Size(e.Bytes),
 		show.Size(e.SourceBytes), show.Count(e.SourceFiles, "file", "files"))
-	fmt.Fprintf(&b, "about %s of work with %s, disks not waited for\n", show.Time(seconds(e.Seconds)), show.Count(int64(e.Jobs), "job", "jobs"))
+	fmt.Fprintf(&b, "about %s of work with %s, not counting waits for disks\n", show.Time(seconds(e.Seconds)), show.Count(int64(e.Jobs), "job", "jobs"))
 	if e.SourceMicros > 0 {
 		fmt.Fprintf(&b, "a crop of a picture takes %.0f us now and %.0f us packed: %.2f times as fast\n", e.SourceMicros, e.PackedMicros, e.SourceMicros/e.PackedMicros)
 	} else {
-		fmt.Fprintf(&b, "nothing is decoded faster; what is gained is reading %s from end to end instead of %s\n",
+		fmt.Fprintf(&b, "nothing is decoded faster; the gain is reading %s sequentially instead of %s\n",
 			show.Count(e.Shards, "file", "files"), show.Count(e.SourceFiles, "file", "files"))
 	}
 	fmt.Fprintf(&b, "measured with %s; nothing was written\n", show.Count(int64(e.Measured), "sample", "samples"))
@@ -309,7 +308,7 @@ func (p packCmd) tell(con *console, r *pack.Report) error {
 		fmt.Fprintf(con.out, "note: %s\n", r.Note)
 	}
 	if r.Manifest == nil {
-		_, err := fmt.Fprintf(con.out, "part %s: %s made; %s in all\nwhen every part is: stoker pack %s --finish\n", p.Task,
+		_, err := fmt.Fprintf(con.out, "part %s: %s made; %s in all\nwhen all parts are made: stoker pack %s --finish\n", p.Task,
 			show.Count(int64(r.Made), "shard", "shards"), show.Number(float64(r.Shards)), dst)
 		return err
 	}

@@ -121,7 +121,7 @@ func TestPackCommand(t *testing.T) {
 	}{
 		{"pack " + src, "a dataset and a folder", 2},
 		{"pack " + src + " " + dst + " --resize 100", "resize (not set there, 100 now)", 2},
-		{"pack " + src + " " + dst + " --task 2/2", "--task is part/parts", 2},
+		{"pack " + src + " " + dst + " --task 2/2", "but must be PART/PARTS", 2},
 		{"pack " + src + " " + dst + " --output zip", "no output", 2},
 		{"pack " + src + " " + dst + " --shard-size big", "--shard-size", 2},
 		{"pack " + src + " " + dst + " --shard-size 0", "--shard-size is 0", 2},
@@ -145,7 +145,7 @@ func TestPackCommand(t *testing.T) {
 // signal's status.
 func TestPackIsStopped(t *testing.T) {
 	src := folder(t, 2)
-	says := regexp.MustCompile(`^stoker: interrupted: ([\d,]+) of ([\d,]+) shards are finished; (.*) goes on behind them\n$`)
+	says := regexp.MustCompile(`^stoker: interrupted: ([\d,]+) of ([\d,]+) shards are finished; (.*) continues after them\n$`)
 	for signal, c := range map[syscall.Signal]struct {
 		flags []string
 		again string
@@ -184,8 +184,8 @@ func TestPackIsStopped(t *testing.T) {
 	}
 }
 
-// Flags may stand before, between and behind the paths, and a size of nothing is
-// no size.
+// Flags may be before, between and after the paths, and an empty size is
+// an error.
 func TestFlagsAnywhere(t *testing.T) {
 	dir := t.TempDir()
 	table := filepath.Join(dir, "t.csv")
@@ -207,7 +207,7 @@ func TestFlagsAnywhere(t *testing.T) {
 		}
 	}
 	for _, flag := range []string{"--resize", "--crop", "--quality", "--augment"} {
-		if r := command(t, "pack", table, flag, "0", filepath.Join(dir, "none")); r.status != 2 || !strings.Contains(r.err, flag+" 0 asks for nothing") {
+		if r := command(t, "pack", table, flag, "0", filepath.Join(dir, "none")); r.status != 2 || !strings.Contains(r.err, flag+" 0 has no meaning") {
 			t.Errorf("%s: %d, %s", flag, r.status, r.err)
 		}
 	}

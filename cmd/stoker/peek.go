@@ -20,11 +20,11 @@ func (c *console) open(d spec.Dataset) (*peek.Dataset, error) {
 }
 
 type lsCmd struct {
-	Path   []string  `arg:"" help:"Dataset; braces, globs and several are fine."`
-	From   int64     `help:"First sample that is listed." placeholder:"ID"`
-	Limit  int64     `short:"n" help:"Most samples that are listed; 0: all." default:"0" placeholder:"N"`
+	Path   []string  `arg:"" help:"Dataset; braces, globs and several paths are allowed."`
+	From   int64     `help:"First sample to list." placeholder:"ID"`
+	Limit  int64     `short:"n" help:"Maximum number of samples; 0: all." default:"0" placeholder:"N"`
 	Fields bool      `help:"Read the samples, and list their fields."`
-	JSON   bool      `help:"Write one JSON object a line."`
+	JSON   bool      `help:"Write one JSON object per line."`
 	Data   dataFlags `embed:""`
 }
 
@@ -86,7 +86,7 @@ func (l lsCmd) Run(con *console) error {
 	return out.Flush()
 }
 
-// describe is a value as a person reads it.
+// describe formats a value as text.
 func describe(v peek.Value) string {
 	const shown = 60
 	switch {
@@ -103,16 +103,16 @@ func describe(v peek.Value) string {
 }
 
 type catCmd struct {
-	Path   string    `arg:"" help:"Dataset; braces and globs are fine."`
+	Path   string    `arg:"" help:"Dataset; braces and globs are allowed."`
 	Sample string    `arg:"" help:"Number of the sample, or its key."`
-	Field  string    `help:"Write the stored bytes of this field alone." placeholder:"NAME"`
-	Text   bool      `help:"Write it for people, with the values of arrays; a field does so on a terminal."`
-	All    bool      `help:"Cut nothing of long values (--text)."`
+	Field  string    `help:"Write only the stored bytes of this field." placeholder:"NAME"`
+	Text   bool      `help:"Write text instead of JSON, with the values of arrays; the default for a field on a terminal."`
+	All    bool      `help:"Do not shorten long values (implies --text)."`
 	Data   dataFlags `embed:""`
 }
 
 func (catCmd) Help() string {
-	return `Without --field it says what is in the sample, as JSON. Examples:
+	return `Without --field it describes the sample as JSON. Examples:
 
   stoker cat 'shards/train-{000..099}.tar' 17
   stoker cat 'shards/train-{000..099}.tar' n01440764/0017 --field jpg > picture.jpg

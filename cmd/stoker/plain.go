@@ -13,11 +13,11 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// plain lets text through that moves nothing on a terminal but to the next line or
-// tab: keys and values out of data are in what is written. Not for concurrent use.
+// plain passes text that moves a terminal's cursor only to the next line or
+// tab, because it contains keys and values from data. Not for concurrent use.
 type plain struct {
 	to   io.Writer
-	held []byte // a character that the next write goes on with
+	held []byte // a partial character that the next write continues
 	out  []byte
 }
 
@@ -43,7 +43,7 @@ func (p *plain) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flush writes what no character has come of.
+// flush writes the bytes of an incomplete character.
 func (p *plain) flush() error {
 	held := errs.AppendPlain(nil, string(p.held))
 	p.held = nil
@@ -51,8 +51,8 @@ func (p *plain) flush() error {
 	return err
 }
 
-// encode is v as JSON, with a newline; indented for people, else on one line.
-// What can not be printed is escaped, which JSON demands of less.
+// encode returns v as JSON with a newline, indented for people, else on one line.
+// Everything unprintable is escaped, more than JSON requires.
 func encode(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -22,10 +22,10 @@ type bar struct {
 	text  atomic.Pointer[string]
 }
 
-// patience is how long something has to take before its progress is shown.
+// patience is how long something must take before its progress is shown.
 const patience = 300 * time.Millisecond
 
-// progress begins to show how far something is; its end takes that away.
+// progress shows how far something is; end removes it.
 func (c *console) progress(what string) *bar {
 	if !c.terminal {
 		return nil
@@ -64,7 +64,7 @@ func (b *bar) describe(s decor.Statistics) string {
 	return out
 }
 
-// set says how far it is; total is 0 if it is not known.
+// set sets how far it is; total is 0 if it is unknown.
 func (b *bar) set(done, total int64, text string) {
 	if b == nil {
 		return
@@ -76,7 +76,7 @@ func (b *bar) set(done, total int64, text string) {
 	b.one.SetCurrent(done)
 }
 
-// count says how many things are done, and at which rate.
+// count shows how many things are done, and the rate.
 func (b *bar) count(done, total int64, things string) {
 	if b == nil {
 		return
@@ -93,7 +93,7 @@ func (b *bar) count(done, total int64, things string) {
 	b.set(done, total, show.Number(float64(done))+" "+things+" at "+show.Number(rate)+"/s")
 }
 
-// packed says how many samples are packed, and how fast they are written.
+// packed shows how many samples are packed, and how fast they are written.
 func (b *bar) packed(done, total, bytes int64) {
 	if b == nil {
 		return
@@ -103,8 +103,8 @@ func (b *bar) packed(done, total, bytes int64) {
 		show.Number(float64(done)/spent)+"/s, "+show.Size(int64(float64(bytes)/spent))+"/s")
 }
 
-// lines tells progress as machines read it, a line of JSON ten times a second at
-// most and one at the end; not at all unless on. It is safe for concurrent use.
+// lines writes progress as lines of JSON, at most ten times a second
+// and once at the end; nothing unless on. It is safe for concurrent use.
 func (c *console) lines(on bool) func(done, total, bytes int64) {
 	var mu sync.Mutex
 	var told time.Time
@@ -122,7 +122,7 @@ func (c *console) lines(on bool) func(done, total, bytes int64) {
 	}
 }
 
-// end takes the bar off the terminal.
+// end removes the bar from the terminal.
 func (b *bar) end() {
 	if b == nil {
 		return
@@ -131,14 +131,14 @@ func (b *bar) end() {
 	b.all.Wait()
 }
 
-// indexing shows the progress of indexing a dataset, for a verb that does nothing else
-// which takes long.
+// indexing shows the progress of indexing a dataset, for a verb in which nothing else
+// takes long.
 func (c *console) indexing() (tell func(done, total int64, what string), end func()) {
 	b := c.progress("indexing")
 	return b.count, b.end
 }
 
-// steps is the progress of a verb that opens a dataset: a bar for indexing, which the
+// steps shows the progress of a verb that opens a dataset: a bar for indexing, which the
 // bar of the verb's own work replaces. Its methods are safe for concurrent use.
 type steps struct {
 	con      *console
@@ -163,7 +163,7 @@ func (s *steps) work() *bar {
 	return s.own
 }
 
-// end takes either bar off the terminal. A report after it shows nothing.
+// end removes either bar from the terminal. Later reports show nothing.
 func (s *steps) end() {
 	s.once.Do(func() { s.indexing.end() })
 	s.own.end()

@@ -13,7 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// usualSpec is what a dataset alone is loaded with.
+// usualSpec is used for a dataset without a Spec.
 func usualSpec() stoker.Spec {
 	return stoker.Spec{Order: stoker.Order{Shuffle: order.Full}, Batch: stoker.BatchSpec{Size: 64}}
 }
@@ -21,15 +21,15 @@ func usualSpec() stoker.Spec {
 func readSpec(path string) (stoker.Spec, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return stoker.Spec{}, errs.New(errs.NotFound, "the Spec can not be read").Because(err).Try("%s", source.Suggest(context.Background(), source.NewFile(), path))
+		return stoker.Spec{}, errs.New(errs.NotFound, "cannot read the Spec").Because(err).Try("%s", source.Suggest(context.Background(), source.NewFile(), path))
 	}
 	return stoker.ParseSpec(text)
 }
 
-// specEndings are those of files that hold a Spec, whether they are there or not.
+// specEndings are the extensions of Spec files, whether or not the file exists.
 var specEndings = []string{".yaml", ".yml", ".json"}
 
-// specOf is the Spec of a file, or the usual one over a dataset.
+// specOf returns the Spec in a file, or the usual one over a dataset.
 func specOf(path string) (stoker.Spec, error) {
 	if slices.Contains(specEndings, strings.ToLower(filepath.Ext(path))) {
 		return readSpec(path)

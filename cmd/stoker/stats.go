@@ -7,28 +7,27 @@ import (
 )
 
 type statsCmd struct {
-	Path    []string `arg:"" optional:"" help:"Dataset of any format; braces, globs and several are fine."`
-	Sample  string   `help:"Read so much of it, the same choice every time." placeholder:"5%"`
+	Path    []string `arg:"" optional:"" help:"Dataset of any format; braces, globs and several paths are allowed."`
+	Sample  string   `help:"Read only this share of the samples, the same ones every time." placeholder:"5%"`
 	Headers bool     `help:"Read only the headers of pictures: sizes and classes, no mean and deviation."`
-	OnBad   string   `help:"What becomes of samples that can not be read: fail, at the end; skip." default:"fail" placeholder:"HOW"`
+	OnBad   string   `help:"Samples that cannot be read: fail (at the end) or skip." default:"fail" placeholder:"HOW"`
 	JSON    bool     `help:"Write JSON."`
 
 	Data     dataFlags `embed:""`
-	Dataset  string    `hidden:"" help:"The dataset as a Spec has it, as JSON, instead of its paths."`
-	Progress bool      `hidden:"" help:"Write progress for machines on standard error: a line of JSON now and then."`
+	Dataset  string    `hidden:"" help:"The dataset in the form of a Spec, as JSON, instead of its paths."`
+	Progress bool      `hidden:"" help:"Write progress to standard error as lines of JSON."`
 }
 
 func (statsCmd) Help() string {
 	return `Examples:
 
-  stoker stats data/train                    Normalize(mean=..., std=...), the classes and what they should weigh
+  stoker stats data/train                    Normalize(mean=..., std=...), the classes and their weights
   stoker stats data/train --sample 5%
   stoker stats 'shards/{000..099}.tar' --headers --json
-  stoker stats train.bin --documents --eos 50256 --dtype uint16      how long the documents are
+  stoker stats train.bin --documents --eos 50256 --dtype uint16      lengths of documents
 
-Pixels count as they are stored and shown, before any transform: mean and deviation are those of all pixels of all
-pictures. The weight of a class is samples / (classes * its samples). Samples that can not be read are left out, and
-the exit status is then 3.`
+Mean and deviation are those of all pixels of all pictures as stored, before any transform. The weight of a class is
+samples / (classes * its samples). Samples that cannot be read are left out, and the exit status is then 3.`
 }
 
 func (s statsCmd) Run(con *console) error {
@@ -70,12 +69,12 @@ func (s statsCmd) config() (c survey.Config, err error) {
 	}
 	if s.Dataset != "" {
 		if err := jsontext.UnmarshalNames([]byte(s.Dataset), &c.Dataset); err != nil {
-			return c, errs.New(errs.Config, "--dataset is no dataset of a Spec").Because(err)
+			return c, errs.New(errs.Config, "--dataset is not a dataset of a Spec").Because(err)
 		}
 		return c, nil
 	}
 	if len(s.Path) == 0 {
-		return c, errs.New(errs.Config, "there is no path to a dataset").Try("stoker stats data/train")
+		return c, errs.New(errs.Config, "no dataset was given").Try("stoker stats data/train")
 	}
 	c.Dataset, err = s.Data.dataset(s.Path...)
 	return c, err

@@ -12,39 +12,39 @@ import (
 )
 
 type tuneCmd struct {
-	Path []string `arg:"" optional:"" help:"Dataset of any format; braces, globs and several are fine."`
+	Path []string `arg:"" optional:"" help:"Dataset of any format; braces, globs and several paths are allowed."`
 	Spec string   `help:"Spec to load, YAML or JSON." placeholder:"FILE"`
 
-	Workers    []int   `help:"Numbers of lanes to try; by the cores if left out." placeholder:"N"`
-	Prefetch   []int   `help:"Batches ready ahead to try (2,4,8)." placeholder:"N"`
-	BatchSize  []int   `help:"Samples a batch; several are compared (the Spec's, or 64)." placeholder:"N"`
-	ImageSize  int     `help:"Side of the pictures after RandomResizedCrop." default:"224" placeholder:"PIXELS"`
+	Workers    []int   `help:"Numbers of lanes to try (default: by the cores)." placeholder:"N"`
+	Prefetch   []int   `help:"Numbers of batches made ahead to try (default 2,4,8)." placeholder:"N"`
+	BatchSize  []int   `help:"Samples per batch; several are compared (default: the Spec's, or 64)." placeholder:"N"`
+	ImageSize  int     `help:"Size of the pictures after RandomResizedCrop." default:"224" placeholder:"PIXELS"`
 	OutputFlt  bool    `name:"output-float" help:"Normalised float32 instead of uint8."`
-	StepMillis float64 `name:"step-ms" help:"Pretend that a training step takes so many milliseconds a batch." placeholder:"MS"`
-	Budget     float64 `help:"Seconds that it may take." default:"300" placeholder:"S"`
-	All        bool    `help:"Measure every combination, instead of those that may be the choice."`
-	Playbook   string  `help:"Where the choice is written down; empty: nowhere." default:"stoker.playbook.yaml" placeholder:"FILE"`
-	Plot       string  `help:"The plot, without .svg and .png; empty: none." default:"stoker.tune" placeholder:"PATH"`
+	StepMillis float64 `name:"step-ms" help:"Simulate a training step of MS milliseconds per batch." placeholder:"MS"`
+	Budget     float64 `help:"Most seconds to spend." default:"300" placeholder:"S"`
+	All        bool    `help:"Measure every combination, not only those that may be chosen."`
+	Playbook   string  `help:"File to which the choice is written; empty: none." default:"stoker.playbook.yaml" placeholder:"FILE"`
+	Plot       string  `help:"Path of the plot, without .svg and .png; empty: none." default:"stoker.tune" placeholder:"PATH"`
 	JSON       bool    `help:"Write JSON."`
 
 	Data dataFlags `embed:""`
-	Line bool      `hidden:"" help:"Measure nothing itself: a process at the other end of standard input and output does (Python)."`
-	Find string    `hidden:"" help:"Print what the playbook says of a dataset's digest on this machine."`
+	Line bool      `hidden:"" help:"Let the process at the other end of standard input and output measure (Python)."`
+	Find string    `hidden:"" help:"Print what the playbook says about the dataset with this digest on this machine."`
 
-	FindName    string `hidden:"" help:"What that dataset is called, to tell what it was."`
-	FindSamples int64  `hidden:"" help:"How many samples it has."`
+	FindName    string `hidden:"" help:"Name of that dataset."`
+	FindSamples int64  `hidden:"" help:"Number of its samples."`
 }
 
 func (tuneCmd) Help() string {
 	return `Examples:
 
   stoker tune data/train
-  stoker tune --spec train.yaml --step-ms 80     a training loop that needs 80 ms a batch
+  stoker tune --spec train.yaml --step-ms 80     a training loop that needs 80 ms per batch
   stoker tune 'shards/{000..099}.tar' --budget 60 --playbook playbooks/a100.yaml
 
-It chooses the fewest lanes, then the least prefetch, within 5 % of the best throughput, and writes that to
-stoker.playbook.yaml, where stoker.DataLoader(..., tune="playbook") finds it. Run again, it says what changed. For
-torch's DataLoader there is stoker.tune in Python.`
+Chooses the fewest lanes, then the least prefetch, within 5 % of the best throughput, and writes that to
+stoker.playbook.yaml, where stoker.DataLoader(..., tune="playbook") finds it. When run again, it shows what changed. For
+torch's DataLoader, use stoker.tune in Python.`
 }
 
 func (t tuneCmd) Run(con *console) error {
@@ -83,7 +83,7 @@ func (t tuneCmd) Run(con *console) error {
 	return report.WriteText(con.out)
 }
 
-// run tunes on this machine, and writes down what came of it.
+// run tunes on this machine, and records the result.
 func (t tuneCmd) run(con *console, c tune.Config, meter tune.Meter, playbook, plot string) (*tune.Report, error) {
 	if playbook != "" { // before minutes are spent
 		if _, _, err := tune.Read(playbook); err != nil {
@@ -92,7 +92,7 @@ func (t tuneCmd) run(con *console, c tune.Config, meter tune.Meter, playbook, pl
 	}
 	machine := tune.Look(con.ctx)
 	pid := os.Getpid()
-	if t.Line { // who asks is who measures
+	if t.Line { // the process that asks also measures
 		pid = os.Getppid()
 	}
 	c.Watch = tune.Beside{PID: pid, Cores: machine.Cores}.Begin
@@ -108,12 +108,12 @@ func (t tuneCmd) run(con *console, c tune.Config, meter tune.Meter, playbook, pl
 // own is stoker's loader as the flags describe it.
 func (t tuneCmd) own() (own tune.OwnLoader, space tune.Space, err error) {
 	switch {
-	case !(t.Budget > 0): // not a number is none
+	case !(t.Budget > 0): // also rejects NaN
 		return own, space, errs.New(errs.Config, "--budget is %g", t.Budget).Try("give seconds, more than 0: --budget 60")
 	case !(t.StepMillis >= 0):
-		return own, space, errs.New(errs.Config, "--step-ms is %g", t.StepMillis).Try("give milliseconds a batch, or leave it out")
+		return own, space, errs.New(errs.Config, "--step-ms is %g", t.StepMillis).Try("give milliseconds per batch, or leave it out")
 	case t.ImageSize < 1:
-		return own, space, errs.New(errs.Config, "--image-size is %d", t.ImageSize).Try("give pixels, from 1 on: --image-size 224")
+		return own, space, errs.New(errs.Config, "--image-size is %d", t.ImageSize).Try("give at least 1 pixel: --image-size 224")
 	}
 	b := benchCmd{Path: t.Path, Spec: t.Spec, Data: t.Data}
 	if len(t.BatchSize) > 0 {
@@ -129,13 +129,13 @@ func (t tuneCmd) own() (own tune.OwnLoader, space tune.Space, err error) {
 	}
 	for _, w := range space.Workers {
 		if w < 1 {
-			return own, space, errs.New(errs.Config, "--workers %d: there is at least one lane", w)
+			return own, space, errs.New(errs.Config, "--workers is %d, but at least one lane is needed", w)
 		}
 	}
 	return tune.OwnLoader{Spec: spec, Chain: bench.Chain{Size: t.ImageSize, Float: t.OutputFlt}, Step: seconds(t.StepMillis / 1000)}, space, nil
 }
 
-// line tunes what another process measures.
+// line tunes a loader that another process measures.
 func (t tuneCmd) line(con *console) error {
 	con.json, con.client = true, true
 	l, ask, err := tune.Listen(os.Stdin, con.raw)
@@ -153,7 +153,7 @@ func (t tuneCmd) line(con *console) error {
 	return l.Say(map[string]any{"report": report, "text": text.String()})
 }
 
-// find prints the entry for a dataset on this machine, or what comes near it.
+// find prints the entry for a dataset on this machine, or the nearest one.
 func (t tuneCmd) find(con *console) error {
 	con.json, con.client = true, true
 	p, exists, err := tune.Read(t.Playbook)
@@ -161,7 +161,7 @@ func (t tuneCmd) find(con *console) error {
 		return err
 	}
 	if !exists {
-		return errs.New(errs.NotFound, "there is no playbook %s", errs.Name(t.Playbook)).
+		return errs.New(errs.NotFound, "the playbook %s does not exist", errs.Name(t.Playbook)).
 			Try("make it: stoker tune PATH --playbook %s, or stoker.tune(...) in Python", errs.Name(t.Playbook))
 	}
 	machine := tune.Look(con.ctx)
@@ -171,7 +171,7 @@ func (t tuneCmd) find(con *console) error {
 	} else if e, ok := p.Nearest(tune.Entry{Dataset: t.Find, Name: t.FindName, Loader: tune.Own, Machine: machine.Digest()}); ok {
 		now := e
 		now.Hardware, now.Dataset, now.Name, now.Samples = machine, t.Find, t.FindName, t.FindSamples
-		if e.Dataset == t.Find { // whatever it is called
+		if e.Dataset == t.Find { // whatever its name is
 			now.Name = e.Name
 		}
 		answer["near"], answer["changes"] = e, tune.Changes(e, now)

@@ -76,13 +76,13 @@ func TestTune(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"tune"}, "no path"},
+		{[]string{"tune"}, "no dataset was given"},
 		{[]string{"tune", dir, "--budget", "0"}, "--budget is 0"},
 		{[]string{"tune", dir, "--step-ms=-1"}, "--step-ms is -1"},
 		{[]string{"tune", dir, "--image-size", "0"}, "--image-size is 0"},
 		{[]string{"tune", "--spec", spec, "--workers", "0"}, "at least one lane"},
 		{[]string{"tune", "--spec", spec, "--playbook", book}, "version is 7"},
-		{[]string{"tune", "--find", "x", "--playbook", filepath.Join(dir, "none.yaml")}, "no playbook"},
+		{[]string{"tune", "--find", "x", "--playbook", filepath.Join(dir, "none.yaml")}, "none.yaml does not exist"},
 	} {
 		if got := command(t, c.args...); got.status != 2 || !strings.Contains(got.err, c.want) {
 			t.Errorf("%v: %+v", c.args, got)

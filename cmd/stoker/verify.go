@@ -12,7 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/verify"
 )
 
-// writeLine writes one JSON object on a line of its own.
+// writeLine writes one JSON object on its own line.
 func writeLine(w *bufio.Writer, v any) error {
 	b, err := encode(v, "")
 	if err == nil {
@@ -22,16 +22,16 @@ func writeLine(w *bufio.Writer, v any) error {
 }
 
 type indexCmd struct {
-	Path    []string  `arg:"" help:"Dataset; braces, globs and several are fine."`
-	Beside  bool      `help:"Put the index beside the data too, for other machines and copies."`
-	Digests bool      `help:"Read every sample, and write down its digest beside the data, for stoker verify."`
+	Path    []string  `arg:"" help:"Dataset; braces, globs and several paths are allowed."`
+	Beside  bool      `help:"Also put the index beside the data, for other machines and copies."`
+	Digests bool      `help:"Read every sample, and write its digest beside the data, for stoker verify."`
 	JSON    bool      `help:"Write JSON."`
 	Data    dataFlags `embed:""`
 }
 
 func (indexCmd) Help() string {
-	return `The data are read where they lie and never changed. Without --beside the index is
-kept in the cache (STOKER_CACHE), where training finds it. Examples:
+	return `The data are read in place and never changed. Without --beside, the index is kept in
+the cache (STOKER_CACHE), where training finds it. Examples:
 
   stoker index 'shards/train-{000..099}.tar' --beside
   stoker index data/train --digests`
@@ -59,8 +59,8 @@ func (i indexCmd) Run(con *console) error {
 	}{d.Format(), x.Len(), x.Files(), x.Digest(), x.Path(), "", ""}
 	if i.Beside {
 		if f := d.Format(); f == "folder" || f == "files" {
-			return errs.New(errs.Config, "the index of a dataset of single files (%s) does not travel: to look at each of them is all the work there is", f).
-				Try("leave --beside out; pack the files into shards where that takes too long")
+			return errs.New(errs.Config, "the index of a dataset of single files (%s) cannot be used elsewhere: looking at each file is all the work there is", f).
+				Try("leave --beside out; pack the files into shards if that takes too long")
 		}
 		if done.Beside, err = format.WriteBeside(con.ctx, d.Source(), x); err != nil {
 			return err
@@ -93,17 +93,17 @@ func (i indexCmd) Run(con *console) error {
 }
 
 type verifyCmd struct {
-	Path       []string  `arg:"" help:"Dataset; braces, globs and several are fine."`
-	Quick      bool      `help:"Look at counts, sizes and structure only; read no sample."`
-	Sample     string    `help:"Read so much of it, the same choice every time: 5% or 0.05." placeholder:"SHARE"`
-	Quarantine string    `help:"Copy what is damaged there, with the list of what is sound." placeholder:"DIR"`
+	Path       []string  `arg:"" help:"Dataset; braces, globs and several paths are allowed."`
+	Quick      bool      `help:"Check only counts, sizes and structure; read no sample."`
+	Sample     string    `help:"Read only this share of the samples, the same ones every time: 5% or 0.05." placeholder:"SHARE"`
+	Quarantine string    `help:"Copy damaged files there, with a list of the sound samples." placeholder:"DIR"`
 	JSON       bool      `help:"Write JSON."`
 	Data       dataFlags `embed:""`
 }
 
 func (verifyCmd) Help() string {
-	return `Every sample is read, checked by its format and decoded, and compared with its
-digest where digests were written down (stoker index --digests, stoker pack).
+	return `Every sample is read, checked by its format, decoded, and compared with its digest
+if digests were written (stoker index --digests, stoker pack).
 The exit status is 3 if anything is damaged. Examples:
 
   stoker verify 'shards/train-{000..099}.tar'
@@ -117,7 +117,7 @@ func (v verifyCmd) Run(con *console) error {
 		return err
 	}
 	if v.Quick && share > 0 {
-		return errs.New(errs.Config, "--quick reads no sample, and --sample %s would", v.Sample).Try("give one of them")
+		return errs.New(errs.Config, "--quick reads no sample, but --sample %s does", v.Sample).Try("give only one")
 	}
 	data, err := v.Data.dataset(v.Path...)
 	if err != nil {
@@ -150,7 +150,7 @@ func (v verifyCmd) Run(con *console) error {
 
 func (v verifyCmd) quarantine(con *console, report *verify.Report) error {
 	if report.Checked < report.Samples {
-		return errs.New(errs.Config, "%d of %d samples were checked, and nobody knows whether the others are sound", report.Checked, report.Samples).
+		return errs.New(errs.Config, "only %d of %d samples were checked, so the sound ones are unknown", report.Checked, report.Samples).
 			Try("leave --quick and --sample out")
 	}
 	if !report.Opened {
@@ -175,7 +175,7 @@ func shareOf(text string) (float64, error) {
 		n /= 100
 	}
 	if err != nil || !(n > 0 && n <= 1) {
-		return 0, errs.New(errs.Config, "--sample %s is no share of a dataset", text).Try("write 5%% or 0.05")
+		return 0, errs.New(errs.Config, "--sample %s is not a share of a dataset", text).Try("write 5%% or 0.05")
 	}
 	return n, nil
 }

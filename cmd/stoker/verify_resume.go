@@ -10,9 +10,9 @@ import (
 )
 
 type verifyResumeCmd struct {
-	Spec  string `arg:"" help:"Spec, YAML or JSON; or a dataset, which is shuffled whole in batches of 64."`
-	Kills int    `help:"Kill so many times." default:"5" placeholder:"N"`
-	Steps int64  `help:"Steps of the undisturbed run (20 to 200, about 20,000 samples)." placeholder:"M"`
+	Spec  string `arg:"" help:"Spec, YAML or JSON; or a dataset, which is fully shuffled in batches of 64."`
+	Kills int    `help:"Number of kills." default:"5" placeholder:"N"`
+	Steps int64  `help:"Steps of the undisturbed run (default 20 to 200, about 20,000 samples)." placeholder:"M"`
 	Seed  uint64 `help:"Seed of the steps at which it is killed." default:"0" placeholder:"S"`
 	JSON  bool   `help:"Write JSON."`
 }
@@ -23,9 +23,9 @@ func (verifyResumeCmd) Help() string {
   stoker verify-resume train.yaml
   stoker verify-resume data/train --kills 20 --steps 500 --seed 7
 
-It loads the stream once undisturbed, once in processes that are killed with SIGKILL at random steps, each resuming from
-the last state that was saved, and once on 1, then 2, then 3 ranks, and compares ids and pixels, byte by byte. The run
-goes over the end of an epoch. The exit status is 4 if anything differs.`
+Loads the stream once undisturbed, once in processes that are killed with SIGKILL at random steps and resume from the
+last saved state, and once on 1, then 2, then 3 ranks, and compares ids and pixels byte by byte. The run crosses the end
+of an epoch. The exit status is 4 if anything differs.`
 }
 
 func (v verifyResumeCmd) Run(con *console) error {
@@ -35,11 +35,11 @@ func (v verifyResumeCmd) Run(con *console) error {
 		return err
 	}
 	if v.Kills < 1 || v.Steps < 0 || v.Steps == 1 {
-		return errs.New(errs.Config, "%d kills, %d steps: a run needs a kill, and 2 steps", v.Kills, v.Steps).Try("leave both out")
+		return errs.New(errs.Config, "%d kills, %d steps: at least 1 kill and 2 steps are needed", v.Kills, v.Steps).Try("leave both out")
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return errs.New(errs.Unreadable, "this program's own file can not be found").Because(err)
+		return errs.New(errs.Unreadable, "cannot find this program's executable").Because(err)
 	}
 	shown := con.steps("running and killing")
 	report, err := resume.Run(con.ctx, resume.Config{
@@ -62,7 +62,7 @@ func (v verifyResumeCmd) Run(con *console) error {
 	return report.Err()
 }
 
-// streamCmd is the process that verify-resume starts, and kills.
+// streamCmd is the process that verify-resume starts and kills.
 type streamCmd struct {
 	JSON bool `help:"Write errors as JSON."`
 }

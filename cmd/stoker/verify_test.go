@@ -91,7 +91,7 @@ func TestQuarantineLeavesTheData(t *testing.T) {
 	write(t, spec, []byte("dataset: {path: "+root+"}\nfields: [{name: label, decode: int}]\norder: {subset: "+filepath.Join(dir, verify.SoundName)+"}\nbatch: {size: 5}\n"))
 	list := command(t, "order", spec, "--json")
 	if list.status != 0 || !strings.Contains(list.out, "0") {
-		t.Errorf("the sound samples can not be ordered: %s%s", list.out, list.err)
+		t.Errorf("cannot order the sound samples: %s%s", list.out, list.err)
 	}
 }
 
@@ -241,7 +241,7 @@ func TestVerifyOfOddNames(t *testing.T) {
 	}
 }
 
-// A raw array is no damaged picture, whatever its field is called.
+// A raw array is not a damaged picture, whatever its field is called.
 func TestVerifyOfRawArrays(t *testing.T) {
 	pictures := filepath.Join(t.TempDir(), "a.tar")
 	shard(t, pictures, 3)

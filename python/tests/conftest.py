@@ -151,7 +151,7 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 
 
 def stop(pid: int) -> None:
-    """Stops a process, and returns when all of it stands still."""
+    """Stops a process, and returns when all of its threads are stopped."""
     os.kill(pid, signal.SIGSTOP)
 
     def still() -> bool:

@@ -130,9 +130,9 @@ def test_shards_in_a_chain(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
 @pytest.mark.parametrize(
     ("chain", "words"),
     [
-        (lambda d: d.shuffle(100).cache("1MiB"), ".cache() behind .shuffle()"),
-        (lambda d: d.batched(4).cache("1MiB"), ".cache() behind .batched()"),
-        (lambda d: d.map_tuple(RANDOM).cache("1MiB"), ".cache() behind RandomCrop, RandomHorizontalFlip"),
+        (lambda d: d.shuffle(100).cache("1MiB"), ".cache() after .shuffle()"),
+        (lambda d: d.batched(4).cache("1MiB"), ".cache() after .batched()"),
+        (lambda d: d.map_tuple(RANDOM).cache("1MiB"), ".cache() after RandomCrop, RandomHorizontalFlip"),
     ],
 )
 def test_a_cache_that_stands_behind_what_it_does_not_keep_is_said(
@@ -157,7 +157,7 @@ def test_an_order_of_transforms_that_wastes_the_cache_is_said(folder: Path, capl
     [
         ("lots", "lots"),
         (1.5, "memory 1.5"),
-        ({"memory": "1GiB", "behind": "decode"}, "'behind'"),
+        ({"memory": "1GiB", "before": "decode"}, "'before'"),
         ({"after": "shuffle"}, "'shuffle'"),
         ("100TiB", "cache may take"),
     ],

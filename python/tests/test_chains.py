@@ -1,4 +1,4 @@
-"""Chains of calls on datasets: what was said of a field stays said, whatever is called behind it."""
+"""Chains of calls on datasets: a field keeps its declaration, whatever is called after it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ CHAINS: dict[str, Callable[[Any, str, str], Any]] = {
     "to_tuple of all": lambda data, first, other: data.to_tuple(),
     "to_tuple, select": lambda data, first, other: data.to_tuple(other, first).select(first),
     "cache": lambda data, first, other: data.cache().select(first),
-    "cache behind": lambda data, first, other: data.select(first).cache(),
+    "cache after": lambda data, first, other: data.select(first).cache(),
     "pickle": lambda data, first, other: pickle.loads(pickle.dumps(data)).select(first),
 }
 

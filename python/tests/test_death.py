@@ -166,7 +166,7 @@ def test_a_stall_advises_to_continue_only_what_is_stopped() -> None:
                 wait_until(lambda: state(child.pid) == "t", "it is not traced")
                 told = str(stall("it is silent", child.pid, []))
                 assert "kill -CONT" not in told
-                assert f"held by the debugger or tracer {os.getpid()}" in told
+                assert f"stopped by debugger or tracer {os.getpid()}" in told
         finally:
             child.kill()
     assert "kill -CONT" not in str(stall("it is silent", child.pid, []))  # it is gone
@@ -176,7 +176,7 @@ def test_a_stall_names_stage_and_sample() -> None:
     error = stall("the engine gave no answer for 62 s", os.getpid(), [Work(3, "read", 1, 40, 61.5)])
     assert error.where == {"stage": "read", "sample": 40}
     assert "stage read at sample 40 for 61.5 s" in str(error)
-    assert "none of its lanes" in str(stall("the engine gave no answer for 62 s", os.getpid(), []))
+    assert "all of its lanes are idle" in str(stall("the engine gave no answer for 62 s", os.getpid(), []))
 
 
 def test_a_pipe_in_place_of_a_file_hangs_nothing(own_folder: Path) -> None:

@@ -1,4 +1,5 @@
-"""Every Python sample of the README and the guides runs as it stands there; what shows another tool, where it is."""
+"""Every Python sample of the README and the guides runs unchanged; samples of other tools run if those are
+installed."""
 
 from __future__ import annotations
 

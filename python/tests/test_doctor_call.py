@@ -316,7 +316,7 @@ def test_errors(photos: Path) -> None:
         ((loader, -1), {}, "step is -1"),
         ((loader,), {"seconds": 0}, "seconds is 0"),
         ((loader,), {"seconds": "long"}, "seconds is 'long'"),
-        ((empty,), {}, "gives no batch"),
+        ((empty,), {}, "gave no batch"),
     ):
         with pytest.raises(stoker.ConfigError, match=says):
             stoker.doctor(*args, **settings)
@@ -334,7 +334,7 @@ def test_one_at_a_time() -> None:
                 inside.append(str(error))
 
     stoker.doctor(torch.utils.data.DataLoader(Numbers(), batch_size=4), step, seconds=0.3)
-    assert "another one runs" in inside[0]
+    assert "another call is running" in inside[0]
     assert threading.active_count() == 1 or watched() == []
 
 
@@ -352,4 +352,4 @@ def test_under_the_doctor_itself_it_says_so(tmp_path: Path) -> None:
         [_process.find(), "doctor", "--", sys.executable, str(script)], capture_output=True, text=True, timeout=120
     )
     assert ran.returncode == 0, ran.stderr
-    assert "watches this process already" in ran.stdout
+    assert "already watches this process" in ran.stdout

@@ -143,7 +143,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"weights": [1, "x"]}, "an item that is not a number"),
     ({"num_samples": 0}, "num_samples"),
     ({"global_batch_size": 0}, "global_batch_size"),
-    ({"global_batch_size": 8, "batch_size": 4}, "give one"),
+    ({"global_batch_size": 8, "batch_size": 4}, "give only one"),
     ({"long": "cut"}, "'truncate'"),
     ({"window": -1}, "window"),
     ({"balanced": 2}, "balanced"),

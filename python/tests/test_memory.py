@@ -134,7 +134,7 @@ def test_large_pictures_wait_for_one_another(tmp_path: Path, kind: str) -> None:
     ids=["raw", "plain", "png", "gif", "bmp"],
 )
 def test_a_size_that_is_a_lie_takes_no_memory(tmp_path: Path, name: str, data: bytes) -> None:
-    """Whole pictures are asked for, so that the rows of the batch would be as large as the lie."""
+    """Whole pictures are asked for, so that the rows of the batch would be as large as the false size."""
     folder = store(tmp_path / "all", name, data, 4)
     got, end = peak(folder, "None")
     assert "cannot hold" in end or "take" in end

@@ -19,7 +19,7 @@ class Device:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.behind = 0.0  # s of work that the device was told and has not done
+        self.pending = 0.0  # s of work that the device was told and has not done
         self.broken = self.capturing = False
         device = self
 
@@ -32,8 +32,8 @@ class Device:
                 return self.pinned
 
             def to(self, target: Any = None, non_blocking: bool = False, **_: Any) -> Any:
-                device.now += device.behind + self.seconds
-                device.behind = 0.0
+                device.now += device.pending + self.seconds
+                device.pending = 0.0
                 return type(self)(self.seconds, kind=str(target))
 
             def cuda(self) -> Any:
@@ -48,7 +48,7 @@ class Device:
     def wait(self) -> None:
         if self.broken:
             raise RuntimeError("not while this goes on")
-        self.now, self.behind = self.now + self.behind, 0.0
+        self.now, self.pending = self.now + self.pending, 0.0
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def move(device: Device, moves: Any, own: Any, batch: list[Any], steps: int = 64
             copy = tensor.to("cuda:0", non_blocking=tensor.pinned)
             assert copy.device.type == "cuda:0"
         batch[0].to("cpu")  # no move to a device
-        device.behind += 1.0  # the step: a second of work
+        device.pending += 1.0  # the step: a second of work
         moves.end()
         assert "to" not in vars(device.Tensor)
 

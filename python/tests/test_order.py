@@ -280,7 +280,7 @@ def rows(batch: Any) -> list[Any]:
     begins = ends.tolist()
     assert begins[-1] == count * width
     for i, ok, begin, end in zip(ids, valid, begins[:-1], begins[1:], strict=True):
-        if begin < end:  # where between two rows an empty text lies does not show
+        if begin < end:  # an empty text has no visible position between two rows
             assert begin // width == (end - 1) // width
             cut[begin // width].append((i, ok, end - begin))
     return [(cut[r], plain(values[0][r]), plain(batch.position_ids[r])) for r in range(count)]

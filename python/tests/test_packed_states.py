@@ -102,7 +102,7 @@ def test_other_data_is_refused(folder: Path, packed: Path, tmp_path: Path) -> No
     state, _ = saved(stoker.ImageFolder(other, CROP), shuffle=True)
     with pytest.raises(stoker.StateError, match="the dataset differs"):
         goes_on(tar(packed / "tar"), state, shuffle=True)
-    # Shards that are no packing of it, and one whose manifest was lost.
+    # Shards that are not a packing of it, and one whose manifest was lost.
     shutil.copytree(packed / "tar", tmp_path / "bare")
     (tmp_path / "bare/manifest.json").unlink()
     state, _ = saved(stoker.ImageFolder(folder, CROP), shuffle=True)

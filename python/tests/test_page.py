@@ -25,8 +25,8 @@ ROOM = _page.Room(workers=0, loaders=2, stages=1, spans=4)
 
 
 def client_page() -> Any:
-    """A page with something in every table that a client has, written through the doors that it uses, by a clock that
-    stands still."""
+    """A page with something in every table that a client has, written through the functions that it uses, with a clock
+    that does not advance."""
     words = memoryview(bytearray(ROOM.bytes)).cast("q")
     _page.lay_out(words, ROOM, _page.ROLE_CLIENT, 4343, 100 * SECOND)
     size = words[_page.H_LOADER_BYTES] // _page.WORD
@@ -45,7 +45,7 @@ def client_page() -> Any:
 
 
 def dump(words: Any) -> str:
-    """The words that are not 0, and for people where they stand."""
+    """The words that are not 0, and their positions, for people."""
 
     def where(at: int) -> str:
         for name, table in (("worker", _page.H_WORKERS), ("loader", _page.H_LOADERS), ("span", _page.H_SPANS)):

@@ -136,8 +136,8 @@ def test_states_that_do_not_fit() -> None:
     sampler = stoker.RandomSampler(range(10), seed=1)
     state = sampler.state_dict()
     others: list[tuple[Any, Any, str]] = [
-        (stoker.RandomSampler(range(10), seed=2), state, "seed is 1 in the state, 2 here"),
-        (stoker.RandomSampler(range(11), seed=1), state, "samples is 10 in the state, 11 here"),
+        (stoker.RandomSampler(range(10), seed=2), state, "seed is 1 in the state but 2 here"),
+        (stoker.RandomSampler(range(11), seed=1), state, "samples is 10 in the state but 11 here"),
         (stoker.RandomSampler(range(10), True, seed=1), state, "replacement"),
         (stoker.SequentialSampler(range(10)), state, "of a RandomSampler"),
         (stoker.BatchSampler(sampler, 2, False), state, "lacks of"),

@@ -178,13 +178,13 @@ def test_only_a_seed_that_was_given_is_a_state_error(dataset: stoker.ImageFolder
         stoker.DataLoader(dataset, 8, True, generator=torch.Generator().manual_seed(6)),
         stoker.DataLoader(dataset, 8, sampler=stoker.RandomSampler(dataset, seed=6)),
     ):
-        with loader, pytest.raises(stoker.StateError, match="seed differs: 5 in the state, 6 here"):
+        with loader, pytest.raises(stoker.StateError, match="seed differs: 5 in the state but 6 here"):
             loader.load_state_dict(saved)
     with stoker.DataLoader(dataset, 8, True, seed=5) as loader:
         loader.load_state_dict(saved)
         assert ids(loader) == rest
     sampler = stoker.RandomSampler(range(30), seed=6)
-    with pytest.raises(stoker.StateError, match="seed is 5 in the state, 6 here"):
+    with pytest.raises(stoker.StateError, match="seed is 5 in the state but 6 here"):
         sampler.load_state_dict(stoker.RandomSampler(range(30), seed=5).state_dict())
 
 
@@ -218,14 +218,14 @@ def test_bytes_are_told_at_start(folder: Path, shards: str, tmp_path: Path, capf
         (
             stoker.ImageFolder(folder, T.CenterCrop(8)),
             "torch",
-            "image is uint8: for floats end the transforms with ToT",
+            "image is uint8: to get floats, end the transforms with ToT",
         ),
         (stoker.ImageFolder(folder, T.CenterCrop(8)), "torch", "image.float() / 255"),
         (stoker.ImageFolder(folder, T.CenterCrop(8)), "numpy", "image.astype('float32') / 255"),
         (stoker.ImageFolder(folder, T.CenterCrop(8)).select("image"), "torch", "write batch['image'].float() / 255"),
         (crops.to_tuple("cls", "jpg;png"), "torch", "write batch[1].float() / 255"),
         (crops.to_tuple("cls", "jpg;png"), "numpy", "write batch[1].astype('float32') / 255"),
-        (stoker.NpyDataset(tmp_path / "x.npy"), "torch", "for floats write batch.float() in the loop"),
+        (stoker.NpyDataset(tmp_path / "x.npy"), "torch", "to get floats, write batch.float() in the loop"),
         (stoker.ImageFolder(folder, T.Compose([T.CenterCrop(8), T.ToTensor()])), "torch", ""),
     )
     for dataset, output, words in cases:

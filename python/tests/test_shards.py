@@ -212,13 +212,13 @@ def test_arrays_and_pictures_are_what_they_were(tmp_path: Path) -> None:
         ({"__key__": "a", "txt": 3}, "give a str"),
         ({"__key__": "a", "json": {1, 2}}, "json"),
         ({"__key__": "a", "json": float("nan")}, "json"),
-        ({"__key__": "a", "cbor": {}}, "not built"),
+        ({"__key__": "a", "cbor": {}}, "not supported"),
         ({"__key__": "a", "xyz": {}}, "no encoder"),
         ({"__key__": "a", "jpg": [1, 2]}, "PIL image"),
         ({"__key__": "a", "jpg": np.zeros((2, 2, 5), np.uint8)}, "shape"),
         ({"__key__": "a", "png": np.full((2, 2), 7.0)}, "from 0 to 1"),
         ({"__key__": "a", "png": np.zeros((2, 2), np.int32)}, "int32"),
-        ({"__key__": "same", "txt": "again"}, "in this shard already"),
+        ({"__key__": "same", "txt": "again"}, "this shard already has a sample"),
     ],
 )
 def test_a_bad_sample_is_said_and_damages_nothing(tmp_path: Path, bad: Any, words: str) -> None:
@@ -238,11 +238,11 @@ def test_arguments_that_make_no_sense_are_one_error(tmp_path: Path) -> None:
             tmp_path / "train.tar", 0, -1, start_shard=-1, compress="zstd", encoder=5, format="ZIP", verbose=0
         )
     assert "train-%06d.tar" in str(caught.value)
-    with pytest.raises(stoker.ConfigError, match="no folder"):
+    with pytest.raises(stoker.ConfigError, match="does not exist"):
         stoker.ShardWriter(tmp_path / "nowhere" / "x-%d.tar")
     with pytest.raises(stoker.ConfigError, match="opener"):
         stoker.ShardWriter("s3://bucket/x-%d.tar")
-    with pytest.raises(stoker.ConfigError, match="one name"):
+    with pytest.raises(stoker.ConfigError, match="the same name"):
         stoker.ShardWriter("x-%d-%d.tar")
 
 

@@ -63,7 +63,7 @@ def test_what_a_state_is(dataset: stoker.ImageFolder) -> None:
         loader.set_epoch(5)
         assert loader.state_dict()["position"] == 8
         following = iter(loader)
-        assert loader.state_dict()["position"] == 8, "the loop still stands in the first pass"
+        assert loader.state_dict()["position"] == 8, "the loop is still in the first pass"
         del iterator
         assert (loader.state_dict()["epoch"], loader.state_dict()["position"]) == (5, 0)
         del following

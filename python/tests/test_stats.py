@@ -152,7 +152,7 @@ def test_what_was_read_is_what_the_files_have(folder: Path) -> None:
         lines = Path(f"/proc/{engine()}/io").read_text().splitlines()
         return int(dict(line.split(": ") for line in lines)["rchar"])
 
-    # A sampler is walked, and nothing is read behind its end.
+    # A sampler is iterated, and nothing is read after its end.
     with stoker.DataLoader(stoker.ImageFolder(folder, CHAIN), 10, sampler=[i % 50 for i in range(1000)]) as loader:
         loader.stats()
         before = read_by_engine()

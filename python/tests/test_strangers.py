@@ -321,7 +321,7 @@ def test_pillow_decodes_as_pil(shards: str) -> None:
     ],
 )
 def test_decoders_of_the_same_kind_are_suggested(word: str, want: str, shards: str) -> None:
-    with pytest.raises(stoker.ConfigError, match="is not a way to decode images") as caught:
+    with pytest.raises(stoker.ConfigError, match="is not a known image decoder") as caught:
         stoker.WebDataset(shards).decode(word)
     assert want in str(caught.value)
 

@@ -141,7 +141,7 @@ def test_progress_and_problems(folder: Path) -> None:
     assert told[-1] == (50, 50)
     for wrong, text in (
         ({"dataset": 5}, "give a path"),
-        ({"dataset": stoker.Synthetic(5, (2, 2, 3))}, "made of"),
+        ({"dataset": stoker.Synthetic(5, (2, 2, 3))}, "no samples of its own"),
         ({"dataset": folder, "sample": []}, "sample is"),
         ({"dataset": folder, "sample": "0%"}, "share"),
         ({"dataset": folder, "on_bad": "ignore"}, "on_bad"),

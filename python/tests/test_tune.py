@@ -76,7 +76,7 @@ def test_short_epochs_count_whole() -> None:
 def test_what_can_be_taken_once_is_taken_once() -> None:
     found = stoker.benchmark(iter(Slow(0.001, 20)), seconds=30)
     assert found.batches == 20
-    with pytest.raises(stoker.ConfigError, match="gives no batch"):
+    with pytest.raises(stoker.ConfigError, match="gave no batch"):
         stoker.benchmark([])
     with pytest.raises(stoker.ConfigError, match="3 problems"):
         stoker.benchmark(5, seconds=0, step=-1)
@@ -152,7 +152,7 @@ def test_tune_of_stoker_and_its_playbook(
 ) -> None:
     data = stoker.ImageFolder(folder)
     book = str(tmp_path / "book.yaml")
-    with pytest.raises(stoker.ConfigError, match="no playbook") as caught:
+    with pytest.raises(stoker.ConfigError, match="does not exist") as caught:
         stoker.DataLoader(data, tune=book)
     assert "stoker tune" in str(caught.value)
     tuned = stoker.tune(
@@ -179,7 +179,7 @@ def test_tune_of_stoker_and_its_playbook(
     half = stoker.DataLoader(data, 5, num_workers=3, tune=book)
     assert (half.num_workers, half._settings.prefetch) == (3, prefetch)
     said = capfd.readouterr().err
-    assert f"prefetch={prefetch} is taken of what was measured on" in said
+    assert f"prefetch={prefetch} is taken from what was measured on" in said
     assert f"with num_workers={workers}, prefetch={prefetch} and batches of 5; num_workers=3 is your own" in said
     np.save(tmp_path / "other.npy", np.zeros((9, 2), np.float32))
     other = stoker.DataLoader(stoker.NpyDataset(tmp_path / "other.npy"), 5, tune=book)
@@ -189,13 +189,13 @@ def test_tune_of_stoker_and_its_playbook(
     machine = text.split('machine: "')[1].split('"')[0]
     Path(book).write_text(text.replace(machine, "0123").replace("memory_gib: ", "memory_gib: 9"))
     stoker.DataLoader(data, 5, tune=book)
-    assert "has an entry of another machine (memory in GiB 9" in caplog.text
+    assert "has an entry for another machine (memory in GiB 9" in caplog.text
     caplog.clear()
     Path(book).write_text(text.replace(machine, "0123"))
     stoker.DataLoader(data, 5, tune=book)
-    assert "has an entry of another machine: the defaults are used" in caplog.text
+    assert "has an entry for another machine: the defaults are used" in caplog.text
     Path(book).write_text(text.replace("prefetch:", "prefetchh:"))
-    with pytest.raises(stoker.ConfigError, match="no playbook") as caught:
+    with pytest.raises(stoker.ConfigError, match=r"is (no|not a) playbook") as caught:
         stoker.DataLoader(data, tune=book)
     assert "prefetchh" in str(caught.value)
     with pytest.raises(stoker.ConfigError, match="tune is"):

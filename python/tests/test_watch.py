@@ -435,8 +435,8 @@ def test_facts(scripts: Scripts) -> None:
 
 
 def test_the_line_is_the_scripts_own(scripts: Scripts) -> None:
-    """A library that builds loaders for a script is passed over, wherever it lies, and the line is that of the loader
-    that it had them from."""
+    """A library that builds loaders for a script is passed over, wherever it is installed, and the line is that of the
+    loader that it had them from."""
     library = scripts.folder / "accelerate"
     library.mkdir()
     (library / "__init__.py").write_text(

@@ -88,7 +88,7 @@ FIELDS: list[tuple[str, Callable[[str], Any]]] = [
     ("Synthetic: shape is 5", lambda _: anyhow.Synthetic(5, 5)),
     ("Mixture: datasets is of type int", lambda _: anyhow.Mixture(5)),
     ("Mixture: weights is of type int", lambda x: anyhow.Mixture([stoker.NpyDataset(x)], 5)),
-    ("Mixture: weights has an item", lambda x: anyhow.Mixture([stoker.NpyDataset(x)], ["a"])),
+    ("Mixture: weights contains an item", lambda x: anyhow.Mixture([stoker.NpyDataset(x)], ["a"])),
     ("Mixture: schedule is 5", lambda x: anyhow.Mixture([stoker.NpyDataset(x)], schedule=5)),
     ("Mixture: schedule is [5]", lambda x: anyhow.Mixture([stoker.NpyDataset(x)], schedule=[5])),
     ("Field 5: name is 5", lambda _: anyhow.Field(5)),
@@ -99,8 +99,8 @@ FIELDS: list[tuple[str, Callable[[str], Any]]] = [
     ("Field 'a': view is (1, 2, 3)", lambda _: anyhow.Field("a", view=(1, 2, 3))),
     ("Field 'a': value is 'k'", lambda _: anyhow.Field("a", value="k")),
     ("NpyDataset: fields[0] is 5", lambda x: anyhow.NpyDataset(x).select(5)),
-    ("WebDataset.decode: 5 is not a way", lambda _: stoker.WebDataset("a.tar").decode(5)),
-    ("WebDataset.decode: ['rgb'] is not a way", lambda _: stoker.WebDataset("a.tar").decode(["rgb"])),
+    ("WebDataset.decode: 5 is not a known", lambda _: stoker.WebDataset("a.tar").decode(5)),
+    ("WebDataset.decode: ['rgb'] is not a known", lambda _: stoker.WebDataset("a.tar").decode(["rgb"])),
     ("WebDataset.decode: only is 5", lambda _: stoker.WebDataset("a.tar").decode("pil", only=5)),
     ("WebDataset.rename: image is 5", lambda _: anyhow.WebDataset("a.tar").rename(image=5)),
     ("max_bad is 18446744073709551616", lambda x: first(stoker.NpyDataset(x), max_bad=1 << 64)),
@@ -163,7 +163,7 @@ def test_the_engine_names_the_keywords_of_datasets(rows: str) -> None:
         ("view of field 0 is", lambda: stoker.NpyDataset(rows, fields=[stoker.Field("x", view=(1 << 70, None))])),
         ("weights[1] is inf", lambda: stoker.Mixture([stoker.NpyDataset(rows)] * 2, [1, float("inf")])),
         ("weights are all 0", lambda: stoker.Mixture([stoker.NpyDataset(rows)] * 2, [0, 0])),
-        ("linear moves the weights", lambda: stoker.Mixture([stoker.NpyDataset(rows)] * 2, linear=True)),
+        ("linear needs a schedule", lambda: stoker.Mixture([stoker.NpyDataset(rows)] * 2, linear=True)),
     ):
         with pytest.raises(stoker.ConfigError, match=re.escape(said)):
             wrong()

@@ -126,7 +126,7 @@ type picture struct {
 	jpeg  []byte
 }
 
-// pixels is where a box's RGB lies: rows of W pixels, stride bytes apart.
+// pixels is the location of a box's RGB: rows of W pixels, stride bytes apart.
 type pixels struct {
 	rgb    []byte
 	stride int

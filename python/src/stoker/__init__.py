@@ -1,4 +1,4 @@
-"""stoker keeps training loops fed: torch's DataLoader, over an engine of its own.
+"""Loads training data fast: torch's DataLoader, with an engine of its own.
 
 >>> import stoker
 >>> from stoker import transforms as T
@@ -6,7 +6,7 @@
 >>> for images, labels in stoker.DataLoader(train, batch_size=256, shuffle=True):
 ...     ...
 
-Importing it needs the standard library only; numpy, torch and jax are used where they are asked for.
+Importing stoker needs only the standard library; numpy, torch and jax are imported when they are needed.
 """
 
 import typing as _typing
@@ -112,7 +112,7 @@ __all__ = [
 ]
 
 
-if not _typing.TYPE_CHECKING:  # checkers know every name that there is
+if not _typing.TYPE_CHECKING:  # type checkers know every name
 
     def __getattr__(name: str) -> object:
         from ._elsewhere import missing

@@ -1,4 +1,4 @@
-"""Arguments of samplers: each function adds what is wrong to problems, and gives what the rest can go on with."""
+"""Checks arguments of samplers. Each function adds what is wrong to problems, and returns a value to continue with."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def count(name: str, value: Any, problems: Problems) -> int:
 
 
 def rank_and_world(rank: Any, world: Any, problems: Problems) -> tuple[int, int]:
-    """As said, else this process's."""
+    """Rank and world size as given, else those of this process."""
     known = _ranks._running() is not None or ("RANK" in os.environ and "WORLD_SIZE" in os.environ)
     if (rank is None) != (world is None) and not known:
         problems.add(
-            "rank and num_replicas belong together: nothing here says which rank this process is",
+            "rank and num_replicas must be given together: the rank of this process is not known",
             "give both, or neither; or start the program with torchrun",
         )
         return 0, 1
@@ -63,7 +63,7 @@ def rank_and_world(rank: Any, world: Any, problems: Problems) -> tuple[int, int]
 
 
 def plain(items: Any) -> Any:
-    """An array or a tensor as a list of numbers; anything else as it is."""
+    """An array or a tensor as a list of numbers; anything else unchanged."""
     return items.tolist() if hasattr(items, "tolist") and not isinstance(items, array) else items
 
 
@@ -74,27 +74,27 @@ def read_weights(weights: Any, problems: Problems) -> array[float]:
     """The weights of a draw with replacement."""
     items = plain(weights)
     if not isinstance(items, Iterable) or isinstance(items, (str, bytes, bytearray)):
-        problems.add(f"weights is of type {type(weights).__name__}", "give a list of numbers, one a sample")
+        problems.add(f"weights is of type {type(weights).__name__}", "give a list of numbers, one per sample")
         return _ONE
     items = list(items)
     try:
         read = array("d", items)
     except (TypeError, OverflowError):
         i, w = next((i, w) for i, w in enumerate(items) if not _real(w))
-        problems.add(f"weight {i} is {w!r:.60}", "give a list of numbers, one a sample")
+        problems.add(f"weight {i} is {w!r:.60}", "give a list of numbers, one per sample")
         return _ONE
     wrong = [(i, w) for i, w in enumerate(read) if not 0 <= w < math.inf]
     for i, w in wrong[:3]:
-        problems.add(f"weight {i} is {w!r}", "weights are finite numbers, 0 or above")
+        problems.add(f"weight {i} is {w!r}", "weights must be finite and at least 0")
     if len(wrong) > 3:
         problems.add(f"{len(wrong) - 3} more weights are negative, NaN or infinite")
     if wrong:
         return read
     if not any(read):
-        what = f"all {len(read)} weights are 0: nothing could be drawn" if read else "weights is empty"
+        what = f"all {len(read)} weights are 0: nothing can be drawn" if read else "weights is empty"
         problems.add(what, "give at least one weight above 0")
     elif math.isinf(_order.cumulate(read)[-1]):
-        problems.add("the weights add up to more than a float holds", "scale them all")
+        problems.add("the sum of the weights overflows a float", "scale all of them down")
     return read
 
 
@@ -107,19 +107,19 @@ def _real(value: Any) -> bool:
 
 
 def check_race(weights: array[float], num_samples: Any, problems: Problems) -> None:
-    """Adds what is wrong with weights that were read, and are to be drawn from without replacement."""
+    """Adds what is wrong with weights to be drawn from without replacement."""
     there = sum(w > 0 for w in weights)
     if whole(num_samples) and num_samples > there:
         problems.add(
-            f"num_samples is {num_samples}, and only {there} of {len(weights)} weights are above 0: "
-            "without replacement none comes twice",
+            f"num_samples is {num_samples}, but only {there} of {len(weights)} weights are above 0: "
+            "without replacement no sample is drawn twice",
             f"give at most {there}, or replacement=True",
         )
     for i, w in enumerate(weights):
         if 0 < w < _order.LIGHTEST or _order.HEAVIEST < w < math.inf:
             problems.add(
-                f"weight {i} is {w!r}: without replacement weights are 0 or between {_order.LIGHTEST:g} and "
+                f"weight {i} is {w!r}: without replacement weights must be 0 or between {_order.LIGHTEST:g} and "
                 f"{_order.HEAVIEST:g}",
-                "scale them all",
+                "scale all of them",
             )
             return

@@ -1,8 +1,8 @@
 """Batches as users see them, and how they are made from a slot.
 
-Large fields are views of the slot: they keep it leased. Small ones (below OWNED_BYTES a batch: labels, ids) are
-copies, so that keeping every label does not keep every image; where all are small the slot goes back at once. Small
-batches that come several in a slot are cut apart in _bundle.py.
+Large fields are views of the slot and keep it leased. Small ones (below OWNED_BYTES per batch: labels, ids) are
+copies, so that keeping all labels does not keep all images; if all fields are small, the slot is returned at once.
+Small batches that share a slot are split in _bundle.py.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ SEQLENS = "__seqlens__"
 
 
 class Bad(NamedTuple):
-    """A sample that was not delivered as the order says: what stood at ``place`` was ``sample``; ``put`` stands there
-    instead (-1: a copy of another row of the batch, which is marked as not valid)."""
+    """A sample that was not delivered as the order says. ``sample`` should have been at ``place``; ``put`` was
+    delivered instead (-1: a copy of another row of the batch, marked as not valid)."""
 
     place: int
     sample: int
@@ -58,21 +58,21 @@ class _Facts:
 class Batch(tuple[Unpack[Fields]], _Facts):
     """One batch, a tuple of its fields: ``images, labels = batch``.
 
-    ids    int64 (rows,): sample ids, which do not depend on ranks, workers or restarts
+    ids    int64 (rows,): sample ids; they do not depend on ranks, workers or restarts
     epoch  the epoch
-    step   its number in the pass, from 0
-    valid  bool (rows,): False for rows that pad the end of an epoch and for rows whose sample was skipped
-    bad    what was skipped or replaced under on_bad="skip" or "replace", by place, each with place, sample, put, error
+    step   the number of the batch in the pass, from 0
+    valid  bool (rows,): False for padding at the end of an epoch and for samples that were skipped
+    bad    samples skipped or replaced under on_bad="skip" or "replace", by place; each has place, sample, put, error
 
-    With pack=, columns of bytes are uint8 (batch, pack), and ``ids`` and ``valid`` tell the runs of samples in them
-    apart, row by row, the unused end of a row being a run of id -1:
+    With pack=, columns of bytes are uint8 (batch, pack). ``ids`` and ``valid`` then describe runs of samples, row by
+    row; the unused end of a row is a run with id -1:
 
     cu_seqlens    int32 (runs + 1,): where each run begins among all tokens of the batch, row after row, and where the
-                  last ends, as variable-length attention kernels take it
-    position_ids  int32 (batch, pack): the place of every token in its own sample
+                  last one ends, as variable-length attention kernels expect
+    position_ids  int32 (batch, pack): the position of every token in its sample
 
-    ``ids`` and ``valid`` are of the loader's output kind (NumPy arrays for "jax"). Arrays of 256 KiB and more lie in
-    memory that is shared with the engine and used again once nothing refers to them; they may be kept and written.
+    ``ids`` and ``valid`` have the loader's output kind (NumPy arrays for "jax"). Arrays of 256 KiB and more are in
+    memory shared with the engine, which is used again once nothing refers to them. You may keep and modify them.
     """
 
     def __repr__(self) -> str:
@@ -84,9 +84,9 @@ class DictBatch(dict[str, Any], _Facts):
 
 
 class Ragged(NamedTuple):
-    """Samples of unequal length, one behind the other.
+    """Samples of unequal length, concatenated.
 
-    values   (sum of lengths, ...): their elements
+    values   (sum of lengths, ...): the elements of all samples
     offsets  int64 (rows + 1,): where each sample begins in ``values``, and where the last one ends
 
     ``ragged.row(i)`` is the array of row i; with torch,
@@ -100,7 +100,7 @@ class Ragged(NamedTuple):
         """The array of one row, a view of ``values``."""
         rows = len(self.offsets) - 1
         if not -rows <= number < rows:
-            raise IndexError(f"row {number} of {rows}")
+            raise IndexError(f"row {number} of a batch of {rows}")
         number %= rows
         return self.values[int(self.offsets[number]) : int(self.offsets[number + 1])]
 
@@ -111,12 +111,12 @@ class Ragged(NamedTuple):
 
 
 class Kind:
-    """How arrays are made; one for NumPy, torch, JAX each. Shapes are those in memory."""
+    """Makes arrays; one implementation each for NumPy, torch and JAX. Shapes are those in memory."""
 
     name = ""
 
     def view(self, root: Any, dtype: str, shape: Sequence[int], offset: int) -> Any:
-        """An array over the slot."""
+        """An array over the slot, without a copy."""
         raise NotImplementedError
 
     def own(self, array: Any) -> Any:
@@ -124,7 +124,7 @@ class Kind:
         raise NotImplementedError
 
     def split(self, array: Any, rows: int, parts: int) -> Sequence[Any]:
-        """So many views of so many rows each."""
+        """Splits an array into this many views of this many rows each."""
         return [array[part * rows : (part + 1) * rows] for part in range(parts)]
 
     def permute(self, array: Any, axes: Sequence[int]) -> Any:
@@ -139,7 +139,7 @@ class Kind:
         return array
 
     def alone(self, value: Any, facts: Mapping[str, Any]) -> Any:
-        """What the user gets for a batch that is one array, with the attributes of a Batch where it can have them."""
+        """A batch that is one array, with the attributes of a Batch if the array type allows them."""
         return value
 
 
@@ -166,7 +166,7 @@ class NumpyKind(Kind):
 
     def alone(self, value: Any, facts: Mapping[str, Any]) -> Any:
         if not isinstance(value, self._np.ndarray):
-            return value  # a sample that is a number, or ragged
+            return value  # a sample is a number, or ragged
         batch: Any = value.view(_array_batch())
         vars(batch).update(facts)
         return batch
@@ -178,7 +178,7 @@ class NumpyKind(Kind):
 
 
 class JaxKind(NumpyKind):
-    """JAX arrays are copies: what lies in a slot must be free to change once it is given back."""
+    """JAX arrays are copies: JAX assumes that arrays do not change, but a slot does after it is returned."""
 
     name = "jax"
 
@@ -225,7 +225,7 @@ class TorchKind(Kind):
     def view(self, root: Any, dtype: str, shape: Sequence[int], offset: int) -> Any:
         kind = self._dtypes.get(dtype)
         if kind is None:
-            hint = 'pass output="numpy", or give the field another dtype'
+            hint = 'pass output="numpy", or set another dtype for the field'
             raise ConfigError(f"torch {self._torch.__version__} has no {dtype}", hint=hint)
         count = total(shape)
         if not count:
@@ -234,7 +234,7 @@ class TorchKind(Kind):
         return flat if len(shape) == 1 else flat.view(tuple(shape))
 
     def own(self, array: Any) -> Any:
-        # Not clone(): it may run OpenMP, which hangs in a forked child of a process that has used it.
+        # Not clone(): it may run OpenMP, which hangs in a forked child if the parent has used it.
         fresh = self._torch.empty(array.shape, dtype=array.dtype)
         ctypes.memmove(fresh.data_ptr(), array.data_ptr(), array.nbytes)
         return fresh
@@ -262,8 +262,8 @@ class TorchKind(Kind):
 
 @functools.cache
 def _array_batch() -> type:
-    """The class of a NumPy batch that is one array: an ndarray with the attributes of ``Batch``, which what is computed
-    from it does not have."""
+    """The class of a NumPy batch that is one array: an ndarray with the attributes of ``Batch``. Results computed from
+    it do not have them."""
     import numpy
 
     class ArrayBatch(numpy.ndarray):
@@ -279,8 +279,8 @@ _POSITIONS = Field(POSITION_IDS, "number", "int32", "", "")
 class Maker:
     """Makes batches of one loader: ``make(message, root of the slot)``.
 
-    ``form`` is what a batch is: a tuple of the fields, a dict, or the array of the one field. ``single`` gives one
-    sample without the batch dimension, ``squeeze`` names grey images to be shown without their channel axis.
+    ``form`` is the shape of a batch: a tuple of the fields, a dict, or the array of the only field. ``single`` gives
+    one sample without the batch dimension, ``squeeze`` names grey images that are shown without a channel axis.
     """
 
     def __init__(
@@ -301,7 +301,7 @@ class Maker:
         self._holds = Holds()
 
     def make(self, message: Message, root: Any) -> Any:
-        """A batch; of a message that holds several, a Bundle of them."""
+        """A batch, or a Bundle if the message holds several."""
         if message["type"] == "batches":
             return self._bundle(message, root)
         rows = message["rows"]
@@ -317,7 +317,7 @@ class Maker:
             lengths = self._kind.view(root, "int32", (rows,), columns[SEQLENS]["off"])
             facts["cu_seqlens"] = self._kind.ends(lengths)
             facts["position_ids"] = self._field(_POSITIONS, columns[POSITION_IDS], rows, root)
-        # Lanes report in the order in which they fail; of several tries for one place, the first comes first.
+        # Lanes report failures as they happen; for several tries at one place, the first comes first.
         bad = [
             Bad(bad["place"], bad["sample"], bad["put"], from_wire(bad.get("error") or {}))
             for bad in sorted(message.get("bad") or [], key=lambda bad: bad["place"])
@@ -378,7 +378,7 @@ class Maker:
         return Ragged(self._kind.finish(values), self._kind.finish(offsets))
 
     def _one(self, field: Field, value: Any) -> Any:
-        """What torch gives for one sample: numbers are Python's."""
+        """What torch gives for one sample: numbers are Python numbers."""
         if field.kind == "number":
             return value[0].item()
         return value.values if isinstance(value, Ragged) else value[0]

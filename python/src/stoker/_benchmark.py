@@ -1,7 +1,7 @@
-"""stoker.benchmark: how fast a loader is once it runs, and what it costs.
+"""stoker.benchmark: how fast a loader is once it is warm, and what it costs.
 
-An epoch's first batches tell of the start of workers, and of what was made ahead, so they stand apart; so does the time
-until caches are warm. What remains is cut into windows, and measured until these agree.
+The first batches of an epoch include the start of workers and batches made ahead, so they are reported separately, as
+is the time until caches are warm. The rest is split into windows and measured until the windows agree.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from typing import Any
 
 from ._errors import ConfigError, Problems
 
-WINDOWS = 5  # that have to agree
-STEADY_SHARE = 0.3  # of batches and time that have to lie in the middle of epochs, for these to speak for all
+WINDOWS = 5  # number of windows that must agree
+STEADY_SHARE = 0.3  # batches and seconds that must be in the middle of epochs for these to represent all of them
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What ``stoker.benchmark`` measured. Seconds are wall-clock seconds unless they are said to be of processors."""
+    """The result of ``stoker.benchmark``. Seconds are wall-clock seconds unless they are called processor seconds."""
 
     batches_per_second: float
     samples_per_second: float
     spread: float  # of the last windows: (largest - smallest) / median
-    steady: bool  # the windows agreed before the time was over
-    basis: str  # "steady": the middle of epochs; "epochs": whole epochs, since they are too short to have one
+    steady: bool  # whether the windows agreed before the time was up
+    basis: str  # "steady": the middle of epochs; "epochs": whole epochs, if they are too short to have a middle
     first_batch: float  # median over the epochs, from iter() to the first batch
     first_batches: tuple[float, ...]
-    wait_share: float  # of the time that the loop stood in next()
-    step: float  # mean seconds between a batch and the next call
-    cores_busy: float  # processor seconds a second, of this process and all below it
+    wait_share: float  # share of the time that the loop spent in next()
+    step: float  # mean seconds from a batch to the next call
+    cores_busy: float  # processor seconds per second, of this process and its descendants
     cpu_per_1000_samples: float  # processor seconds
-    batches: int  # all that were taken
+    batches: int  # all batches taken
     samples: int
-    seconds: float  # all of it
+    seconds: float  # all seconds spent
 
     def as_dict(self) -> dict[str, Any]:
         """The same as a dict of plain values."""
@@ -48,7 +48,7 @@ class Benchmark:
         shown = {
             "throughput": f"{self.samples_per_second:,.1f} samples/s, {self.batches_per_second:,.2f} batches/s "
             + ("in the middle of epochs" if self.basis == "steady" else "over whole epochs"),
-            "windows": f"differ by {self.spread:.1%}" + ("" if self.steady else ", and did not come to agree"),
+            "windows": f"differ by {self.spread:.1%}" + ("" if self.steady else " and did not converge"),
             "first batch": f"after {_time(self.first_batch)}"
             + (f" (median of {len(self.first_batches)} epochs)" if len(self.first_batches) > 1 else ""),
             "waiting": f"{self.wait_share:.1%} of the loop's time, with steps of {_time(self.step)}",
@@ -73,27 +73,29 @@ def benchmark(
     step: float | Callable[[Any], Any] = 0.0,
     spread: float = 0.05,
 ) -> Benchmark:
-    """Measures a loader: stoker's DataLoader, torch's, or anything that gives batches.
+    """Measures a loader: stoker's DataLoader, torch's, or any iterable of batches.
 
-    loader   the loader, or a function without arguments that makes one (and is called once; what it made is closed)
-    seconds  the longest that it may take from the first batch on; it ends earlier when the windows agree, and later, up
-             to three times as late, where batches come so slowly that none was measured yet
-    step     what stands for a training step: seconds that are slept after every batch (the accelerator works, the
-             processors do not), or a function of the batch
-    spread   windows agree when they differ by no more than this share
+    loader   the loader, or a function without arguments that makes one. It is called once, and what it made is closed
+    seconds  longest time to measure, from the first batch on. It ends earlier if the windows agree, and takes up to
+             three times as long if batches are so slow that none has been measured yet
+    step     stands for a training step: seconds to sleep after every batch (the accelerator works, the processors do
+             not), or a function of the batch
+    spread   windows agree if they differ by at most this share
 
-    Warm-up and the first batches of epochs are left out of the throughput, and told apart. Processor time is that of
-    this process and all below it: workers, engines, and what they started.
+    Warm-up and the first batches of epochs are excluded from the throughput and reported separately. Processor time is
+    that of this process and all its descendants: workers, engines, and what they started.
+
+    Raises ConfigError if an argument is wrong or the loader gives no batch.
     """
     problems = Problems("benchmark")
     for name, value in (("seconds", seconds), ("spread", spread)):
         if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
             problems.add(f"{name} is {value!r}", "give a number above 0")
     if not callable(step) and (not isinstance(step, (int, float)) or not 0 <= step < float("inf")):
-        problems.add(f"step is {step!r}", "give seconds, or a function of the batch")
+        problems.add(f"step is {step!r}", "give seconds or a function of the batch")
     if isinstance(loader, (str, bytes, os.PathLike)):
         problems.add(
-            f"loader is of type {type(loader).__name__}, and would be taken letter by letter"
+            f"loader is of type {type(loader).__name__}, which would be iterated letter by letter"
             if isinstance(loader, (str, bytes))
             else f"loader is of type {type(loader).__name__}",
             f"give a loader over it: stoker.DataLoader(stoker.ImageFolder({os.fspath(loader)!r}), batch_size=64)",
@@ -114,27 +116,27 @@ def benchmark(
 
 
 class _Run:
-    """The books of one measurement."""
+    """The counts of one measurement."""
 
     def __init__(self, limit: float, step: float | Callable[[Any], Any], spread: float) -> None:
         self._limit, self._spread = limit, spread
         self._step = step
         self._begin = time.perf_counter()
         self._cold = cpu_seconds()
-        self._lanes = 1  # that make whole batches: these come in bursts of so many
-        self._came = 0.0  # when the first batch was there
+        self._lanes = 1  # whole batches come in bursts of this many
+        self._came = 0.0  # when the first batch arrived
         self._warm = min(0.1 * limit, 2.0)
         self._window = max(limit / 40, 0.05)
         self.firsts: list[float] = []
-        self.epochs: list[tuple[int, int, float]] = []  # batches, samples, seconds of whole ones
+        self.epochs: list[tuple[int, int, float]] = []  # batches, samples and seconds of whole epochs
         self.batches = self.samples = 0
-        # In the middle of epochs, behind the warm-up.
+        # In the middle of epochs, after the warm-up.
         self._count = self._samples = 0
         self._cycles = self._waits = 0.0
-        self._windows: list[float] = []  # batches a second
-        self._open = [0, 0.0]  # of the window that is being filled: batches, seconds
+        self._windows: list[float] = []  # batches per second
+        self._open = [0, 0.0]  # the window being filled: batches, seconds
         self._all_waits = self._all_steps = 0.0
-        self._cpu: tuple[float, float, int] | None = None  # processor seconds, time and samples when it was warm
+        self._cpu: tuple[float, float, int] | None = None  # processor seconds, time and samples when warm-up ended
 
     def take(self, loader: Any) -> None:
         """Takes batches, epoch after epoch."""
@@ -146,12 +148,12 @@ class _Run:
             iterator = iter(loader)
             more = self._epoch(iterator, began, ahead)
             if not self.batches:
-                raise ConfigError("benchmark: the loader gives no batch", hint="look at its dataset, and at drop_last")
+                raise ConfigError("benchmark: the loader gave no batch", hint="check its dataset and drop_last")
             if not more or iterator is loader or not self.epochs[-1][0]:
                 return
 
     def _epoch(self, iterator: Any, began: float, ahead: int) -> bool:
-        """One epoch; false: enough is known."""
+        """Runs one epoch; returns False when enough is known."""
         number, samples, asked = 0, 0, began
         while True:
             try:
@@ -204,21 +206,21 @@ class _Run:
         return spent >= 0.3 * self._limit and self._speaks() and self._agree()
 
     def _speaks(self) -> bool:
-        """Whether the middle of epochs speaks for all of them: it is most of what the loop went through, behind the
-        very first batch."""
+        """Whether the middle of epochs represents them: it is most of what the loop went through after the very first
+        batch."""
         spent = time.perf_counter() - self._came
         return self._count >= max(2 * self._lanes, STEADY_SHARE * self.batches) and self._cycles >= STEADY_SHARE * spent
 
     def result(self) -> Benchmark:
         seconds = time.perf_counter() - self._begin
-        # Where it never got warm, its start is in the processor time too.
+        # If it never got warm, the processor time includes its start.
         cpu, since, before = self._cpu or (self._cold, self._begin, 0)
         busy = cpu_seconds() - cpu
         busy_time = max(time.perf_counter() - since, 1e-9)
         counted = max(self.samples - before, 1)
         spread = _differ(self._windows[-WINDOWS:])
         waited = self._all_waits / max(self._all_waits + self._all_steps, 1e-9)
-        # One epoch is the start of everything; the others are what a training sees.
+        # A single epoch includes the start of everything; later ones are what a training run sees.
         whole = self.epochs[1:] or self.epochs
         basis = "steady"
         if self._speaks():
@@ -252,14 +254,15 @@ class _Run:
 
 
 def _differ(rates: list[float]) -> float:
-    """How far rates differ, as a share of their median."""
+    """How much rates differ, as a share of their median."""
     if len(rates) < 2:
         return 0.0
     return (max(rates) - min(rates)) / max(statistics.median(rates), 1e-9)
 
 
 def _ahead(loader: Any) -> int:
-    """Batches that may have been made before they were asked for, so that their coming tells no rate."""
+    """Number of batches that may have been made before they were asked for, so that their arrival says nothing about
+    the rate."""
     settings = getattr(loader, "_settings", None)
     if settings is not None and hasattr(settings, "prefetch"):  # stoker's
         if settings.prefetch_factor:
@@ -272,12 +275,12 @@ def _ahead(loader: Any) -> int:
 
 
 def _size(batch: Any) -> int:
-    """Samples of a batch: rows of the first thing in it that has rows."""
+    """Number of samples in a batch: the rows of the first thing in it that has rows."""
     ids = getattr(batch, "ids", None)
     if ids is not None:
         with suppress(TypeError):
             return len(ids)
-    for _ in range(8):  # nested so deep at most
+    for _ in range(8):  # deepest nesting
         shape = getattr(batch, "shape", None)
         if shape is not None:
             return int(shape[0]) if len(shape) else 1
@@ -294,7 +297,7 @@ def _size(batch: Any) -> int:
 
 
 def cpu_seconds() -> float:
-    """Processor time of this process and all below it, in the kernel too, and of those below that have ended."""
+    """Processor time, including system time, of this process and its descendants, ended ones included."""
     parents: dict[int, int] = {}
     used: dict[int, int] = {}
     for name in os.listdir("/proc"):

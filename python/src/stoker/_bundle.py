@@ -1,11 +1,11 @@
-"""Small batches that come together: one message and one slot for several steps, so that each costs a few operations.
+"""Small batches that arrive together: one message and one slot for several steps, so that each costs a few operations.
 
-Plan    how the columns of such messages lie, worked out once and used as long as they say the same
-Bundle  the batches of one message, one after the other
+Plan    the layout of the columns of such messages, computed once and reused while the layout stays the same
+Bundle  the batches of one message, one after another
 
-The rows of a bundle's steps lie one step behind the other in every column. Its arrays are views of the slot as long as
-little is held: who keeps one batch keeps its bundle. Whoever keeps more gets copies, each of its own, so that memory
-grows by what is kept and the slots stay with the engine.
+In every column, the rows of a step follow those of the step before. Arrays are views of the slot while few batches are
+held: keeping one batch keeps its bundle. If more are kept, each batch gets its own copies, so that memory grows with
+what is kept and the slots stay with the engine.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any
 from ._client import Field
 from ._wire import Message
 
-# A column of less than this a step is copied at once for all steps: labels, ids.
+# A column with fewer bytes per step than this is copied at once for all steps: labels, ids.
 SMALL_BYTES = 4096
-# Bundles whose slots are held, from which on batches are copies: the loop has a batch of one, and takes the next.
+# From this many bundles with held slots on, batches are copies: the loop holds one batch and takes the next.
 HELD = 4
 
-# All steps of a column: what to put into the batches, by place.
+# A column of all steps: what to put into the batches, by place.
 Cut = Callable[[Any, int, bool], Iterable[tuple[int, Sequence[Any]]]]
 
 
 class Plan:
-    """Cuts messages with these columns, of steps of so many rows.
+    """Splits messages with these columns, with this many rows per step.
 
-    ``fields`` are what batches hold, in order; ``facts`` the columns behind them with their types, in order.
+    ``fields`` are what batches hold, in order; ``facts`` are the columns after them with their types, in order.
     """
 
     def __init__(self, kind: Any, fields: Mapping[str, Field], facts: Mapping[str, str], message: Message) -> None:
@@ -74,13 +74,13 @@ class Plan:
 
 
 class Holds:
-    """The slots of bundles that somebody can still see."""
+    """The slots of bundles that are still referred to."""
 
     def __init__(self) -> None:
         self._roots: list[weakref.ref[Any]] = []
 
     def many(self, root: Any) -> bool:
-        """Whether too many are held for one more, which is counted unless it is so."""
+        """Whether too many are held to add another; if not, it is counted."""
         self._roots = [held for held in self._roots if held() is not None]
         if len(self._roots) >= HELD:
             return True
@@ -89,7 +89,7 @@ class Holds:
 
 
 class Bundle:
-    """The batches of one message that were not given yet, and what it says of each."""
+    """The batches of one message that have not been given yet, and what the message says about each."""
 
     def __init__(self, batches: list[Any], parts: list[Message]) -> None:
         self._left = list(zip(batches, parts, strict=True))

@@ -1,4 +1,4 @@
-"""The cache of the Spec, from what users say of it."""
+"""Turns what users say about the cache into its part of the Spec."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ._numbers import scalar
 _UNITS = {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _UNITS.update({"tb": 10**12, "b": 1, "": 1})  # the longer ones first
 
-# Where it stands: in front of the first random transform, or right behind decoding.
+# What is kept: the sample before the first random transform, or right after decoding.
 AFTER = ("random", "decode")
 
 
 def read_cache(given: Any, problems: Problems) -> dict[str, Any] | None:
-    """True, an amount of memory, or {"memory": ..., "after": ...}; None, False and 0: nothing is kept."""
+    """True, an amount of memory, or {"memory": ..., "after": ...}; None, False and 0 keep nothing."""
     if given is None or given is False:
         return None
     if given is True:
@@ -25,7 +25,7 @@ def read_cache(given: Any, problems: Problems) -> dict[str, Any] | None:
         given = {"memory": given}
     for key in given:
         if key not in ("memory", "after"):
-            problems.add(f"cache has a key {key!r}", "it has memory and after")
+            problems.add(f"cache has a key {key!r}", "its keys are memory and after")
     memory, after = scalar(given.get("memory")), given.get("after")
     if after is not None and after not in AFTER:
         problems.add(f"cache is after {after!r}", "it can be 'random' or 'decode'")
@@ -34,18 +34,18 @@ def read_cache(given: Any, problems: Problems) -> dict[str, Any] | None:
         if size is None:
             problems.add(f"cache has memory {memory!r}", "give an amount like '8GiB', a number of bytes, or True")
         elif size == 0:
-            return None  # to the engine 0 is what nobody said
+            return None  # to the engine, 0 means not given
     if memory == "auto":
         memory = None
-    cache: dict[str, Any] = {"after": after or "random"}  # never empty: that would be no cache
+    cache: dict[str, Any] = {"after": after or "random"}  # never empty: that would mean no cache
     if memory is not None:
         cache["memory"] = memory
     return cache
 
 
 def amount(given: Any) -> float | None:
-    """The bytes of an amount of memory as the engine reads it: a number, or text such as "8GiB"; -1: "auto"; None: it
-    is none."""
+    """An amount of memory in bytes, as the engine reads it: a number, or text such as "8GiB". -1 for "auto", None if it
+    is not an amount."""
     if not isinstance(given, str):
         return float(given) if whole(given) and given >= 0 else None
     text = given.strip().lower()

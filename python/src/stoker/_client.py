@@ -1,13 +1,13 @@
-"""The one engine of this process: started at first need, restarted when it dies, ended with its last loader.
+"""The one engine of this process: started when it is first needed, restarted when it dies, ended with its last loader.
 
-    Client   which engine runs, how often it died, which samples are suspected of it, who needs it
-    Loader   a loader in the engine: a Spec, opened again on every new engine, the same or an error
-    Pass     a pass in the engine: goes on where it was, on every new engine
+    Client   which engine runs, how often it died, which samples may have killed it, who needs it
+    Loader   a loader in the engine: a Spec, opened again on every new engine
+    Pass     a pass in the engine: continues at its position on every new engine
 
-A death is noticed by whoever talks to the engine; that thread buries it, and every other request in flight is carried
-out again on the next engine. A loader whose requests end two engines is refused, and the others go on: those that were
-in flight when one crashed go to the next one by turns, until each has had an answer, so that it shows whose request it
-is. A forked child begins with a Client of its own.
+The thread that talks to an engine when it dies cleans up after it, and every other request in flight is repeated on the
+next engine. A loader whose requests kill two engines is refused, and the others go on: after a crash, the loaders that
+had requests in flight take turns on the next engine until each has had an answer, which shows whose request it was. A
+forked child starts with its own Client.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from ._told import Contents, Member, changed
 from ._wire import Message
 
 MAX_RESTARTS = 3
-MAX_CRASHES = 2  # at requests of one loader
+MAX_CRASHES = 2  # crashes at requests of one loader
 WINDOW_SECONDS = 3600.0
-BUNDLE = 16  # small batches that one message may hold
-QUIET_SECONDS = 60.0  # that the engine may work on a request without a word
-LAST_SECONDS = 2.0  # that closing a loader waits for what it counted
+BUNDLE = 16  # small batches in one message
+QUIET_SECONDS = 60.0  # seconds that the engine may work on a request without a message
+LAST_SECONDS = 2.0  # seconds that closing a loader waits for its statistics
 
 T = TypeVar("T")
 
-# Signals by which somebody else ends a process. They say nothing about the samples in work.
+# Signals by which somebody else ends a process. They say nothing about the samples being worked on.
 _FOREIGN = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
 
 
 class Client:
-    """Safe for concurrent use; one in a process, see ``client()``."""
+    """Safe for concurrent use; there is one per process, see ``client()``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,12 +55,14 @@ class Client:
         self._needed: set[int] = set()  # Loaders that keep the engine alive, by their number
         self._released: deque[tuple[int, Engine | None, int]] = deque()
         self._deaths: list[tuple[float, str]] = []
-        self._crashes: dict[int, list[tuple[float, str]]] = {}  # by Loader: of _deaths, those at requests of it
-        self._turns = threading.RLock()  # held by the one of _crashes that has a request in flight
-        self._suspects: dict[tuple[str, int], dict[str, Any]] = {}  # as they travel, by digest and sample
+        self._crashes: dict[
+            int, list[tuple[float, str]]
+        ] = {}  # by Loader: those of _deaths that happened at its requests
+        self._turns = threading.RLock()  # held by the Loader of _crashes that has a request in flight
+        self._suspects: dict[tuple[str, int], dict[str, Any]] = {}  # in wire form, by digest and sample
 
     def engine(self, need: int | None = None) -> Engine:
-        """The engine, started if none runs. ``need`` is who keeps it alive from now on."""
+        """The engine, started if none runs. ``need`` keeps it alive from now on."""
         try:
             with self._lock:
                 if need is not None:
@@ -73,12 +75,12 @@ class Client:
             self._settle()
 
     def _started(self) -> Engine:
-        """A new engine. One that is killed before its hello is a death like any other."""
+        """A new engine. If it is killed before its hello, that counts as a death."""
         while True:
             try:
                 return Engine(list(self._suspects.values()))
             except Unborn as unborn:
-                if unborn.status is not None and unborn.status >= 0:  # it says itself why, and would again
+                if unborn.status is not None and unborn.status >= 0:  # it says why itself, and would do so again
                     raise unborn.error() from None
                 self._died(unborn.status)
                 self._goes_on()
@@ -91,18 +93,18 @@ class Client:
         return self._deaths[-1]
 
     def _goes_on(self) -> None:
-        """Says that the next engine is started; EngineError if engines have died too often."""
+        """Logs that the next engine is started; EngineError if engines have died too often."""
         self._refuse_too_many_deaths()
         if self._deaths:
             _notice.warn(
                 f"the engine died ({self._deaths[-1][1]}); starting it again, "
-                f"restart {len(self._deaths)} of {MAX_RESTARTS} an hour"
+                f"restart {len(self._deaths)} of {MAX_RESTARTS} per hour"
             )
 
     def bury(self, gone: Gone, number: int, digest: str) -> EngineError | None:
-        """Deals with a dead engine, once; EngineError if engines have died too often.
+        """Handles a dead engine, once; EngineError if engines have died too often.
 
-        Returns one where they did so at requests of this Loader, whose dataset has the digest.
+        Returns the error if they died too often at requests of this Loader, whose dataset has this digest.
         """
         engine = gone.engine
         try:
@@ -130,33 +132,33 @@ class Client:
     def _blamed(
         self, number: int, digest: str, crash: tuple[float, str], asked: Mapping[str, Any]
     ) -> EngineError | None:
-        """Counts a crash at a request of a Loader, and says whether that was one too many."""
+        """Counts a crash at a request of a Loader, and says whether there have been too many."""
         crashes = self._crashes.setdefault(number, [])
         crashes.append(crash)
-        # Two crashes with one sample in work are the sample's doing, which the next engine takes as bad.
+        # If two crashes have a sample in common, it is the cause, and the next engine treats it as bad.
         known = any(s["digest"] == digest and s["deaths"] >= MAX_CRASHES for s in self._suspects.values())
         if len(crashes) < MAX_CRASHES or (known and len(crashes) == MAX_CRASHES):
             return None
-        # They are this loader's: the others have as many restarts as before.
+        # They are this loader's: the other loaders keep their number of restarts.
         self._deaths = [death for death in self._deaths if death not in crashes]
         del self._crashes[number]
         epoch = f" of epoch {asked['epoch']}" if "epoch" in asked else ""
         return EngineError(
             f"the engine died {len(crashes)} times during requests of this loader, the last time by {crash[1]} during "
-            f"{asked['type']!r}{epoch}: this loader is refused",
+            f"{asked['type']!r}{epoch}: the loader is refused",
             code="died",
-            hint="see what the engine wrote on stderr, and please report it. Other loaders go on",
+            hint="read what the engine wrote to stderr, and please report it. Other loaders are not affected",
         )
 
     @contextmanager
     def turn(self, number: int) -> Iterator[None]:
-        """Around a request of a Loader. Where one of several crashed an engine, these go by turns."""
+        """Wraps a request of a Loader. If one of several Loaders crashed an engine, they take turns."""
         if number not in self._crashes:
             yield
             return
         with self._turns:
             yield
-        self._crashes.pop(number, None)  # it was not this one
+        self._crashes.pop(number, None)  # this Loader was not the cause
 
     def _refuse_too_many_deaths(self) -> None:
         now = time.monotonic()
@@ -166,7 +168,7 @@ class Client:
         raise EngineError(
             f"the engine died {len(recent)} times within an hour, the last time by {recent[-1]}",
             code="died",
-            hint="see what it wrote on stderr (SIGKILL often means that memory ran out: see dmesg, and lower memory= "
+            hint="read what it wrote to stderr (SIGKILL often means that memory ran out: see dmesg, and lower memory= "
             "or batch_size); please report it if nothing there explains it",
         )
 
@@ -177,7 +179,7 @@ class Client:
                 self._suspects.setdefault((digest, work.sample), suspect)["deaths"] += 1
 
     def release(self, number: int, engine: Engine | None, loader: int) -> None:
-        """Somebody needs the engine no longer; ``loader`` is 0 where none was opened.
+        """Somebody no longer needs the engine; ``loader`` is 0 if none was opened.
 
         Finalisers call it, anywhere: it never waits for the lock.
         """
@@ -201,7 +203,7 @@ class Client:
                 self._lock.release()
 
     def stop(self) -> None:
-        """Ends the engine, at the end of the interpreter."""
+        """Ends the engine when the interpreter exits."""
         with self._lock:
             engine, self._engine = self._engine, None
         if engine is not None:
@@ -235,13 +237,13 @@ atexit.register(lambda: _client.stop())
 
 
 class Field(NamedTuple):
-    """What batches hold under a name, in the engine's words."""
+    """A field of batches, in the engine's words."""
 
     name: str
     kind: str  # image | number | bytes | text | json | array
     dtype: str
-    axes: str  # how an image lies: hwc, chw or ""
-    view: str  # how it is shown
+    axes: str  # layout of an image: hwc, chw or ""
+    view: str  # layout in which it is shown
 
 
 class Opened(NamedTuple):
@@ -254,12 +256,12 @@ class Opened(NamedTuple):
     format: str
     fields: list[Field]
     lanes: int
-    order: dict[str, Any]  # what states say of the order
-    stride: int  # items that a step takes over all ranks
-    beside: dict[str, str]  # what states say besides: the keys processing and blocks, where they have a value
-    sources: list[str]  # digests of what the dataset was packed from, whose states fit too
+    order: dict[str, Any]  # the order, as states record it
+    stride: int  # items per step over all ranks
+    beside: dict[str, str]  # other values that states record: the keys processing and blocks, if they have one
+    sources: list[str]  # digests of the datasets this one was packed from, whose states fit too
     altered: str  # how packing changed what is delivered
-    unlike: dict[str, str]  # digests of what it was packed from as other samples, and how: their states do not fit
+    unlike: dict[str, str]  # digests of datasets packed into other samples, and how: their states do not fit
     contents: list[Contents]  # of each dataset
 
 
@@ -289,7 +291,7 @@ def _opened(answer: Message, engine: Engine) -> Opened:
 
 
 class _Place:
-    """Where a loader or a pass stands in an engine; outlives its owner, for the finaliser."""
+    """The location of a loader or a pass in an engine; outlives its owner, for the finaliser."""
 
     __slots__ = ("engine", "id")
 
@@ -301,8 +303,8 @@ class _Place:
 class Loader:
     """A loader in the engine. Opens at first need, and again after ``close()`` or on a new engine.
 
-    ``timeout`` is the stall deadline of a batch in seconds. ``keeps`` says whether the engine lives as long as this.
-    ``stored``: what is stored is looked at, and no batch is made, so that no field need be left to deliver.
+    ``timeout`` is the stall deadline of a batch in seconds. ``keeps`` says whether it keeps the engine alive.
+    ``stored``: only the stored data is inspected and no batch is made, so no field has to be deliverable.
     ``members`` are the datasets of the Spec: the engine has to find what they told their user. ``before`` is what the
     loader found that this one takes over from.
     """
@@ -330,7 +332,7 @@ class Loader:
         self._at = _Place()
         self.opened: Opened | None = None
         self._refused: EngineError | None = None
-        self.closings = 0  # passes that began before the last close are over
+        self.closings = 0  # passes begun before the last close have ended
         _locked.add(self)
         weakref.finalize(self, _release, self._number, self._at).atexit = False
 
@@ -340,11 +342,11 @@ class Loader:
 
     @property
     def number(self) -> int:
-        """The engine's number of it, while it is open."""
+        """The engine's number for it, while it is open."""
         return self._at.id
 
     def info(self) -> Opened:
-        """What the engine says about it; opens it unless that is known."""
+        """What the engine says about it; opens it if that is not known."""
         return self.opened or self.reopened()
 
     def reopened(self) -> Opened:
@@ -354,7 +356,7 @@ class Loader:
         return self.opened
 
     def check(self) -> Opened:
-        """Opens it and closes it again: everything that is wrong with the Spec is raised. The engine stays."""
+        """Opens and closes it to raise everything that is wrong with the Spec. The engine stays."""
         info = self.reopened()
         engine, self._at.engine = self._at.engine, None
         if engine is not None:
@@ -362,7 +364,7 @@ class Loader:
         return info
 
     def call(self, work: Callable[[Engine, int], T]) -> T:
-        """work(engine, number of this loader there), and again on the next engine if that one dies."""
+        """work(engine, number of this loader there), repeated on the next engine if that one dies."""
         while True:
             if self._refused is not None:
                 raise copy(self._refused)
@@ -400,7 +402,8 @@ class Loader:
             except BaseException:
                 self._leave(engine, loader)
                 raise
-            # What is only looked at is said by whoever loads it, of the fields that are wanted then.
+            # Warnings about data that is only inspected are given when it is loaded, for the fields that are wanted
+            # then.
             for note in [] if self._stored else answer.get("notes") or []:
                 _notice.say(note)
             self.opened = found
@@ -439,7 +442,7 @@ class Loader:
         client().release(self._number, engine, loader)
 
     def table(self, columns: list[str]) -> dict[str, list[Any]]:
-        """Columns of the dataset's index, whole."""
+        """Whole columns of the dataset's index."""
 
         def ask(engine: Engine, loader: int) -> dict[str, list[Any]]:
             answer, (fd,) = engine.request(
@@ -456,7 +459,7 @@ class Loader:
         return self.call(ask)
 
     def ask(self, what: str, **about: Any) -> Any:
-        """What the engine answers to a question about the order: steps, items, sum, shares, explain, verify."""
+        """The engine's answer to a question about the order: steps, items, sum, shares, explain, verify."""
 
         def ask(engine: Engine, loader: int) -> Any:
             question = {"what": what, "epoch": 0, "from": 0, "to": 0, **about}
@@ -468,13 +471,13 @@ class Loader:
         return self.call(ask)
 
     def stats(self, before: dict[str, Any] | None = None, wait_share: float | None = None) -> dict[str, Any]:
-        """The engine's numbers about this loader, at this moment; its rates since those told before, or since it was
-        opened. ``wait_share`` is what share of that time the loop waited, as it saw it."""
+        """The engine's current numbers for this loader, with rates since the previous call, or since it was opened.
+        ``wait_share`` is the share of that time that the loop waited, as it saw it."""
         return self.call(lambda engine, loader: _stats(engine, loader, before, wait_share, QUIET_SECONDS))
 
     def last_stats(self, wait_share: float | None = None) -> dict[str, Any]:
-        """The same of a loader that is about to be closed: nothing where its engine does not answer at once, and never
-        of another engine."""
+        """The same for a loader about to be closed: nothing if its engine does not answer at once, and never from
+        another engine."""
         engine = self._at.engine
         if engine is None:
             return {}
@@ -484,7 +487,7 @@ class Loader:
             return {}
 
     def close(self) -> None:
-        """Ends it in the engine, and the engine if nobody else needs it."""
+        """Closes it in the engine, and ends the engine if nobody else needs it."""
         self.closings += 1
         _release(self._number, self._at)
 
@@ -516,15 +519,15 @@ def _release(number: int, at: _Place) -> None:
 
 def closed() -> ConfigError:
     """What an iterator raises after its loader was closed."""
-    return ConfigError("the loader of this iterator was closed", hint="begin a new pass with iter(loader)")
+    return ConfigError("the loader of this iterator was closed", hint="start a new pass with iter(loader)")
 
 
 class Pass:
     """A pass over ``remote`` from ``position`` of ``epoch`` on; begins in the engine at once.
 
-    ``position`` and ``step`` tell where it stands: after the last batch that ``next`` built, or before the first.
-    ``told`` is what the engine says of that batch. ``order`` gives the list of ids that is left from a position on,
-    where the client decides the order. ``bundle``: one message may hold several batches.
+    ``position`` and ``step`` are those after the last batch that ``next`` built, or before the first. ``told`` is what
+    the engine says about that batch. ``order`` gives the list of ids that remains from a position on, if the client
+    decides the order. ``bundle``: one message may hold several batches.
     """
 
     def __init__(
@@ -545,23 +548,22 @@ class Pass:
         self.step = step
         self.told: Message = {}
         self.rows = 0  # of the last batch
-        self.waited = 0  # for the engine, by the last next, ns
+        self.waited = 0  # spent by the engine for the last next, ns
         self._order = order
         self._bundled = bundle
-        self._bundle: Any = None  # batches that arrived together and were not given yet
+        self._bundle: Any = None  # batches that arrived together and have not been given yet
         _locked.add(self)
         weakref.finalize(self, _cancel, self._at).atexit = False
         if not 0 <= epoch <= MAX_EPOCH:
             raise ConfigError(
-                f"there is no epoch {epoch}", hint="epochs go from 0 to 2**63 - 1: decide one with set_epoch()"
+                f"epoch {epoch} is out of range", hint="epochs go from 0 to 2**63 - 1: set one with set_epoch()"
             )
         self._remote.call(self._begin)
 
     def next(self, build: Callable[[Message, Any], T]) -> T | None:
         """build(message of the next batch, root of its slot); None at the end.
 
-        Of a message that holds several it makes a ``Bundle`` of them. Whatever interrupts it, the next call gives this
-        batch.
+        A message with several batches becomes a ``Bundle``. If the call is interrupted, the next call gives this batch.
         """
         with self._lock:
             if self._closings != self._remote.closings:
@@ -589,7 +591,7 @@ class Pass:
                 self.position, self.step, self.told = told["position"], self.step + 1, told
                 return cast(T, built)
             except BaseException:
-                self.cancel()  # the engine has moved on, or may have: it begins again at the last batch that arrived
+                self.cancel()  # the engine may have moved on: it starts again after the last batch that arrived
                 raise
 
     def _begin(self, engine: Engine, loader: int) -> int:
@@ -613,7 +615,7 @@ class Pass:
         return None if answer["type"] == "end" else (answer, engine.slots.lease(answer["slot"]))
 
     def cancel(self) -> None:
-        """Ends it in the engine; ``next`` begins it again where it stands."""
+        """Ends it in the engine; ``next`` starts it again at its position."""
         self._bundle = None
         _cancel(self._at)
 

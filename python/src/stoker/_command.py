@@ -1,4 +1,5 @@
-"""Verbs of the command as functions: run by the engine's file beside this process, with their progress and errors."""
+"""Verbs of the command as functions: run by the engine's executable beside this process, with their progress and
+errors."""
 
 from __future__ import annotations
 
@@ -16,22 +17,22 @@ from . import _notice
 from ._errors import EngineError, from_wire
 from ._process import status_words
 
-END_SECONDS = 3.0  # that a command may take to stop after Ctrl-C
+END_SECONDS = 3.0  # seconds that a command may take to stop after Ctrl-C
 
-Told = Callable[[int, int, int], Any]  # samples done, samples in all, bytes
+Told = Callable[[int, int, int], Any]  # samples done, total samples, bytes
 
 
 @dataclass(frozen=True)
 class Verb:
-    """What a command is called in what is said about it."""
+    """How messages refer to a command."""
 
     name: str
     doing: str
-    again: str  # what is said when it was stopped, unless it says so itself
+    again: str  # said when it was stopped, unless it says so itself
 
 
 def run(command: list[str], verb: Verb, progress: Told | None = None) -> dict[str, Any]:
-    """Runs a command that was given --json and --progress, and returns what it says; its errors are raised. It ends
+    """Runs a command that was given --json and --progress, and returns its result; raises its errors. The command ends
     with this call, whatever happens."""
     bar = _notice.Progress()
     error: Mapping[str, Any] | None = None
@@ -59,7 +60,7 @@ def run(command: list[str], verb: Verb, progress: Told | None = None) -> dict[st
             status = child.wait()
         except BaseException as error_here:
             end(child)
-            if not isinstance(error_here, Exception):  # Ctrl-C, or what ends the program
+            if not isinstance(error_here, Exception):  # Ctrl-C, or something that ends the program
                 assert child.stderr is not None
                 for line in child.stderr:
                     stopped = read_line(line).get("interrupted", stopped)
@@ -84,7 +85,7 @@ def run(command: list[str], verb: Verb, progress: Told | None = None) -> dict[st
 
 
 def died(verb: Verb, status: int | None, words: list[str]) -> EngineError:
-    """The error of a command that ended without saying why."""
+    """The error for a command that ended without saying why."""
     return EngineError(
         f"{verb.name} ended early, by {status_words(status)}",
         code="died",
@@ -94,7 +95,7 @@ def died(verb: Verb, status: int | None, words: list[str]) -> EngineError:
 
 
 def read_line(line: bytes) -> dict[str, Any]:
-    """The object on a line of JSON; empty where there is none."""
+    """The object on a line of JSON; empty if there is none."""
     with suppress(ValueError):
         told = json.loads(line)
         if isinstance(told, dict):
@@ -103,7 +104,7 @@ def read_line(line: bytes) -> dict[str, Any]:
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """Ends the child as Ctrl-C does, or at last for good."""
+    """Stops the child as Ctrl-C does, and kills it if that does not help."""
     child.send_signal(signal.SIGINT)
     try:
         child.wait(END_SECONDS)

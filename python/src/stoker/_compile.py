@@ -1,7 +1,7 @@
-"""From transforms, ours or torchvision's, to the operations of a Spec.
+"""Turns transforms, ours or torchvision's, into the operations of a Spec.
 
-torchvision is never imported: a class is known by the name of its module and its own, and an object by its
-attributes. A subclass of a known transform is not that transform, whatever it inherits.
+torchvision is never imported: a class is recognised by the name of its module and its own name, an object by its
+attributes. A subclass of a known transform is not treated as that transform, whatever it inherits.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from ._parameters import Arguments, Wrong
 
 _HINT = "write it with stoker.transforms, or do it in the training loop"
 
-# For transforms that neither torchvision's names nor ours have in the engine. Of a random one a batch must not be given
-# whole to torchvision: it draws once for all of it.
+# For transforms of torchvision that the engine does not have. A random one must not be given a whole batch:
+# torchvision would draw once for all of it.
 _UNBUILT = "do it in the training loop: {each}; or load the pictures with torch's DataLoader and stoker's sampler"
 _EACH = "images = torch.stack([t(image) for image in images]) draws for every image"
 _WHOLE = "images = t(images)"
-_MIXES = ("MixUp", "CutMix")  # of batches, by their nature
-_FIXED = ("RGB", "LinearTransformation")  # draw nothing
+_MIXES = ("MixUp", "CutMix")  # transforms that are meant for batches
+_FIXED = ("RGB", "LinearTransformation")  # transforms that draw nothing
 
-# How deep lists, Compose and RandomApply may hold each other; the engine has the same bound.
+# How deep lists, Compose and RandomApply may be nested; the engine has the same limit.
 _DEEPEST = 32
 
 
 def to_ops(transform: Any, where: str) -> list[Arguments]:
     """The operations of ``transform`` in the form of a Spec; None gives none.
 
-    ``where`` says for errors whose transform it is, as ``ImageFolder(transform=...)``. What cannot run in the engine
-    is a ConfigError that names every such transform and its place.
+    ``where`` names the owner of the transform in errors, such as ``ImageFolder(transform=...)``. Raises a ConfigError
+    that names every transform that cannot run in the engine, and its place.
     """
     if transform is None:
         return []
@@ -49,7 +49,7 @@ def to_ops(transform: Any, where: str) -> list[Arguments]:
 def _many(transforms: Iterable[Any], inside: str, problems: Problems) -> list[Arguments]:
     everything = list(transforms)
     if inside.count(" in transform") > _DEEPEST:
-        problems.add(f"transforms in transforms, more than {_DEEPEST} deep", "write them in one list")
+        problems.add(f"transforms are nested more than {_DEEPEST} deep", "write them in one list")
         return []
     ops: list[Arguments] = []
     for i, transform in enumerate(everything, start=1):
@@ -61,7 +61,7 @@ def _one(transform: Any, place: str, problems: Problems) -> list[Arguments]:
     name = _name_of(type(transform))
     held = _contents(transform)
     try:
-        if held is not None:  # leaves no trace of itself
+        if held is not None:  # has no effect
             return _many(held, f" in {place} ({type(transform).__name__})", problems)
         if name == "RandomApply":
             chance = read.number("p", transform.p)
@@ -95,19 +95,19 @@ def _is_torch(cls: type) -> bool:
 
 
 def _name_of(cls: type) -> str | None:
-    """The operation that a class is, if the engine has it."""
+    """The operation for a class, if the engine has it."""
     name = cls.__name__
     if (_is_ours(cls) or _is_torchvision(cls)) and (name in _KNOWN or name in ("RandomApply", "ImageClassification")):
         return name
     if _is_torch(cls) and name == "Identity":
         return name
     if _is_torchvision(cls) and name == "ToPureTensor":
-        return "Identity"  # takes off a type that is never put on here
+        return "Identity"  # removes a type that stoker never adds
     return None
 
 
 def _contents(transform: Any) -> Iterable[Any] | None:
-    """What Compose, Sequential or a plain list holds; None for everything else."""
+    """The contents of a Compose, Sequential or plain list; None for everything else."""
     cls = type(transform)
     if cls in (list, tuple):
         held: Iterable[Any] = transform
@@ -122,19 +122,19 @@ def _contents(transform: Any) -> Iterable[Any] | None:
 
 
 def _stranger(transform: Any) -> tuple[str, str]:
-    """What something is that the engine cannot run, and what to try."""
+    """Describes something that the engine cannot run, and what to try."""
     cls = type(transform)
     if isinstance(transform, type):
         return f"{transform.__name__} is a class, not a transform", f"write {transform.__name__}(...)"
     if cls.__name__ == "Lambda" and _is_torchvision(cls):
-        return f"Lambda runs Python ({_function(transform.lambd)}), which the engine does not", _HINT
+        return f"Lambda runs Python ({_function(transform.lambd)}), which the engine cannot run", _HINT
     if hasattr(transform, "__code__"):
-        return f"{_function(transform)} is Python, which the engine does not run", _HINT
+        return f"{_function(transform)} is Python, which the engine cannot run", _HINT
     if _is_torchvision(cls):
-        return f"{cls.__name__} of torchvision is not built in the engine", unbuilt(cls.__name__)
+        return f"{cls.__name__} of torchvision is not available in the engine", unbuilt(cls.__name__)
     for base in cls.__mro__[1:]:
         if _name_of(base) or base.__name__ == "Compose" and (_is_ours(base) or _is_torchvision(base)):
-            what = f"{cls.__qualname__} is a subclass of {base.__name__}: what it changes the engine cannot know"
+            what = f"{cls.__qualname__} is a subclass of {base.__name__}: the engine cannot know what it changes"
             return what, _HINT
     return f"{cls.__qualname__} ({cls.__module__}) is not a transform that the engine knows", _HINT
 
@@ -142,9 +142,9 @@ def _stranger(transform: Any) -> tuple[str, str]:
 def unbuilt(name: str) -> str:
     """What to do about a transform of torchvision that the engine does not have."""
     if name in _MIXES:
-        return "it is for batches: do it in the training loop: images, labels = t(images, labels)"
+        return "it is for batches; apply it in the training loop: images, labels = t(images, labels)"
     if name in ("ToPILImage", "ToPureTensor"):
-        return "leave it out: the other transforms already take pictures"
+        return "leave it out: the other transforms already accept pictures"
     return _UNBUILT.format(each=_WHOLE if name in _FIXED else _EACH)
 
 
@@ -167,7 +167,7 @@ def _preset(t: Any) -> list[Arguments]:
     ]
 
 
-# By name: each class reads objects of its own and of torchvision's class of that name.
+# By name: each class reads its own objects and those of torchvision's class of that name.
 _KNOWN: dict[str, type[_ours.Transform]] = {
     name: cls
     for name, cls in vars(_ours).items()
@@ -176,5 +176,5 @@ _KNOWN: dict[str, type[_ours.Transform]] = {
 
 
 def on_bytes(name: str) -> bool:
-    """Whether the operation gives other numbers on floats than on bytes."""
+    """Whether the operation gives different numbers for floats than for bytes."""
     return name in _KNOWN and _KNOWN[name]._on_bytes

@@ -1,13 +1,13 @@
-"""Datasets: descriptions of where samples are stored and what becomes of them. The engine reads them.
+"""Datasets: descriptions of where samples are stored and what is done with them. The engine reads them.
 
-Dataset       what all share: len(), [i], select(), to_tuple(), and a small loader in the engine that answers questions
+Dataset       common to all: len(), [i], select(), to_tuple(), and a small loader in the engine that answers questions
  ├── Stored        fields in files (_stored.py): ImageFolder (_folder.py) and the other formats (_formats.py)
  ├── WebDataset    tar shards, WebDataset's chain (_webdataset.py)
  ├── Mixture       several datasets in one stream (_mixture.py)
- └── Synthetic     samples out of nothing, to measure delivery
+ └── Synthetic     samples made without any data, to measure delivery
 
-What a sample is: storage that names its fields gives dicts; folders and lists of files, tables, .npy files and tokens
-give tuples; to_tuple() and select() choose.
+A sample is a dict if the storage names its fields. Folders and lists of files, tables, .npy files and tokens give
+tuples; to_tuple() and select() choose.
 """
 
 from __future__ import annotations
@@ -33,31 +33,32 @@ from ._types import J, N, T
 if TYPE_CHECKING:
     from ._types import AnyTuple, Array, Dict, Numpy, Tensor  # noqa: F401 in bases
 
-# Attributes that are made again at need: no copy and no pickle has them.
+# Attributes that are recomputed when needed: copies and pickles omit them.
 _PASSING = frozenset(("_peek", "_maker", "_loader", "_listed"))
 
 Data = TypeVar("Data", bound="Dataset[Any, Any, Any]")
 
-# What a subclass may define without an effect on a loader, which has its samples from the engine; and what it says of
-# the reason.
-_PYTHON = "samples are made by the engine, which does not run it"
+# What a subclass may define without an effect on a loader, which gets its samples from the engine; and
+# the common part of the reason.
+_PYTHON = "the engine makes the samples and does not run it"
 _OVERRIDES = dict.fromkeys(
     "__getitem__ __getitems__ __len__ __iter__ collate_fn transform transforms target_transform".split(), _PYTHON
 )
 
 
 def make_kind(output: str, pin: bool = False) -> Kind:
-    """The maker of arrays of an output."""
+    """The array maker for an output."""
     if output == "torch":
         return TorchKind(pin)
     return JaxKind() if output == "jax" else NumpyKind()
 
 
 class Dataset(Generic[T, N, J]):
-    """What all datasets share. Pickles. Once made, only ``transform`` can be assigned to, where a dataset has one."""
+    """Base of all datasets. Can be pickled. After construction, only ``transform`` can be assigned to, if there is
+    one."""
 
     # Attributes that decide what is delivered and cannot be assigned to, each with what to do instead; "": make a new
-    # dataset. Of subclasses in this package each adds its own.
+    # dataset. Each subclass in this package adds its own.
     _fixed: ClassVar[Mapping[str, str]] = {
         "transform": "give transforms to fields: dataset.select(stoker.Field('image', transform=...))",
         "target_transform": "map the labels in the training loop: labels = table[labels]",
@@ -65,7 +66,7 @@ class Dataset(Generic[T, N, J]):
     # What a subclass may not override, each with the reason.
     _overrides: ClassVar[Mapping[str, str]] = _OVERRIDES
 
-    if not TYPE_CHECKING:  # a constructor that gives Any
+    if not TYPE_CHECKING:  # a constructor typed as Any
 
         def __new__(cls, *args: Any, **keywords: Any) -> Any:
             known = inspect.signature(cls.__init__).parameters
@@ -79,29 +80,29 @@ class Dataset(Generic[T, N, J]):
         known = type(self)._fixed
         if name in known and not (known[name] == "" and name not in self.__dict__):
             raise ConfigError(
-                f"{type(self).__name__}.{name} cannot be assigned to: that would change nothing",
+                f"{type(self).__name__}.{name} cannot be assigned to: it would have no effect",
                 hint=known[name] or "make a new dataset",
             )
         super().__setattr__(name, self._frozen(name, value) if name in known else value)
 
     def _frozen(self, name: str, value: Any) -> Any:
-        """What this dataset says of itself, as it is handed out: its lists and dicts refuse changes."""
+        """A description of this dataset, as handed out: its lists and dicts refuse changes."""
         return frozen(value, f"{type(self).__name__}.{name}", type(self)._fixed.get(name) or "make a new dataset")
 
     _told: Told  # copies have the same one
-    _peek: _client.Loader | None = None  # the small loader; not a need of the engine's
+    _peek: _client.Loader | None = None  # the small loader; does not keep the engine alive
     _maker: Maker | None = None
-    _cached: dict[str, Any] | None = None  # what cache() said, as the Spec has it
+    _cached: dict[str, Any] | None = None  # what cache() set, in the form of the Spec
 
     def _recipe(self) -> Recipe:
         raise NotImplementedError
 
     def _fields(self) -> list[dict[str, Any]] | None:
-        """The fields of the Spec; may ask the engine."""
+        """The fields in the form of the Spec; may ask the engine."""
         return self._recipe().fields
 
     def _renew(self) -> None:
-        """Takes over what was changed since it was looked at: a transform that holds other transforms now."""
+        """Applies changes made since the last look: a transform that now holds other transforms."""
 
     def _remote(self) -> _client.Loader:
         self._renew()
@@ -135,10 +136,10 @@ class Dataset(Generic[T, N, J]):
     def cache(self: Data, memory: str | int | None = None, after: str | None = None) -> Data:
         """The same dataset; loaders over it keep in memory what is the same in every epoch.
 
-        memory  "8GiB", or a number of bytes; None: a quarter of what the machine has left
-        after   "random" (None): decoded, and worked on up to the first random transform; "decode": only decoded
+        memory  "8GiB", or a number of bytes; None: a quarter of the machine's free memory
+        after   "random" (None): decoded and transformed up to the first random transform; "decode": only decoded
 
-        It is DataLoader's ``cache=``, and does not change a batch.
+        Same as DataLoader's ``cache=``. Batches do not change.
         """
         problems = Problems(f"{type(self).__name__}.cache")
         cached = read_cache({"memory": memory, "after": after}, problems)
@@ -165,7 +166,7 @@ class Dataset(Generic[T, N, J]):
         remote = self._look()
         count = remote.info().samples
         if not -count <= at < count:
-            raise IndexError(f"sample {at} of a dataset of {count}")
+            raise IndexError(f"sample {at} is out of range: the dataset has {count}")
         if self._maker is None:
             recipe = self._recipe()
             self._maker = Maker(
@@ -191,9 +192,9 @@ class Dataset(Generic[T, N, J]):
 
 
 class Synthetic(Dataset["Batch[Tensor]", "Batch[Numpy]", "Batch[Array]"]):
-    """``n`` samples of uint8 HWC ``shape`` out of nothing, to measure delivery: batches are ``(images,)``.
+    """``n`` samples of uint8 HWC ``shape`` made without any data, to measure delivery: batches are ``(images,)``.
 
-    Every sample holds the same bytes; none is read or decoded. The one field is called ``image``.
+    All samples hold the same bytes; nothing is read or decoded. The only field is ``image``.
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {**Dataset._fixed, "n": "", "shape": ""}
@@ -207,7 +208,7 @@ class Synthetic(Dataset["Batch[Tensor]", "Batch[Numpy]", "Batch[Array]"]):
         self.n = n
         self.shape = tuple(map(scalar, shape)) if isinstance(shape, Iterable) else ()
         if not self.shape or not all(whole(size) and size > 0 for size in self.shape):
-            problems.add(f"shape is {shape!r}", "give sizes such as (224, 224, 3)")
+            problems.add(f"shape is {shape!r}", "give a shape such as (224, 224, 3)")
         problems.raise_any()
 
     def _recipe(self) -> Recipe:
@@ -215,11 +216,11 @@ class Synthetic(Dataset["Batch[Tensor]", "Batch[Numpy]", "Batch[Array]"]):
         return Recipe(dataset, None, form=self._form)
 
     def select(self, *fields: Any) -> Dataset[Dict, Dict, Dict]:
-        """The same dataset with samples that are dicts; ``image`` is the one field that there is."""
+        """The same dataset with samples that are dicts; ``image`` is the only field."""
         return self._with(fields or (None,), "dict")
 
     def to_tuple(self, *fields: Any) -> Dataset[Any, Any, Any]:
-        """The same dataset with samples that are tuples, as they are at first."""
+        """The same dataset with samples that are tuples, which is the default."""
         return self._with(fields or ("image",), "tuple")
 
     def _with(self, fields: Sequence[Any], form: Form) -> Dataset[Any, Any, Any]:
@@ -234,14 +235,14 @@ class Synthetic(Dataset["Batch[Tensor]", "Batch[Numpy]", "Batch[Array]"]):
 
 
 def check_subclass(dataset: Dataset, problems: Problems) -> None:
-    """Adds what the classes of a dataset override that only this package's own code would call: it would not run."""
+    """Adds methods that the class of a dataset overrides and only this package would call: they would not run."""
     kind = type(dataset)
     ours: Any = next(base for base in kind.__mro__ if base.__module__.startswith("stoker."))
     for base in kind.__mro__[: kind.__mro__.index(ours)]:
         for name in base.__dict__.keys() & ours._overrides.keys():
             problems.add(
-                f"{base.__qualname__}.{name} overrides what makes samples: {ours._overrides[name]}",
-                f"leave it out and do its work on the batch, in the training loop; or load {kind.__name__} with "
+                f"{base.__qualname__}.{name} has no effect: {ours._overrides[name]}",
+                f"remove it and do its work on the batch, in the training loop; or load {kind.__name__} with "
                 "torch's DataLoader and stoker's sampler: " + ALWAYS,
             )
 
@@ -251,7 +252,7 @@ ALWAYS = "torch.utils.data.DataLoader(dataset, sampler=stoker.DistributedSampler
 
 
 def check_keywords(call: str, keywords: Iterable[str], known: Sequence[str]) -> None:
-    """TypeError, as Python's own, if a keyword is none that is known, with the nearest that is."""
+    """TypeError, as Python's own, for an unknown keyword, with the nearest known one."""
     for key in keywords:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1)
@@ -269,7 +270,7 @@ def _path(path: Any, name: str, problems: Problems) -> str:
 
 
 def absolute(path: str) -> str:
-    """A path that means the same in the engine, in another process, and after ``os.chdir``."""
+    """A path with the same meaning in the engine, in another process, and after ``os.chdir``."""
     if not path or "://" in path:
         return path
     return os.path.join(os.getcwd(), path)

@@ -1,8 +1,8 @@
-"""stoker.doctor: a loop over a loader, run here for some seconds, and judged by the command ``stoker doctor``.
+"""stoker.doctor: runs a loop over a loader for some seconds, and has the command ``stoker doctor`` judge it.
 
-The loop runs in this process, since its step does. The command watches it from outside: stoker's loaders by their page
-of statistics, torch's by the hook that it also puts into scripts, loaded here for as long as the loop takes. What is
-made of the figures, rules, predictions, report, is the command's alone.
+The loop runs in this process, because its step does. The command watches it from outside: stoker's loaders through
+their page of statistics, torch's through the hook that it also puts into scripts, which is loaded here while the loop
+runs. Only the command knows the rules, predictions and the report.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from ._kept import kept
 from ._loader import DataLoader
 from ._process import find
 
-_RUN = _command.Verb("doctor", "watching", "it begins anew")
-_one = threading.Lock()  # torch's classes are dressed once at a time
+_RUN = _command.Verb("doctor", "watching", "it starts again from the beginning")
+_one = threading.Lock()  # torch's classes can be wrapped only once at a time
 
-SYNTHETIC = 0.2  # of the seconds, for the step over synthetic batches
+SYNTHETIC = 0.2  # share of the seconds for the step over synthetic batches
 FEWEST = 3  # batches that are timed, however long they take
 
 
 class Diagnosis:
-    """What ``stoker.doctor`` found; ``str()`` gives the report as ``stoker doctor`` prints it, 80 columns wide.
+    """The result of ``stoker.doctor``; ``str()`` gives the report as ``stoker doctor`` prints it, 80 columns wide.
 
     verdict     what limits the loop, in a few words: "decode", "transform RandomResizedCrop", "not data-bound"
     data_bound  whether the loop waits for its data at all
-    findings    known mistakes in the settings, a dict each: name, what, fix, source
-    speedup     how many times faster the loop goes after the change, by the model; None: nothing is predicted
+    findings    known mistakes in the settings; each is a dict with name, what, fix, source
+    speedup     how many times faster the loop would be after the change, by the model; None: no prediction
     change      what to change first, as code or a command; None: nothing
-    evidence    all that was measured and where, a dict of plain values; times in seconds, sizes in bytes
+    evidence    everything that was measured and where, a dict of plain values; times in seconds, sizes in bytes
     report      verdict, findings and evidence as one dict, as ``stoker doctor --json`` writes it
     """
 
@@ -59,7 +59,7 @@ class Diagnosis:
         self.evidence: dict[str, Any] = report["evidence"]
 
     def json(self) -> str:
-        """The report as ``stoker doctor --json`` writes it; ``stoker doctor --from FILE`` reads it again."""
+        """The report as ``stoker doctor --json`` writes it; ``stoker doctor --from FILE`` reads it."""
         return json.dumps(self.report)
 
     def __str__(self) -> str:
@@ -73,20 +73,22 @@ def doctor(loader: Any, step: Callable[[Any], Any] | float | None = None, *, sec
     """Runs a loop over a loader, and says what limits it, by how much, and what to change.
 
     loader   stoker's DataLoader or torch's, as the training uses it
-    step     the training step, a function of a batch, or seconds that stand for one. It is really run: a step that
-             trains, trains. None: no step, that is what the loader can do at most; a loop without a step always waits,
-             so the verdict names what to make faster, and the report says from which speed of a training on it matters
-    seconds  the loop's time from its first batch on, about; a fifth more goes to the step over one batch that is given
-             again and again, which tells what there is to gain at all. Below 5 the evidence often does not suffice
+    step     the training step: a function of a batch, or seconds that stand for one. The function is really called, so
+             a step that trains will train. None: no step, which measures the most that the loader can do; such a loop
+             always waits, so the verdict names what to make faster, and the report says from which training speed on
+             it matters
+    seconds  the loop's time from its first batch on, approximately; another fifth is spent on running the step over
+             one batch again and again, which shows the most there is to gain. Below 5 the evidence is often
+             insufficient
 
-    The loop goes through as many epochs as fit. Afterwards the loader stands where it stood, and so do the generators
-    of random numbers of Python, NumPy, torch on the CPU and the loader; ``stats()`` of stoker's loader has counted the
-    loop. torch's loader runs as a copy, with workers of its own. What a dataset changes in itself stays changed where
-    it is iterated in this process (``num_workers=0``). Call it between epochs: a loop over the same loader that is
-    under way would lose its place.
+    The loop runs as many epochs as fit. Afterwards the position of the loader is restored, and so are the random number
+    generators of Python, NumPy, torch on the CPU and the loader; ``stats()`` of stoker's loader includes the loop. A
+    copy of torch's loader is run, with its own workers. If a dataset is iterated in this process (``num_workers=0``),
+    changes it makes to itself remain. Call it between epochs: a loop over the same loader that is already running would
+    lose its position.
 
-    What the step or the loader raises is raised here. ConfigError: the loader is neither stoker's nor torch's, gives
-    no batch, or the process is under ``stoker doctor -- python ...`` already, which watches it anyway.
+    Exceptions of the step and the loader propagate. Raises ConfigError if the loader is neither stoker's nor torch's,
+    if it gives no batch, or if the process already runs under ``stoker doctor -- python ...``, which watches it anyway.
     """
     problems = Problems("doctor")
     torch = sys.modules.get("torch.utils.data")
@@ -97,14 +99,14 @@ def doctor(loader: Any, step: Callable[[Any], Any] | float | None = None, *, sec
     if not (
         step is None or callable(step) or (isinstance(step, (int, float)) and not isinstance(step, bool) and step >= 0)
     ):
-        problems.add(f"step is {step!r:.80}", "give a function of the batch, seconds, or None")
+        problems.add(f"step is {step!r:.80}", "give a function of the batch, seconds or None")
     if not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
         problems.add(f"seconds is {seconds!r}", "give a number above 0")
     problems.raise_any()
     frame = sys._getframe(1)
     where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
     if not _one.acquire(blocking=False):
-        raise ConfigError("doctor: another one runs in this process", hint="call one after the other")
+        raise ConfigError("doctor: another call is running in this process", hint="make one call after the other")
     try:
         with _Command() as command, kept(loader) as subject:
             loop = _Loop(step, float(seconds))
@@ -120,7 +122,7 @@ def doctor(loader: Any, step: Callable[[Any], Any] | float | None = None, *, sec
 
 
 class _Loop:
-    """The loop, and its books."""
+    """The loop and its counts."""
 
     def __init__(self, step: Callable[[Any], Any] | float | None, seconds: float) -> None:
         self._step = step
@@ -130,7 +132,7 @@ class _Loop:
         self._spent = 0.0
 
     def run(self, loader: Any) -> None:
-        """Epoch after epoch until the time is over; what came before the second batch is warming up."""
+        """Runs epochs until the time is up; everything before the second batch is warm-up."""
         first: float | None = None
         number, since = 0, 0.0
         decide, epoch = _epochs(loader)
@@ -154,13 +156,15 @@ class _Loop:
             finally:
                 _settle()
                 self._spent = time.perf_counter() - since if number > 2 else 0.0
-                if callable(end := getattr(stream, "_shutdown_workers", None)):  # torch's, and now: not when collected
+                if callable(
+                    end := getattr(stream, "_shutdown_workers", None)
+                ):  # torch's loader, closed now instead of when it is collected
                     end()
                     loader.__dict__["_iterator"] = None
                 del stream
             if number == before:
                 if number == 0:
-                    raise ConfigError("doctor: the loader gives no batch", hint="look at its dataset, and at drop_last")
+                    raise ConfigError("doctor: the loader gave no batch", hint="check its dataset and drop_last")
                 return
             epoch += 1
             decide(epoch)
@@ -187,14 +191,14 @@ class _Loop:
 
 
 def _settle() -> None:
-    """Waits for what a step has queued on a GPU, where there is one in use."""
+    """Waits for what a step has queued on a GPU, if one is in use."""
     cuda = sys.modules.get("torch.cuda")
     if cuda is not None and cuda.is_initialized():
         cuda.synchronize()
 
 
 def _epochs(loader: Any) -> tuple[Callable[[int], Any], int]:
-    """How torch's loader is told of another epoch, and the one it is at: else a shuffled order comes again."""
+    """How torch's loader is told its epoch, and the current one: otherwise the same shuffled order comes again."""
     if not isinstance(loader, DataLoader):
         for sampler in (loader.sampler, getattr(loader, "batch_sampler", None)):
             if callable(decide := getattr(sampler, "set_epoch", None)) and isinstance(
@@ -209,11 +213,11 @@ def _name(loader: Any, where: str) -> str:
     return f"{kind.__module__.partition('.')[0]}.{kind.__name__} over {data.__name__}, called at {where}"
 
 
-# The command beside.
+# The command that runs beside.
 
 
 class _Command:
-    """``stoker doctor --beside``: it watches this process, and has its hook in a folder."""
+    """``stoker doctor --beside``: watches this process, and keeps its hook in a folder."""
 
     def __enter__(self) -> _Command:
         self._errors = tempfile.TemporaryFile()
@@ -234,7 +238,7 @@ class _Command:
 
     def say(self, message: Mapping[str, Any]) -> None:
         assert self._child.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # what it has to say comes by its other ends
+        with contextlib.suppress(BrokenPipeError):  # its messages come through its other pipes
             self._child.stdin.write(json.dumps(message).encode() + b"\n")
             self._child.stdin.flush()
 
@@ -266,7 +270,7 @@ class _Command:
 
 @contextlib.contextmanager
 def _watched(loader: Any, where: str, command: _Command) -> Iterator[None]:
-    """The hook in this process, while torch's loader runs. stoker's has pages, and needs none."""
+    """The hook in this process while torch's loader runs. stoker's loaders have pages and need no hook."""
     if isinstance(loader, DataLoader):
         yield
         return
@@ -274,12 +278,12 @@ def _watched(loader: Any, where: str, command: _Command) -> Iterator[None]:
     if guest is None:
         if "stoker_watch_process" in sys.modules:
             raise ConfigError(
-                "doctor: `stoker doctor` watches this process already",
+                "doctor: `stoker doctor` already watches this process",
                 hint="run the script without it, or read the report that it prints",
             )
         guest = _loaded(command.hook)
     before = {name: os.environ.get(name) for name in ("PYTHONPATH", "STOKER_DOCTOR_DIR")}
-    os.environ["STOKER_DOCTOR_DIR"] = command.lines  # workers that are spawned find it at their start
+    os.environ["STOKER_DOCTOR_DIR"] = command.lines  # spawned workers find it when they start
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (command.hook, before["PYTHONPATH"])))
     try:
         guest.begin(command.lines, loader, where)
@@ -296,7 +300,7 @@ def _watched(loader: Any, where: str, command: _Command) -> Iterator[None]:
 
 
 def _loaded(folder: str) -> Any:
-    """The hook's modules, which import each other by name; their folder goes with the command."""
+    """The hook's modules, which import each other by name; their folder is removed with the command."""
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     sys.path.insert(0, folder)
     try:

@@ -1,5 +1,5 @@
-"""Names of torch's, torchvision's, WebDataset's and other libraries that this package does not have, and what to use in
-their place."""
+"""Names in torch, torchvision, WebDataset and other libraries that this package does not have, and what to use
+instead."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ._compile import unbuilt
 from ._datasets import ALWAYS
 
 _NAMES = {
-    "WebLoader": "stoker.DataLoader(dataset, batch_size=...) takes a stoker.WebDataset",
+    "WebLoader": "stoker.DataLoader(dataset, batch_size=...) accepts a stoker.WebDataset",
     "DataPipeline": "stoker.WebDataset(urls).shuffle(1000).decode('pil').to_tuple('jpg', 'cls') does the same",
     "FluidInterface": "stoker.WebDataset(urls) has the same chain of calls",
-    "SimpleShardList": "stoker.WebDataset(urls) takes patterns and lists of shards",
+    "SimpleShardList": "stoker.WebDataset(urls) accepts patterns and lists of shards",
     "MultiShardSample": "stoker.Mixture([a, b], weights=[...])",
     "ResampledShards": "stoker.WebDataset(urls).with_epoch(n) sets the length of an epoch",
     "ResampledShardList": "stoker.WebDataset(urls).with_epoch(n) sets the length of an epoch",
@@ -39,8 +39,8 @@ _NAMES = {
     "ConcatDataset": "stoker.Mixture([a, b], stop='all_exhausted')",
     "ChainDataset": "stoker.Mixture([a, b], stop='all_exhausted')",
     "TensorDataset": "save the arrays with numpy.save, and load stoker.NpyDataset('x.npy', 'y.npy')",
-    "Dataset": "a class for stored data, such as stoker.ImageFolder or stoker.files: Python code does not make samples",
-    "IterableDataset": "a class for stored data, such as stoker.WebDataset: Python code does not make samples",
+    "Dataset": "a class for stored data, such as stoker.ImageFolder or stoker.files: Python code cannot make samples",
+    "IterableDataset": "a class for stored data, such as stoker.WebDataset: Python code cannot make samples",
     "DatasetFolder": "stoker.ImageFolder for pictures, stoker.files for patterns",
     "Sampler": "torch's class, or any iterable of ids: stoker.DataLoader(dataset, sampler=ids)",
     "StatefulDataLoader": "stoker.DataLoader has state_dict() and load_state_dict()",
@@ -50,7 +50,7 @@ _NAMES = {
 
 _OPTIMIZED = (
     "pack the original files once with `stoker pack data packed`, then load stoker.WebDataset('packed/*.tar'); "
-    "litdata's own chunks are not read"
+    "litdata's own chunks cannot be read"
 )
 
 # Names of litdata's, streaming's, FFCV's and datasets'.
@@ -72,15 +72,15 @@ _NAMES |= {
     "concatenate_datasets": "stoker.Mixture([a, b], stop='all_exhausted')",
     "FakeData": "stoker.Synthetic(n, shape)",
     "ImageNet": "stoker.ImageFolder(root + '/train') reads the same files",
-    "VisionDataset": "a class for stored data, such as stoker.ImageFolder: Python code does not make samples",
-    "wrap_dataset_for_transforms_v2": "leave it out: stoker.ImageFolder takes transforms of torchvision.transforms.v2",
+    "VisionDataset": "a class for stored data, such as stoker.ImageFolder: Python code cannot make samples",
+    "wrap_dataset_for_transforms_v2": "leave it out: stoker.ImageFolder accepts torchvision.transforms.v2",
     "Imagenette": "stoker.ImageFolder(root) reads the same files",
     "EuroSAT": "stoker.ImageFolder(root) reads the same files",
-    "CocoDetection": "stoker.Table(table, path='file') reads pictures and columns of a table; boxes differ in number: "
+    "CocoDetection": "stoker.Table(table, path='file') reads pictures and columns of a table; boxes vary in number: "
     "keep them as JSON",
 }
 
-# Datasets of torchvision's that hold arrays in memory, those that are pictures in files, and videos, pairs and flows.
+# torchvision's datasets: those that hold arrays in memory, those with picture files, and those with videos, pairs
 _IN_MEMORY = frozenset("CIFAR10 CIFAR100 EMNIST FashionMNIST KMNIST MNIST QMNIST STL10 SVHN USPS SEMEION".split())
 _IN_FILES = frozenset(
     "Caltech101 Caltech256 CelebA Cityscapes CLEVRClassification CocoCaptions Country211 DTD FGVCAircraft FER2013 "
@@ -94,7 +94,7 @@ _OTHERS = frozenset(
     "SintelStereo UCF101".split()
 )
 
-# What words in a name say of the data.
+# What words in a name say about the data.
 _WORDS = {
     ("tar", "tars", "shard", "shards", "wds", "webdataset", "tarfile"): "stoker.WebDataset(urls) reads tar shards",
     ("lmdb", "mdb", "caffe"): "stoker.LMDBDataset(path) reads LMDB environments",
@@ -119,7 +119,7 @@ _WORDS = {
         "txt",
         "line",
         "lines",
-    ): "stoker.LinesDataset(path) reads lines of JSON and text",
+    ): "stoker.LinesDataset(path) reads JSON lines and text",
     ("token", "tokens", "megatron", "gpt", "bin"): "stoker.TokenDataset(path, length) reads files of tokens",
     ("mds", "mosaic", "streaming"): "stoker.MDSDataset(folder) reads MosaicML's shards",
     ("beton", "ffcv"): "stoker.BetonDataset(path) reads FFCV's files",
@@ -149,7 +149,7 @@ _WORDS = {
 }
 _PART = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
 
-# Transforms of torchvision's that the engine does not have.
+# torchvision's transforms that the engine does not have.
 _TRANSFORMS = frozenset(
     "AugMix AutoAugment ColorJitter CutMix ElasticTransform FiveCrop GaussianBlur GaussianNoise JPEG Lambda "
     "LinearTransformation MixUp RGB RandAugment RandomAdjustSharpness RandomAffine RandomAutocontrast "
@@ -160,7 +160,7 @@ _TRANSFORMS = frozenset(
 
 
 def missing(module: str, name: str, there: Iterable[str]) -> Exception:
-    """The error of a name that a module does not have; what to use in its place, or the nearest name that it has."""
+    """The error for a name that a module does not have; what to use instead, or the nearest name that it has."""
     hint = "" if name.startswith("_") else _instead(module, name, there)
     if hint and _imported(sys._getframe(2)):
         return ImportError(f"cannot import name {name!r} from {module!r}: {hint}", name=name)
@@ -168,7 +168,7 @@ def missing(module: str, name: str, there: Iterable[str]) -> Exception:
 
 
 def _imported(frame: FrameType) -> bool:
-    """Whether the name was asked for by ``from stoker import name``. That swallows an AttributeError, and its text."""
+    """Whether the name comes from ``from stoker import name``, which swallows an AttributeError and its text."""
     import dis
 
     code = frame.f_code.co_code
@@ -187,13 +187,13 @@ def _instead(module: str, name: str, there: Iterable[str]) -> str:
             return f"it is stoker.transforms.{name}"
     known = [one for one in there if not one.startswith("_")]
     words = _by_words(name) if module == "stoker" else ""
-    # A word in the name says more than a likeness, unless that is a slip of the pen: TarDataset is near to MDSDataset.
+    # A word in the name tells more than similarity, unless it is a typo: TarDataset is similar to MDSDataset.
     near = difflib.get_close_matches(name, known, 1, 0.85 if words else 0.6)
     return f"did you mean {near[0]!r}?" if near else words
 
 
 def _by_words(name: str) -> str:
-    """What a name that no list has says of the data: the first word that says something."""
+    """What an unlisted name says about the data: the first word that means something."""
     if name in _IN_MEMORY:
         return (
             f"torchvision.datasets.{name} works with torch's own loader: {ALWAYS}; or save its arrays once with "
@@ -201,8 +201,8 @@ def _by_words(name: str) -> str:
         )
     if name in _IN_FILES:
         return (
-            f"torchvision.datasets.{name} works with torch's own loader: {ALWAYS}; its files are pictures, which "
-            "stoker.ImageFolder, stoker.files and stoker.Table load by folder, by pattern and by a table"
+            f"torchvision.datasets.{name} works with torch's own loader: {ALWAYS}; its files are pictures: "
+            "stoker.ImageFolder, stoker.files and stoker.Table load them by folder, pattern or table"
         )
     if name in _OTHERS:
         return f"torchvision.datasets.{name} works with torch's own loader: {ALWAYS}"

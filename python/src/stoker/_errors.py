@@ -3,9 +3,9 @@
     StokerError
      ├── ConfigError      the request cannot be carried out as written (also a ValueError)
      ├── DataError        bytes are not what they should be
-     ├── SourceError      the place where bytes live refused or failed (also an OSError)
-     ├── ResourceError    memory: a limit, or too many batches held
-     ├── EngineError      the engine: a bug of ours, another version, died too often
+     ├── SourceError      the storage refused or failed (also an OSError)
+     ├── ResourceError    out of memory: a limit, or too many batches held
+     ├── EngineError      the engine: a bug in stoker, another version, or it died too often
      ├── StallError       nothing moved before the deadline (also a TimeoutError)
      └── StateError       a saved state that does not fit
 
@@ -30,13 +30,13 @@ _WHERE_WORDS = {
 
 
 def _name(value: Any) -> str:
-    """A name out of data on one line, quoted where a character cannot be printed: names are anybody's."""
+    """A name from the data on one line, quoted if a character cannot be printed: names are untrusted."""
     text = str(value)
     return text if text.isprintable() else repr(text)
 
 
 def _plain(text: str) -> str:
-    """A text of which only new lines and tabs move a terminal; the other characters like these are escaped."""
+    """Text in which only newlines and tabs move the cursor; other control characters are escaped."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(c if c in "\n\t" or c.isprintable() else repr(c)[1:-1] for c in text)
@@ -46,8 +46,8 @@ class StokerError(Exception):
     """Base of every error of this package.
 
     ``what`` is one sentence that says what happened, ``code`` a stable word for the kind of failure, ``where`` the
-    place as far as it is known (keys ``file shard member field offset sample epoch step rank``), ``cause`` the lower
-    error's text or None, ``hint`` what to try, or None.
+    location as far as it is known (keys ``file shard member field offset sample epoch step rank``; offset in bytes),
+    ``cause`` the text of the underlying error or None, ``hint`` what to try, or None.
     """
 
     default_code = "bug"
@@ -98,19 +98,19 @@ class DataError(StokerError):
 
 
 class SourceError(StokerError, OSError):
-    """The place where the bytes live refused or failed."""
+    """The storage refused or failed."""
 
     default_code = "unreadable"
 
 
 class ResourceError(StokerError):
-    """A limit on memory, or every batch that memory allows is held."""
+    """A memory limit was reached, or all batches that memory allows are held."""
 
     default_code = "memory"
 
 
 class EngineError(StokerError, RuntimeError):
-    """The engine cannot run, is of another version, failed by a bug of ours, or died too often."""
+    """The engine cannot run, has another version, failed because of a bug in stoker, or died too often."""
 
     default_code = "died"
 
@@ -192,14 +192,14 @@ _WORDS = [
 
 
 def in_words(text: str) -> str:
-    """A text of the engine's in Python's words."""
+    """A text from the engine, with Python's names."""
     for words, keyword in _WORDS:
         text = words.sub(keyword, text)
     return text
 
 
 def from_wire(error: Mapping[str, Any]) -> StokerError:
-    """The exception for an ``error`` object of the engine; what it leaves out or marks as unknown is left out."""
+    """The exception for an ``error`` object from the engine; values that are missing or marked unknown are left out."""
     where = {
         key: value
         for key, value in (error.get("where") or {}).items()
@@ -207,7 +207,7 @@ def from_wire(error: Mapping[str, Any]) -> StokerError:
     }
     cls = _CLASSES.get(str(error.get("exception")), EngineError)
     return cls(
-        in_words(str(error.get("what", "the engine reported an error without words"))),
+        in_words(str(error.get("what", "the engine reported an error without a message"))),
         code=str(error.get("code", "bug")),
         where=where,
         cause=error.get("cause"),
@@ -216,7 +216,7 @@ def from_wire(error: Mapping[str, Any]) -> StokerError:
 
 
 class Problems:
-    """Collects what is wrong with a request, so that the user sees all of it at once.
+    """Collects what is wrong with a request, so that the user sees everything at once.
 
     >>> problems = Problems("DataLoader")
     >>> problems.add("batch_size is 0", "give at least 1")
@@ -234,7 +234,7 @@ class Problems:
         self._found.append((what, hint))
 
     def take(self, error: StokerError) -> None:
-        """Adds the text of an error that was raised lower down."""
+        """Adds the text of an error raised at a lower level."""
         self._found.append((error.what, error.hint))
 
     def raise_any(self) -> None:
@@ -251,9 +251,9 @@ class Problems:
         raise ConfigError("\n".join(lines))
 
 
-MAX_EPOCH = (1 << 63) - 1  # and the last place of one: the engine counts in 64 bits
+MAX_EPOCH = (1 << 63) - 1  # and the last place of an epoch: the engine counts in 64 bits
 
 
 def whole(value: Any) -> bool:
-    """Whether value is an integer and no bool."""
+    """Whether value is an integer and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)

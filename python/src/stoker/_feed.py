@@ -1,9 +1,9 @@
-"""An order that comes out of a user's sampler, a piece at a time.
+"""An order that comes from a user's sampler, one piece at a time.
 
-Feed takes ids from the sampler as they are needed, in pieces of whole batches, so that a sampler without an end, or one
-over a billion samples, costs what is in work. Places are counted through; so are batches, where the sampler gives
-lists. A running digest of what was handed out is part of the state: without it, a sampler that gives other ids after a
-restart would continue another run without a word.
+Feed takes ids from the sampler as they are needed, in pieces of whole batches, so that an endless sampler, or one over
+a billion samples, costs only the current pieces. Places are numbered throughout, and so are batches if the sampler
+gives lists. A running digest of the ids that were given is part of the state: without it, a sampler that gives other
+ids after a restart would silently continue another run.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ PIECE = 65536  # ids
 
 
 class Piece:
-    """Ids that follow one another in the order, and where they are cut into batches."""
+    """Consecutive ids of the order, and where they are split into batches."""
 
     def __init__(self, ids: array[int], cuts: list[int] | None, place: int, item: int) -> None:
         self.ids = ids
         self.cuts = cuts
-        self.place = place  # of the first id
-        self.item = item  # of the first batch; without cuts the same as place
+        self.place = place  # place of the first id
+        self.item = item  # number of the first batch; without splits the same as place
 
     @property
     def end(self) -> int:
@@ -34,11 +34,11 @@ class Piece:
         return self.item + (len(self.ids) if self.cuts is None else len(self.cuts))
 
     def begin(self, item: int) -> int:
-        """Where in ids an item begins."""
+        """Index into ids at which an item begins."""
         return item - self.item if self.cuts is None else sum(self.cuts[: item - self.item])
 
     def left(self, item: int) -> dict[str, Any]:
-        """What is left from an item on, as it travels."""
+        """The remainder from an item on, in wire form."""
         at = self.begin(item)
         left: dict[str, Any] = {"ids": self.ids[at:].tolist(), "place": self.place + at, "item": item}
         if self.cuts is not None:
@@ -47,22 +47,22 @@ class Piece:
 
 
 def _items(sampler: Any, name: str) -> Iterator[Any]:
-    """What a sampler gives; arrays and tensors of integers as Python's, a part at a time."""
+    """The items of a sampler; arrays and tensors of integers become Python's, one part at a time."""
     kind = str(getattr(sampler, "dtype", "")).removeprefix("torch.")
     if not kind or not hasattr(sampler, "tolist") or not getattr(sampler, "shape", ()):
         yield from sampler
         return
     if kind == "bool":
         raise ConfigError(
-            f"the sampler is a {name} of bools, and a sampler gives ids",
-            hint="give the numbers of the samples for which it is true: mask.nonzero()[0], or torch.where(mask)[0]",
+            f"the sampler is a {name} of bools; a sampler must give ids",
+            hint="give the ids of the samples for which it is true: mask.nonzero()[0], or torch.where(mask)[0]",
         )
     for begin in range(0, len(sampler), PIECE):
         yield from sampler[begin : begin + PIECE].tolist()
 
 
 class Feed:
-    """One pass over a sampler. ``size`` is the ids of a batch; ``batched``: the sampler gives lists."""
+    """One pass over a sampler. ``size`` is the number of ids in a batch; ``batched``: the sampler gives lists."""
 
     def __init__(self, sampler: Any, size: int, batched: bool, drop: bool) -> None:
         self._name = type(sampler).__name__
@@ -75,11 +75,11 @@ class Feed:
         self._digest = hashlib.blake2b(digest_size=8)
 
     def skip(self, items: int, seen: str) -> None:
-        """Passes over what was handed out before; StateError if it is something else now."""
+        """Skips what was given before; StateError if the sampler gives something else now."""
         for _ in range(items):
             ids = self._next()
             if ids is None:
-                raise self._other(f"it ended after {self._item} items, and the state was saved after {items}")
+                raise self._other(f"it ended after {self._item} items, but the state was saved after {items}")
             self._taken(ids)
             self._received(array("q", ids))
         if self.seen != seen:
@@ -91,19 +91,19 @@ class Feed:
 
     def _other(self, cause: str) -> StateError:
         return StateError(
-            f"the sampler {self._name} gives other ids than in the saved run",
+            f"the sampler {self._name} does not give the ids of the saved run",
             cause=cause,
-            hint="give it a seed of its own (a torch.Generator, seed=), and the epoch with set_epoch(); stoker's "
-            "samplers do both by themselves",
+            hint="give it its own seed (a torch.Generator, seed=), and the epoch with set_epoch(); stoker's "
+            "samplers do both",
         )
 
     @property
     def seen(self) -> str:
-        """A digest of all that was handed out."""
+        """A digest of all ids that were given."""
         return self._digest.hexdigest()
 
     def received(self, piece: Piece, begin: int, end: int) -> None:
-        """Counts items of a piece as handed out."""
+        """Counts items of a piece as given."""
         for item in range(begin, end) if self._batched else (begin,):
             stop = item + 1 if self._batched else end
             self._received(piece.ids[piece.begin(item) : piece.begin(stop)])
@@ -144,7 +144,7 @@ class Feed:
             if not found:
                 raise ConfigError(
                     f"the sampler {self._name} gave an empty batch as item {self._item}",
-                    hint="leave empty batches out: a batch has at least one id",
+                    hint="leave out empty batches: a batch has at least one id",
                 )
             ids.extend(found)
             cuts.append(len(found))

@@ -14,27 +14,29 @@ from ._numbers import scalar
 _BATCHES = ("dense", "padded", "ragged")
 _DECODES = ("rgb", "gray", "text", "json", "int", "float", "bytes", "npy", "array")
 
-# What says how a field is delivered; where none is said, the format decides.
+# Keys that say how a field is delivered; if none is given, the format decides.
 SAID = {"decode", "transform", "dtype", "batch", "view"}
 
-# What fields= takes.
-FIELDS = "names of fields, or stoker.Field, or a list of these"
+# What fields= accepts.
+FIELDS = "the name of a field, a stoker.Field, or a list of these"
 
 
 class Field:
-    """How one stored field is delivered. What is left out is decided by what the format knows of it.
+    """How one stored field is delivered. The format decides what is left out.
 
-    name       as it is stored, or as it is to be called where ``source`` gives its stored name
-    source     its stored name; "jpg;png" takes the first that a sample has, unless that is the name of a field
-    decode     "rgb", "gray", "text", "json", "int", "float", "bytes", "npy" (bytes that are a .npy file), or "array"
+    name       the stored name, or the name in the batch if ``source`` gives the stored name
+    source     the stored name; "jpg;png" takes the first that a sample has, unless that is the name of a field
+    decode     "rgb", "gray", "text", "json", "int", "float", "bytes", "npy" (bytes of a .npy file), or "array"
     transform  transforms of images
-    dtype      what numbers become: "int64", "float32", ...; checked before anything is read
-    batch      "dense" (all samples have one shape), "padded" or "ragged" (see ``Ragged``)
-    to         of padded: the length that all batches get; None: that of the longest sample of the batch
-    multiple   of padded: the length is rounded up to a multiple of it
-    value      of padded: what fills the batch after the end of a sample
-    truncate   of padded with ``to``: cut longer samples, which are errors otherwise
-    view       (begin, end) of the first axis of a sample, as a slice: views of one stored field share one buffer
+    dtype      type to convert numbers to: "int64", "float32", ...; checked before anything is read
+    batch      "dense" (all samples have the same shape), "padded" or "ragged" (see ``Ragged``)
+    to         for padded: the length of all batches; None: the length of the longest sample of the batch
+    multiple   for padded: lengths are rounded up to a multiple of it
+    value      for padded: fills the batch after the end of a sample
+    truncate   for padded with ``to``: cut longer samples, which are errors otherwise
+    view       (begin, end) along the first axis of a sample, as a slice; views of one stored field share one buffer
+
+    Raises ConfigError if a value is wrong.
     """
 
     def __init__(
@@ -96,24 +98,24 @@ class Field:
 
 
 def _ends(view: Any, problems: Problems) -> list[int | None] | None:
-    """Where a view begins and ends, as the Spec has it."""
+    """Where a view begins and ends, in the form of the Spec."""
     if view is None:
         return None
     ends = [scalar(end) for end in view] if isinstance(view, Sequence) and not isinstance(view, str) else []
     if len(ends) == 2 and all(end is None or whole(end) for end in ends):
         return ends
-    problems.add(f"view is {view!r}", "give (begin, end), integers as of a slice, or None for an open end")
+    problems.add(f"view is {view!r}", "give (begin, end), integers as in a slice, or None for an open end")
     return None
 
 
 def read_text(key: str, value: Any, problems: Problems) -> None:
-    """Adds what is wrong with a keyword that takes a name."""
+    """Adds what is wrong with a keyword that must be a name."""
     if value is not None and not isinstance(value, str):
         problems.add(f"{key} is {value!r:.80}", "give a name, as a string")
 
 
 def read_names(key: str, names: Any, problems: Problems) -> list[str] | None:
-    """The names of a keyword that takes one or several."""
+    """The names in a keyword that accepts one or several."""
     found = read_list(key, names, "a name, or a list of names", problems)
     for i, name in enumerate(found or []):
         if not isinstance(name, str) or not name:
@@ -122,7 +124,7 @@ def read_names(key: str, names: Any, problems: Problems) -> list[str] | None:
 
 
 def read_list(key: str, given: Any, what: str, problems: Problems) -> list[Any] | None:
-    """One or several of something, as a list."""
+    """One or several values as a list."""
     if given is None:
         return None
     if isinstance(given, (str, Field)):
@@ -134,7 +136,7 @@ def read_list(key: str, given: Any, what: str, problems: Problems) -> list[Any] 
 
 
 def dtype_name(dtype: Any) -> str | None:
-    """The engine's name of a dtype: NumPy's, of a name, a NumPy dtype or scalar type, or a torch dtype."""
+    """The engine's name of a dtype, given as a name, a NumPy dtype or scalar type, or a torch dtype."""
     if dtype is None or isinstance(dtype, str):
         return dtype
     text = getattr(dtype, "__name__", None) or str(dtype)
@@ -144,7 +146,7 @@ def dtype_name(dtype: Any) -> str | None:
 def read_fields(
     fields: Any, declared: Mapping[str, dict[str, Any]], problems: Problems, key: str = "fields"
 ) -> list[dict[str, Any]] | None:
-    """The fields of the Spec. ``key`` is the keyword that they were given by."""
+    """The fields in the form of the Spec. ``key`` is the keyword by which they were given."""
     if fields is None:
         return None
     before = len(problems)
@@ -157,13 +159,13 @@ def read_fields(
         else:
             problems.add(f"{key}[{i}] is {field!r:.80}", "give names of fields, or stoker.Field")
     if not found and len(problems) == before:
-        problems.add(f"{key} is empty", "leave it out to have all fields")
+        problems.add(f"{key} is empty", "leave it out to get all fields")
     return found
 
 
 def _kept(spec: dict[str, Any], declared: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """The Spec of a field: what is left out is what was declared under its name, or of the one field that has the same
-    source and so gets another name. A transform belongs to the decoding it was declared with."""
+    """A field in the form of the Spec. What is left out is taken from an earlier declaration under its name, or of the
+    one field with the same source, which renames it. A transform belongs to the decoding it was declared with."""
     name = spec["name"]
     before = declared.get(name)
     if "from" in spec and (before is None or before.get("from", name) != spec["from"]):

@@ -1,4 +1,4 @@
-"""A folder of pictures for each class, by torchvision's rules."""
+"""A folder of images for each class, by torchvision's rules."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", 
 class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
     """Images in one folder per class, by the rules of torchvision.datasets.ImageFolder.
 
-    Classes are the sorted names of the folders in ``root``; images are the files of any depth below them with one of
-    torchvision's extensions. Samples are ``(image, label)``: without transforms uint8 of shape (3, height, width),
-    and an integer.
+    Classes are the sorted names of the folders in ``root``; images are the files at any depth below them with one of
+    torchvision's extensions. Samples are ``(image, label)``: without transforms, uint8 of shape (3, height, width) and
+    an integer.
 
     transform    transforms of this package or of torchvision (v1 or v2), or a Compose of them
     allow_empty  accept classes without an image
 
     ``target_transform``, ``loader`` and ``is_valid_file`` are Python functions and must be None.
 
-    Raises ConfigError: a transform that is not built, no such folder, no image in it.
+    Raises ConfigError: a transform that is not supported, no such folder, no image in it.
     """
 
     extensions = EXTENSIONS
 
     _form = "tuple"
     _format = "folder"
-    _listed: dict[str, Any] | None = None  # what attributes hand out
+    _listed: dict[str, Any] | None = None  # values that attributes return
     _fixed: ClassVar[Mapping[str, str]] = {
         **Pictures._fixed,
         "root": "",
         "allow_empty": "",
-        "loader": "leave it out: the engine reads every image format of Pillow's usual ones",
-        "is_valid_file": "leave it out; move the files that are not wanted out of the folder",
-        "transforms": "assign to transform; targets are mapped in the training loop: labels = table[labels]",
-        "extensions": "stoker.files(patterns) takes the files that it is given",
+        "loader": "leave it out: the engine reads the usual image formats",
+        "is_valid_file": "leave it out; move unwanted files out of the folder",
+        "transforms": "assign to transform; map targets in the training loop: labels = table[labels]",
+        "extensions": "stoker.files(patterns) loads the files that you list",
         **dict.fromkeys(
-            ("samples", "imgs"), "choose samples by DataLoader(sampler=ids), or list files: stoker.files(paths)"
+            ("samples", "imgs"), "choose samples with DataLoader(sampler=ids), or list files: stoker.files(paths)"
         ),
         **dict.fromkeys(
             ("targets", "class_to_idx"),
-            "map the labels in the training loop: labels = table[labels]; or stoker.Table reads them from a table",
+            "map the labels in the training loop: labels = table[labels]; or read them from a table with stoker.Table",
         ),
     }
     _overrides: ClassVar[Mapping[str, str]] = {
@@ -79,7 +79,7 @@ class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         functions = {"target_transform": target_transform, "loader": loader, "is_valid_file": is_valid_file}
         for name, function in functions.items():
             if function is not None:
-                problems.add(f"{name} is a Python function, and samples are made without Python", self._fixed[name])
+                problems.add(f"{name} is a Python function, but samples are made without Python", self._fixed[name])
         self.root = _path(root, "root", problems)
         problems.raise_any()
         self.allow_empty = bool(allow_empty)
@@ -115,11 +115,11 @@ class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
 
     @property
     def imgs(self) -> list[tuple[str, int]]:
-        """``samples``, by torchvision's other name."""
+        """``samples``, under torchvision's other name."""
         return self._handed("imgs", lambda: list(self.samples))
 
     def _handed(self, name: str, make: Callable[[], A]) -> A:
-        """What an attribute hands out, made once: loops take ``dataset.samples[i]`` for every i."""
+        """The value of an attribute, made once: loops ask for ``dataset.samples[i]`` for every i."""
         if self._listed is None:
             self._listed = {}
         if name not in self._listed:
@@ -130,7 +130,7 @@ class ImageFolder(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
     def _columns(self) -> dict[str, list[Any]]:
         if self._table is None:
             found = self._look().table(["label", "path"])
-            # As torchvision gives them: below the root as it was given.
+            # As in torchvision: below the root as it was given.
             below = os.path.join(os.path.normpath(absolute(self.root)), "")
             found["path"] = [os.path.join(self.root, path.removeprefix(below)) for path in found["path"]]
             self._table = found

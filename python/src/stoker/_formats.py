@@ -1,5 +1,5 @@
-"""Datasets that are stored in files of other formats: what is given here is where, and which fields; the engine reads
-them.
+"""Datasets stored in files of other formats. The classes say where the files are and which fields to take; the engine
+reads them.
 
  NpyDataset      .npy and .npz files          TokenDataset    token files of language models
  HDF5Dataset     .h5 files                    Table, files    manifests, and files by a pattern
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 
 class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
-    """Arrays of ``.npy`` or ``.npz`` files; row i of each is a field of sample i.
+    """Arrays in ``.npy`` or ``.npz`` files; row i of each array is a field of sample i.
 
     ``NpyDataset("images.npy", "labels.npy")`` and ``NpyDataset(images="images.npy", labels="labels.npy")`` are pairs
-    of files; samples are tuples in that order. Of one array samples are its rows, and batches one array, with the
-    attributes of ``Batch``; ``to_tuple()`` makes 1-tuples of them. A field may be several files, one after the other:
-    a list, or a pattern. Of a single folder, pattern or list, files whose names differ only in a number (x-0, x-1) are
-    one field, and others are fields by their names, in the order of the files. A ``.npz`` has its arrays as fields, so
-    that samples are dicts, and ``NpyDataset("data.npz", fields=["x", "y"])`` chooses. Nothing is loaded: rows are read
-    in place, and arrays that are not chosen are not looked at. Fortran order, objects and structures are errors that
-    say what to do.
+    of files; samples are tuples in that order. With one array, samples are its rows, and batches are one array with the
+    attributes of ``Batch``; ``to_tuple()`` makes 1-tuples of them. A field may span several files, in order: give a
+    list or a pattern. In a single folder, pattern or list, files whose names differ only in a number (x-0, x-1) are one
+    field, and the others are fields named after their files, in the order of the files. The arrays of a ``.npz`` are
+    fields, and samples are dicts; ``NpyDataset("data.npz", fields=["x", "y"])`` chooses. Nothing is loaded up front:
+    rows are read in place, and other arrays are not touched. Fortran order, objects and structured arrays are errors
+    that say what to do.
 
-    unpacked  memory for what was decompressed of a compressed ``.npz`` ("1GiB", or bytes); None: the engine's choice
+    unpacked  memory for data decompressed from a compressed ``.npz`` ("1GiB", or bytes); None: the engine's choice
     """
 
     _format = "npy"
@@ -78,7 +78,10 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
         if path:
             check_keywords("NpyDataset", (name for name in named if _near(name)), ["fields", "unpacked"])
         if bool(path) == bool(named):
-            problems.add(f"{len(path)} paths and {len(named)} named ones", "give either, and one at least")
+            problems.add(
+                f"got {len(path)} paths and {len(named)} named paths",
+                "give at least one path, either all named or none",
+            )
             problems.raise_any()
         columns = None
         if len(path) > 1:
@@ -87,7 +90,7 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
             columns = [{"name": name, "path": paths(one, problems, name)} for name, one in named.items()]
         problems.raise_any()
         first = path[0] if path else next(iter(named.values()))
-        self._form = "tuple"  # decided by what there is, below
+        self._form = "tuple"  # decided below, from what there is
         super().__init__(first, fields, columns=columns, unpacked=unpacked)
         if columns is None and _zipped(self.path):
             self._form = "dict"
@@ -95,14 +98,14 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
             self._form = "one"
 
     def _count(self, columns: Sequence[Any] | None) -> int:
-        """How many fields a sample has. Only the engine knows how many the files of a folder or a pattern are."""
+        """The number of fields of a sample. Only the engine knows it for a folder or a pattern."""
         if self._given is not None:
             return len(self._given)
         if columns is not None:
             return len(columns)
         try:
             return len(self._remote().info().fields)
-        except ConfigError:  # none can be delivered as it is stored: select() and to_tuple() say how
+        except ConfigError:  # none can be delivered as stored: select() and to_tuple() say how
             return len(self._probe(None))
 
     def _where(self) -> dict[str, Any]:
@@ -110,13 +113,13 @@ class NpyDataset(Stored[T, N, J], Generic[T, N, J]):
         wanted = {field.get("from", field["name"]) for field in self._given or []}
         if any(";" in name or name.startswith("__") for name in wanted):
             wanted = set()
-        if "columns" in where:  # each has files of its own
+        if "columns" in where:  # each has its own files
             del where["path"]
             asked = [column for column in where["columns"] if column["name"] in wanted]
-            if len(asked) == len(wanted) > 0:  # else the error says which there are
+            if len(asked) == len(wanted) > 0:  # otherwise the error says which there are
                 where["columns"] = asked
         elif wanted and all(path.lower().endswith(".npz") for path in _listed(where["path"])):
-            where["columns"] = sorted(wanted)  # the others are not looked at
+            where["columns"] = sorted(wanted)  # the others are not touched
         return where
 
     def __repr__(self) -> str:
@@ -141,7 +144,7 @@ def _listed(path: str | list[str]) -> list[str]:
 
 
 def _near(name: str) -> bool:
-    """Whether a name of a file is rather a keyword that is spelt wrong."""
+    """Whether a file name looks like a misspelt keyword."""
     return bool(difflib.get_close_matches(name, ["fields", "unpacked"], 1))
 
 
@@ -151,15 +154,15 @@ def _stem(path: Any) -> str:
 
 
 class HDF5Dataset(Stored["Dict", "Dict", "Dict"]):
-    """Datasets of HDF5 files with one first axis; row i of each is a field of sample i.
+    """Datasets in HDF5 files with a common first axis; row i of each is a field of sample i.
 
     columns   the paths of datasets within the file ("train/images"); None: all whose first axis has the most common
-              length. ``stoker inspect FILE`` lists what there is.
-    group     the group that they lie in; columns are then paths below it
-    unpacked  memory for what was decompressed ("1GiB", or bytes); None: the engine's choice
+              length. ``stoker inspect FILE`` lists them
+    group     the group that contains them; columns are then paths below it
+    unpacked  memory for decompressed data ("1GiB", or bytes); None: the engine's choice
 
-    The chunks are read beside the HDF5 library, by any number of lanes: there is no handle to share, to pickle or to
-    open again after a fork. Several files are one behind the other.
+    Any number of lanes reads the chunks, without the HDF5 library: there is no handle to share, to pickle or to reopen
+    after a fork. Several files are concatenated.
     """
 
     _format = "hdf5"
@@ -180,11 +183,11 @@ class HDF5Dataset(Stored["Dict", "Dict", "Dict"]):
 
 
 class LMDBDataset(Stored["Dict", "Dict", "Dict"]):
-    """Values of an LMDB environment, in the order of their keys (by their bytes).
+    """Values of an LMDB environment, in the order of their keys (compared as bytes).
 
     database  a named database of the environment; None: the unnamed one
-    values    "bytes": samples are ``{"value": bytes}``; "datum": values are Caffe's Datum, samples have ``image`` and
-              ``label``; None: found out from the first value
+    values    "bytes": samples are ``{"value": bytes}``; "datum": values are Caffe's Datum, and samples have ``image``
+              and ``label``; None: determined from the first value
     """
 
     _format = "lmdb"
@@ -203,8 +206,8 @@ class LMDBDataset(Stored["Dict", "Dict", "Dict"]):
 class TFRecordDataset(Stored["Dict", "Dict", "Dict"]):
     """Records of TFRecord files, plain or gzip; the features of tf.train.Example are fields.
 
-    Lists of bytes with one value are bytes, lists of numbers arrays (scalars where all have one value). The bytes of
-    the whole record are the field ``data``. Checksums are compared.
+    Lists of bytes with one value become bytes, lists of numbers become arrays (scalars if all have one value). The
+    field ``data`` has the bytes of the whole record. Checksums are verified.
     """
 
     _format = "tfrecord"
@@ -214,16 +217,16 @@ class TFRecordDataset(Stored["Dict", "Dict", "Dict"]):
 
 
 class ParquetDataset(Stored["Dict", "Dict", "Dict"]):
-    """Rows of Parquet files; columns are fields, and only those that are wanted are read.
+    """Rows of Parquet files; columns are fields, and only the wanted ones are read.
 
-    columns   the names of the wanted columns; the same as fields
-    label     a column of whole numbers from 0 on, or of texts, whose values are the classes; None: what Hugging Face's
-              datasets wrote down as such
-    unpacked  memory for what was decompressed ("1GiB", or bytes); None: the engine's choice
+    columns   the names of the wanted columns; same as fields
+    label     a column of whole numbers from 0 on, or of texts, whose values are the classes; None: the column that
+              Hugging Face's datasets recorded as such
+    unpacked  memory for decompressed data ("1GiB", or bytes); None: the engine's choice
 
-    A column of images as Hugging Face's datasets write them (a struct of bytes and path) is an image; lists are
-    ragged arrays; fields of a struct are called ``box.x``. A column of text or bytes that is null in some rows is left
-    out unless it is named.
+    A column of images as Hugging Face's datasets write it (a struct of bytes and path) is an image; lists are ragged
+    arrays; the fields of a struct are named ``box.x``. A column of text or bytes that is null in some rows is left out
+    unless you name it.
     """
 
     _format = "parquet"
@@ -239,19 +242,19 @@ class ParquetDataset(Stored["Dict", "Dict", "Dict"]):
     ) -> None:
         problems = Problems("ParquetDataset")
         if fields is not None and columns is not None:
-            problems.add("fields and columns both name what is wanted", "give one of them")
+            problems.add("fields and columns mean the same", "give only one")
         problems.raise_any()
         chosen, by = (fields, "fields") if columns is None else (columns, "columns")
         super().__init__(path, chosen, chosen_by=by, label=label, unpacked=unpacked)
 
 
 class LinesDataset(Stored["Dict", "Dict", "Dict"]):
-    """Text files: every line of a JSONL file is a sample, and every other text file is one, whole.
+    """Text files: every line of a JSONL file is a sample, and every other text file is one sample.
 
-    Of a line, the field ``json`` is its object; the keys of the object are fields too: texts as they are, all other
-    values as JSON, unless ``Field("label", decode="int")`` says what they are. Of other files the field is ``text``.
-    A folder stands for the ``.jsonl`` (``.ndjson``) and ``.txt`` (``.text``, ``.md``) files in it. Lines are indexed
-    once, so that any of them is reached directly, and nothing is kept in memory.
+    For a line, the field ``json`` is its object. The keys of the object are fields too: texts unchanged, all other
+    values as JSON, unless a ``Field("label", decode="int")`` says what they are. Other files have the field ``text``.
+    In a folder, the ``.jsonl`` (``.ndjson``) and ``.txt`` (``.text``, ``.md``) files are read. Lines are indexed once,
+    so that each can be read directly, and nothing is kept in memory.
     """
 
     _format = "lines"
@@ -271,7 +274,7 @@ class LinesDataset(Stored["Dict", "Dict", "Dict"]):
 class MDSDataset(Stored["Dict", "Dict", "Dict"]):
     """Shards of MosaicML Streaming: the folder with ``index.json``.
 
-    unpacked  memory for shards that were decompressed ("1GiB", or bytes); None: the engine's choice
+    unpacked  memory for decompressed shards ("1GiB", or bytes); None: the engine's choice
     """
 
     _format = "mds"
@@ -283,10 +286,10 @@ class MDSDataset(Stored["Dict", "Dict", "Dict"]):
 
 
 class BetonDataset(Stored["Dict", "Dict", "Dict"]):
-    """A file of FFCV; its fields have names, and ``to_tuple()`` gives them as FFCV's own loader does. Pictures may be
-    raw or JPEG.
+    """An FFCV file. Its fields have names; ``to_tuple()`` gives them as FFCV's own loader does. Pictures may be raw or
+    JPEG.
 
-    pictures  raw pictures of one size are pictures too, for transforms; None: they are arrays (height, width, 3)
+    pictures  treat raw pictures of one size as pictures too, for transforms; None: they are arrays (height, width, 3)
     """
 
     _format = "beton"
@@ -302,16 +305,16 @@ class BetonDataset(Stored["Dict", "Dict", "Dict"]):
 class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
     """Token files of language models: flat files of numbers (nanoGPT, GPT-NeoX) or Megatron's .bin and .idx.
 
-    length     tokens of a window; samples are ``(x, y)``, y one token further than x
+    length     tokens in a window; samples are ``(x, y)``, with y shifted by one token
     stride     tokens from one window to the next; None: length, so that windows do not overlap
-    random     so many windows instead that begin anywhere, drawn by ``seed``, as nanoGPT draws its batches; the same
-               ones in every epoch. stride=1 with shuffle has every start once in an epoch
+    random     instead, this many windows at random positions, drawn by ``seed`` as nanoGPT draws its batches; the same
+               windows in every epoch. With stride=1 and shuffle, every position comes once per epoch
     documents  samples are whole documents instead: ``(tokens,)``, ragged
-    dtype      of a flat file: "uint16", "uint32", "int32", ...; None: what the file says, else uint16
+    dtype      for a flat file: "uint16", "uint32", "int32", ...; None: what the file says, else uint16
     eos, bos   the token that ends, or begins, a document in a flat file, for ``documents``
     next       False: samples are ``(tokens,)`` without the shifted y
-    out        what tokens become; "int64" is what embeddings take, None leaves them as they are stored
-    fields     instead of all that: fields of your own over the stored field "tokens"
+    out        type of the delivered tokens; "int64" is what embeddings expect, None keeps the stored type
+    fields     instead of all that: your own fields over the stored field "tokens"
     """
 
     _form = "tuple"
@@ -403,9 +406,7 @@ class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
         length, stride, random, seed = scalar(length), scalar(stride), scalar(random), scalar(seed)
         eos, bos = scalar(eos), scalar(bos)
         if documents == (length is not None):
-            problems.add(
-                f"length={length!r} and documents={documents!r}", "give a length of windows, or documents=True"
-            )
+            problems.add(f"length={length!r} and documents={documents!r}", "give a window length, or documents=True")
         documents = truth("documents", documents, problems)
         next = truth("next", next, problems)
         for key, given in (("eos", eos), ("bos", bos)):
@@ -415,11 +416,13 @@ class TokenDataset(Stored[TP, NP, JP], Generic[TP, NP, JP]):
             if given is not None and (not whole(given) or given < 1):
                 problems.add(f"{key} is {given!r}", f"give a number of {'windows' if key == 'random' else 'tokens'}")
         if documents and (stride is not None or random is not None):
-            problems.add("stride and random with documents", "documents are delivered whole: leave them out")
+            problems.add(
+                "stride and random cannot be used with documents", "leave them out: documents are delivered whole"
+            )
         if stride is not None and random is not None:
-            problems.add("stride and random both say where windows begin", "give one of them")
+            problems.add("stride and random exclude each other: both decide where windows begin", "give only one")
         if seed is not None and (random is None or not whole(seed) or not 0 <= seed < 1 << 64):
-            problems.add(f"seed is {seed!r}", "give an integer from 0 to 2**64 - 1, together with random=")
+            problems.add(f"seed is {seed!r}", "give an integer from 0 to 2**64 - 1, and random=")
         problems.raise_any()
         window: dict[str, Any] = {"length": length, "stride": stride, "random": random, "seed": seed}
         window.update(eos=eos, bos=bos, documents=documents or None, next=next and not documents or None)
@@ -434,14 +437,14 @@ class Table(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
     """A table of samples: CSV, TSV, JSONL or Parquet with a column of paths, one of labels, and any others.
 
     manifest  the table
-    path      the column of paths, relative to ``root``; None: there are no files, the columns are all there is
-    label     the column of labels: whole numbers from 0 on, or names of classes, which are numbered in sorted order
-              ("none": none is; left out without ``path``: one that is called label or class)
-    root      the folder that paths are relative to and may not leave; None: that of the table
-    transform transforms of the images; with ``fields``, of those that have none of their own
+    path      the column of paths, relative to ``root``; None: there are no files, only the columns
+    label     the column of labels: whole numbers from 0 on, or names of classes, which are numbered in sorted order.
+              "none": there are no labels. Without ``path``, the default is a column called label or class
+    root      the folder that paths are relative to and must not leave; None: that of the table
+    transform transforms of the images; with ``fields``, of those without their own
 
-    With ``path``, samples are ``(image, label)``, or ``(image,)`` without a label; without it, tuples of the columns.
-    ``table.select("image", "score")`` are dicts of any columns.
+    With ``path``, samples are ``(image, label)``, or ``(image,)`` without labels; otherwise tuples of the columns.
+    ``table.select("image", "score")`` gives dicts of any columns.
     """
 
     _form = "tuple"
@@ -483,7 +486,7 @@ class Table(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         for key, given in (("root", root), ("transform", transform)):
             if given is not None and path is None:
                 problems.add(
-                    f"{key} is for files, and no column of paths is given", "give path='...', the column's name"
+                    f"{key} needs files, but no column of paths is given", "give path='...', the column's name"
                 )
         problems.raise_any()
         if path is None:
@@ -506,12 +509,12 @@ class Table(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
         return where
 
     def _own(self) -> dict[str, str]:
-        # Columns that some rows lack are not the format's own; all that are no numbers are text.
+        # The format does not offer columns that some rows lack; everything that is not a number is text.
         own = super()._own()
         names = {field.get("from", field["name"]) for field in self._given or [] if not SAID & field.keys()}
         try:
             more = self._probe([{"name": name} for name in sorted(names - own.keys())]) if names - own.keys() else []
-        except StokerError:  # it will be said again
+        except StokerError:  # the error will be raised again
             more = []
         return {**own, **{field.name: "text" for field in more if field.kind == "bytes"}}
 
@@ -519,13 +522,13 @@ class Table(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
 def _images(
     kind: str, fields: Sequence[str | Field] | None, transform: Any, labels: bool, problems: Problems
 ) -> tuple[Sequence[str | Field], tuple[str, ...]]:
-    """The fields of files, and the names of the pictures that have no transform of their own, which this one is of."""
+    """The fields of files, and the names of the pictures without their own transform, which this one applies to."""
     where = f"{kind}(transform=...)"
     if fields is None:
         found = [picture(transform, where)]
         return [*found, Field("label")] if labels else found, ("image",)
     given: list[str | Field] = read_list("fields", fields, FIELDS, problems) or []
-    if not given:  # which is said by whoever reads them
+    if not given:  # reported when they are read
         return fields, ()
     specs = [field.spec if isinstance(field, Field) else {"name": field} for field in given]
     plain = [i for i, spec in enumerate(specs) if _plain(spec)]
@@ -538,8 +541,8 @@ def _images(
         full.spec = {"decode": "rgb", **specs[i], "transform": ops}
     if not plain:
         problems.add(
-            "transform is given, and fields have no picture without a transform of its own",
-            "name 'image' among the fields, or give transforms to fields alone: Field('image', transform=...)",
+            "transform is given, but fields have no picture without its own transform",
+            "add 'image' to the fields, or give transforms only to fields: Field('image', transform=...)",
         )
     return given, names
 
@@ -551,11 +554,11 @@ def _plain(spec: Mapping[str, Any]) -> bool:
 
 
 class files(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
-    """Files that match a pattern, or are listed: each is a sample.
+    """Files that match a pattern or are listed: each is a sample.
 
     pattern    "data/*/*.jpg", "data/**/*.png", or a list of paths and patterns
-    labels     "folder": the label is the name of the folder of a file, numbered in sorted order; None: no labels
-    transform  transforms of the images; with ``fields``, of those that have none of their own
+    labels     "folder": the label is the name of the file's folder, numbered in sorted order; None: no labels
+    transform  transforms of the images; with ``fields``, of those without their own
 
     Samples are ``(image, label)``, or ``(image,)`` without labels.
     """
@@ -595,7 +598,9 @@ class files(Pictures[TP, NP, JP], Generic[TP, NP, JP]):
     ) -> None:
         problems = Problems("files")
         if labels not in (None, "folder"):
-            problems.add(f"labels is {labels!r}", "it can be 'folder' or None; stoker.Table reads labels from a table")
+            problems.add(
+                f"labels is {labels!r}", "it can be 'folder' or None; use stoker.Table to read labels from a table"
+            )
         fields, self._pictures = _images("files", fields, transform, labels is not None, problems)
         problems.raise_any()
         self._transform = transform

@@ -1,5 +1,5 @@
-"""Lists and dicts that datasets hand out: they describe the dataset, and changing them would change nothing in it, so
-that it is refused. In all else they are lists and dicts; copies are plain, and so is what pickles of them give."""
+"""Lists and dicts that datasets return. They describe the dataset, and changing them would not change it, so changes
+are refused. Otherwise they are ordinary lists and dicts; copies are plain, and so are unpickled ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class _Frozen:
-    """What both refuse. ``frozen`` sets what they say of themselves."""
+    """What both refuse. ``frozen`` sets what their errors say."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ class FrozenDict(_Frozen, dict[K, V]):
 
 def frozen(value: Any, name: str, hint: str) -> Any:
     """A list or a dict as one that cannot be changed; ``name`` is what the user calls it, ``hint`` what to do instead.
-    Anything else is given back as it is."""
+    Anything else is returned unchanged."""
     kinds: dict[type, Any] = {list: FrozenList, dict: FrozenDict}
     if type(value) not in kinds:
         return value

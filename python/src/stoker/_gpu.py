@@ -1,7 +1,7 @@
-"""How busy the GPU of this process is, by the driver's own library (NVML), through ctypes.
+"""How busy the GPU of this process is, according to the driver's own library (NVML), through ctypes.
 
-Where there is no GPU, no driver or an old one, there is no figure, and nothing is said. NVML counts the share of a
-driver's sampling period (a second or less) in which any kernel ran on the device, of whatever process.
+Without a GPU or driver, or with an old driver, there is no figure and no message. NVML reports the share of a sampling
+period of the driver (a second or less) in which any kernel of any process ran on the device.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Gpu:
         self._device = device
 
     def utilization(self) -> float | None:
-        """The share of the last sampling period in which it worked, 0 to 1; None where the driver does not say."""
+        """The share of the last sampling period in which it was busy, 0 to 1; None if the driver does not say."""
         found = _Utilization()
         if self._library.nvmlDeviceGetUtilizationRates(self._device, ctypes.byref(found)) != 0:
             return None
@@ -46,13 +46,13 @@ def find(library: str = LIBRARY) -> Gpu | None:
             failed = nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(name)), ctypes.byref(device))
         else:
             failed = nvml.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(device))
-    except (OSError, AttributeError):  # no such library; one without these functions
+    except (OSError, AttributeError):  # no such library, or one without these functions
         return None
     return None if failed else Gpu(nvml, device)
 
 
 def _position() -> int:
-    """Which of the devices that CUDA shows to this process."""
+    """Which of the devices visible to this process under CUDA."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     if cuda is not None and cuda.is_initialized():
@@ -62,7 +62,7 @@ def _position() -> int:
 
 
 def _visible(position: int) -> str:
-    """The number or UUID of a device, from its place in CUDA_VISIBLE_DEVICES."""
+    """The number or UUID of a device, from its position in CUDA_VISIBLE_DEVICES."""
     shown = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     if not shown:
         return str(position)
@@ -70,7 +70,7 @@ def _visible(position: int) -> str:
 
 
 class Watch:
-    """The device's utilisation over time, looked at no more than once a second, by whoever passes by."""
+    """The device's utilisation over time, sampled at most once a second by any thread that calls."""
 
     def __init__(self, library: str = LIBRARY) -> None:
         self._library = library
@@ -83,7 +83,7 @@ class Watch:
         self._looks = 0
 
     def look(self, now: int) -> None:
-        """Takes a figure, unless one was taken less than a second (of CLOCK_MONOTONIC, in ns) ago."""
+        """Takes a figure, unless one was taken less than a second ago (CLOCK_MONOTONIC, ns)."""
         if now - self._looked < 1_000_000_000 or not self._lock.acquire(blocking=False):
             return
         try:
@@ -98,11 +98,11 @@ class Watch:
             self._lock.release()
 
     def sums(self) -> tuple[float, int]:
-        """All figures and how many they are, for ``between``."""
+        """The sum and the number of all figures, for ``between``."""
         return self._sum, self._looks
 
     def between(self, before: tuple[float, int], after: tuple[float, int]) -> float | None:
-        """The mean of the figures between two moments, the last one where none lies there; None without a GPU."""
+        """The mean of the figures between two moments, or the last one if there are none; None without a GPU."""
         looks = after[1] - before[1]
         return (after[0] - before[0]) / looks if looks else self._last
 

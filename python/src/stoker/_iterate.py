@@ -1,7 +1,7 @@
 """Passes as the training loop sees them.
 
-Progress   how far the loop has come in a pass: what state_dict and receipts speak of
-Early      the beginning of a pass that is read before its first batch is asked for
+Progress   how far the loop is in a pass: what state_dict and receipts report
+Early      the beginning of a pass, read before its first batch is asked for
 Passage    the iterator of a pass
 """
 
@@ -19,38 +19,38 @@ from ._stats import FLUSH_NS, Meter, Tally
 from ._types import T
 from ._wire import Message
 
-# Batches before the end of a piece of a sampler's order at which the next piece is begun.
+# The next piece is started this many batches before the end of a piece of a sampler's order.
 AHEAD = 8
 
 
 class Progress:
-    """How far the training loop has come in a pass. The loader keeps this, not the iterator, so that an iterator that
-    is given up is collected, and its prefetching ends."""
+    """How far the training loop is in a pass. The loader keeps this, not the iterator, so that an abandoned iterator is
+    collected and its prefetching ends."""
 
     def __init__(
         self, epoch: int, position: int, restored: bool = False, seen: str | None = None, nominal: int = 0
     ) -> None:
         self.epoch = epoch
         self.position = position
-        self.nominal = nominal  # the number of the pass: with_epoch() makes several of an epoch
-        self.start = position  # where it began
+        self.nominal = nominal  # the number of the pass: with_epoch() makes several per epoch
+        self.start = position  # position at which it began
         self.iterator: weakref.ref[Passage] | None = None
-        self.ended = False  # and its iterator has said so
-        self.restored = restored  # and no pass was begun since
-        self.jumped: int | None = None  # where it stood when loader.skip() moved it: other batches come next
-        self.part: Part | None = None  # of the receipt
-        self.follower: Any = None  # a sampler's pass, whose position is kept where this one is
+        self.ended = False  # and its iterator has raised StopIteration
+        self.restored = restored  # and no pass has begun since
+        self.jumped: int | None = None  # where it was when loader.skip() moved it: other batches follow
+        self.part: Part | None = None  # part of the receipt
+        self.follower: Any = None  # a sampler's pass, whose position follows this one
         self.feed: Feed | None = None
         self._seen = seen
 
     @property
     def seen(self) -> str | None:
-        """The digest of what a sampler gave so far."""
+        """The digest of the ids that the sampler has given so far."""
         return self.feed.seen if self.feed is not None else self._seen
 
     @property
     def over(self) -> bool:
-        """Whether it has ended or was given up."""
+        """Whether it has ended or was abandoned."""
         return self.ended or self.iterator is None or self.iterator() is None
 
     def move(self, epoch: int, position: int) -> None:
@@ -63,9 +63,8 @@ class Progress:
 
 
 class Early:
-    """The beginning of a pass, read while no batch of it was asked for. All iterators that were made meanwhile hold the
-    same one, and the first that is asked for a batch of this pass takes it; without iterators it is collected, and its
-    reading ends."""
+    """The beginning of a pass, read before any batch of it was asked for. All iterators made meanwhile share it, and
+    the first that is asked for a batch of this pass takes it; without iterators it is collected, and reading stops."""
 
     def __init__(self, remote: _client.Loader, epoch: int, position: int, stride: int) -> None:
         self._remote = remote
@@ -74,7 +73,7 @@ class Early:
         self._pass: _client.Pass | None = _client.Pass(remote, epoch, position, -(-position // stride), bundle=True)
 
     def fits(self, remote: _client.Loader, epoch: int, position: int) -> bool:
-        """Whether it is the beginning of this pass, and nobody has taken it."""
+        """Whether it is the beginning of this pass and has not been taken."""
         here = remote is self._remote and remote.closings == self._closings
         return here and self._pass is not None and self._place == (epoch, position)
 
@@ -84,11 +83,11 @@ class Early:
 
 
 class Passage(Iterator[T]):
-    """One pass; holds its loader, so that it stays open.
+    """One pass; holds its loader, so that the loader stays open.
 
-    It takes its epoch and its position when its first batch is asked for. Trainers make iterators that they never use,
-    and call ``set_epoch`` or ``load_state_dict`` after ``iter``: such iterators count for nothing, and what was decided
-    last holds.
+    It takes its epoch and position when its first batch is asked for. Trainers make iterators that they never use, and
+    call ``set_epoch`` or ``load_state_dict`` after ``iter``: unused iterators have no effect, and the last decision
+    holds.
     """
 
     def __init__(self, loader: Any, remote: _client.Loader, early: Early | None, entered: int, imported: int) -> None:
@@ -96,25 +95,25 @@ class Passage(Iterator[T]):
         self._remote = remote
         self._closings = remote.closings
         self._early = early
-        self._entered = entered  # ns in iter(loader)
-        self._imported = imported  # ns of these: importing torch or JAX
+        self._entered = entered  # spent in iter(loader), ns
+        self._imported = imported  # of these, spent importing torch or JAX, ns
         self._left: int | None = None
         self._ended = False
         self._piece: Piece | None = None
         self._next: tuple[Piece, _client.Pass] | None = None
-        self._make = loader._maker.make  # of this pass; the loader's next one may be of another transform
+        self._make = loader._maker.make  # for this pass; the loader's next one may have another transform
         self._meter: Meter = loader._meter
         self._progress: Progress
         self._pass: _client.Pass
-        self._tally: Tally | None = None  # None: no batch was asked for yet
+        self._tally: Tally | None = None  # None: no batch has been asked for yet
 
     def _enter(self, asked: int) -> Tally:
-        """Takes the next pass of the loader. What is interrupted here can be asked for again."""
+        """Takes the next pass of the loader. If it is interrupted, it can be called again."""
         if self._remote.closings != self._closings:
             raise _client.closed()
         loader = self._loader
         with loader._turns:
-            if self._tally is not None:  # another thread was first
+            if self._tally is not None:  # another thread did it first
                 return self._tally
             self._remote = loader._opened()
             self._progress, self._left = loader._coming()
@@ -133,7 +132,7 @@ class Passage(Iterator[T]):
         return tally
 
     def _begin(self) -> _client.Pass:
-        """A pass in the engine from where the loop is."""
+        """A pass in the engine from the loop's position on."""
         at = self._progress
         if at.feed is None:
             step = -(-at.position // self._loader._stride)
@@ -149,7 +148,7 @@ class Passage(Iterator[T]):
         return _client.Pass(self._remote, self._progress.epoch, position, step, piece.left, bundle=True)
 
     def _to(self, begin: int, end: int) -> None:
-        """Takes the piece that holds item ``end``; items from ``begin`` on count as handed out."""
+        """Takes the piece that holds item ``end``; items from ``begin`` on count as given."""
         feed = self._progress.feed
         assert feed is not None
         while True:
@@ -223,7 +222,7 @@ class Passage(Iterator[T]):
         self._next = None
 
     def _jump(self) -> None:
-        """Goes on where loader.skip() has moved the loop."""
+        """Continues at the position to which loader.skip() has moved the loop."""
         at = self._progress
         begin, at.jumped = at.jumped, None
         self._pass.cancel()

@@ -1,4 +1,4 @@
-"""Loaders that are tried out, and go on afterwards as if nothing had been taken from them."""
+"""Loaders that are tried out, and then continue as if nothing had been taken from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _torchs() -> tuple[type, ...]:
 
 @contextlib.contextmanager
 def kept(loader: Any) -> Iterator[Any]:
-    """The loader to run, or a copy of it; afterwards it stands where it stood, and so do random numbers."""
+    """The loader to run, or a copy of it; afterwards its position and random numbers are restored."""
     with _dice(loader):
         if isinstance(loader, DataLoader):
             position = copy.copy(loader._at)
@@ -37,7 +37,7 @@ def kept(loader: Any) -> Iterator[Any]:
             yield loader
             return
         twin = copy.copy(loader)
-        twin.__dict__["_iterator"] = None  # persistent workers are the original's
+        twin.__dict__["_iterator"] = None  # persistent workers belong to the original
         with _epoch_kept(getattr(loader, "sampler", None)), _epoch_kept(getattr(loader, "batch_sampler", None)):
             yield twin
 
@@ -54,7 +54,7 @@ def _epoch_kept(sampler: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _dice(loader: Any) -> Iterator[None]:
-    """The generators of random numbers of this process, and those of the loader and its samplers."""
+    """The random number generators of this process, and those of the loader and its samplers."""
     batches = getattr(loader, "batch_sampler", None)
     holders = (loader, getattr(loader, "sampler", None), batches, getattr(batches, "sampler", None))
     own: list[Any] = [g for one in holders if hasattr(g := getattr(one, "generator", None), "get_state")]

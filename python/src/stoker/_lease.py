@@ -1,15 +1,15 @@
 """Shared memory: the control page, the slots, and who holds them.
 
-A batch lies in a slot, a memfd that the engine made and this process has mapped. While anybody can see an array over
-it, the slot is leased: every array of a batch, and every view of such an array, hangs on one root object, and the
-finaliser of that root gives the slot back. It stores one byte in the control page and kicks an eventfd; it takes no
-lock and no socket, because it may run anywhere, inside the collector, in any thread.
+A batch is stored in a slot, a memfd made by the engine and mapped by this process. While any array over it is alive,
+the slot is leased: every array of a batch, and every view of such an array, keeps one root object alive, and the
+finaliser of that root returns the slot. It stores one byte in the control page and signals an eventfd; it takes no lock
+and uses no socket, because it may run anywhere, inside the collector, in any thread.
 
-The finaliser is made of C functions alone. A finaliser in Python is where Ctrl-C gets lost: an interrupt that falls on
-it is raised in there, reported as ignored, and the loop runs on. In a quick loop that was every third interrupt.
+The finaliser consists of C functions only. A finaliser in Python loses Ctrl-C: an interrupt that arrives in it is
+raised there, reported as ignored, and the loop goes on. In a fast loop that happened to every third interrupt.
 
-Forks. A forked child has the same pages, so a slot that was leased at the moment of a fork must never be refilled: just
-before and just after every fork, all leases that exist are told to end in SLOT_DROP. The child's leases end in nothing.
+Forks. A forked child shares these pages, so a slot that was leased at the moment of a fork must never be refilled: all
+existing leases are set to end in SLOT_DROP just before and just after every fork. The child's leases have no effect.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ _WORK = struct.Struct("<IIqqQ")
 
 
 class Work(NamedTuple):
-    """What one worker of the engine is at."""
+    """What one worker of the engine is working on."""
 
     worker: int
     stage: str  # never "idle"
     loader: int
     sample: int
-    seconds: float  # since it began
+    seconds: float  # since it began, in seconds
 
 
 class ControlPage:
     """The page that both sides write, and the eventfd that wakes the engine; owns both descriptors.
 
-    They stay open while anything refers to this object: what ends late must never write to a descriptor whose number
-    was given to another file.
+    They stay open while anything refers to this object: a late finaliser must never write to a descriptor whose number
+    has been given to another file.
     """
 
     def __init__(self, page_fd: int, event_fd: int) -> None:
@@ -68,15 +68,16 @@ class ControlPage:
         magic, protocol, _ = _HEAD.unpack_from(self._map, 0)
         if magic != PAGE_MAGIC or protocol != PROTOCOL:
             raise EngineError(
-                f"the engine's control page is of another kind (magic {magic:#x}, protocol {protocol})",
+                f"the engine's control page has an unknown format (magic {magic:#x}, protocol {protocol})",
                 code="incompatible",
-                hint="install engine and package from the same release",
+                hint="install the engine and the package from the same release",
             )
 
     def ending(self, fate: list[tuple[int, int]]) -> Callable[[Any], Any]:
-        """What stores the byte and the offset that ``fate`` holds, and kicks the engine; nothing if it holds none.
+        """A callable that stores the byte and the offset in ``fate`` and wakes the engine; it does nothing if ``fate``
+        is empty.
 
-        To be called once, as the callback of a weak reference. Runs no bytecode: next() draws one element from each
+        To be called once, as the callback of a weak reference. It runs no bytecode: next() draws one element from each
         of the two iterators, and takes the weak reference for its default.
         """
         store = starmap(self._map.__setitem__, fate)
@@ -84,7 +85,7 @@ class ControlPage:
         return partial(next, zip(store, kick, strict=False))
 
     def work(self) -> list[Work]:
-        """What the engine's workers are at, the oldest first."""
+        """What the engine's workers are working on, the oldest first."""
         workers = min(_HEAD.unpack_from(self._map, 0)[2], MAX_WORK)
         now = time.monotonic_ns()
         found = []
@@ -100,7 +101,7 @@ class ControlPage:
 class Slots:
     """The slots of one engine, mapped as it announces them.
 
-    Once this is gone, and with it the engine, leases end in nothing.
+    Once this is gone, and with it the engine, leases end without effect.
     """
 
     def __init__(self, page: ControlPage) -> None:
@@ -111,13 +112,14 @@ class Slots:
         _all_slots.add(self)
 
     def put(self, slot: int, fd: int, size: int) -> None:
-        """Maps a new slot, or the new memory of a known one; takes fd over. Arrays over old memory keep it mapped."""
+        """Maps a new slot, or the new memory of a known one; takes ownership of fd. Arrays over old memory keep it
+        mapped."""
         try:
             flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
             self._maps[slot] = mmap.mmap(fd, size, flags, mmap.PROT_READ | mmap.PROT_WRITE)
         except OSError as error:
             raise ResourceError(
-                f"a batch of {size / (1 << 20):.1f} MiB could not be mapped",
+                f"cannot map a batch of {size / (1 << 20):.1f} MiB",
                 cause=str(error),
                 hint="hold fewer batches, lower prefetch=, or raise the limit of open files (ulimit -n)",
             ) from error
@@ -125,14 +127,14 @@ class Slots:
             os.close(fd)
 
     def drop(self, slot: int) -> None:
-        """Forgets a slot that the engine has let go. Arrays over it keep it mapped."""
+        """Forgets a slot that the engine has released. Arrays over it keep it mapped."""
         self._maps.pop(slot, None)
 
     def lease(self, slot: int) -> Any:
-        """The root of everything that will be seen of the slot: a writable buffer of all its bytes.
+        """The root object of everything that refers to the slot: a writable buffer of all its bytes.
 
-        It is a ctypes array, since that is what numpy and torch both take as a buffer and what can be watched by a
-        weak reference; the slot goes back when it is collected.
+        It is a ctypes array, because NumPy and torch both accept that as a buffer and it can be the target of a weak
+        reference; the slot is returned when it is collected.
         """
         memory = self._maps[slot]
         root = (ctypes.c_ubyte * len(memory)).from_buffer(memory)
@@ -141,16 +143,16 @@ class Slots:
         return root
 
     def release(self, slot: int) -> None:
-        """Gives back a slot that nobody will look at."""
+        """Returns a slot that nobody will read."""
         self._page.ending([(PAGE_SLOTS + slot, SLOT_FREE)])(None)
 
     def before_and_after_fork(self) -> None:
-        """Whatever is leased now may live on in the child."""
+        """Everything leased now may live on in the child."""
         for slot, (_, fate) in list(self._leases.items()):
             fate[:] = [(PAGE_SLOTS + slot, SLOT_DROP)]
 
     def in_child(self) -> None:
-        """These slots are the parent's."""
+        """These slots belong to the parent."""
         for _, fate in list(self._leases.values()):
             fate.clear()
 

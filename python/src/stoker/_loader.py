@@ -1,4 +1,4 @@
-"""DataLoader: torch's surface over a loader in the engine.
+"""DataLoader: torch's interface to a loader in the engine.
 
 DataLoader    keywords -> Spec; epochs, state, length, receipts (passes are in _iterate.py)
 """
@@ -40,76 +40,76 @@ class DataLoader(Generic[T]):
     """Batches of a dataset, with the keywords of torch.utils.data.DataLoader.
 
     Iterating gives ``Batch``es (tuples such as ``images, labels``) or, for datasets of dicts, dicts with the same
-    attributes ``ids epoch step valid bad``. Arrays are torch tensors; images of uint8 are shown as (batch, channels,
-    height, width) and lie in memory as channels_last, floats lie as they are shown. Every ``iter()`` is a new pass over
-    the next epoch, which it takes when its first batch is asked for; passes side by side are independent.
+    attributes ``ids epoch step valid bad``. Arrays are torch tensors. Images have the shape (batch, channels, height,
+    width); uint8 images are stored as channels_last, float images contiguously. Every ``iter()`` is a new pass over the
+    next epoch, which it takes when its first batch is asked for. Concurrent passes are independent.
 
-    Keywords of torch's, where they mean something else or more here:
+    Keywords of torch that mean something different or more here:
 
-    batch_size        samples a batch on this rank; None gives single samples, without the batch dimension
+    batch_size        samples per batch on this rank; None gives single samples, without the batch dimension
     shuffle           True or "full": a new permutation of all samples every epoch, a function of seed and epoch;
-                      "block": blocks (shards) permuted, read as streams side by side, and shuffled within windows, for
-                      data that is too large for random reads; "window": windows of samples permuted
-    num_workers       lanes of the engine; left out: all cores that this process may use, 0: one lane
-    drop_last         the same as tail="drop"
-    timeout           seconds without a batch after which StallError is raised; 0: after 60 s
+                      "block": blocks (shards) are permuted, read as parallel streams, and shuffled within windows, for
+                      data too large for random reads; "window": windows of samples are permuted
+    num_workers       lanes of the engine; default: all cores that this process may use; 0: one lane
+    drop_last         same as tail="drop"
+    timeout           seconds without a batch after which StallError is raised; 0: 60 s
     generator         gives the seed, by its initial_seed()
-    pin_memory        hands out copies in torch's pinned memory, where CUDA is there
-    prefetch_factor   prefetch, a lane
-    sampler, batch_sampler   any iterable of ids, or of lists of ids; it decides alone, as if the world were one.
-                      stoker's own samplers are computed by the engine and cost nothing
-    collate_fn        has to stay None: it is Python code (a later release runs it)
+    pin_memory        gives copies in torch's pinned memory, if CUDA is available
+    prefetch_factor   batches made ahead, per lane
+    sampler, batch_sampler   any iterable of ids, or of lists of ids. It alone decides the order, as if the world size
+                      were one. stoker's own samplers are computed by the engine and cost nothing
+    collate_fn        must be None: it is Python code (a later release will run it)
     persistent_workers, multiprocessing_context, worker_init_fn, pin_memory_device, in_order   ignored with a notice
 
-    Keywords of stoker's:
+    Keywords of stoker:
 
-    seed              of shuffle and augmentation, 0 to 2**64 - 1; left out: what torch.manual_seed has set when the
-                      loader is made (below 2**32); in a world of several ranks PL_GLOBAL_SEED, which Lightning's
-                      seed_everything sets; else 0. The line at start says which, and a loaded state brings its own
-    rank, world_size  left out: torch.distributed's where it runs, else RANK and WORLD_SIZE, else 0 of 1
-    global_batch_size samples a batch over all ranks, instead of batch_size; the world has to divide it
-    block, window, streams   of shuffle "block": samples of a block (left out: a shard each), samples that are shuffled
-                      together (left out: 10,000), blocks read side by side (8). window is of shuffle "window" too
-    weights           a number a sample: a weighted draw instead of a shuffle
-    balanced          weights by the labels: every class comes equally often
-    replacement       whether a sample may come again in an epoch; left out: with weights yes
-    num_samples       samples of an epoch, left out: as many as there are
-    lengths           of the samples: a list, or the name of a stored field whose bytes count; with one of
-                      bucket (runs of so many samples have nearly one length), tokens (batches that pad to at most so
-                      many; batch_size is then the most rows, if it is given) or pack (rows of so many tokens, filled
-                      with whole samples; see Batch). long: what becomes of samples longer than pack, "split" (default),
-                      "truncate" or "refuse". length_window: samples looked at together (10,000)
-    tail              end of an epoch: "pad" (default) fills up to a multiple of world_size, "fill" to full batches,
-                      "drop" leaves out what fills no batch on every rank. Padding is marked in ``valid``
-    on_bad            a sample that cannot be read: "fail" (default) raises DataError, "skip" puts a copy of another
-                      row there and marks it in ``valid``, "replace" puts another sample there; ``bad`` lists them
-    max_bad, max_bad_rate   bad samples in a pass, as a number and as a share, beyond which DataError is raised
+    seed              for shuffle and augmentation, 0 to 2**64 - 1. Default: what torch.manual_seed had set when the
+                      loader was made (below 2**32). With several ranks, instead: PL_GLOBAL_SEED, which Lightning's
+                      seed_everything sets. Otherwise 0. The line at start says which; a loaded state brings its own
+    rank, world_size  default: torch.distributed's if it is running, else RANK and WORLD_SIZE, else 0 of 1
+    global_batch_size samples per batch over all ranks, instead of batch_size; a multiple of the world size
+    block, window, streams   for shuffle "block": samples in a block (default: a shard each), samples shuffled together
+                      (10,000), blocks read in parallel (8). window also applies to shuffle "window"
+    weights           one number per sample: a weighted draw instead of a shuffle
+    balanced          weights by label: every class comes equally often
+    replacement       whether a sample may come again within an epoch; default: yes with weights
+    num_samples       samples in an epoch; default: as many as there are
+    lengths           lengths of the samples: a list, or the name of a stored field whose bytes count. Needs one of
+                      bucket (runs of this many samples have similar lengths), tokens (batches are padded to at most
+                      this many; batch_size then limits the rows, if it is given) or pack (rows of this many tokens,
+                      filled with whole samples; see Batch). long: what to do with samples longer than pack: "split"
+                      (default), "truncate" or "refuse". length_window: samples considered together (10,000)
+    tail              end of an epoch: "pad" (default) fills up to a multiple of world_size, "fill" fills up full
+                      batches, "drop" drops what does not fill a batch on every rank. ``valid`` marks padding
+    on_bad            for a sample that cannot be read: "fail" (default) raises DataError, "skip" delivers a copy of
+                      another row and marks it in ``valid``, "replace" delivers another sample; ``bad`` lists them
+    max_bad, max_bad_rate   the most bad samples in a pass, as a number and as a share; more raise DataError
     device            "cpu"
-    output            "torch" (default where torch is installed), "numpy", "jax"
+    output            "torch" (default if torch is installed), "numpy", "jax"
     layout            of images, "nchw" (default) or "nhwc"
-    prefetch          batches made ahead; left out: 4
-    memory            limit for batches and for what large pictures take while they are decoded: "2GiB", a number of
-                      bytes, or "auto" (default), a quarter of what the machine has left, for all loaders of the
-                      process that have no limit of their own. A picture that takes more is decoded alone
-    max_pixels        pictures of more pixels are not decoded, but bad samples; default 178,956,970, as in Pillow
-    cache             memory for samples that are the same in every epoch, decoded and worked on up to the first random
-                      transform: "8GiB", a number of bytes, or True, a quarter of what the machine has left; or
-                      {"memory": "8GiB", "after": "decode"}, to keep them only decoded. What does not fit is made anew
-                      in every epoch; no batch changes by it. ``stats()["cache"]`` tells what is kept
-    tune              "playbook", or the path of one: num_workers and prefetch that ``stoker.tune`` found for this
-                      machine and dataset, where they are left out here. Without a fitting entry the defaults, with a
-                      warning; without the file ConfigError
+    prefetch          batches made ahead; default: 4
+    memory            limit for batches and for large pictures while they are decoded: "2GiB", a number of bytes, or
+                      "auto" (default): a quarter of the machine's free memory, shared by all loaders of the process
+                      that have no limit of their own. A picture that needs more is decoded alone
+    max_pixels        pictures with more pixels are not decoded and are bad samples; default 178,956,970, as in Pillow
+    cache             memory for samples that are the same in every epoch, decoded and transformed up to the first
+                      random transform: "8GiB", a number of bytes, or True, a quarter of the machine's free memory; or
+                      {"memory": "8GiB", "after": "decode"}, to keep them only decoded. Samples that do not fit are
+                      decoded again in every epoch. Batches do not change. ``stats()["cache"]`` says what is kept
+    tune              "playbook", or the path of one: uses the num_workers and prefetch that ``stoker.tune`` found for
+                      this machine and dataset, unless they are given here. Without a matching entry, warns and uses the
+                      defaults; without the file, ConfigError
 
-    Raises ConfigError at once for all that is wrong with the keywords, in one message; then ConfigError, DataError,
-    SourceError and ResourceError for what is wrong with the dataset, its transforms or the memory for batches. While
-    it is iterated DataError, StallError, ResourceError and EngineError may come.
+    Raises ConfigError at once for everything that is wrong with the keywords, in one message. On first use, raises
+    ConfigError, DataError, SourceError and ResourceError for what is wrong with the dataset, its transforms or the
+    memory for batches. Iterating may raise DataError, StallError, ResourceError and EngineError.
 
-    The loader holds an engine while it is open: from the first use to ``close()``, the end of a ``with`` block, or its
-    collection. While it is not open it can be pickled. It may be used by several threads.
+    The loader uses an engine while it is open: from its first use to ``close()``, the end of a ``with`` block, or its
+    collection. While it is not open, it can be pickled. Several threads may use it.
     """
 
-    # Types of batches by the dataset and the output; samples that are not batched are Any. A variable for output
-    # has to be Any or a Literal: with an overload for any text, pyright takes all outputs but torch's for Any.
+    # Types of batches by dataset and output; samples that are not batched are Any. An argument for output must
+    # be Any or a Literal: with an overload for str, pyright takes every output but torch's for Any.
 
     @overload
     def __init__(
@@ -259,19 +259,19 @@ class DataLoader(Generic[T]):
         if tune is not None:
             self._settings = _tune.of_playbook(tune, self._settings, dataset)
         self._lock = threading.Lock()
-        self._turns = threading.RLock()  # one thread at a time begins a pass; taken before _lock
-        self._early: weakref.ref[Early] | None = None  # of the next pass; iterators hold it
-        self._unused: weakref.ref[Passage] | None = None  # the iterator made last, if no pass has begun since
+        self._turns = threading.RLock()  # one thread at a time begins a pass; acquired before _lock
+        self._early: weakref.ref[Early] | None = None  # for the next pass; iterators hold it
+        self._unused: weakref.ref[Passage] | None = None  # the newest iterator, if no pass has begun since
         self._remote: _client.Loader | None = None
-        self._before: list[Contents] = []  # what the loaders in the engine before it found
+        self._before: list[Contents] = []  # what earlier loaders in the engine found
         self._maker: Maker | None = None
         self._meter = Meter(self._asked_stats)
         self._made = _watch.place()
         self._name = _ranks.name()
-        self._imported = (0, 0)  # when torch or JAX was imported by opening it: from, to
-        self._last: dict[str, Any] | None = None  # what was counted until it was closed
+        self._imported = (0, 0)  # from when to when opening it imported torch or JAX
+        self._last: dict[str, Any] | None = None  # its numbers up to its close
         self._closing = False
-        self._compared: list[int] = []  # the seeds with which it was opened and the ranks compared
+        self._compared: list[int] = []  # the seeds with which it was opened and compared between ranks
         self._at = Position()
         self._check_sampler()
         fields = dataset._fields()
@@ -295,7 +295,7 @@ class DataLoader(Generic[T]):
         return iterator
 
     def _read_ahead(self, remote: _client.Loader) -> Early | None:
-        """Begins to read the next pass; a sampler of the user's is not walked before a batch is asked for."""
+        """Starts reading the next pass; a user's sampler is not iterated before a batch is asked for."""
         if self._settings.ordering.walked:
             return None
         epoch, position, _ = self._next_pass()
@@ -306,7 +306,7 @@ class DataLoader(Generic[T]):
         return early
 
     def _next_pass(self) -> tuple[int, int, int]:
-        """Epoch and position of the next pass, and its number; it begins when its first batch is asked for."""
+        """Epoch, position and number of the next pass; it begins when its first batch is asked for."""
         if self._at.restored is not None:
             epoch, position = self._at.restored
             return epoch, position, epoch if self._native_sampler else self._nominal(epoch, position)
@@ -316,7 +316,7 @@ class DataLoader(Generic[T]):
         return (*self._start(self._at.next_epoch), self._at.next_epoch)
 
     def _coming(self) -> tuple[Progress, int | None]:
-        """The next pass, and the steps that are left of it, None: to the end of the epoch."""
+        """The next pass, and the number of steps left in it, or None: to the end of the epoch."""
         epoch, position, nominal = self._next_pass()
         progress = Progress(epoch, position, nominal=nominal)
         if self._settings.ordering.walked:
@@ -324,7 +324,7 @@ class DataLoader(Generic[T]):
         return progress, self._left(epoch, position)
 
     def _took(self, progress: Progress) -> None:
-        """A pass has begun: the one after it is the next."""
+        """A pass has begun; the one after it is the next."""
         if self._native_sampler:
             if self._at.restored is not None:
                 self._sampler.set_epoch(progress.epoch)
@@ -338,8 +338,8 @@ class DataLoader(Generic[T]):
         self._unused = None
 
     def _standing(self) -> Progress | None:
-        """How far the loop has come; None where the next pass counts: before any, and where the last one has ended or
-        was given up and an iterator waits for its first batch."""
+        """How far the loop is; None if the next pass counts: before any pass, and if the last one has ended or was
+        abandoned and an iterator waits for its first batch."""
         at, unused = self._at.progress, self._unused
         if at is None or at.restored or unused is None or unused() is None:
             return at
@@ -357,15 +357,17 @@ class DataLoader(Generic[T]):
         return feed
 
     def _part(self, progress: Progress, epoch: int, position: int) -> None:
-        """Begins a part of the receipt."""
+        """Starts a new part of the receipt."""
         progress.part = Part(epoch, position, *self._rank)
         self._at.parts.append(progress.part)
 
     def set_epoch(self, epoch: int) -> None:
-        """Decides the epoch of the next pass; the passes after it count on from there.
+        """Sets the epoch of the next pass; later passes count up from it.
 
-        The next pass is the one whose first batch is asked for next: an iterator that was made and not used counts.
-        Right after ``load_state_dict``, the epoch of the state keeps the state's position.
+        The next pass is the one whose first batch is asked for next, also with an iterator that already exists. Right
+        after ``load_state_dict``, setting the epoch of the state keeps the state's position.
+
+        Raises ConfigError unless epoch is an integer from 0 to 2**63 - 1.
         """
         epoch = scalar(epoch)
         if not whole(epoch) or not 0 <= epoch <= MAX_EPOCH:
@@ -384,13 +386,13 @@ class DataLoader(Generic[T]):
             self._at.progress = None
 
     def __len__(self) -> int:
-        """Batches of a whole pass on this rank (samples, if they are not batched)."""
+        """Batches in a whole pass on this rank (samples, if they are not batched)."""
         if self._epoch_steps is not None:
             return self._epoch_steps
         return self._steps()
 
     def _steps(self) -> int:
-        """Batches of an epoch of the dataset."""
+        """Batches in an epoch of the dataset."""
         ordering = self._settings.ordering
         if ordering.walked:
             items = len(ordering.sampler)
@@ -415,7 +417,7 @@ class DataLoader(Generic[T]):
         return -(-share // self._size)
 
     def _asked(self) -> _client.Loader:
-        """The loader in the engine, for a question; an iteration is not needed for it."""
+        """The loader in the engine, to answer a question; works without an iteration."""
         return self._opened()
 
     @property
@@ -427,8 +429,8 @@ class DataLoader(Generic[T]):
         return self._sampler is not None and not self._settings.ordering.walked
 
     def _check_sampler(self) -> None:
-        """A sampler of ours over another number of samples says which ids it means, as torch's do: it is walked. One
-        that has begun to count epochs goes on counting."""
+        """A sampler of ours over another number of samples says which ids it means, as torch's do, so it is iterated.
+        So is one that has begun to count epochs: it continues counting."""
         if not self._native_sampler:
             return
         drawn, there = self._sampler._samples(), len(self._dataset)
@@ -439,11 +441,11 @@ class DataLoader(Generic[T]):
 
     @property
     def _size(self) -> int:
-        """Samples of one delivery."""
+        """Samples in one delivery."""
         return self._settings.size or self._dataset._recipe().batch or 1
 
-    # With .with_epoch(n), passes are pieces of n steps of the endless row of the dataset's own epochs; all batches are
-    # full there, so that everything is counted in steps. Otherwise a pass is an epoch.
+    # With .with_epoch(n), passes are pieces of n steps from the endless sequence of the dataset's own epochs. All
+    # batches are full there, so everything is counted in steps. Otherwise a pass is an epoch.
 
     @property
     def _epoch_steps(self) -> int | None:
@@ -464,7 +466,7 @@ class DataLoader(Generic[T]):
         whole_epoch = self._steps()
         if not whole_epoch:
             raise ConfigError(
-                "DataLoader: the dataset does not fill one batch on every rank, and .with_epoch() needs full ones",
+                "DataLoader: the dataset does not fill one batch on every rank, but .with_epoch() needs full batches",
                 hint="lower the batch size, or use tail='fill'",
             )
         epoch, step = divmod(nominal * steps, whole_epoch)
@@ -476,7 +478,7 @@ class DataLoader(Generic[T]):
 
     @property
     def _stride(self) -> int:
-        """Items that a step takes over all ranks."""
+        """Items per step over all ranks."""
         if self._settings.ordering.batched:
             return 1
         if self._settings.ordering.plain and self._dataset._recipe().mix is None:
@@ -484,14 +486,14 @@ class DataLoader(Generic[T]):
         return self._info().stride
 
     def _nominal(self, epoch: int, position: int) -> int:
-        """The pass in which a place of the dataset's epochs lies."""
+        """The pass that contains a place of the dataset's epochs."""
         steps = self._epoch_steps
         if steps is None:
             return epoch
         return (epoch * self._steps() - (-position // self._stride)) // steps
 
     def _left(self, epoch: int, position: int) -> int | None:
-        """Steps from there to the end of the pass; None: to the end of the epoch."""
+        """Steps from there to the end of the pass, or None: to the end of the epoch."""
         steps = self._epoch_steps
         if steps is None:
             return None
@@ -500,11 +502,11 @@ class DataLoader(Generic[T]):
     # State.
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the training loop stands in the pass begun last: plain JSON types, equal on every rank.
+        """The position of the training loop in the newest pass: plain JSON types, equal on every rank.
 
-        It counts the batches that the loop was given, not those made ahead. A pass begins with its first batch; with
-        ``iter()`` if the pass before it has ended or was given up. The state may be loaded in a world of another size,
-        with another batch size, on another machine.
+        It counts the batches that the loop was given, not those made ahead. A pass begins with its first batch, or with
+        ``iter()`` if the pass before it has ended or was abandoned. The state can be loaded with another world size or
+        batch size, and on another machine.
         """
         info = self._info()
         seen = None
@@ -528,19 +530,19 @@ class DataLoader(Generic[T]):
         return state
 
     def _order(self, seen: str | None = None) -> dict[str, Any]:
-        """What states and receipts say of the order."""
+        """What states and receipts say about the order."""
         if not self._settings.ordering.walked:
             return self._info().order
         order = {"sampler": type(self._sampler).__name__}
         return order if seen is None else {**order, "seen": seen}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """The next pass goes on where the state was taken; if that was the end of an epoch it yields nothing, once.
+        """The next pass continues where the state was saved. If that was the end of an epoch, it yields nothing, once.
 
-        StateError if the state is of another dataset, of other fields or transforms, another order, or another seed
-        than ``seed=`` or ``generator=`` gave; a seed that was not given gives way to the state's. A state of the
-        dataset that this one was packed from fits too, with a notice. A sampler of the user's is walked up to there
-        when the pass begins; StateError then if it gives other ids.
+        StateError if the state is of another dataset, other fields or transforms, another order, or a seed other than
+        ``seed=`` or ``generator=`` gave; a seed that was not given is replaced by the state's. A state of the dataset
+        that this one was packed from fits too, with a notice. A user's sampler is iterated up to the position when the
+        pass begins; StateError then if it gives other ids.
         """
         seed = state_dict.get("seed") if isinstance(state_dict, Mapping) else None
         with self._settings.seed.gives_way(seed):
@@ -557,7 +559,7 @@ class DataLoader(Generic[T]):
         self._at.skipped = [list(run) for run in state_dict.get("skipped", [])]
 
     def _items(self, epoch: int) -> int | None:
-        """Items of an epoch: places, or batches where the order makes them; None: only its end tells."""
+        """Items in an epoch: places, or batches if the order makes them; None if only its end tells."""
         ordering = self._settings.ordering
         if ordering.walked:
             return None
@@ -565,19 +567,19 @@ class DataLoader(Generic[T]):
             return self._info().samples
         return int(self._asked().ask("items", epoch=epoch))
 
-    # What was, and what is.
+    # What was delivered, and what is planned.
 
     def skip(self, steps: int) -> None:
-        """Passes over the next steps of the pass begun last, as if they had been delivered; every rank has to.
+        """Skips the next steps of the newest pass, as if they had been delivered; call it on every rank.
 
-        In a loop the pass goes on behind them; at the end of a pass, or before any, the next one begins behind them.
-        The state says what was skipped.
+        Within a loop, the pass continues after them; at the end of a pass, or before any, the next one begins after
+        them. The state records what was skipped.
         """
         steps = scalar(steps)
         if not whole(steps) or not 0 <= steps <= 1 << 32:
             raise ConfigError(f"DataLoader.skip: steps is {steps!r:.80}", hint="give a number of steps, 0 or more")
         if self._epoch_steps is not None:
-            raise ConfigError("DataLoader.skip does not go with .with_epoch()", hint="leave .with_epoch() out")
+            raise ConfigError("DataLoader.skip cannot be used with .with_epoch()", hint="leave .with_epoch() out")
         at = self._standing()
         items = None if at is None else self._items(at.epoch)
         if at is None or at.restored or (items is not None and at.position >= items):
@@ -591,7 +593,7 @@ class DataLoader(Generic[T]):
             return
         if at.restored and self._settings.ordering.walked:
             raise ConfigError(
-                "DataLoader.skip: a sampler is walked when its pass begins", hint="call skip() in the loop"
+                "DataLoader.skip: a sampler is iterated only after its pass has begun", hint="call skip() in the loop"
             )
         self._at.skipped = skipped(self._at.skipped, at.epoch, at.position, end)
         if at.restored:
@@ -604,8 +606,8 @@ class DataLoader(Generic[T]):
         self._part(at, at.epoch, end)
 
     def receipt(self) -> dict[str, Any]:
-        """What this rank's loop received since the loader was made, in all passes, as plain JSON types: for every part
-        of a pass its epoch, its range of places, and the sum of a hash of every (place, sample).
+        """What the loop on this rank has received in all passes since the loader was made, as plain JSON types: for
+        every part of a pass its epoch, its range of places, and the sum of a hash of every (place, sample).
 
         Save it beside the state; ``verify_receipts`` adds up those of all ranks and resumed runs.
         """
@@ -618,18 +620,18 @@ class DataLoader(Generic[T]):
         }
 
     def explain(self, step: int) -> dict[str, Any]:
-        """What stands in this rank's batch of a step of the current epoch (of the next, before any), and why.
+        """The contents of this rank's batch at a step of the current epoch (before any: of the next), and why.
 
-        Returns {"epoch", "position", "rank", "world_size", "rows"}; a row has "place", "sample", "valid", "file" (and
-        "member" in a shard), and "choices": for every image field what each transform chose, such as the crop box.
-        Steps are counted as ``batch.step`` is. Nothing is delivered.
+        Returns {"epoch", "position", "rank", "world_size", "rows"}. A row has "place", "sample", "valid", "file" (and
+        "member" in a shard), and "choices": what each transform chose for every image field, such as the crop box.
+        Steps are counted as in ``batch.step``. Nothing is delivered.
         """
         step = scalar(step)
         if not whole(step) or not 0 <= step <= 1 << 32:
             raise ConfigError(f"DataLoader.explain: step is {step!r:.80}", hint="give the number of a step, 0 or more")
         if self._settings.ordering.walked:
             raise ConfigError(
-                "DataLoader.explain: only the sampler knows what stands there", hint="use one of stoker's samplers"
+                "DataLoader.explain: only the sampler knows the samples of a step", hint="use one of stoker's samplers"
             )
         at = self._standing() or Progress(*self._next_pass()[:2])
         first = -(-at.start // self._stride)  # the number of the pass's first step
@@ -638,7 +640,8 @@ class DataLoader(Generic[T]):
         return {**found, "step": step}
 
     def shares(self) -> list[int] | None:
-        """Samples that came of each dataset of a mixture in the current epoch, over all ranks; None: no mixture."""
+        """Samples taken from each dataset of a mixture so far in the current epoch, over all ranks; None if the dataset
+        is not a mixture."""
         if self._dataset._recipe().mix is None:
             return None
         state = self.state_dict()
@@ -677,8 +680,8 @@ class DataLoader(Generic[T]):
             return remote
 
     def _renew(self) -> None:
-        """Leaves the loader in the engine if the dataset is another now, by a transform that was assigned to it. Passes
-        that have begun go on over the one they began with."""
+        """Drops the loader in the engine if the dataset has changed because a transform was assigned to it. Passes that
+        have begun continue with the old one."""
         if self._remote is None:
             return
         fields = self._dataset._fields()
@@ -695,7 +698,7 @@ class DataLoader(Generic[T]):
     def _kind(self) -> Kind:
         known, begin = self._settings.output in sys.modules, monotonic_ns()
         kind = make_kind(self._settings.output, self._settings.pin)
-        if not known and self._settings.output in sys.modules:  # NumPy's is there: stoker needs it
+        if not known and self._settings.output in sys.modules:  # NumPy's path: stoker needs NumPy there
             self._imported = begin, monotonic_ns()
         return kind
 
@@ -734,9 +737,9 @@ class DataLoader(Generic[T]):
         )
 
     def close(self) -> None:
-        """Ends this loader in the engine, and the engine with the last loader. Batches that are held stay valid.
+        """Closes this loader in the engine, and ends the engine with the last loader. Batches that are held stay valid.
 
-        Iterators begun before are over; the loader opens again when it is used again.
+        Existing iterators end; the loader opens again when it is used again.
         """
         if self._remote is not None and self._remote.open:
             self._closing = True
@@ -744,7 +747,7 @@ class DataLoader(Generic[T]):
                 told = self._meter.told()
             finally:
                 self._closing = False
-            self._last = told if "read" in told else None  # else its engine is gone, and so is what that counted
+            self._last = told if "read" in told else None  # otherwise its engine is gone, and its numbers with it
         self._meter.close()
         if self._remote is not None:
             self._remote.close()
@@ -756,15 +759,15 @@ class DataLoader(Generic[T]):
         self.close()
 
     def stats(self) -> dict[str, Any]:
-        """What this loader did and waited for so far, as a plain dict; times are seconds, sizes bytes.
+        """What this loader has done and waited for so far, as a plain dict; times are in seconds, sizes in bytes.
 
         By stage (``plan``, ``read``, ``decode``, each of ``transforms``, ``batch``, ``deliver``, ``wait``):
         ``busy_s``, ``blocked_in_s``, ``blocked_out_s``, ``cpu_s``, ``items``, ``bytes``, ``p50_s``, ``p99_s``,
         ``queue``, ``queue_mean``. ``rates`` has ``samples_per_s``, ``wait_share`` and ``limiting``, the stage that the
-        loop waits for. ``client`` is the time in and between the calls of ``next`` here, ``gpu`` the utilisation of
-        this process's device (None without one), ``cache`` what the cache holds, ``jpeg`` how many JPEGs which decoder
-        took: ``own``, ``libjpeg`` (progressive, CMYK, odd sampling, several scans), ``go``.
-        docs/guides/statistics.md lists every key. After ``close()`` it is what was counted until then.
+        loop waits for. ``client`` is the time spent here in and between calls of ``next``, ``gpu`` the utilisation of
+        this process's device (None without one), ``cache`` what the cache holds, ``jpeg`` how many JPEGs each decoder
+        handled: ``own``, ``libjpeg`` (progressive, CMYK, odd sampling, several scans), ``go``.
+        docs/guides/statistics.md lists every key. After ``close()``, the numbers are those up to then.
         """
         if self._last is not None and not (self._remote is not None and self._remote.open):
             return deepcopy(self._last)
@@ -778,7 +781,7 @@ class DataLoader(Generic[T]):
     def __getstate__(self) -> dict[str, Any]:
         if self._remote is not None and self._remote.open:
             raise ConfigError(
-                "DataLoader: a loader that is open cannot be pickled", hint="call close() first, or pickle the dataset"
+                "DataLoader: an open loader cannot be pickled", hint="call close() first, or pickle the dataset"
             )
         dropped: dict[str, Any] = {
             "_early": None,
@@ -803,7 +806,7 @@ class DataLoader(Generic[T]):
     def __repr__(self) -> str:
         return f"DataLoader({self._dataset!r}, batch_size={self.batch_size})"
 
-    # Attributes of torch's.
+    # Attributes of torch's DataLoader.
 
     @property
     def dataset(self) -> Any:
@@ -812,27 +815,27 @@ class DataLoader(Generic[T]):
 
     @property
     def batch_size(self) -> int | None:
-        """Samples a batch on this rank, None where they are not batched here."""
+        """Samples per batch on this rank, None if they are not batched here."""
         return self._settings.size
 
     @property
     def num_workers(self) -> int:
-        """Lanes asked for; the cores of this process where nothing was said."""
+        """The requested number of lanes; by default the cores of this process."""
         return self._settings.workers or cores()
 
     @property
     def drop_last(self) -> bool:
-        """Whether the end that fills no batch is left out."""
+        """Whether a last batch that is not full is dropped."""
         return self._settings.tail == "drop"
 
     @property
     def sampler(self) -> Any:
-        """The user's sampler; without one, what loops call ``set_epoch`` on."""
+        """The user's sampler; without one, an object for loops that call ``set_epoch`` on it."""
         return self._sampler if self._sampler is not None and not self._settings.ordering.batched else _Sampler(self)
 
     @property
     def batch_sampler(self) -> Any:
-        """The user's batch sampler; None where the engine makes the batches."""
+        """The user's batch sampler; None if the engine makes the batches."""
         return self._sampler if self._settings.ordering.batched else None
 
     def __getattr__(self, name: str) -> Any:
@@ -843,7 +846,7 @@ class DataLoader(Generic[T]):
 
 
 class _Sampler:
-    """Stands where torch's samplers stand, for loops that call ``loader.sampler.set_epoch(e)``."""
+    """Replaces torch's samplers, for loops that call ``loader.sampler.set_epoch(e)``."""
 
     def __init__(self, loader: DataLoader) -> None:
         self._loader = loader
@@ -853,7 +856,7 @@ class _Sampler:
 
 
 def _bytes(fields: Sequence[_client.Field], output: str, form: Form) -> str:
-    """What the line at start says where batches hold bytes, which no layer of a model takes."""
+    """What the line at start says if batches hold bytes, which layers of a model do not accept."""
     found = [
         (i, field) for i, field in enumerate(fields) if field.dtype == "uint8" and field.kind in ("image", "array")
     ]
@@ -861,10 +864,10 @@ def _bytes(fields: Sequence[_client.Field], output: str, form: Form) -> str:
         return ""
     at, field = found[0]
     item = {"dict": f"batch[{field.name!r}]", "one": "batch"}.get(form, "")
-    if not item:  # what the loop unpacks a tuple into has the field's name, if that can be one
+    if not item:  # the variable that the loop unpacks to has the field's name, if it is an identifier
         item = field.name if field.name.isidentifier() else f"batch[{at}]"
     floats = f"{item}.float()" if output == "torch" else f"{item}.astype('float32')"
     words = f"; {' and '.join(field.name for _, field in found)} {'is' if len(found) == 1 else 'are'} uint8: "
     if field.kind == "image":
-        return words + f"for floats end the transforms with ToTensor(), or write {floats} / 255 in the loop"
-    return words + f"for floats write {floats} in the loop"
+        return words + f"to get floats, end the transforms with ToTensor(), or write {floats} / 255 in the loop"
+    return words + f"to get floats, write {floats} in the loop"

@@ -1,7 +1,7 @@
-"""What stoker says to people: the line at start, notices, progress of indexing.
+"""What stoker tells people: the line at start, notices, progress of indexing.
 
-All of it goes to the logger "stoker" where somebody listens to it, and to stderr otherwise; setting that logger's level
-above INFO silences it. Every text is said once in a process.
+Everything goes to the logger "stoker" if it has a handler, and to stderr otherwise. Set that logger's level above INFO
+to silence it. Every text is printed once per process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _said: set[str] = set()
 
 
 def say(text: str) -> None:
-    """Says text at level INFO, unless it was said before."""
+    """Logs text at level INFO, unless it was logged before."""
     if text in _said:
         return
     _said.add(text)
@@ -23,7 +23,7 @@ def say(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Says text at level WARNING, however often."""
+    """Logs text at level WARNING, every time."""
     _emit(logging.WARNING, text)
 
 
@@ -36,9 +36,9 @@ def _emit(level: int, text: str) -> None:
 
 
 class Progress:
-    """A line of progress on a terminal, with rate and time left; silent where stderr is none.
+    """A progress line on a terminal, with rate and time left; silent if stderr is not a terminal.
 
-    ``show`` may be called as often as messages come; the line is drawn at most ten times a second.
+    ``show`` may be called for every message; the line is drawn at most ten times a second.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Progress:
 
 
 def progress_line(done: int, total: int, what: str, seconds: float) -> str:
-    """``seconds`` since the start; total 0 where it is not known."""
+    """``seconds`` since the start; total is 0 if it is unknown."""
     rate = done / seconds if seconds > 0 else 0.0
     line = f"stoker: {what or 'indexing'} {done:,}"
     if total:

@@ -1,7 +1,7 @@
-"""One number a sample, on the way to the engine: weights, lengths.
+"""One number per sample, sent to the engine: weights, lengths.
 
-Short columns travel in the Spec. Longer ones lie in a memfd, as a .npy file that the engine opens through /proc: frames
-are no place for millions of numbers, and nothing is left behind whoever dies.
+Short columns are sent in the Spec. Longer ones are in a memfd, as a .npy file that the engine opens through /proc:
+frames are not suitable for millions of numbers, and nothing remains if either process dies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INLINE = 4096  # numbers
 
 
 def scalar(value: Any) -> Any:
-    """A number of NumPy's, torch's or JAX's as Python's; anything else as it is."""
+    """A NumPy, torch or JAX number as Python's; anything else unchanged."""
     if isinstance(value, (int, float, str)) and type(value).__module__ != "numpy":
         return value
     one = getattr(value, "shape", None) == () and callable(getattr(value, "item", None))
@@ -27,7 +27,7 @@ def scalar(value: Any) -> Any:
 
 
 class NumberFile(str):
-    """The path of a column in memory; the memory lives as long as this."""
+    """The path of a column in memory; the memory is freed with this object."""
 
     def __new__(cls, numbers: array[float]) -> NumberFile:
         fd = os.memfd_create("stoker-numbers", os.MFD_CLOEXEC)
@@ -43,12 +43,12 @@ class NumberFile(str):
 
 
 def _close(owner: int, fd: int) -> None:
-    if os.getpid() == owner:  # in a forked child the number may be another file's by now
+    if os.getpid() == owner:  # in a forked child the number may belong to another file by now
         os.close(fd)
 
 
 def column(numbers: array[float]) -> list[float] | NumberFile:
-    """The numbers as the Spec takes them. JSON has no NaN: such columns travel as files."""
+    """The numbers in the form of the Spec. JSON has no NaN, so columns with NaN are sent as files."""
     if len(numbers) <= INLINE and all(map(math.isfinite, numbers)):
         return numbers.tolist()
     return NumberFile(numbers)
@@ -64,5 +64,7 @@ def read(name: str, values: Any, problems: Problems, one: str = "sample") -> arr
     try:
         return array("d", values)
     except (TypeError, ValueError, OverflowError) as error:
-        problems.add(f"{name} has an item that is not a number: {error}", f"give a list of numbers, one for each {one}")
+        problems.add(
+            f"{name} contains an item that is not a number: {error}", f"give a list of numbers, one for each {one}"
+        )
         return None

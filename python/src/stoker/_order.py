@@ -4,8 +4,8 @@ rng           mix, seed_key, epoch_key, below, draw, uniform
 Sequence      the samples at places: Stored, Full, Rounds, Uniform, Weighted, Race; Padded and Picked wrap one
 walk          a range of places in growing pieces
 
-Everything is a pure function of its arguments: ``testdata/rng.json`` and ``testdata/orders.json`` lock the numbers for
-both languages. With numpy many places are computed at once, without it one after the other; the numbers are the same.
+Everything is a pure function of its arguments: ``testdata/rng.json`` and ``testdata/orders.json`` fix the numbers for
+both languages. With numpy, many places are computed at once; without it, one at a time, with the same numbers.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15  # 2^64 / the golden ratio
 STRIDE = 0xD6E8FEB86659FD93
 
-# Words that keep the parts of an epoch's randomness apart; places, the other words, are never as large.
+# Words that separate the parts of an epoch's randomness; places, the other words, are never as large.
 SHUFFLE = MASK
 DRAW = MASK - 15
 
-SMALL = 4096  # samples; up to here a table is shuffled: over so few bits a network's departure from uniform shows
+SMALL = 4096  # samples; up to here a table is shuffled: over so few bits a network deviates visibly from uniform
 ROUNDS = 8  # of the network
 
-# Weights of a draw without replacement lie between these, so that no time of a race overflows or loses its digits.
+# Bounds for weights of a draw without replacement, so that no arrival time overflows or loses precision.
 LIGHTEST, HEAVIEST = 1e-150, 1e150
 
-_FEW = 64  # places; below, numpy costs more than it saves
-_FIRST, _PIECE, _PIECE_WITH_NUMPY = 256, 4096, 1 << 15  # places a piece: the first comes soon, the last fit a cache
+_FEW = 64  # places; below this, numpy costs more than it saves
+_FIRST, _PIECE, _PIECE_WITH_NUMPY = 256, 4096, 1 << 15  # places per piece: the first comes soon, the last fit a cache
 
 
 def _numpy() -> Any:
@@ -61,7 +61,7 @@ def seed_key(seed: int) -> int:
 
 
 def below(key: int, word: int) -> int:
-    """The key one level down, named by word."""
+    """The key one level down, selected by word."""
     return mix((key ^ mix(word + GOLDEN & MASK) * STRIDE & MASK) + GOLDEN & MASK)
 
 
@@ -71,7 +71,7 @@ def epoch_key(seed: int, epoch: int) -> int:
 
 
 def draw(key: int, number: int) -> int:
-    """Draw ``number`` below a key: 64 bits (SplitMix64: Steele, Lea, Flood 2014)."""
+    """Draw ``number`` of a key: 64 bits (SplitMix64: Steele, Lea, Flood 2014)."""
     return mix(key + (number + 1) * GOLDEN & MASK)
 
 
@@ -80,7 +80,7 @@ def uniform(key: int, number: int) -> float:
     return (draw(key, number) >> 11) * 2.0**-53
 
 
-# The same for arrays of uint64, whose sums and products wrap.
+# The same for arrays of uint64, whose sums and products wrap around.
 
 
 def _mix_all(np: Any, z: Any) -> Any:
@@ -102,7 +102,7 @@ def _places(np: Any, places: range) -> Any:
 
 
 def _high(np: Any, x: Any, factor: int) -> Any:
-    """The upper 64 of the 128 bits of x * factor, by halves of 32 bits: no sum here can exceed 64."""
+    """The upper 64 of the 128 bits of x * factor, by 32-bit halves: no sum here exceeds 64 bits."""
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     f0, f1 = np.uint64(factor & 0xFFFFFFFF), np.uint64(factor >> 32)
     x0, x1 = x & low, x >> half
@@ -118,7 +118,7 @@ class Sequence(Protocol):
     """The samples of one epoch by place."""
 
     def take(self, places: range) -> list[Any]:
-        """The samples at places, which the sequence has; the range's step is above 0."""
+        """The samples at places within the sequence; the range's step is positive."""
         ...
 
 
@@ -132,8 +132,8 @@ class Stored:
 class Full:
     """A keyed bijection of [0, n): a shuffled table up to SMALL, else a Feistel network.
 
-    The network is over the smallest 2^(a+b) >= n, a and b the bits of its halves, and is walked until it lands below n
-    (Black, Rogaway 2002).
+    The network is over the smallest 2^(a+b) >= n, where a and b are the bits of its halves, and is repeated until the
+    result is below n (Black, Rogaway 2002).
     """
 
     def __init__(self, n: int, key: int) -> None:
@@ -206,7 +206,7 @@ def _round_all(np: Any, x: Any, key: int) -> Any:
 
 
 class Rounds:
-    """Whole permutations of [0, n) without end; the first is ``Full``."""
+    """An endless sequence of whole permutations of [0, n); the first is ``Full``."""
 
     def __init__(self, n: int, key: int) -> None:
         self._n = n
@@ -227,7 +227,7 @@ class Rounds:
 
 
 class Uniform:
-    """Every place is drawn by itself from [0, n)."""
+    """Every place is drawn independently from [0, n)."""
 
     def __init__(self, n: int, key: int) -> None:
         self._n = n
@@ -241,7 +241,7 @@ class Uniform:
 
 
 def cumulate(weights: Items[float]) -> array[float]:
-    """The sums of the weights, up to the last that is not 0: what is above the sum of all others is drawn from it."""
+    """The running sums of the weights, up to the last that is not 0: that sample gets what rounding leaves over."""
     end = len(weights)
     while end and weights[end - 1] == 0:
         end -= 1
@@ -249,7 +249,7 @@ def cumulate(weights: Items[float]) -> array[float]:
 
 
 class Weighted:
-    """Every place is drawn by itself: the first sample whose sum of weights is above a part of the sum of all."""
+    """Every place is drawn independently: the first sample whose running sum exceeds a fraction of the total."""
 
     def __init__(self, cdf: array[float], key: int) -> None:
         self._cdf = cdf
@@ -267,7 +267,7 @@ class Weighted:
 
 class Race:
     """The k samples that arrive first, each at a time that is exponential with its weight as rate: a weighted draw
-    without replacement (Efraimidis, Spirakis 2006). Those at the same time arrive by number."""
+    without replacement (Efraimidis, Spirakis 2006). Ties are broken by number."""
 
     def __init__(self, weights: array[float], k: int, key: int) -> None:
         if len(weights) >= _FEW and (np := _numpy()) is not None:
@@ -327,7 +327,7 @@ def _series(s: Any, e: Any) -> Any:
 
 
 class Padded:
-    """A sequence of n places that goes on from its beginning when it ends."""
+    """A sequence of n places that starts again from its beginning when it ends."""
 
     def __init__(self, sequence: Sequence, n: int) -> None:
         self._sequence = sequence
@@ -342,7 +342,7 @@ class Padded:
 
 
 class Picked:
-    """A sequence of numbers of items, as the items."""
+    """A sequence of indices into items, as the items."""
 
     def __init__(self, sequence: Sequence, items: Items[Any]) -> None:
         self._sequence = sequence
@@ -353,7 +353,7 @@ class Picked:
 
 
 def walk(sequence: Sequence, places: range) -> Iterator[list[Any]]:
-    """The samples at places in pieces, each computed when it is asked for, in bounded memory."""
+    """The samples at places in pieces, each computed when it is needed, in bounded memory."""
     size, at = _FIRST, 0
     while at < len(places):
         yield sequence.take(places[at : at + size])

@@ -1,6 +1,6 @@
-"""The keywords that decide which sample comes when, and how samples become batches.
+"""The keywords that decide the order of samples and how samples become batches.
 
-Ordering   what they come to: parts of the Spec, and the user's sampler if there is one
+Ordering   their result: parts of the Spec, and the user's sampler if there is one
 read()     keywords -> Ordering
 """
 
@@ -21,23 +21,23 @@ LONG = ("split", "truncate", "refuse")
 
 @dataclass(frozen=True)
 class Ordering:
-    """What decides the order. Columns of numbers are kept apart: they travel in a way of their own."""
+    """What decides the order. Columns of numbers are kept separate, because they are sent separately."""
 
-    order: dict[str, Any] = field(default_factory=dict)  # of the Spec, seed and tail apart
-    batch: dict[str, Any] = field(default_factory=dict)  # of the Spec, size apart
+    order: dict[str, Any] = field(default_factory=dict)  # part of the Spec, without seed and tail
+    batch: dict[str, Any] = field(default_factory=dict)  # part of the Spec, without size
     numbers: dict[str, array[float]] = field(default_factory=dict)  # "order.weights", "batch.lengths"
     global_size: int | None = None
-    sampler: Any = None  # the user's object, whoever computes its order
-    batched: bool = False  # and it gives lists
-    walked: bool = False  # its ids are taken from it, one by one; else the engine computes them
+    sampler: Any = None  # the user's object, whether or not the engine computes its order
+    batched: bool = False  # whether it gives lists
+    walked: bool = False  # its ids are taken from it, one by one; otherwise the engine computes them
     ranks: tuple[int, int] | None = None  # rank and world size that the sampler decides
     seed: Seed | None = None  # of the sampler
-    size: int | None = None  # of the batches that a batch_sampler makes
-    drop: bool = False  # and whether it leaves out what fills none
+    size: int | None = None  # size of the batches that a batch_sampler makes
+    drop: bool = False  # and whether it drops one that is not full
 
     @property
     def stored(self) -> bool:
-        """Whether the order is that of the storage, whatever the seed."""
+        """Whether the order is that of the storage, whatever the seed is."""
         return self.plain and not self.order and self.sampler is None
 
     @property
@@ -58,7 +58,7 @@ class Ordering:
 
 
 def read(k: Mapping[str, Any], shuffled: bool, problems: Problems) -> Ordering:
-    """Reads them; ``shuffled`` is whether the dataset asks for a shuffle itself."""
+    """Reads the keywords; ``shuffled`` says whether the dataset asks for a shuffle itself."""
     if k["sampler"] is not None or k["batch_sampler"] is not None:
         return _sampled(k, shuffled, problems)
     order: dict[str, Any] = {}
@@ -101,7 +101,8 @@ def _shuffle(k: Mapping[str, Any], shuffled: bool, order: dict[str, Any], proble
     draws = k["weights"] is not None or k["balanced"] or k["replacement"]
     if draws and k["shuffle"]:
         problems.add(
-            "shuffle and a draw (weights, balanced, replacement) exclude one another", "a draw is random by itself"
+            "shuffle and a draw (weights, balanced, replacement) exclude each other",
+            "leave shuffle out: a draw is random",
         )
     if shuffle is not None and not draws:
         order["shuffle"] = shuffle
@@ -124,13 +125,11 @@ def _global_size(k: Mapping[str, Any], problems: Problems) -> int | None:
         problems.add(f"global_batch_size is {size!r}", "give an integer, at least 1")
         return None
     if k["batch_size"] not in (None, 1):
-        problems.add(
-            f"batch_size {k['batch_size']} and global_batch_size {size} both say how large batches are", "give one"
-        )
+        problems.add(f"batch_size {k['batch_size']} and global_batch_size {size} exclude each other", "give only one")
     return int(size)
 
 
-# Everything that a sampler decides.
+# Keywords that a sampler replaces.
 _OWN = (
     "block", "window", "streams", "weights", "balanced", "replacement", "num_samples",
     "lengths", "bucket", "tokens", "pack", "long", "length_window", "global_batch_size",
@@ -141,15 +140,15 @@ def _sampled(k: Mapping[str, Any], shuffled: bool, problems: Problems) -> Orderi
     name = "sampler" if k["sampler"] is not None else "batch_sampler"
     sampler = k[name]
     if k["sampler"] is not None and k["batch_sampler"] is not None:
-        problems.add("sampler and batch_sampler exclude one another", "give one of them")
+        problems.add("sampler and batch_sampler exclude each other", "give only one")
     if k["shuffle"] or shuffled:
-        problems.add(f"{name} and shuffle exclude one another", f"the {name} decides the order: leave shuffle out")
+        problems.add(f"{name} and shuffle exclude each other", f"the {name} decides the order: leave shuffle out")
     if others := [key for key in _OWN if k[key] is not None and k[key] is not False]:
-        problems.add(f"{name} decides the order alone, and {', '.join(others)} would too", "leave one of them out")
+        problems.add(f"{name} alone decides the order, and so would {', '.join(others)}", "leave one of them out")
     if name == "batch_sampler" and (k["batch_size"] != 1 or k["drop_last"]):
-        problems.add("batch_sampler makes the batches: batch_size and drop_last exclude it", "leave them out")
+        problems.add("batch_sampler makes the batches, so batch_size and drop_last cannot be given", "leave them out")
     if not hasattr(sampler, "__iter__") and not hasattr(sampler, "__getitem__"):
-        problems.add(f"{name} is of type {type(sampler).__name__}, which cannot be walked", "give any iterable of ids")
+        problems.add(f"{name} is of type {type(sampler).__name__}, which is not iterable", "give any iterable of ids")
         return Ordering()
     if name == "sampler":
         return _native(sampler) or Ordering(sampler=sampler, walked=True)
@@ -162,7 +161,7 @@ def _sampled(k: Mapping[str, Any], shuffled: bool, problems: Problems) -> Orderi
 
 
 def _native(sampler: Any) -> Ordering | None:
-    """A sampler of ours, if the engine can compute its order."""
+    """One of our samplers, if the engine can compute its order."""
     whole_order = getattr(sampler, "_order", None)
     said = whole_order() if callable(whole_order) else None
     if said is None:

@@ -1,4 +1,4 @@
-"""stoker.pack: the command of that name, run by the engine's file beside this process."""
+"""stoker.pack: the command of the same name, run by the engine's executable beside this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._errors import Problems, whole
 from ._numbers import scalar
 from ._process import find
 
-_RUN = _command.Verb("pack", "packing", "the same call goes on behind the shards that are finished")
+_RUN = _command.Verb("pack", "packing", "the same call continues after the finished shards")
 
 
 def pack(
@@ -50,36 +50,36 @@ def pack(
     overwrite: bool = False,
     progress: _command.Told | None = None,
 ) -> dict[str, Any]:
-    """Writes a dataset anew as shards, in the folder ``dst``: the command ``stoker pack``, whose flags these are.
+    """Writes a dataset as new shards into the folder ``dst``. Same as the command ``stoker pack`` with these flags.
 
-    src         a path, a pattern, a list of them, or a dataset of this package, whose samples are packed as they are
-                stored: transforms and shuffles of its own are not applied, and names of its own are refused
-    format      of a path; left out: found out
-    output      "tar" (WebDataset's, left out), "tfrecord", "npy", "tokens"
+    src         a path, a pattern, a list of them, or a dataset of this package. Its samples are packed as they are
+                stored: its transforms and shuffles are not applied, and renamed fields are refused
+    format      of a path; default: detected
+    output      "tar" (WebDataset's, default), "tfrecord", "npy", "tokens"
     name        shards are called name-000000.tar and so on ("shard")
-    shard_size  "1GiB" (left out), or bytes
+    shard_size  "1GiB" (default), or bytes
     compress    "none", "zstd", "gzip", "lz4"
     shuffle, seed   pack in random order
-    fields      only these; keys="number" calls samples by their numbers
-    jpeg        "index": rewrites JPEGs without loss, so that crops are decoded alone; progressive says what becomes of
+    fields      pack only these; keys="number" names samples by their numbers
+    jpeg        "index": rewrites JPEGs losslessly so that crops can be decoded alone; progressive says what to do with
                 progressive ones: "refuse", "convert" or "keep"
-    resize, crop, quality, decode   make pictures smaller, cut their middle out, write them anew, keep them as arrays
-    augment, transform   so many varied copies of every sample, varied by these transforms
-    tokenize, text_field, token_type   text becomes tokens: "gpt2", "cl100k_base", "o200k_base", or a model's file
-    max_pixels  a picture of more pixels is not decoded, but a sample that cannot be read; default 178,956,970
-    on_bad      samples that cannot be read: "fail" (left out) ends the packing with DataError, "skip" leaves them out;
+    resize, crop, quality, decode   scale pictures down, crop their centre, encode them again, store them as arrays
+    augment, transform   store this many variants of every sample, made by these transforms
+    tokenize, text_field, token_type   turn text into tokens: "gpt2", "cl100k_base", "o200k_base", or a model file
+    max_pixels  a picture with more pixels is not decoded, but is a sample that cannot be read; default 178,956,970
+    on_bad      samples that cannot be read: "fail" (default) ends the packing with DataError, "skip" leaves them out;
                 the manifest names them in ``bad`` of their shard
-    jobs        samples worked on at once; left out: one a core
-    task        (i, n) or "i/n" makes the i-th part of n alone; finish=True, with src None, joins the parts
-    dry_run     writes nothing, and returns what it would come to
-    overwrite   replaces another packing that is there
-    progress    called with (samples done, samples in all, bytes written), ten times a second at most
+    jobs        samples processed at once; default: one per core
+    task        (i, n) or "i/n" makes only part i of n; finish=True, with src None, joins the parts
+    dry_run     write nothing, and return an estimate
+    overwrite   replace an existing packing
+    progress    called with (samples done, total samples, bytes written), at most ten times a second
 
-    Returns the manifest, which is also in ``dst/manifest.json``; with ``task`` {"shards", "made"}; with ``dry_run`` the
-    estimate: samples, bytes, shards, seconds.
+    Returns the manifest, which is also in ``dst/manifest.json``; with ``task``, {"shards", "made"}; with ``dry_run``,
+    the estimate: samples, bytes, shards, seconds.
 
-    Stopped by Ctrl-C, an error or a power cut, it goes on behind the finished shards when it is called again, and ends
-    with the same bytes. Raises ConfigError, DataError, SourceError, and ResourceError when the disk is full.
+    If it was stopped by Ctrl-C, an error or a power failure, calling it again continues after the finished shards and
+    writes the same bytes. Raises ConfigError, DataError, SourceError, and ResourceError when the disk is full.
     """
     said = dict(locals())
     for key in ("src", "dst", "progress"):
@@ -100,10 +100,10 @@ def pack(
 
 
 def _source(src: Any, said: dict[str, Any], problems: Problems) -> list[str]:
-    """The paths of the command; fills in format and fields of a dataset."""
+    """The paths for the command; fills in format and fields of a dataset."""
     if said["finish"]:
         if src is not None:
-            problems.add("finish=True joins what is in dst, and src is given too", "pass None as src")
+            problems.add("finish=True joins the parts in dst and takes no src", "pass None as src")
         return []
     if isinstance(src, Dataset):
         return _of_dataset(src, said, problems)
@@ -118,10 +118,10 @@ def _source(src: Any, said: dict[str, Any], problems: Problems) -> list[str]:
 def _of_dataset(src: Dataset, said: dict[str, Any], problems: Problems) -> list[str]:
     where = src._recipe().dataset
     if not isinstance(where, Mapping) or where.get("format") == "synthetic":
-        problems.add(f"a {type(src).__name__} cannot be packed", "pack the datasets that it is made of")
+        problems.add(f"a {type(src).__name__} cannot be packed", "pack its datasets one by one")
         return []
     if said["format"] not in (None, where["format"]):
-        problems.add(f"format is {said['format']!r}, and the dataset is {where['format']}", "leave format out")
+        problems.add(f"format is {said['format']!r}, but the dataset is {where['format']}", "leave format out")
     said["format"] = None
     said["dataset"] = json.dumps(where)
     given = src._fields() or []
@@ -131,8 +131,8 @@ def _of_dataset(src: Dataset, said: dict[str, Any], problems: Problems) -> list[
         renamed = [f"{field['name']} ({source})" for field in given if (source := _renamed(field))]
         if renamed and where["format"] != "tokens":
             problems.add(
-                f"samples are packed under their stored names, and the dataset has others: {', '.join(renamed)}",
-                f"fields={said['fields']!r} of pack takes the stored names; rename where the shards are read",
+                f"samples are packed under their stored names, but the dataset renames fields: {', '.join(renamed)}",
+                f"fields={said['fields']!r} of pack takes the stored names; rename fields when you read the shards",
             )
     if any(field.get("transform") for field in given):
         _notice.say("pack: samples are packed as they are stored, without the dataset's transforms")
@@ -140,7 +140,7 @@ def _of_dataset(src: Dataset, said: dict[str, Any], problems: Problems) -> list[
 
 
 def _renamed(field: Mapping[str, Any]) -> str:
-    """The stored name of a field that has another one."""
+    """The stored name of a field that is renamed."""
     stored = str(field.get("from", field["name"]))
     return "" if field["name"] in (stored, *stored.split(";")) else stored
 
@@ -152,7 +152,7 @@ def _flags(said: Mapping[str, Any], problems: Problems) -> list[str]:
         value = scalar(value)
         if isinstance(value, bool):
             if key not in ("shuffle", "decode", "dry_run", "finish", "overwrite"):
-                problems.add(f"{key} is {value!r}", "give what the docstring says")
+                problems.add(f"{key} is {value!r}", "see the docstring")
             elif value:
                 found.append(flag)
         elif value is None:

@@ -1,15 +1,15 @@
-"""The statistics page of this process: what its loops waited for, where others of the same user can read it.
+"""The statistics page of this process: what its loops waited for, readable by other processes of the same user.
 
-The layout, its rules for readers, and what every word means stand in the engine's internal/base/stats/layout.go; this
-module repeats the numbers, and testdata/stats holds both languages to the same bytes.
+The engine's internal/base/stats/layout.go defines the layout, the rules for readers and the meaning of every word. This
+module repeats the numbers, and testdata/stats checks both languages against the same bytes.
 
-    Page    the memfd, written by this process alone
-    Entry   a loader in it, with its one stage, wait
-    read    what a page says, of whatever process and version
+    Page    the memfd, written by this process only
+    Entry   a loader in it, with its only stage, wait
+    read    decodes a page, of any process and version
 
-Words are stored and loaded through a memoryview of 8-byte integers, which copies each in one piece; struct would go
-byte by byte. Python has no fences: rows that must agree are safe for readers where stores are seen in order (x86-64),
-and elsewhere as far as the interpreter's own locks order them.
+Words are stored and loaded through a memoryview of 8-byte integers, which copies each as a whole; struct would go byte
+by byte. Python has no memory fences: rows that must be consistent are safe for readers if stores are seen in order
+(x86-64), and elsewhere as far as the interpreter's own locks order them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _FREE, _OPEN, _CLOSED = 0, 1, 2
 
 
 def bucket(ns: int) -> int:
-    """The bucket of a duration: four to an octave from 512 ns to 137 s, one below, one above."""
+    """The bucket of a duration: four per octave from 512 ns to 137 s, one below, one above."""
     if ns < 1 << FIRST_OCTAVE:
         return 0
     octave = ns.bit_length() - 1 - FIRST_OCTAVE
@@ -85,7 +85,7 @@ def _floor(number: int) -> int:
 
 
 def percentile(counts: Sequence[int], share: float) -> float:
-    """The seconds that a share of the items stay below; 0 without items."""
+    """The seconds below which this share of the items stays; 0 without items."""
     total = sum(counts)
     if total <= 0:
         return 0.0
@@ -113,7 +113,7 @@ class Room(NamedTuple):
 
 
 def lay_out(words: Any, room: Room, role: int, pid: int, now: int) -> None:
-    """Writes the header of a page into memory that is zero."""
+    """Writes the header of a page into zeroed memory."""
     loader = (LOADER_WORDS + room.stages * STAGE_WORDS) * WORD
     workers = HEADER_WORDS * WORD
     loaders = workers + room.workers * WORKER_WORDS * WORD
@@ -124,18 +124,18 @@ def lay_out(words: Any, room: Room, role: int, pid: int, now: int) -> None:
     header += [spans, room.spans, SPAN_WORDS * WORD]
     for number, value in enumerate(header, H_VERSION):
         words[number] = value
-    words[H_MAGIC] = MAGIC  # last: what has it is whole
+    words[H_MAGIC] = MAGIC  # written last: a page that has it is complete
 
 
 class Page:
-    """The page of this process. Its owner holds a lock while it takes an entry; an entry has one writer at a time."""
+    """The page of this process. Its owner holds a lock while taking an entry; an entry has one writer at a time."""
 
     def __init__(self) -> None:
         room = Room()
         fd = os.memfd_create(NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            os.posix_fallocate(fd, 0, room.bytes)  # so that no write later can find no memory
-            # The mapping keeps a descriptor of its own, by which others find the page.
+            os.posix_fallocate(fd, 0, room.bytes)  # so that later writes cannot run out of memory
+            # The mapping keeps its own descriptor, through which others find the page.
             self._map = mmap.mmap(fd, room.bytes, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
             try:
                 fcntl.fcntl(fd, _F_ADD_SEALS, _SEALS | _SEAL_FUTURE_WRITE)
@@ -148,7 +148,7 @@ class Page:
         lay_out(self.words, room, ROLE_CLIENT, os.getpid(), time.monotonic_ns())
 
     def entry(self, now: int) -> Entry | None:
-        """A free entry: one never used, else the one closed that was opened first; None if all are in use."""
+        """A free entry: an unused one, else the closed one that was opened first; None if all are in use."""
         words = self.words
         at, count, size = words[H_LOADERS] // WORD, words[H_LOADER_COUNT], words[H_LOADER_BYTES] // WORD
         closed: list[tuple[int, int]] = []
@@ -163,7 +163,7 @@ class Page:
         return None
 
     def leave(self) -> None:
-        """In a forked child: the page is the parent's, and must not show as the child's. Entries are void."""
+        """In a forked child: the page is the parent's and must not look like the child's. Entries become void."""
         self.words.release()
         with suppress(BufferError):
             self._map.close()
@@ -190,14 +190,14 @@ class Entry:
         words[base + L_SEQ] += 1
 
     def known(self, loader: int, lanes: int) -> None:
-        """The engine's number of the loader, another one on another engine."""
+        """The engine's number of the loader; it changes with the engine."""
         words, base = self._words, self._base
         words[base + L_SEQ] += 1
         words[base + L_ID], words[base + L_LANES] = loader, lanes
         words[base + L_SEQ] += 1
 
     def wait(self, busy: int, waited: int, away: int, items: int, nbytes: int, took: Sequence[int]) -> None:
-        """Adds to the stage: nanoseconds, batches, bytes, and what each of the batches took."""
+        """Adds to the stage: nanoseconds, batches, bytes, and the duration of each batch."""
         words, at, buckets = self._words, self._stage, self._buckets
         words[at + S_BUSY] += busy
         words[at + S_INPUT] += waited
@@ -208,7 +208,7 @@ class Entry:
             words[buckets + bucket(ns)] += 1
 
     def progress(self, now: int, epoch: int, step: int, samples: int, batches: int, bad: int, first: int) -> None:
-        """How far the loop has come; ``first`` is what a pass's first batch took, 0 if none of these was one."""
+        """How far the loop is; ``first`` is the duration of a pass's first batch, 0 if none of these was one."""
         words, base = self._words, self._base
         words[base + L_SEQ2] += 1
         values = (now, epoch, step, samples, batches, bad)
@@ -234,14 +234,14 @@ class Entry:
         words[H_WRITTEN] = written + 1
 
     def close(self) -> None:
-        """Says that the loader is closed. Its numbers stay until another one needs the entry."""
+        """Marks the loader as closed. Its numbers stay until another loader needs the entry."""
         words, base = self._words, self._base
         words[base + L_SEQ] += 1
         words[base + L_STATE] = _CLOSED
         words[base + L_SEQ] += 1
 
     def wait_stage(self) -> dict[str, Any]:
-        """The numbers of the stage, as ``read`` gives them."""
+        """The numbers of the stage, in the form of ``read``."""
         end = self._buckets + BUCKET_WORDS
         return _stage(list(self._words[self._stage : end]), S_BUCKETS, BUCKET_WORDS)
 
@@ -250,29 +250,30 @@ class Entry:
 
 
 class PageError(ValueError):
-    """What should be a page is none, or is damaged."""
+    """Bytes that are not a page, or a damaged page."""
 
 
 def read(data: Any, now: int) -> dict[str, Any]:
-    """What a page says: the header, workers, loaders and spans, in the words and units of the engine's own reader.
+    """The contents of a page: the header, workers, loaders and spans, in the words and units of the engine's own
+    reader.
 
-    ``data`` is a buffer, which may be written meanwhile. ``now`` is CLOCK_MONOTONIC, nanoseconds: workers' states count
-    up to then. Rows that are half written and stay so are left out. PageError if it is no page.
+    ``data`` is a buffer that may be written meanwhile. ``now`` is CLOCK_MONOTONIC in nanoseconds: the states of workers
+    count up to then. Rows that stay half written are left out. PageError if it is not a page.
     """
     words = memoryview(data).cast("B")
     words = words[: len(words) // WORD * WORD].cast("q")
     if len(words) < HEADER_WORDS or words[H_MAGIC] != MAGIC or words[H_VERSION] < 1:
-        raise PageError("this is no statistics page")
+        raise PageError("this is not a statistics page")
     head = list(words[:HEADER_WORDS])
     for name, at, least in (("workers", H_WORKERS, 11), ("loaders", H_LOADERS, 30), ("spans", H_SPANS, 11)):
         begin, count, size = head[at : at + 3]
         if not _within(begin, count, size, len(words) * WORD) or size < least * WORD:
-            raise PageError(f"{count} {name} of {size} bytes at {begin} do not lie in a page of {len(words) * WORD}")
+            raise PageError(f"{count} {name} of {size} bytes at {begin} are not within a page of {len(words) * WORD}")
     loader, stage = head[H_LOADER_BYTES], head[H_STAGE_BYTES]
     if not _within(head[H_STAGES], head[H_STAGE_COUNT], stage, loader) or stage < S_BUCKETS * WORD:
-        raise PageError(f"stages that do not lie in a loader's entry of {loader} bytes")
+        raise PageError(f"stages are not within a loader's entry of {loader} bytes")
     if not _within(head[H_BUCKETS], head[H_BUCKET_COUNT], WORD, stage):
-        raise PageError(f"buckets that do not lie in a stage's entry of {stage} bytes")
+        raise PageError(f"buckets are not within a stage's entry of {stage} bytes")
     return {
         "header": _header(head),
         "workers": _workers(words, head, now),
@@ -286,7 +287,7 @@ def _within(at: int, count: int, each: int, size: int) -> bool:
 
 
 def _steady(words: Any, begin: int, size: int, *seqs: int) -> list[int] | None:
-    """A row that nobody wrote meanwhile; None if that did not come about."""
+    """A row that was not written while it was read; None if that did not succeed."""
     for _ in range(1000):
         before = [words[begin + seq] for seq in seqs]
         row = list(words[begin : begin + size])
@@ -421,7 +422,8 @@ _page: Page | None = None
 
 
 def page() -> Page | None:
-    """The page of this process, made at first need; None where that fails (no memory for it): nothing depends on it."""
+    """The page of this process, made when it is first needed; None if that fails (out of memory): nothing depends on
+    it."""
     global _page
     if _page is None:
         with suppress(OSError, ValueError):

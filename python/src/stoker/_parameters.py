@@ -1,6 +1,6 @@
-"""Parameters of transforms, ours or torchvision's, as a Spec writes them. What the engine does not have is Wrong.
+"""Parameters of transforms, ours or torchvision's, in the form of a Spec. What the engine does not have is Wrong.
 
-Each function reads a value, or an attribute that torchvision's classes and ours name alike.
+Each function reads a value, or an attribute with the same name in torchvision's classes and ours.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-# Pillow's integers for the ways of resampling.
+# Pillow's integers for resampling filters.
 _PIL_MODES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 
 Arguments = dict[str, Any]
@@ -47,7 +47,7 @@ def number(name: str, value: Any) -> float:
 
 
 def is_list(value: Any) -> bool:
-    """Whether a value is several: also arrays and tensors, but those without dimensions."""
+    """Whether a value is a sequence, including arrays and tensors except those without dimensions."""
     if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
         return False
     return getattr(value, "shape", None) != ()
@@ -74,13 +74,13 @@ def interpolation(transform: Any) -> Arguments:
     if mode not in ("bilinear", "nearest"):
         raise Wrong(f"interpolation cannot be {mode!r}", "the engine has bilinear (antialiased) and nearest")
     antialias = getattr(transform, "antialias", True)
-    # Versions before 0.17 write "warn" for None, which is True for the PIL pictures of a dataset.
+    # Versions before 0.17 store "warn" for None, which means True for the PIL pictures of a dataset.
     if antialias is not None and antialias != "warn" and not antialias and mode == "bilinear":
-        raise Wrong("bilinear with antialias=False is not built", 'leave antialias out, or interpolation="nearest"')
+        raise Wrong("bilinear with antialias=False is not supported", 'leave antialias out, or interpolation="nearest"')
     out: Arguments = {"interpolation": mode}
-    if getattr(transform, "draft", False):  # ours only
+    if getattr(transform, "draft", False):  # only ours
         if mode != "bilinear":
-            raise Wrong("draft is for bilinear only", 'leave draft out, or interpolation="nearest"')
+            raise Wrong("draft needs bilinear", 'leave draft out, or interpolation="nearest"')
         out["draft"] = True
     return out
 
@@ -97,7 +97,7 @@ def dtype(value: Any) -> str:
 
 
 def for_images(argument: str, by_type: Mapping[Any, Any]) -> Any:
-    """The value for pictures of an argument that v2 lets differ from type to type."""
+    """The value for pictures of an argument that v2 allows to differ by type."""
     found = [v for key, v in by_type.items() if getattr(key, "__name__", None) == "Image"]
     found = found or [v for key, v in by_type.items() if getattr(key, "__name__", None) == "Tensor"]
     found = found or [v for key, v in by_type.items() if key == "others"]

@@ -1,7 +1,7 @@
-"""What samplers share: passes, epochs and state.
+"""Common to all samplers: passes, epochs and state.
 
-Course     how far one pass has come
-Sampler    the base: subclasses say which sample stands at which place of which epoch
+Course     how far one pass is
+Sampler    the base: subclasses say which sample is at which place of which epoch
 Seeded     the base of those that have a seed
 """
 
@@ -21,9 +21,9 @@ STATE_VERSION = 1
 
 
 class Course:
-    """How far a pass has come: its epoch, and how many places of it were handed out, over all ranks.
+    """How far a pass is: its epoch, and how many places of it were given, over all ranks.
 
-    It holds what a state says besides, so that a state costs nothing at every step.
+    It keeps the other values of a state, so that a state costs nothing at every step.
     """
 
     def __init__(self, epoch: int, position: int, sampler: Sampler) -> None:
@@ -36,8 +36,8 @@ class Course:
 class Sampler:
     """Ids in an order that is a function of seed and epoch.
 
-    Every ``iter()`` is a pass over the next epoch; a pass takes its epoch when its first id is asked for, so that
-    iterators which are made and never used, as torch's DataLoader makes them, count for nothing.
+    Every ``iter()`` is a pass over the next epoch. A pass takes its epoch when its first id is asked for, so iterators
+    that are made and never used, as torch's DataLoader makes them, have no effect.
     """
 
     def __init__(self) -> None:
@@ -52,14 +52,14 @@ class Sampler:
         raise NotImplementedError
 
     def _places(self) -> int:
-        """Places of an epoch, over all ranks, padding apart."""
+        """Places of an epoch, over all ranks, without padding."""
         raise NotImplementedError
 
     def _sequence(self, epoch: int) -> _order.Sequence:
         raise NotImplementedError
 
     def _policy(self) -> dict[str, Any]:
-        """What has to be the same for a state to fit."""
+        """Values that must be the same for a state to fit."""
         raise NotImplementedError
 
     def _order(self) -> dict[str, Any] | None:
@@ -69,14 +69,15 @@ class Sampler:
         return None
 
     def _share(self, start: int) -> range:
-        """The places of this rank in a pass that begins at a place."""
+        """The places of this rank in a pass that begins at this place."""
         return range(start, self._places())
 
     # Passes.
 
     def __iter__(self) -> Iterator[Any]:
-        # A state of the very end is this iterator's, used or not: torchdata's StatefulDataLoader, loaded with a state
-        # of a finished pass, makes one iterator, finds that nothing is left, and takes another for the next epoch.
+        # A state of the very end belongs to this iterator, used or not: torchdata's StatefulDataLoader, loaded with a
+        # state of a finished pass, makes one iterator, finds that nothing is left, and takes another for the next
+        # epoch.
         if self._restored is not None and not self._share(self._restored.position):
             self._begin()
             return iter(())
@@ -114,21 +115,21 @@ class Sampler:
         self._next_epoch, self._epoch, self._restored, self._pass = mark
 
     def _announce(self) -> None:
-        """Says what decides the order, where the sampler is walked."""
+        """Checks what decides the order, when the sampler is iterated."""
 
     def __len__(self) -> int:
-        """Ids of a whole pass, on this rank."""
+        """Ids in a whole pass, on this rank."""
         return len(self._share(0))
 
     @property
     def epoch(self) -> int:
-        """The epoch of the pass begun last, or the one decided since."""
+        """The epoch of the newest pass, or the one set since."""
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Decides the epoch of the next pass; the passes after it count on from there.
+        """Sets the epoch of the next pass; later passes count up from it.
 
-        Right after ``load_state_dict``, the epoch of the state keeps the state's position.
+        Right after ``load_state_dict``, setting the epoch of the state keeps the state's position.
         """
         epoch = scalar(epoch)
         if not whole(epoch) or not 0 <= epoch <= MAX_EPOCH:
@@ -145,10 +146,10 @@ class Sampler:
     # State.
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the pass begun last stands: plain JSON types, equal on every rank.
+        """The position of the newest pass: plain JSON types, equal on every rank.
 
-        It counts the ids that were handed out. torchdata's StatefulDataLoader saves it in step with its batches; a
-        DataLoader of torch's with workers asks for ids ahead of what the loop was given.
+        It counts the ids that were given. torchdata's StatefulDataLoader saves it in step with its batches; torch's
+        DataLoader with workers asks for ids before the loop gets their batches.
         """
         now = self._restored or self._pass or Course(self._next_epoch, 0, self)
         return {
@@ -160,7 +161,7 @@ class Sampler:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """The next pass goes on where the state was taken; if that was the end of an epoch it yields nothing, once.
+        """The next pass continues where the state was saved. If that was the end of an epoch, it yields nothing, once.
 
         StateError if the state is of another sampler, or of other samples.
         """
@@ -193,11 +194,11 @@ class Seeded(Sampler):
         _notice.say(f"{type(self).__name__}: {self._seed}")
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """The next pass goes on where the state was taken; if that was the end of an epoch it yields nothing, once.
+        """The next pass continues where the state was saved. If that was the end of an epoch, it yields nothing, once.
 
-        The state of a DistributedSampler may come from a world of another size: the ranks go on together at the first
-        place that none of them had. StateError if the state is of another sampler, or of other samples or weights, or
-        of another seed than was given here; a seed that was not given gives way to the state's.
+        The state of a DistributedSampler may come from another world size: the ranks continue together at the first
+        place that none of them had. StateError if the state is of another sampler, other samples or weights, or a seed
+        other than the one given here; a seed that was not given is replaced by the state's.
         """
         order = state_dict.get("order") if isinstance(state_dict, Mapping) else None
         with self._seed.gives_way(order.get("seed") if isinstance(order, Mapping) else None):
@@ -205,20 +206,20 @@ class Seeded(Sampler):
 
 
 def check_kind(kind: str, state: Any, keys: list[str]) -> None:
-    """StateError unless a state is of a sampler of this kind and has the keys."""
+    """StateError unless this is a state of this kind of sampler with all keys."""
     if not isinstance(state, Mapping):
-        raise StateError(f"{kind}: a state is a dict, and this is of type {type(state).__name__}")
+        raise StateError(f"{kind}: a state must be a dict, not of type {type(state).__name__}")
     if missing := [key for key in ("version", "sampler", *keys) if key not in state]:
         raise StateError(
             f"{kind}: the state lacks {', '.join(missing)}", hint=f"pass what state_dict() of a stoker.{kind} returned"
         )
     if state["version"] != STATE_VERSION:
         raise StateError(
-            f"{kind}: the state is of version {state['version']!r}, this release reads {STATE_VERSION}",
+            f"{kind}: the state is of version {state['version']!r}, but this release reads {STATE_VERSION}",
             hint="load it with the release that saved it",
         )
     if state["sampler"] != kind:
-        raise StateError(f"{kind}: the state is of a {state['sampler']}", hint="load it into a sampler of that kind")
+        raise StateError(f"{kind}: the state is of a {state['sampler']}", hint="load it into a sampler of that class")
 
 
 def check_state(kind: str, state: Any, mine: Course) -> None:
@@ -227,18 +228,18 @@ def check_state(kind: str, state: Any, mine: Course) -> None:
     theirs = state["order"]
     wrong = []
     if not isinstance(theirs, Mapping) or theirs.keys() != mine.policy.keys():
-        wrong.append(f"its order is {theirs!r}, here it is {mine.policy!r}")
+        wrong.append(f"its order is {theirs!r}, but here it is {mine.policy!r}")
     else:
         for key, value in mine.policy.items():
             if theirs[key] != value:
-                wrong.append(f"{key} is {theirs[key]!r} in the state, {value!r} here")
+                wrong.append(f"{key} is {theirs[key]!r} in the state but {value!r} here")
     epoch, position = state["epoch"], state["position"]
-    hint = "make the sampler as that of the saved run was made"
+    hint = "make the sampler with the arguments of the saved run"
     if not wrong and not (
         whole(epoch) and whole(position) and 0 <= epoch <= MAX_EPOCH and 0 <= position <= mine.places
     ):
         wrong.append(
-            f"its epoch is {epoch!r:.80} and its position {position!r:.80}, and an epoch has places 0 to {mine.places}"
+            f"its epoch is {epoch!r:.80} and its position {position!r:.80}, but an epoch has places 0 to {mine.places}"
         )
         hint = DAMAGED
     if wrong:

@@ -1,9 +1,9 @@
 """One engine process and the socket to it.
 
-Owns the process, the socket, the mapped slots and the control page. Nobody runs in the background here: whoever waits
-for an answer reads the socket, and hands what is for others to them; the others sleep until they are called. So any
-number of threads may have requests in flight, and a thread that is interrupted leaves nothing half done: its late
-answer is recognised by its number and undone (a batch gives its slot back, a pass is cancelled, a loader closed).
+Owns the process, the socket, the mapped slots and the control page. There is no background thread: a thread that waits
+for an answer reads the socket, and passes other threads' messages to them; those sleep until they are notified. So any
+number of threads may have requests in flight, and an interrupted thread leaves nothing half done: its late answer is
+recognised by its number and undone (a batch's slot is returned, a pass is cancelled, a loader closed).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from ._version import VERSION
 from ._wire import PROTOCOL, FrameError, Message, Reader, pack
 
 HELLO_SECONDS = 60.0
-GRACE_SECONDS = 0.5  # that an answer may be late after the engine's own deadline
+GRACE_SECONDS = 0.5  # seconds that an answer may be late after the engine's own deadline
 READ_BYTES = 1 << 16
 
 Progress = Callable[[Message], None]
 
 
 class Gone(Exception):
-    """The engine of ``engine`` cannot be reached any more. Never leaves this package.
+    """The engine in ``engine`` can no longer be reached. Never leaves this package.
 
     ``asked`` is the request that it had been sent, None if it was gone before.
     """
@@ -49,7 +49,7 @@ class Gone(Exception):
 
 
 class Unborn(Exception):
-    """The engine ended before it said hello, with this exit status. Never leaves this package."""
+    """The engine exited before its hello, with this status. Never leaves this package."""
 
     def __init__(self, status: int | None) -> None:
         super().__init__()
@@ -57,14 +57,14 @@ class Unborn(Exception):
 
     def error(self) -> EngineError:
         return EngineError(
-            f"the engine ended before it said hello ({status_words(self.status)})",
+            f"the engine exited during its start ({status_words(self.status)})",
             code="died",
-            hint="see what it wrote on stderr, just above",
+            hint="see what it wrote to stderr, just above",
         )
 
 
 def find() -> str:
-    """The engine's file: STOKER_ENGINE, else the one in the wheel, else the one built in this checkout."""
+    """The engine's executable: STOKER_ENGINE, else the one in the wheel, else the one built in this checkout."""
     here = Path(__file__).resolve()
     places = [here.parent / "_engine" / "stoker", here.parents[3] / "build" / "stoker"]
     if asked := os.environ.get("STOKER_ENGINE"):
@@ -76,12 +76,12 @@ def find() -> str:
         f"there is no engine at {places[0]}",
         code="incompatible",
         hint="install a wheel of stoker, or build the engine with `make engine` in a checkout, "
-        "or name its file in the environment variable STOKER_ENGINE",
+        "or set the environment variable STOKER_ENGINE to its path",
     )
 
 
 def main() -> None:
-    """The command ``stoker``: the engine's file is the command line too."""
+    """The command ``stoker``: the engine's executable is also the command line."""
     try:
         os.execv(find(), ["stoker", *sys.argv[1:]])
     except EngineError as error:
@@ -100,7 +100,7 @@ class _Waiter:
 
 
 class Engine:
-    """A running engine that has said hello. ``suspects`` are samples that were in work when others died."""
+    """A running engine that has sent its hello. ``suspects`` are samples that were being worked on when others died."""
 
     def __init__(self, suspects: list[dict[str, Any]]) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -109,7 +109,7 @@ class Engine:
             command = [find(), "engine", "--fd", str(fd)]
             if threading.get_native_id() == os.getpid():
                 # The main thread, which lives as long as the process: the kernel kills the engine with it, even if
-                # the engine is stopped. With another thread the engine would be killed when that thread ends.
+                # the engine is stopped. If another thread started the engine, it would be killed when that thread ends.
                 command += ["--parent", str(os.getpid())]
             self._process = subprocess.Popen(
                 command,
@@ -121,7 +121,7 @@ class Engine:
         except OSError as error:
             ours.close()
             raise EngineError(
-                "the engine could not be started",
+                "cannot start the engine",
                 code="incompatible",
                 cause=str(error),
                 hint="is it built for this machine?",
@@ -141,13 +141,13 @@ class Engine:
         self._reading = False
         self._sending = threading.Lock()
         self._unsent: deque[Message] = deque()
-        # True while bytes are on their way between the socket and us. Who finds one set, when it is his turn, knows
-        # that an interrupt fell on his predecessor there, and that the stream of frames is lost.
+        # True while bytes are being read or sent. A thread that finds one set when it is its turn knows that its
+        # predecessor was interrupted there, and that the stream of frames is lost.
         self._torn_in = self._torn_out = False
         self._gone = False
-        self.digests: dict[int, str] = {}  # of the datasets of its loaders
-        self.abandoned = False  # given up by this side: not a death
-        self.crash: tuple[float, str] | None = None  # its death, when and how, unless somebody else ended it
+        self.digests: dict[int, str] = {}  # digests of the datasets of its loaders
+        self.abandoned = False  # ended by this side: not a death
+        self.crash: tuple[float, str] | None = None  # how and when it died, unless somebody else ended it
         try:
             self._greet(suspects)
         except Gone:
@@ -166,8 +166,8 @@ class Engine:
             for fd in descriptors:
                 os.close(fd)
             raise EngineError(
-                f"this package is version {VERSION} (protocol {PROTOCOL}), "
-                f"the engine {find()} is version {theirs[1]} (protocol {theirs[0]})",
+                f"this package has version {VERSION} (protocol {PROTOCOL}), but "
+                f"the engine {find()} has version {theirs[1]} (protocol {theirs[0]})",
                 code="incompatible",
                 hint="install both from the same release, or build the engine again with `make engine`",
             )
@@ -185,10 +185,10 @@ class Engine:
     def request(
         self, message: Mapping[str, Any], patience: float, progress: Progress | None = None
     ) -> tuple[Message, list[int]]:
-        """Sends a message and waits for its answer, and returns it with the descriptors that came along.
+        """Sends a message, waits for its answer, and returns it with the descriptors that came with it.
 
-        ``patience`` is in seconds and begins anew with every progress message; when it is at its end, StallError.
-        An error that the engine answers is raised. Gone if the engine is.
+        ``patience`` is in seconds and starts again with every progress message; when it is over, StallError. Raises an
+        error that the engine answers. Raises Gone if the engine is gone.
         """
         number = next(self._numbers)
         waiter = _Waiter(patience, progress)
@@ -220,7 +220,7 @@ class Engine:
     def post(self, message: Message) -> None:
         """Sends a message that has no answer, now or with the next request; never waits for a lock, never raises.
 
-        Finalisers call it, in any thread and at any moment.
+        Finalisers call it, in any thread at any time.
         """
         self._unsent.append(message)
         self.flush()
@@ -244,9 +244,9 @@ class Engine:
             try:
                 sent = self._socket.send(left)
             except BlockingIOError:
-                self._torn_out = torn  # half a frame is out: no other can follow
+                self._torn_out = torn  # half a frame has been sent: no other can follow
                 if not self._poll(select.POLLOUT, deadline - time.monotonic()):
-                    raise self._stalled("takes no requests") from None
+                    raise self._stalled("accepts no requests") from None
                 continue
             except OSError:
                 self._gone = True
@@ -272,7 +272,7 @@ class Engine:
         try:
             while waiter.answer is None:
                 left = waiter.deadline - time.monotonic()
-                # A trainer that slept through the deadline may find its answer waiting.
+                # A trainer that slept past the deadline may find its answer waiting.
                 if not self._read(max(0.0, left)) and waiter.deadline <= time.monotonic():
                     self._expire(waiter)
         finally:
@@ -282,10 +282,10 @@ class Engine:
 
     def _expire(self, waiter: _Waiter) -> None:
         if waiter.answer is None and waiter.deadline <= time.monotonic():
-            raise self._stalled(f"gave no answer for {waiter.patience:.0f} s")
+            raise self._stalled(f"did not answer for {waiter.patience:.0f} s")
 
     def _read(self, seconds: float) -> bool:
-        """Waits for bytes and deals with all messages that are whole; false if none came in time."""
+        """Waits for bytes and handles all complete messages; False if none came in time."""
         self._check(self._torn_in)
         if not self._poll(select.POLLIN, seconds):
             return False
@@ -311,7 +311,7 @@ class Engine:
                 self._deal(message)
         except (FrameError, LookupError, TypeError, ValueError) as error:
             self._gone = True
-            raise EngineError("the engine sent what is no message", code="bug", cause=str(error)) from error
+            raise EngineError("the engine sent bytes that are not a message", code="bug", cause=str(error)) from error
         self._torn_in = False
         return True
 
@@ -347,7 +347,7 @@ class Engine:
                 waiter.progress(message)
 
     def _undo(self, message: Message, descriptors: list[int]) -> None:
-        """Takes back what an answer stands for that nobody waits for any more."""
+        """Undoes an answer that nobody waits for any more."""
         for fd in descriptors:
             os.close(fd)
         match message["type"]:
@@ -370,9 +370,9 @@ class Engine:
         return stall(f"the engine {what}", self._process.pid, work)
 
     def end(self, seconds: float) -> int | None:
-        """Closes the socket, which ends the engine, and waits so long for it before it is killed.
+        """Closes the socket, which ends the engine, and waits this long before killing it.
 
-        Returns the exit status as subprocess has it (a signal is negative), None if it could not be had.
+        Returns the exit status as subprocess does (a signal is negative), None if it is not available.
         """
         self._gone = True
         with suppress(OSError):
@@ -390,14 +390,14 @@ class Engine:
         return None
 
     def forget(self) -> None:
-        """In a forked child: lets go of what is the parent's."""
+        """In a forked child: releases what belongs to the parent."""
         self._gone = True
         self._socket.close()
         self._process.returncode = 0  # not ours to wait for
 
 
 def stall(what: str, pid: int, work: list[Work]) -> StallError:
-    """The error for an engine that is silent, from what its control page says."""
+    """The error for a silent engine, from what its control page says."""
     stopped, tracer = _stopped(pid)
     where: dict[str, Any] = {}
     if work:
@@ -405,19 +405,19 @@ def stall(what: str, pid: int, work: list[Work]) -> StallError:
         what += f"; the oldest of its work: stage {oldest.stage} at sample {oldest.sample} for {oldest.seconds:.1f} s"
         where = {"stage": oldest.stage, "sample": oldest.sample}
     else:
-        what += "; none of its lanes is at work"
+        what += "; all of its lanes are idle"
     if tracer:
-        hint = f"its process {pid} is held by the debugger or tracer {tracer}: let it go on there, or detach it"
+        hint = f"its process {pid} is stopped by debugger or tracer {tracer}: continue it there, or detach it"
     elif stopped:
-        hint = f"its process {pid} is stopped: `kill -CONT {pid}` lets it go on"
+        hint = f"its process {pid} is stopped: `kill -CONT {pid}` continues it"
     else:
-        hint = "see whether the storage answers (a hung mount shows as stage read), or raise timeout="
+        hint = "check whether the storage answers (a hung mount shows as stage read), or raise timeout="
     return StallError(what, where=where, hint=hint)
 
 
 def _stopped(pid: int) -> tuple[bool, int]:
-    """Whether a process is stopped, and the process that traces it while it is, else 0. It has to be so for a moment:
-    Ctrl-Z and fg stop and continue all processes of a terminal, and a tracer stops one at every call that it shows."""
+    """Whether a process is stopped, and the process that traces it while it is, else 0. It must be stopped for a
+    moment: Ctrl-Z and fg stop and continue all processes of a terminal, and a tracer stops one at every system call."""
     found: list[tuple[bool, int]] = []
     for wait in (0.0, 0.05, 0.05):
         time.sleep(wait)
@@ -432,7 +432,7 @@ def _stopped(pid: int) -> tuple[bool, int]:
 
 
 def status_words(status: int | None) -> str:
-    """An exit status as people say it."""
+    """An exit status in words."""
     if status is None:
         return "it did not end and was killed"
     if status < 0:

@@ -1,6 +1,6 @@
 """stoker.profile and stoker.synthetic_like: the two measurements that need no second loader.
 
-What one sample costs, and how fast the loop would go if batches cost nothing.
+They say what one sample costs, and how fast the loop would be if batches cost nothing.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Any
 from ._errors import ConfigError, Problems
 from ._kept import kept
 
-SLOWEST = 5  # samples that are named
+SLOWEST = 5  # number of samples that are named
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What ``stoker.profile`` measured: seconds a sample, in this process, one after the other."""
+    """The result of ``stoker.profile``: seconds per sample, in this process, one sample at a time."""
 
     samples: int
     mean: float
     p50: float
     p99: float
     max: float
-    cpu: float  # processor seconds, mean: what is missing to mean was waiting (a disk, a network, a sleep)
-    first: float  # the first sample, which is in none of the others: it opens files and imports
-    slowest: tuple[tuple[int, float], ...]  # index (or number, of an iterable dataset) and seconds
+    cpu: float  # processor seconds, mean; the rest of mean was waiting (for a disk, a network, a sleep)
+    first: float  # the first sample, excluded from the others: it opens files and imports
+    slowest: tuple[tuple[int, float], ...]  # index (or position, for an iterable dataset) and seconds
 
     def as_dict(self) -> dict[str, Any]:
         """The same as a dict of plain values."""
@@ -47,33 +47,37 @@ class Profile:
 
 
 def profile(dataset: Any, samples: int = 256, *, seed: int = 0, seconds: float = 10.0) -> Profile:
-    """Times ``dataset[i]`` of random places, or the first samples of an iterable dataset, in this process.
+    """Times ``dataset[i]`` at random indices, or the first samples of an iterable dataset, in this process.
 
-    dataset  of torch's kind: with ``__getitem__`` and ``__len__``, or iterable
-    samples  how many at most, besides the first
-    seed     of the places: the same seed takes the same samples
-    seconds  the longest that it may take; at least one sample is measured
+    dataset  as for torch: with ``__getitem__`` and ``__len__``, or iterable
+    samples  the most samples to time, after the first
+    seed     decides the indices: the same seed times the same samples
+    seconds  the longest time to spend; at least one sample is measured
 
-    What ``dataset`` raises is raised here. stoker's own datasets have no ``__getitem__``: their loader's ``stats()``
-    tells what a sample costs, stage by stage.
+    Exceptions of ``dataset`` propagate. stoker's own datasets have no ``__getitem__``: the ``stats()`` of a loader over
+    them say what a sample costs, stage by stage.
+
+    Raises ConfigError if an argument is wrong or the dataset is empty.
     """
     problems = Problems("profile")
     if not isinstance(samples, int) or samples < 1:
-        problems.add(f"samples is {samples!r}", "give a whole number from 1")
+        problems.add(f"samples is {samples!r}", "give a whole number, at least 1")
     if not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
         problems.add(f"seconds is {seconds!r}", "give a number above 0")
     if type(dataset).__module__.partition(".")[0] == "stoker":
         problems.add(
-            f"{type(dataset).__name__} has no __getitem__: an engine reads it",
+            f"{type(dataset).__name__} has no __getitem__, because the engine reads it",
             "take some batches of a stoker.DataLoader over it, and look at its stats()",
         )
     elif isinstance(dataset, (str, bytes)):
         problems.add(
-            f"dataset is of type {type(dataset).__name__}, and would be taken letter by letter",
+            f"dataset is of type {type(dataset).__name__}, which would be iterated letter by letter",
             f"give a dataset over it, such as torchvision.datasets.ImageFolder({dataset!r})",
         )
     elif not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")) and not isinstance(dataset, Iterable):
-        problems.add(f"dataset is of type {type(dataset).__name__}", "give a dataset: [i] and len(), or iterable")
+        problems.add(
+            f"dataset is of type {type(dataset).__name__}", "give a dataset with [i] and len(), or an iterable one"
+        )
     problems.raise_any()
     times: list[tuple[int, float]] = []
     used, first = 0.0, None
@@ -94,8 +98,8 @@ def profile(dataset: Any, samples: int = 256, *, seed: int = 0, seconds: float =
             if time.perf_counter() > end:
                 break
     if first is None:
-        raise ConfigError("profile: the dataset is empty", hint="give one with samples")
-    if not times:  # one sample is all there is
+        raise ConfigError("profile: the dataset is empty", hint="give a dataset with samples")
+    if not times:  # there is only one sample
         times, used = [alone[:2]], alone[2]
     found = sorted(took for _, took in times)
     return Profile(
@@ -136,7 +140,7 @@ class SyntheticLike:
 
     def __len__(self) -> int:
         if self.batches is None:
-            raise TypeError("the loader has no length; its synthetic batches never end")
+            raise TypeError("the loader has no length, so its synthetic batches never end")
         return self.batches
 
     def __iter__(self) -> Iterator[Any]:
@@ -147,14 +151,16 @@ class SyntheticLike:
 
 
 def synthetic_like(loader: Any) -> SyntheticLike:
-    """The same loop with batches that cost nothing: what there is to gain at all.
+    """The same loop with batches that cost nothing: the most there is to gain.
 
-    Gives the loader's first batch again and again, as often as an epoch has batches (without end where ``len(loader)``
-    is not known). Train some steps with it in the loader's place: if that is not faster, the data do not limit the
-    training. The batch is one object, so a step that changes it in place changes all of them.
+    Gives the loader's first batch again and again, as often as an epoch has batches (endlessly if ``len(loader)`` is
+    unknown). Train some steps with it instead of the loader: if that is not faster, the data do not limit the training.
+    The batch is always the same object, so a step that modifies it modifies all of them.
 
-    loader is stoker's DataLoader, torch's, or anything that is iterable more than once. stoker's stands afterwards
-    where it stood, torch's is iterated as a copy, and generators of random numbers are put back.
+    loader is stoker's DataLoader, torch's, or anything that can be iterated more than once. Afterwards, the position of
+    a stoker loader and the random number generators are restored; a torch loader is iterated as a copy.
+
+    Raises ConfigError if the loader is empty or cannot be iterated again.
     """
     if not isinstance(loader, Iterable) or isinstance(loader, Iterator):
         raise ConfigError(

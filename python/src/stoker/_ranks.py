@@ -14,7 +14,7 @@ from ._errors import ConfigError, DataError, Problems, StokerError, whole
 
 
 def of_process(rank: int | None, world: int | None) -> tuple[int, int]:
-    """Rank and world size: as said, else torch.distributed's where it runs, else the environment's, else 0 of 1."""
+    """Rank and world size: as given, else torch.distributed's if it is running, else the environment's, else 0 of 1."""
     if rank is not None and world is not None:
         return rank, world
     if (distributed := _running()) is not None:
@@ -39,7 +39,7 @@ def check(rank: Any, world: Any, problems: Problems) -> None:
 
 
 def _running() -> Any:
-    """torch.distributed, if the program has imported it and a process group runs."""
+    """torch.distributed, if the program has imported it and a process group is running."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed
@@ -50,34 +50,34 @@ def _running() -> Any:
 
 
 def worker() -> Any:
-    """What torch knows of this process as a worker of its DataLoader; None if it is not one."""
+    """What torch knows about this process as a worker of its DataLoader; None if it is not one."""
     known = getattr(sys.modules.get("torch.utils.data"), "get_worker_info", None)
     return known() if callable(known) else None
 
 
 def refuse_worker() -> None:
-    """ConfigError in a worker of torch's DataLoader: each of them would give the whole share of the rank."""
+    """ConfigError in a worker of torch's DataLoader: each of them would deliver the whole share of the rank."""
     info = worker()
     if info is None:
         return
     rank, world = of_process(None, None)
     raise ConfigError(
-        f"DataLoader: it is iterated in worker {info.id} of the {info.num_workers} workers of a torch DataLoader; each "
+        f"DataLoader: iterated in worker {info.id} of the {info.num_workers} workers of a torch DataLoader; each "
         "would deliver all samples",
-        hint="iterate it in the training loop itself, where it needs no workers. To share it among the workers: "
+        hint="iterate it in the training loop, where it needs no workers. To share it among the workers: "
         "info = torch.utils.data.get_worker_info(), rank=rank * info.num_workers + info.id, "
         f"world_size=world_size * info.num_workers; that is rank={rank * info.num_workers + info.id}, "
         f"world_size={world * info.num_workers} here",
     )
 
 
-# What all ranks have to have in common.
+# What must be the same on all ranks.
 
-_made: dict[str, int] = {}  # loaders, by the lines that made them
+_made: dict[str, int] = {}  # number of loaders, by the lines that made them
 
 
 def name() -> str:
-    """A name that a loader has on every rank: the lines of the script that make it, and how many they made before."""
+    """The same name for a loader on every rank: the lines of the script that make it, and how many they made before."""
     lines = []
     frame = sys._getframe(1)
     while True:
@@ -93,17 +93,17 @@ def name() -> str:
 
 
 def compare(name: str, facts: Mapping[str, Any], rank: int, world: int) -> None:
-    """An error if another rank has opened its loader of this name with other facts.
+    """An error if another rank opened its loader of this name with other facts.
 
-    The first rank to come writes its facts into the process group's store, the others compare: one request each, and
-    nobody waits for anybody, so that a loader which only some ranks open hangs nothing.
+    The first rank writes its facts into the process group's store, and the others compare: one request each. No rank
+    waits for another, so a loader that only some ranks open does not hang.
     """
     distributed = _running()
     if distributed is None or distributed.get_world_size() != world:
         return
     mine = json.dumps({"rank": rank, **facts}, sort_keys=True)
     first = ""
-    with suppress(AttributeError, RuntimeError, NotImplementedError):  # a store of a kind that cannot compare
+    with suppress(AttributeError, RuntimeError, NotImplementedError):  # a kind of store that cannot compare
         store = distributed.distributed_c10d._get_default_store()
         first = bytes(store.compare_set(f"stoker/{name}", "", mine)).decode()
     theirs = json.loads(first or mine)
@@ -116,22 +116,22 @@ def _differs(fact: str, mine: tuple[int, Any], theirs: tuple[int, Any]) -> Stoke
     rank, other = mine[0], theirs[0]
     if fact == "dataset":
         return DataError(
-            f"rank {rank} reads another dataset than rank {other}",
+            f"rank {rank} does not read the same dataset as rank {other}",
             code="differs",
             cause=f"the digests of their files, sizes and labels are {mine[1]} and {theirs[1]}",
-            hint="give every rank the whole dataset: stoker splits it over the ranks, and slicing it by hand as well "
-            "loses samples (rank=0, world_size=1 leaves the splitting to you)",
+            hint="give every rank the whole dataset: stoker splits it over the ranks, and slicing it by hand too "
+            "loses samples (with rank=0, world_size=1 you split it yourself)",
         )
     cause = "each rank takes its share of a different order: some samples come twice, others never"
     if fact == "seed":
         return ConfigError(
             f"rank {rank} shuffles with seed {mine[1]}, rank {other} with seed {theirs[1]}",
             cause=cause,
-            hint="pass the same seed= on every rank; crops and flips differ between ranks in any case, since every "
+            hint="pass the same seed= on every rank; crops and flips still differ between ranks, because every "
             "sample draws its own",
         )
     return ConfigError(
-        f"{fact} is {_shown(mine[1])} on rank {rank}, and {_shown(theirs[1])} on rank {other}",
+        f"{fact} is {_shown(mine[1])} on rank {rank} but {_shown(theirs[1])} on rank {other}",
         cause=cause,
         hint=f"make the loader with the same {fact} on every rank",
     )

@@ -1,7 +1,7 @@
 """What a training loop really received, and whether that was the plan.
 
-Receipts    the parts that one loader has received: a run of steps of a pass each
-verify_receipts   receipts of all ranks and of resumed pieces, held against the plan
+Receipts    the parts that one loader has received: each is a run of steps of a pass
+verify_receipts   compares receipts of all ranks and of resumed pieces with the plan
 
 The hash of every (place, sample) comes with the batch; here they are summed modulo 2**128.
 """
@@ -56,20 +56,22 @@ class Part:
 
 
 def verify_receipts(receipts: Iterable[Mapping[str, Any]], spec: Any) -> dict[str, Any]:
-    """Adds up receipts of all ranks, and of the pieces of a resumed run, and compares them with the plan.
+    """Adds up receipts of all ranks and of the pieces of a resumed run, and compares them with the plan.
 
     receipts   what ``loader.receipt()`` returned on every rank
     spec       the stream: a stoker.DataLoader, a Spec as a dict, or the path of one as JSON
 
-    Returns {"ok", "complete", "problems", "epochs"}: ok if every sample that receipts cover came once, at its place, to
-    one rank; complete if besides every epoch but the last is covered whole; epochs has a line for each with the items
-    covered, and the samples received and planned. No data is read but the index. ConfigError for what is no receipt.
+    Returns {"ok", "complete", "problems", "epochs"}. ok: every sample that the receipts cover came once, at its place,
+    to one rank. complete: in addition, every epoch but the last is covered completely. epochs has an entry for each
+    epoch with the items covered, and the samples received and planned. Only the index is read. Raises ConfigError if
+    something is not a receipt.
     """
     remote = _remote(spec)
     found = [dict(receipt) if isinstance(receipt, Mapping) else receipt for receipt in receipts]
     if wrong := [receipt for receipt in found if not isinstance(receipt, dict) or "parts" not in receipt]:
         raise ConfigError(
-            f"verify_receipts: {wrong[0]!r:.80} is no receipt", hint="pass what loader.receipt() of every rank returned"
+            f"verify_receipts: {wrong[0]!r:.80} is not a receipt",
+            hint="pass what loader.receipt() of every rank returned",
         )
     verdict: dict[str, Any] = remote.ask("verify", receipts=found)
     verdict.setdefault("problems", [])
@@ -90,7 +92,7 @@ def _remote(spec: Any) -> _client.Loader:
                 raise ConfigError(
                     f"verify_receipts: {os.fspath(file.name)} is not JSON",
                     cause=str(error),
-                    hint="`stoker order SPEC --verify RECEIPT...` reads YAML too",
+                    hint="`stoker order SPEC --verify RECEIPT...` also reads YAML",
                 ) from error
     if not isinstance(spec, Mapping):
         raise ConfigError(

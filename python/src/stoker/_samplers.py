@@ -1,18 +1,18 @@
 """Samplers with torch's names and signatures, in stoker's order.
 
-Sampler       what all share: passes, epochs, state (in _passes.py)
+Sampler       common to all: passes, epochs, state (in _passes.py)
  ├── SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
  └── DistributedSampler
 BatchSampler  batches of any of them, or of any other iterable
 
-They need neither torch nor an engine. Handed to torch's own DataLoader they stand where torch's stand; inside
-stoker.DataLoader the engine computes the same sequence itself, from what they say through the door:
+They need neither torch nor an engine. In torch's own DataLoader they replace torch's samplers; inside stoker.DataLoader
+the engine computes the same sequence itself, from these methods:
 
-_order()   what an order of the Spec says, for a world of one; None where it cannot be said
-_samples() the number of samples that are drawn from: the dataset has to have as many; of a subset, the fewest
+_order()   the order for the Spec, for a world size of one; None if the Spec cannot express it
+_samples() the number of samples that are drawn from, which the dataset must have; for a subset, the minimum
 _world()   (rank, world size, drop_last), of DistributedSampler
 _batch()   (sampler, batch_size, drop_last), of BatchSampler
-_begin()   begins a pass, as the first id of one does: its epoch and position, which are counted on in place
+_begin()   begins a pass, as its first id does: returns its epoch and position, which advance in place
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Seeded):
-    """The ids of ``data_source`` in another order every epoch.
+    """The ids of ``data_source`` in a different order every epoch.
 
-    replacement   draw every id by itself, so that one may come again
-    num_samples   ids of a pass, left out: one a sample. More than there are, without replacement, are whole
-                  permutations one after the other and a part of one
+    replacement   draw every id independently, so that it may come again
+    num_samples   ids in a pass; default: one per sample. More than there are, without replacement, give whole
+                  permutations one after another and part of one
     generator     gives the seed, by its initial_seed()
-    seed          0 to 2**64 - 1; left out, without a generator: as DataLoader's
+    seed          0 to 2**64 - 1; default, without a generator: as for DataLoader
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class RandomSampler(Seeded):
         if num_samples is not None:
             num_samples = count("num_samples", num_samples, problems)
         if samples == 0:
-            problems.add("data_source is empty: there is nothing to draw", "look where its samples were lost")
+            problems.add("data_source is empty, so nothing can be drawn", "check the data source")
         self._seed = _seeds.read(seed, generator, problems)
         problems.raise_any()
         self.data_source = data_source
@@ -92,7 +92,7 @@ class RandomSampler(Seeded):
 
     @property
     def num_samples(self) -> int:
-        """Ids of a pass."""
+        """Number of ids in a pass."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def _samples(self) -> int:
@@ -126,10 +126,10 @@ class RandomSampler(Seeded):
 
 
 class SubsetRandomSampler(Seeded):
-    """The items of ``indices`` in another order every epoch.
+    """The items of ``indices`` in a different order every epoch.
 
     generator   gives the seed, by its initial_seed()
-    seed        0 to 2**64 - 1; left out, without a generator: as DataLoader's
+    seed        0 to 2**64 - 1; default, without a generator: as for DataLoader
     """
 
     def __init__(self, indices: Sequence[int], generator: Any = None, *, seed: int | None = None) -> None:
@@ -144,7 +144,7 @@ class SubsetRandomSampler(Seeded):
         self.generator = generator
 
     def _samples(self) -> int:
-        """The fewest samples that hold all ids."""
+        """The smallest number of samples that includes all ids."""
         return max(self._ids() or (), default=-1) + 1
 
     def _places(self) -> int:
@@ -177,13 +177,13 @@ class SubsetRandomSampler(Seeded):
 
 
 class WeightedRandomSampler(Seeded):
-    """Ids below ``len(weights)``, each as often as its weight says.
+    """Ids below ``len(weights)``, drawn in proportion to their weights.
 
-    weights       numbers, 0 or above, that need not add up to anything
-    num_samples   ids of a pass; without replacement at most as many as there are weights above 0
-    replacement   draw every id by itself (the default); else none comes twice in a pass
+    weights       numbers, at least 0, with any sum
+    num_samples   ids in a pass; without replacement at most the number of weights above 0
+    replacement   draw every id independently (default); otherwise no id comes twice in a pass
     generator     gives the seed, by its initial_seed()
-    seed          0 to 2**64 - 1; left out, without a generator: as DataLoader's
+    seed          0 to 2**64 - 1; default, without a generator: as for DataLoader
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class WeightedRandomSampler(Seeded):
 
     @property
     def weights(self) -> Sequence[float]:
-        """The weights, as they were read. They cannot be changed: make another sampler."""
+        """The weights that were given. They cannot be changed: make another sampler."""
         return memoryview(self._weights).toreadonly()
 
     def _samples(self) -> int:
@@ -247,13 +247,13 @@ class WeightedRandomSampler(Seeded):
 class DistributedSampler(Seeded):
     """One rank's share of the ids of ``dataset``: the ranks take turns along one order, and all get equally many.
 
-    num_replicas, rank   left out: torch.distributed's where it runs, else WORLD_SIZE and RANK, else 1 and 0
-    shuffle              another order every epoch
+    num_replicas, rank   default: torch.distributed's if it is running, else WORLD_SIZE and RANK, else 1 and 0
+    shuffle              a different order every epoch
     seed                 0 to 2**64 - 1, the same on every rank
-    drop_last            leave out the end that does not divide; else ids from the beginning come again there
+    drop_last            drop the ids at the end that do not divide evenly; otherwise ids from the beginning fill up
 
-    Passes count the epochs themselves, unlike those of torch's class, which repeat one order until ``set_epoch`` is
-    called; a program that calls it before every pass sees no difference.
+    Passes count the epochs themselves. torch's class repeats one order until ``set_epoch`` is called; a program that
+    calls it before every pass sees no difference.
     """
 
     def __init__(
@@ -282,12 +282,12 @@ class DistributedSampler(Seeded):
 
     @property
     def num_samples(self) -> int:
-        """Ids of a pass, on each rank."""
+        """Number of ids in a pass, on each rank."""
         return len(self)
 
     @property
     def total_size(self) -> int:
-        """Ids of a pass, over all ranks."""
+        """Number of ids in a pass, over all ranks."""
         return len(self) * self.num_replicas
 
     def _samples(self) -> int:
@@ -319,10 +319,10 @@ class DistributedSampler(Seeded):
 
 
 class BatchSampler:
-    """Lists of ``batch_size`` ids that ``sampler`` gives, which may be any iterable.
+    """Lists of ``batch_size`` ids from ``sampler``, which may be any iterable.
 
-    ``drop_last`` leaves out a last batch that is not full. Epochs and state are the sampler's where it has them;
-    of any other iterable, the state counts what was handed out, and loading it skips as much.
+    ``drop_last`` drops a last batch that is not full. Epochs and state are the sampler's if it has them; for any other
+    iterable, the state counts the ids that were given, and loading it skips as many.
     """
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool) -> None:
@@ -340,7 +340,7 @@ class BatchSampler:
         self._taken: _Taken | None = None
 
     def __iter__(self) -> Iterator[list[Any]]:
-        ids = iter(self.sampler)  # at once: see Sampler.__iter__, and what is ended below is the same case
+        ids = iter(self.sampler)  # at once: see Sampler.__iter__; an iterator that ended is the same case
         if self._restored is not None and self._restored.ended:
             self._taken, self._restored = self._restored, None
             return iter(())
@@ -358,18 +358,18 @@ class BatchSampler:
         taken.ended = True
 
     def __len__(self) -> int:
-        """Batches of a whole pass, if the sampler has a length."""
+        """Number of batches in a whole pass, if the sampler has a length."""
         ids = len(self.sampler)  # type: ignore[arg-type]
         return ids // self.batch_size if self.drop_last else -(-ids // self.batch_size)
 
     def set_epoch(self, epoch: int) -> None:
-        """Decides the epoch of the sampler's next pass, if it has epochs."""
+        """Sets the epoch of the sampler's next pass, if it has epochs."""
         decide = getattr(self.sampler, "set_epoch", None)
         if decide is not None:
             decide(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sampler's state; or how many of its ids were handed out in the pass begun last."""
+        """The sampler's state; or how many of its ids were given in the newest pass."""
         state: dict[str, Any] = {"version": STATE_VERSION, "sampler": "BatchSampler"}
         if self._stateful:
             return {**state, "of": self.sampler.state_dict()}  # type: ignore[attr-defined]
@@ -377,7 +377,7 @@ class BatchSampler:
         return {**state, "ids": taken.ids, "ended": taken.ended}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """The next pass goes on after the batches of the state; at the end of a pass it yields nothing, once."""
+        """The next pass continues after the batches of the state; at the end of a pass it yields nothing, once."""
         if self._stateful:
             check_kind("BatchSampler", state_dict, ["of"])
             self.sampler.load_state_dict(state_dict["of"])  # type: ignore[attr-defined]
@@ -385,7 +385,7 @@ class BatchSampler:
         check_kind("BatchSampler", state_dict, ["ids", "ended"])
         ids, ended = state_dict["ids"], state_dict["ended"]
         if not whole(ids) or ids < 0 or not isinstance(ended, bool):
-            raise StateError(f"BatchSampler: a state of {ids!r} ids, ended: {ended!r}", hint="it is damaged")
+            raise StateError(f"BatchSampler: a state of {ids!r} ids, ended: {ended!r}", hint="the state is damaged")
         self._restored = _Taken(ids, ended)
 
     def _batch(self) -> tuple[Iterable[Any], int, bool]:
@@ -393,7 +393,7 @@ class BatchSampler:
 
 
 class _Taken:
-    """How many ids of a pass were handed out, and whether that was all."""
+    """How many ids of a pass were given, and whether that was all."""
 
     def __init__(self, ids: int = 0, ended: bool = False) -> None:
         self.ids = ids

@@ -1,16 +1,16 @@
 """Which seed a loader or a sampler has, and where it came from.
 
     1. seed= or generator=
-    2. in a world of several ranks Lightning's PL_GLOBAL_SEED, else 0. torch's initial seed does not count there: many
-       scripts seed every rank differently, and all ranks must share one permutation
-    3. in a world of one torch's initial seed when the loader was made, if torch is loaded and somebody has set it
+    2. with several ranks, Lightning's PL_GLOBAL_SEED, else 0. torch's initial seed is not used then: many scripts seed
+       every rank differently, but all ranks must share one permutation
+    3. with one rank, torch's initial seed when the loader was made, if torch is loaded and somebody has set it
     4. 0
 
-torch does not tell whether somebody has set it. Where nobody has, its generator begins with 64 (once 53) random bits,
-and with 67280421310721 on devices: below 2**32 a seed was set, and what is set is below 2**32, as NumPy and Lightning
-want it.
+torch does not say whether somebody has set its seed. If nobody has, its generator starts with 64 (formerly 53) random
+bits, and with 67280421310721 on devices. A seed below 2**32 was therefore set by somebody; people set seeds below 2**32
+because NumPy and Lightning require that.
 
-A seed of 2, 3 or 4 gives way to the seed of a loaded state, so that a run goes on wherever its state is loaded.
+A seed of 2, 3 or 4 is replaced by the seed of a loaded state, so that a run continues wherever its state is loaded.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ LIGHTNINGS = "PL_GLOBAL_SEED"
 
 
 class Seed:
-    """A seed, given or not. One that was not given is decided when it is first settled: a process group may be started
-    after the loader was made. ``world`` is the world size that the user said."""
+    """A seed, given or not. One that was not given is decided when it is first needed: a process group may be started
+    after the loader was made. ``world`` is the world size that the user gave."""
 
     def __init__(self, given: int | None = None, origin: str = "", world: int | None = None) -> None:
         self._given = given
@@ -43,7 +43,7 @@ class Seed:
 
     @property
     def given(self) -> bool:
-        """Whether the user gave it: then a state of another seed does not fit."""
+        """Whether the user gave it: if so, a state with another seed does not fit."""
         return self._given is not None
 
     @property
@@ -55,16 +55,16 @@ class Seed:
         return f"seed {value} ({origin})"
 
     def settle(self) -> None:
-        """It stays what it is from now on."""
+        """Fixes its value from now on."""
         self._settled = self._decided()
 
     def give(self, value: int, origin: str) -> None:
-        """The user gave it after all."""
+        """Treats it as given by the user."""
         self._given, self._origin, self._settled = value, origin, None
 
     @contextmanager
     def gives_way(self, value: Any) -> Iterator[None]:
-        """The seed of a state takes its place, unless it was given, or the state turns out not to fit."""
+        """Replaces it by the seed of a state, unless it was given, or the state turns out not to fit."""
         before = self._settled
         if not self.given and is_seed(value):
             self._settled = value, "of the loaded state"
@@ -98,10 +98,10 @@ def is_seed(value: Any) -> bool:
 
 
 def read(seed: Any, generator: Any, problems: Problems, dataset: int | None = None, world: Any = None) -> Seed:
-    """The seed that the keywords come to; ``dataset`` is the one that the dataset was given."""
+    """The seed that the keywords give; ``dataset`` is the one that the dataset was given."""
     seed = scalar(seed)
     if seed is not None and generator is not None:
-        problems.add("seed and generator both give the seed", "give one of them")
+        problems.add("seed and generator exclude each other", "give only one")
     if seed is not None:
         if not is_seed(seed):
             problems.add(f"seed is {seed!r}", "give an integer from 0 to 2**64 - 1")
@@ -118,7 +118,7 @@ def read(seed: Any, generator: Any, problems: Problems, dataset: int | None = No
 
 
 def _of_torch() -> int | None:
-    """torch's initial seed; None where it is not loaded, or nobody has set one."""
+    """torch's initial seed; None if torch is not loaded or nobody has set a seed."""
     initial = getattr(sys.modules.get("torch"), "initial_seed", None)
     seed = int(initial()) & MASK if callable(initial) else TORCHS_OWN
     return seed if seed < TORCHS_OWN else None
@@ -130,5 +130,5 @@ def _several() -> bool:
         return True
     try:
         return _ranks.of_process(None, None)[1] > 1
-    except ConfigError:  # of RANK and WORLD_SIZE: whoever needs them raises it
+    except ConfigError:  # wrong RANK and WORLD_SIZE: reported where they are needed
         return False

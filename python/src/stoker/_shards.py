@@ -1,8 +1,8 @@
-"""Tar shards written sample by sample, with WebDataset's writer's name and arguments.
+"""Tar shards written sample by sample, with the name and arguments of WebDataset's writer.
 
-ShardWriter   which shard, when the next begins; a shard has its name once it is whole and on the disk
+ShardWriter   chooses the shard; a shard gets its name when it is complete and on disk
 _Tar          one shard: samples as members
-encode_field  a value as the bytes of a member, by the extension of its field
+encode_field  encodes a value as the bytes of a member, by the extension of its field
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ class ShardWriter:
     ...         sink.write({"__key__": f"{i:06d}", "jpg": image, "cls": label})
 
     pattern      the name of shards, with %d or %06d for their number
-    maxcount     samples of a shard
-    maxsize      bytes of the fields of a shard; the sample that exceeds them is its last
+    maxcount     samples per shard
+    maxsize      bytes of the fields in a shard; the sample that exceeds them is its last
     post         called with the name of every finished shard
     start_shard  number of the first shard
-    verbose      0 says nothing of the shards that are begun
-    opener       called with a shard's name for a stream to write to, which is closed after it
-    encoder      True: values are encoded by the extension of their fields, see ``write``; False: all are bytes already;
-                 a dict of extensions and functions, beside True's; or a function of the whole sample
-    compress     True or "gz", "bz2", "xz"; None: as the pattern ends. "zstd" and "lz4" are stoker.pack's
-    user, group, mode, mtime   of the members; mtime is 0 if it is left out, so that the same samples are the same bytes
-    keep_meta    also writes fields whose names begin with _, but for __key__
+    verbose      0 does not print the shards as they are started
+    opener       called with a shard's name; returns a stream to write to, which is closed afterwards
+    encoder      True: values are encoded by the extension of their fields, see ``write``; False: all values are bytes;
+                 a dict of extensions and functions, in addition to True's; or a function of the whole sample
+    compress     True or "gz", "bz2", "xz"; None: by the end of the pattern. For "zstd" and "lz4" use stoker.pack
+    user, group, mode, mtime   of the members; mtime is 0 by default, so that equal samples give equal bytes
+    keep_meta    also write fields whose names begin with _, except for __key__
     format       of the tar headers, a name or a constant of the module tarfile
 
-    A shard has another name while it is written (.NAME.XXXX.tmp beside it). It gets its own, instead of a file of that
-    name, when it is whole and on the disk. If the ``with`` block is left by an exception, the shard that was being
-    written is removed, and those that were finished stay. No shard without a sample is written.
+    While it is written, a shard has another name (.NAME.XXXX.tmp beside it). When it is complete and on disk, it gets
+    its own name and replaces any file of that name. If the ``with`` block is left by an exception, the unfinished shard
+    is removed, and the finished ones stay. Shards without samples are not written.
 
-    Raises ConfigError: a sample that would not be read back as it is; ResourceError: the disk is full; SourceError.
+    Raises ConfigError: a sample that would not be read back unchanged; ResourceError: the disk is full; SourceError.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class ShardWriter:
         self.verbose = verbose
         self.opener = opener
         self.fname: str | None = None
-        self.count = 0  # samples of this shard
+        self.count = 0  # samples in this shard
         self.size = 0  # bytes of their fields
-        self.total = 0  # samples of all shards
+        self.total = 0  # samples in all shards
         if not whole(maxcount) or maxcount < 1:
             problems.add(f"maxcount is {maxcount!r}", "give a number of samples")
         if isinstance(maxsize, bool) or not isinstance(maxsize, (int, float)) or not maxsize > 0:
@@ -115,17 +115,17 @@ class ShardWriter:
         self._format = tarfile.PAX_FORMAT if headers is None else headers
         self._keep_meta = keep_meta
         self._tar: _Tar | None = None
-        self._keys: set[str] = set()  # of this shard
+        self._keys: set[str] = set()  # keys of this shard
         self._closed = False
 
     def write(self, obj: Mapping[str, Any]) -> int:
         """Writes a sample: a dict with ``__key__`` and a value for every field. Returns the bytes of its fields.
 
-        bytes are stored as they are, str as UTF-8; other values by the last extension of their field: cls, cls2, class,
-        count, index, inx, id a whole number; json, jsn what JSON has; npy an array, npz a dict of them; jpg, jpeg, img,
-        image, png, ppm, pgm, pbm, tif, tiff a PIL image, or an array (height, width, channels) of uint8 or of floats
-        from 0 to 1; with .gz behind it, compressed. Pickles (pyd, pickle, pkl, pth, pt) are refused: to read one is to
-        run it.
+        bytes are stored unchanged, str as UTF-8. Other values depend on the last extension of their field: cls, cls2,
+        class, count, index, inx, id take a whole number; json, jsn anything that JSON can express; npy an array, npz a
+        dict of arrays; jpg, jpeg, img, image, png, ppm, pgm, pbm, tif, tiff a PIL image, or an array (height, width,
+        channels) of uint8 or of floats from 0 to 1. A final .gz compresses the value. Pickles (pyd, pickle, pkl, pth,
+        pt) are refused, because reading one runs code.
         """
         if self._closed:
             raise ConfigError("ShardWriter.write: the writer is closed", hint="make another one, with start_shard=")
@@ -137,19 +137,21 @@ class ShardWriter:
             if name != "__key__" and (self._keep_meta or not name.startswith("_"))
         ]
         if not members:
-            raise ConfigError(f"ShardWriter.write: sample {key!r} has no field", hint="give fields beside __key__")
+            raise ConfigError(
+                f"ShardWriter.write: sample {key!r} has no field", hint="give at least one field in addition to __key__"
+            )
         if self._tar is None or self.count >= self.maxcount or self.size >= self.maxsize:
             self.next_stream()
         if key in self._keys:
             raise ConfigError(
-                f"ShardWriter.write: there is a sample {key!r} in this shard already",
-                hint="every sample of a shard needs a key of its own, such as its number",
+                f"ShardWriter.write: this shard already has a sample {key!r}",
+                hint="every sample of a shard needs its own key, such as its number",
             )
         assert self._tar is not None
         try:
             size = self._tar.add(key, members)
         except BaseException as error:
-            self._drop()  # half a member may be out
+            self._drop()  # half a member may have been written
             self._tell(error)
             raise
         self._keys.add(key)
@@ -159,7 +161,7 @@ class ShardWriter:
         return size
 
     def next_stream(self) -> None:
-        """Finishes the shard and begins the next."""
+        """Finishes the shard and starts the next."""
         self.finish()
         fname = self.fname = self.pattern % self.shard
         if self.verbose:
@@ -174,7 +176,7 @@ class ShardWriter:
             raise
 
     def finish(self) -> None:
-        """Finishes the shard that is being written; the next sample begins another."""
+        """Finishes the shard that is being written; the next sample starts another."""
         if self._tar is None:
             return
         assert self.fname is not None
@@ -189,23 +191,23 @@ class ShardWriter:
             self.post(self.fname)
 
     def close(self) -> None:
-        """Finishes the last shard. Nothing can be written any more."""
+        """Finishes the last shard. Nothing can be written afterwards."""
         self._closed = True
         self.finish()
 
     def _tell(self, error: BaseException) -> None:
-        """Raises what an error of the place that is written to comes to."""
+        """Raises stoker's error for an error of the file system."""
         if not isinstance(error, OSError) or isinstance(error, StokerError):
             return
         where = {"shard": self.fname}
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise SourceError("the shard cannot be written", where=where, cause=str(error)) from error
+            raise SourceError("cannot write the shard", where=where, cause=str(error)) from error
         raise ResourceError(
-            "the shard cannot be written: there is no room left",
+            "cannot write the shard: no space left",
             code="space",
             where=where,
             cause=str(error),
-            hint="make room and go on from here: the shards before it are whole (start_shard=)",
+            hint="free some space and continue from here: the shards before it are complete (start_shard=)",
         ) from error
 
     def _drop(self) -> None:
@@ -227,7 +229,7 @@ class ShardWriter:
 
 
 class _Counted:
-    """A stream that says how far it is, as tarfile wants it, whatever it is written to."""
+    """A stream that knows its position, as tarfile requires, whatever it writes to."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -243,7 +245,7 @@ class _Counted:
 
 
 class _Tar:
-    """One shard. It has its name after ``finish`` and never before; ``drop`` leaves nothing of it."""
+    """One shard. It has its name after ``finish`` and never before; ``drop`` leaves nothing."""
 
     def __init__(
         self, name: str, opener: Callable[[str], Any] | None, compress: str, format: int, header: Mapping[str, Any]
@@ -259,7 +261,7 @@ class _Tar:
             self._temporary = os.path.join(folder, f".{base}.{secrets.token_hex(4)}.tmp")
             self._file = open(self._temporary, "xb")
         self._packed: Any = None
-        if compress == "gz":  # without the time and the name that it would have of itself
+        if compress == "gz":  # without the time and the name that gzip would add
             self._packed = gzip.GzipFile("", "wb", 9, self._file, mtime=0)
         elif compress == "bz2":
             self._packed = bz2.BZ2File(self._file, "wb")
@@ -307,7 +309,7 @@ class _Tar:
                 os.unlink(self._temporary)
 
 
-# Arguments.
+# Checking arguments.
 
 
 def _check_pattern(pattern: str, ours: bool, problems: Problems) -> None:
@@ -316,11 +318,15 @@ def _check_pattern(pattern: str, ours: bool, problems: Problems) -> None:
     except (TypeError, ValueError):
         first = second = ""
     if first == second:
-        problems.add(f"pattern is {pattern!r}, and every shard would have one name", "give one like 'train-%06d.tar'")
+        problems.add(
+            f"pattern is {pattern!r}, so all shards would have the same name", "give one like 'train-%06d.tar'"
+        )
     elif ours and ("://" in pattern or pattern.startswith("pipe:")):
-        problems.add(f"pattern is {pattern!r}: only files are written", "give opener=, which opens what is written to")
+        problems.add(
+            f"pattern is {pattern!r}: only files can be written", "give opener=, which opens a stream to write to"
+        )
     elif ours and not os.path.isdir(os.path.dirname(first) or "."):
-        problems.add(f"there is no folder {os.path.dirname(first)}", "make it first")
+        problems.add(f"the folder {os.path.dirname(first)} does not exist", "create it first")
 
 
 def _compression(compress: bool | str | None, pattern: str, problems: Problems) -> str:
@@ -352,28 +358,28 @@ def _encoder(encoder: Any, problems: Problems) -> Encoder:
     return found
 
 
-# Samples.
+# Encoding samples.
 
 
 def _checked(sample: Any) -> str:
-    """The key of a sample, which would be read back as it is."""
+    """The key of a sample, which must be read back unchanged."""
     if not isinstance(sample, Mapping):
         raise ConfigError(
             f"ShardWriter.write: a sample is of type {type(sample).__name__}", hint="give a dict with __key__"
         )
     key = sample.get("__key__")
     if not isinstance(key, str) or not key:
-        raise ConfigError(f"ShardWriter.write: __key__ is {key!r}", hint="give every sample a text of its own")
+        raise ConfigError(f"ShardWriter.write: __key__ is {key!r}", hint="give every sample its own text")
     base = key.rpartition("/")[2]
     if not base or "." in base or key.startswith("/") or ".." in key.split("/") or "\0" in key:
         raise ConfigError(
-            f"ShardWriter.write: __key__ is {key!r}, which is no name of a sample: what follows a dot is its fields",
+            f"ShardWriter.write: __key__ is {key!r}, which is not a valid sample name: what follows a dot is a field",
             hint="give a relative path without a dot in its last part",
         )
     for name in sample:
         if not isinstance(name, str) or not name or "/" in name or "\0" in name or name.startswith("."):
             raise ConfigError(
-                f"ShardWriter.write: sample {key!r} has a field {name!r}", hint="fields are called as jpg"
+                f"ShardWriter.write: sample {key!r} has a field {name!r}", hint="field names are like jpg"
             )
     return key
 
@@ -384,14 +390,14 @@ def _bytes(name: str, value: Any) -> bytes:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise ConfigError(
-        f"ShardWriter.write: field {name!r} is of type {type(value).__name__}, and not bytes",
+        f"ShardWriter.write: field {name!r} is of type {type(value).__name__}, not bytes",
         hint="encode it yourself, or pass encoder=True",
     )
 
 
 def _encoded(sample: Any, own: Mapping[str, Encoder]) -> Any:
     if not isinstance(sample, Mapping):
-        return sample  # it will be said
+        return sample  # the error will be raised again
     return {
         name: value if not isinstance(name, str) or name.startswith("_") else encode_field(name, value, own)
         for name, value in sample.items()
@@ -399,7 +405,7 @@ def _encoded(sample: Any, own: Mapping[str, Encoder]) -> Any:
 
 
 def encode_field(name: str, value: Any, own: Mapping[str, Encoder]) -> bytes:
-    """The bytes of a field; ``own`` are encoders of the user's, by extension."""
+    """The bytes of a field; ``own`` are the user's encoders, by extension."""
     inner = name.removesuffix(".gz")
     if isinstance(value, (bytes, bytearray, memoryview, str)):
         body = _bytes(name, value)
@@ -422,8 +428,8 @@ def _value(name: str, extension: str, value: Any) -> bytes:
         if kind == "image":
             return _image(_IMAGES[extension], value)
     except (TypeError, ValueError, OSError) as error:
-        hint = "give a value of its kind, see ShardWriter.write, or bytes"
-        raise ConfigError(f"{wrong}, and cannot be written as .{extension}", cause=str(error), hint=hint) from error
+        hint = "give a value that fits the extension (see ShardWriter.write), or bytes"
+        raise ConfigError(f"{wrong} and cannot be written as .{extension}", cause=str(error), hint=hint) from error
     except ImportError as error:
         raise ConfigError(wrong, cause=str(error), hint="install it, or give the bytes of the file") from error
     if kind == "text":
@@ -433,7 +439,7 @@ def _value(name: str, extension: str, value: Any) -> bytes:
             f"{wrong} and would be stored as a pickle, and reading a pickle runs code that it contains",
             hint="store .npy or .json instead; bytes are written as they are",
         )
-    why = "is not built" if kind == "unbuilt" else "has no encoder"
+    why = "is not supported" if kind == "unbuilt" else "has no encoder"
     raise ConfigError(f"{wrong}: .{extension} {why}", hint="give bytes, or encoder={'" + extension + "': function}")
 
 
@@ -442,7 +448,7 @@ def _arrays(extension: str, value: Any) -> bytes:
 
     named = value if extension == "npz" else {"": value}
     if not isinstance(named, Mapping):
-        raise TypeError("a .npz is a dict of arrays")
+        raise TypeError("a .npz needs a dict of arrays")
     arrays = {key: numpy.asarray(array) for key, array in named.items()}
     for array in arrays.values():
         if array.dtype.hasobject:
@@ -468,20 +474,20 @@ def _image(kind: str, value: Any) -> bytes:
 
 
 def _pixels(value: Any) -> Any:
-    """An array as PIL takes it: uint8, (height, width) or (height, width, 3 or 4)."""
+    """An array in the form that PIL needs: uint8, (height, width) or (height, width, 3 or 4)."""
     import numpy
 
     if not isinstance(value, numpy.ndarray):
-        raise TypeError("a picture is a PIL image or a NumPy array (height, width, channels)")
+        raise TypeError("a picture must be a PIL image or a NumPy array (height, width, channels)")
     if value.dtype.kind == "f":
         low, high = float(value.min(initial=0)), float(value.max(initial=0))
         if not (-0.001 <= low and high <= 1.001):
-            raise ValueError(f"pictures of floats go from 0 to 1, and these from {low:g} to {high:g}")
+            raise ValueError(f"float pictures must be from 0 to 1, but this one is from {low:g} to {high:g}")
         value = (numpy.clip(value, 0.0, 1.0) * 255.0).astype(numpy.uint8)
     if value.dtype != numpy.uint8:
-        raise TypeError(f"pictures are uint8, or floats from 0 to 1, and not {value.dtype}")
+        raise TypeError(f"pictures must be uint8, or floats from 0 to 1, not {value.dtype}")
     if value.ndim == 3 and value.shape[2] == 1:
         value = value[:, :, 0]
     if value.ndim != 2 and (value.ndim != 3 or value.shape[2] not in (3, 4)):
-        raise ValueError(f"its shape is {value.shape}, and pictures are (height, width, channels)")
+        raise ValueError(f"its shape is {value.shape}, but pictures are (height, width, channels)")
     return numpy.ascontiguousarray(value)

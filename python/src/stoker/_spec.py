@@ -1,7 +1,7 @@
-"""From the keywords that users know to the one document that the engine takes.
+"""Turns the keywords that users know into the one document that the engine reads.
 
 Recipe     what a dataset says about itself
-Settings   what the keywords of DataLoader come to; all that is wrong with them is one ConfigError
+Settings   what the keywords of DataLoader say; all mistakes in them are one ConfigError
 spec()     both together: the Spec
 """
 
@@ -32,7 +32,7 @@ LONGEST = 1e6  # seconds: poll(2) counts milliseconds to 2^31
 
 
 class _AllCores(int):
-    """The default of num_workers. It equals torch's default, 0, and is told from it by identity."""
+    """The default of num_workers. It equals torch's default, 0, and is distinguished from it by identity."""
 
     def __repr__(self) -> str:
         return "all cores"
@@ -44,86 +44,86 @@ class _AllCores(int):
 ALL_CORES = _AllCores(0)
 
 
-# What a sample is: a tuple of its fields, a dict of them, or the one field itself.
+# The form of a sample: a tuple of its fields, a dict of them, or the only field itself.
 Form = Literal["tuple", "dict", "one"]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a dataset says about itself; the keywords of DataLoader come on top."""
+    """What a dataset says about itself; the keywords of DataLoader are added to it."""
 
-    dataset: Any  # of the Spec: an object, or a list of them for a mixture
-    fields: list[dict[str, Any]] | None  # of the Spec; None: the format's own
+    dataset: Any  # part of the Spec: an object, or a list of them for a mixture
+    fields: list[dict[str, Any]] | None  # part of the Spec; None: the format's own
     form: Form = "tuple"
-    squeeze: frozenset[str] = frozenset()  # grey images that are shown without a channel axis
+    squeeze: frozenset[str] = frozenset()  # grey images shown without a channel axis
     shuffle: bool = False
     seed: int | None = None
-    batch: int | None = None  # batches are made by the dataset, of so many samples
+    batch: int | None = None  # the dataset makes batches of this many samples
     drop: bool = False
     on_bad: str | None = None
-    epoch_items: int | None = None  # with_epoch: items of an epoch, a rank
+    epoch_items: int | None = None  # with_epoch: items in an epoch, per rank
     epoch_in_batches: bool = False  # and whether those items are batches
-    mix: dict[str, Any] | None = None  # of the Spec: how the datasets of a list are mixed
-    cache: dict[str, Any] | None = None  # of the Spec: what the dataset's .cache() said
+    mix: dict[str, Any] | None = None  # part of the Spec: how the datasets of a list are mixed
+    cache: dict[str, Any] | None = None  # part of the Spec: from the dataset's .cache()
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the keywords of a DataLoader come to. None: not said."""
+    """What the keywords of a DataLoader say. None: not given."""
 
-    batch_size: int | None  # on this rank; None: not said, or decided by the order
+    batch_size: int | None  # on this rank; None: not given, or decided by the order
     single: bool  # samples are not batched
     ordering: Ordering
-    seed: Seed  # that of the sampler, if it has one
-    own_seed: Seed  # of the loader's keywords
+    seed: Seed  # from the sampler, if it has one
+    own_seed: Seed  # from the loader's keywords
     workers: int | None  # lanes; None: all
     tail: str | None
     prefetch: int | None
     prefetch_factor: int | None
     memory: str | int | None
     max_pixels: int | None
-    cache: dict[str, Any] | None  # of the Spec
+    cache: dict[str, Any] | None  # part of the Spec
     on_bad: str | None
     max_bad: int | None
     max_bad_rate: float | None
     rank: int | None
     world_size: int | None
-    placed: bool  # whether the user said rank and world size
+    placed: bool  # whether the user gave rank and world size
     output: str
     layout: str | None
     pin: bool
-    timeout: float  # seconds, as torch's: 0 is the default deadline
-    torch: dict[str, Any] = field(default_factory=dict)  # keywords of torch's that are only shown as attributes
+    timeout: float  # in seconds, as in torch: 0 is the default deadline
+    torch: dict[str, Any] = field(default_factory=dict)  # torch's keywords that are only shown as attributes
 
     @property
     def ranks(self) -> tuple[int, int]:
-        """Rank and world size. A user's sampler decides alone, as if the world were one."""
+        """Rank and world size. A user's sampler decides alone, as if the world size were one."""
         if self.ordering.sampler is not None and self.ordering.ranks is None:
             return 0, 1
         return ranks.of_process(self.rank, self.world_size)
 
     @property
     def size(self) -> int | None:
-        """Samples of a batch on this rank; None: not batched here."""
+        """Samples per batch on this rank; None: not batched here."""
         if self.ordering.global_size is not None:
             return self.ordering.global_size // self.ranks[1] or None
         return self.batch_size
 
     def walking(self) -> Settings:
-        """The same, with the sampler's ids taken from it instead of computed."""
+        """The same, taking the sampler's ids from it instead of computing them."""
         walked = Ordering(sampler=self.ordering.sampler, walked=True, size=self.ordering.size, drop=self.ordering.drop)
         return replace(self, ordering=walked, seed=self.own_seed, rank=None, world_size=None)
 
     @property
     def deadline(self) -> float:
-        """Seconds without a batch that are a stall."""
+        """Seconds without a batch that count as a stall."""
         return min(self.timeout, LONGEST) or 60.0
 
 
 def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems) -> Settings:
-    """Reads the keywords of a DataLoader over a dataset (None: it is none of ours, which is a problem already).
+    """Reads the keywords of a DataLoader over a dataset (None: not one of ours, which is already a problem).
 
-    Raises what has come together in problems.
+    Raises everything collected in problems.
     """
     k = keywords
     recipe = recipe or Recipe({}, None)
@@ -146,13 +146,13 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
     max_pixels = _max_pixels(k["max_pixels"], problems)
     cache = read_cache(k["cache"], problems)
     if cache is not None and recipe.cache is not None and cache != recipe.cache:
-        problems.add("cache and the dataset's .cache() differ", "give one of them")
+        problems.add("cache and the dataset's .cache() differ", "give only one")
     _one_of("layout", k["layout"], LAYOUTS, problems)
     timeout = k["timeout"]
     if not _number(timeout) or timeout < 0:
         problems.add(f"timeout is {timeout!r}", "give seconds; 0 leaves the stall deadline at 60 s")
     if (k["rank"] is None) != (k["world_size"] is None):
-        problems.add("rank and world_size belong together", "give both, or neither")
+        problems.add("rank and world_size must be given together", "give both, or neither")
     elif k["rank"] is not None:
         ranks.check(k["rank"], k["world_size"], problems)
     problems.raise_any()
@@ -199,7 +199,7 @@ def read(keywords: Mapping[str, Any], recipe: Recipe | None, problems: Problems)
 
 
 def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
-    """The Spec, with what nobody asked for left out."""
+    """The Spec, without values that nobody gave."""
     rank, world = settings.ranks
     built: dict[str, Any] = {"dataset": recipe.dataset, "mix": recipe.mix}
     if recipe.mix is not None:
@@ -214,7 +214,7 @@ def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]]
         built["fields"] = _laid_out(fields, settings.layout)
     ordering = settings.ordering
     built["order"] = {**ordering.spec("order"), **_said(seed=settings.seed.value or None, tail=settings.tail)}
-    if recipe.mix is not None and built["order"].get("shuffle") == "block":  # blocks are of one dataset each
+    if recipe.mix is not None and built["order"].get("shuffle") == "block":  # a block belongs to one dataset
         del built["order"]["shuffle"]
         built["dataset"] = [{"shuffle": "block", **d} for d in built["dataset"]]
     built["batch"] = ordering.spec("batch")
@@ -236,7 +236,7 @@ def spec(settings: Settings, recipe: Recipe, fields: Sequence[Mapping[str, Any]]
 
 
 def _laid_out(fields: Sequence[Mapping[str, Any]], layout: str | None) -> list[dict[str, Any]]:
-    """The fields, images lying as the user asked for."""
+    """The fields, with images in the layout that the user asked for."""
     return [
         {**f, "layout": layout} if layout and f.get("decode") in ("rgb", "gray") and "layout" not in f else dict(f)
         for f in fields
@@ -259,7 +259,7 @@ def _one_of(key: str, value: Any, words: Sequence[str], problems: Problems) -> N
     problems.add(f"{key} is {value!r}", hint)
 
 
-_LATER = "Python code on the way of samples needs Python workers, which come in a later release; "
+_LATER = "running Python code on samples needs Python workers, which come in a later release; "
 
 
 def _refuse_python(k: Mapping[str, Any], problems: Problems) -> None:
@@ -275,13 +275,16 @@ def _refuse_python(k: Mapping[str, Any], problems: Problems) -> None:
 
 
 def _sampler_only(ordering: Ordering, recipe: Recipe, problems: Problems) -> None:
-    """Adds what does not go with a sampler, or with batches by length."""
+    """Adds what cannot be combined with a sampler, or with batches by length."""
     if recipe.epoch_items is not None and not ordering.plain:
-        problems.add("the order does not go with .with_epoch()", "leave .with_epoch() out: num_samples= sets an epoch")
+        problems.add(
+            "the order cannot be combined with .with_epoch()",
+            "leave .with_epoch() out: num_samples= sets the length of an epoch",
+        )
     if recipe.batch is not None and (ordering.batched or ordering.batch or ordering.global_size):
-        problems.add(f"the dataset makes batches of {recipe.batch} itself", "leave .batched() out")
+        problems.add(f"the dataset itself makes batches of {recipe.batch}", "leave .batched() out")
     if recipe.mix is not None and ordering.sampler is None and set(ordering.order) & {"weights", "balanced"}:
-        problems.add("a mixture has the weights of its datasets", "leave weights and balanced out")
+        problems.add("a mixture already has weights for its datasets", "leave weights and balanced out")
 
 
 def _name(function: Any) -> str:
@@ -310,14 +313,14 @@ def _batch_size(size: Any, recipe: Recipe, problems: Problems) -> int | None:
         return None
     if recipe.batch is not None:
         problems.add(
-            f"the dataset makes batches of {recipe.batch} itself, and batch_size is {size}",
+            f"the dataset itself makes batches of {recipe.batch}, but batch_size is {size}",
             "pass batch_size=None, or leave .batched() out",
         )
     return int(size)
 
 
 def _decides(own: Seed, samplers: Seed | None) -> Seed:
-    """The seed of order and augmentation: the engine has one for both."""
+    """The seed of order and augmentation: the engine uses one seed for both."""
     if samplers is None:
         return own
     if own.given and not samplers.given:
@@ -336,17 +339,17 @@ def _tail(k: Mapping[str, Any], recipe: Recipe, single: bool, problems: Problems
         )
     drop = bool(k["drop_last"]) or recipe.drop
     if drop and tail not in (None, "drop"):
-        problems.add(f"drop_last and tail={tail!r} exclude one another", "give one of them")
+        problems.add(f"drop_last and tail={tail!r} exclude each other", "give only one")
     if tail is None and drop:
         return "drop"
     if recipe.epoch_items is not None:
         if tail == "pad":
-            problems.add("tail='pad' does not go with .with_epoch()", "use 'fill' (also if left out) or 'drop'")
+            problems.add("tail='pad' cannot be combined with .with_epoch()", "use 'fill' (the default there) or 'drop'")
         return str(tail or "fill")
     return None if tail is None else str(tail)
 
 
-# The most batches ahead, in all or for each lane: maxAhead of internal/spec/check.go.
+# The most batches ahead, in total or per lane: maxAhead of internal/spec/check.go.
 _FARTHEST = 1 << 31
 
 
@@ -357,12 +360,15 @@ def _prefetch(k: Mapping[str, Any], problems: Problems) -> int | None:
             problems.add(f"{key} is {value!r}", f"give a number of batches, from 1 to {_FARTHEST:,}")
             return None
     if prefetch is not None and factor is not None:
-        problems.add("prefetch and prefetch_factor say the same", "give one: prefetch counts batches, the other a lane")
+        problems.add(
+            "prefetch and prefetch_factor exclude each other",
+            "give only one: prefetch is a number of batches, prefetch_factor a number per lane",
+        )
     return None if prefetch is None else int(prefetch)
 
 
 def cores() -> int:
-    """Cores that this process may run on."""
+    """Number of cores that this process may run on."""
     return len(os.sched_getaffinity(0))
 
 
@@ -371,23 +377,23 @@ def _on_bad(k: Mapping[str, Any], recipe: Recipe, problems: Problems) -> str | N
     _one_of("on_bad", policy, POLICIES, problems)
     most, rate = k["max_bad"], k["max_bad_rate"]
     if most is not None and (not whole(most) or not 1 <= most <= MAX_EPOCH):
-        problems.add(f"max_bad is {most!r}", "give a number of samples, at least 1; without a limit leave it out")
+        problems.add(f"max_bad is {most!r}", "give a number of samples, at least 1, or leave it out for no limit")
     if rate is not None and (not _number(rate) or not 0 < rate <= 1):
         problems.add(f"max_bad_rate is {rate!r}", "give a share of the samples, between 0 and 1")
     if (most is not None or rate is not None) and policy in (None, "fail"):
-        problems.add("max_bad and max_bad_rate need a policy that goes on", "pass on_bad='skip' or 'replace'")
+        problems.add("max_bad and max_bad_rate need a policy that continues", "pass on_bad='skip' or 'replace'")
     return None if policy is None else str(policy)
 
 
 def default_output() -> str:
-    """torch where it is installed, else numpy."""
+    """torch if it is installed, else numpy."""
     return "torch" if _installed("torch") else "numpy"
 
 
 def _installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):  # an import hook, or a module without a spec, says no
+    except (ImportError, ValueError):  # an import hook, or a module without a spec, denies it
         return False
 
 
@@ -396,7 +402,7 @@ def _output(output: Any, problems: Problems) -> str:
         output = default_output()
     _one_of("output", output, OUTPUTS, problems)
     if output in OUTPUTS and not _installed(output):
-        problems.add(f"output is {output!r}, and {output} is not installed", f"pip install {output}")
+        problems.add(f"output is {output!r}, but {output} is not installed", f"pip install {output}")
     return str(output)
 
 
@@ -404,7 +410,7 @@ def _pin(k: Mapping[str, Any], output: str) -> bool:
     if not k["pin_memory"]:
         return False
     if output != "torch":
-        _notice.say(f"pin_memory is ignored: it is for torch tensors, and output is {output!r}")
+        _notice.say(f"pin_memory is ignored: it applies to torch tensors, but output is {output!r}")
         return False
     import torch
 
@@ -427,7 +433,7 @@ def _device(device: Any, problems: Problems) -> None:
         problems.add(f"device is {str(device)!r}", "it can be 'cpu'")
 
 
-# The largest limit of pixels that the engine takes: kernel.MostPixels.
+# The largest limit of pixels that the engine accepts: kernel.MostPixels.
 MOST_PIXELS = 1 << 29
 
 
@@ -448,7 +454,7 @@ def _memory(memory: Any, problems: Problems) -> str | int | None:
 
 
 def _ignore(k: Mapping[str, Any]) -> None:
-    """One notice for each keyword that the engine makes moot."""
+    """One notice for each keyword that has no effect in stoker."""
     reasons = {
         "persistent_workers": "the engine's lanes always live as long as the loader",
         "multiprocessing_context": "no worker processes are started",

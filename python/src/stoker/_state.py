@@ -1,4 +1,4 @@
-"""States of a loader: what they hold, and whether one fits."""
+"""States of a loader: their contents, and whether one fits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ._client import Opened
 from ._errors import MAX_EPOCH, StateError, whole
 
 STATE_VERSION = 1
-MAX_SKIPPED = 12  # runs that a state remembers, so that it stays below 1 KiB
+MAX_SKIPPED = 12  # number of skipped runs that a state remembers, so that it stays below 1 KiB
 
 
 def skipped(runs: list[list[int]], epoch: int, begin: int, end: int) -> list[list[int]]:
-    """The runs of items that were passed over, and one more."""
+    """The runs of items that were skipped, and one more."""
     if runs and runs[-1][0] == epoch and runs[-1][2] == begin:
         runs = [*runs[:-1], [epoch, runs[-1][1], end]]
     else:
@@ -23,7 +23,7 @@ def skipped(runs: list[list[int]], epoch: int, begin: int, end: int) -> list[lis
 
 
 def _known(value: Any) -> Any:
-    """A part of a state without what only a pass can check."""
+    """A part of a state, without what only a pass can check."""
     return {key: x for key, x in value.items() if key != "seen"} if isinstance(value, Mapping) else value
 
 
@@ -31,57 +31,60 @@ def _run(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 3 and all(map(whole, value))
 
 
-DAMAGED = "pass what state_dict() returned, unchanged: this state was damaged or written by hand"
+DAMAGED = "pass what state_dict() returned, unchanged: this state is damaged or was written by hand"
 
-# What states of earlier releases do not have.
+# Values that are missing from states of earlier releases.
 _LATER = ("processing", "blocks")
 
 
 def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None], info: Opened) -> None:
-    """StateError with every reason why a state does not fit. ``count`` is the items of an epoch, None: not known."""
+    """StateError with every reason why a state does not fit. ``count`` is the number of items in an epoch, None if
+    unknown."""
     if not isinstance(state, Mapping):
-        raise StateError(f"a state is a dict, and this is of type {type(state).__name__}")
+        raise StateError(f"a state must be a dict, not of type {type(state).__name__}")
     if missing := [key for key in mine if key not in state and key not in _LATER]:
         raise StateError(
             f"the state lacks {', '.join(missing)}", hint="pass what state_dict() of a stoker.DataLoader returned"
         )
     if state["version"] != STATE_VERSION:
         raise StateError(
-            f"the state is of version {state['version']!r}, this release reads {STATE_VERSION}",
+            f"the state is of version {state['version']!r}, but this release reads {STATE_VERSION}",
             hint="load it with the release that saved it",
         )
     if isinstance(state["dataset"], str) and (how := info.unlike.get(state["dataset"])):
         raise StateError(
-            "the state does not fit this loader: it belongs to the dataset that this one was packed from, and the "
+            "the state does not fit this loader: it belongs to the dataset that this one was packed from, but the "
             f"packing does not have the same samples in the same order: {how}",
             hint="load the state over the original dataset, or over a packing of all its samples in their order",
         )
     words = {
-        "dataset": ("the dataset differs", "its files, sizes or labels changed, or it is another one"),
-        "pipeline": ("the fields or transforms differ", "build the dataset with those of the saved run"),
+        "dataset": ("the dataset differs", "its files, sizes or labels changed, or it is another dataset"),
+        "pipeline": ("the fields or transforms differ", "make the dataset with those of the saved run"),
         "seed": ("the seed differs", f"pass seed={state['seed']!r}"),
         "order": ("the order differs", "pass the shuffle, weights, lengths or sampler of the saved run"),
     }
     runs = state.get("skipped", [])
     if not isinstance(runs, list) or not all(map(_run, runs)):
-        raise StateError(f"the state's 'skipped' is {runs!r:.80}", hint=f"it is a list of [epoch, from, to]; {DAMAGED}")
+        raise StateError(
+            f"the state's 'skipped' is {runs!r:.80}", hint=f"it must be a list of [epoch, from, to]; {DAMAGED}"
+        )
     theirs, packed = dict(state), state["dataset"] != mine["dataset"] and state["dataset"] in info.sources
     if packed:
         if "processing" not in state:
             raise StateError(
-                "the state is of the dataset that this one was packed from, and an earlier release saved it without "
+                "the state is of the dataset that this one was packed from, but an earlier release saved it without "
                 "the digests needed to resume here",
-                hint="load it over the original dataset, and save it again with this release",
+                hint="load it over the original dataset and save it again with this release",
             )
         theirs["dataset"] = mine["dataset"]
         words["processing"] = words.pop("pipeline")
     if packed or "blocks" in state:
         words["blocks"] = (
             "the sizes of the blocks differ",
-            "pass the same block= in both places; left out, a block is a shard, and the shards differ",
+            "pass the same block= in both places; by default a block is a shard, and the shards differ",
         )
     wrong = [
-        (f"{differs}: {theirs.get(key)!r} in the state, {mine.get(key)!r} here", hint)
+        (f"{differs}: {theirs.get(key)!r} in the state but {mine.get(key)!r} here", hint)
         for key, (differs, hint) in words.items()
         if _known(theirs.get(key)) != mine.get(key)
     ]
@@ -90,11 +93,11 @@ def compare(state: Any, mine: dict[str, Any], count: Callable[[int], int | None]
         wrong.append(
             (
                 f"its epoch is {epoch!r:.80} and its position {position!r:.80}",
-                f"both are integers from 0 to 2**63 - 1; {DAMAGED}",
+                f"both must be integers from 0 to 2**63 - 1; {DAMAGED}",
             )
         )
     elif not wrong and (items := count(epoch)) is not None and position > items:
-        wrong.append((f"its position is {position}, and epoch {epoch} ends at {items}", DAMAGED))
+        wrong.append((f"its position is {position}, but epoch {epoch} ends at {items}", DAMAGED))
     if wrong:
         raise StateError(
             "the state does not fit this loader: " + "; ".join(what for what, _ in wrong),

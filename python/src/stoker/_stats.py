@@ -1,10 +1,10 @@
-"""What a training loop waits for: counted batch by batch, shown in this process's page, told by ``loader.stats()`` and
-by a line of logging now and then. The loop waits in ``iter(loader)`` too: the loader is opened there.
+"""What a training loop waits for: counted batch by batch, shown in this process's page, returned by ``loader.stats()``
+and logged now and then. The loop also waits in ``iter(loader)``, where the loader is opened.
 
-    Meter   the books of one loader
+    Meter   the counts of one loader
     Tally   those of one pass of it
 
-The engine counts for itself (its stages); here it is the time in ``iter`` and ``next`` that counts, and that between.
+The engine counts its own stages; counted here are the time in ``iter`` and ``next``, and the time between calls.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import Any
 
 from . import _gpu, _page
 
-LINE_NS = 60_000_000_000  # between two lines while a pass runs
-FLUSH_NS = 5_000_000  # quick batches are put into the page together: it is looked at by people
-IMPORT_NS = 50_000_000  # of importing torch or JAX: the line says so
-NOTICEABLE = 0.05  # of JPEGs, by another decoder than ours: the line says so
+LINE_NS = 60_000_000_000  # seconds between two log lines while a pass runs
+FLUSH_NS = 5_000_000  # quick batches are put into the page together: people look at it
+IMPORT_NS = 50_000_000  # importing torch or JAX for longer than this: the line says so
+NOTICEABLE = 0.05  # share of JPEGs decoded by a decoder other than ours: the line says so
 
 _logger = logging.getLogger("stoker")
 _meters: weakref.WeakSet[Meter] = weakref.WeakSet()
 
-# A batch that the loop was given: when it asked and got it, ns, how much of that it waited for the engine; rows, epoch
-# and step.
+# A batch that the loop was given: when it asked and got it, in ns, how much of that it waited for the engine; rows,
+# epoch and step.
 Taken = tuple[int, int, int, int, int, int]
 _gpu_watch = _gpu.Watch()  # finds the device when it is first asked
 
 
 class Mark:
-    """Where the books stood when a line was written."""
+    """The counts at the time a line was logged."""
 
     def __init__(self, at: int, meter: Meter, engine: dict[str, Any]) -> None:
         self.at = at
@@ -44,15 +44,16 @@ class Mark:
 
 
 class Meter:
-    """The books of one loader. Safe for concurrent use: several threads may iterate it.
+    """The counts of one loader. Safe for concurrent use: several threads may iterate it.
 
-    ``ask`` gives the engine's numbers, and rates since earlier ones; it is told what share of that time was waited.
+    ``ask`` returns the engine's numbers, and rates since earlier ones; it is given the share of that time that was
+    spent waiting.
     """
 
     def __init__(self, ask: Callable[[dict[str, Any] | None, float | None], dict[str, Any]]) -> None:
-        self._method = weakref.WeakMethod(ask)  # of the loader, which holds this
+        self._method = weakref.WeakMethod(ask)  # the loader's, which holds this
         self._lock = threading.Lock()
-        # Nanoseconds: making arrays, waiting for the engine, the loop at work. All since the loader was made.
+        # Nanoseconds: making arrays, waiting for the engine, the loop at work; all since the loader was made.
         self.busy = self.input = self.away = 0
         self.batches = self.samples = self.bad = 0
         self.passes = self.first = self.firsts = self.imported = 0
@@ -65,13 +66,13 @@ class Meter:
         _meters.add(self)
 
     def opened(self, loader: int, lanes: int) -> None:
-        """The engine has opened the loader, by this number; again on another engine, or after ``close``."""
+        """The engine has opened the loader under this number; called again for another engine, or after ``close``."""
         with self._lock:
             self._known = (loader, lanes)
             self._enter()
 
     def _enter(self) -> None:
-        """Takes an entry of this process's page: another one than the parent's in a forked child."""
+        """Takes an entry in this process's page: in a forked child, not the parent's."""
         page = _page.page()
         if page is None:
             return
@@ -82,22 +83,22 @@ class Meter:
             seat.entry.known(*self._known)
 
     def flush(self) -> None:
-        """Counts what was not counted yet, of all passes."""
+        """Counts what has not been counted yet, of all passes."""
         for tally in list(self._tallies):
             self.settle(tally)
 
     def settle(self, tally: Tally) -> None:
-        """Counts the batches that a pass gave since it was last settled, and puts them into the page."""
+        """Counts the batches of a pass since the last call, and puts them into the page."""
         with self._lock:
             tally.settled = now = monotonic_ns()
             count = len(tally.taken)
-            taken = tally.taken[:count]  # and no more: its own thread may go on
+            taken = tally.taken[:count]  # and no more: the pass's own thread may continue
             del tally.taken[:count]
             if not taken:
                 return
             self._count(tally, taken)
             line = now - self._lined >= LINE_NS
-        if self._mark is not None:  # somebody listens
+        if self._mark is not None:  # somebody listens to the log
             _gpu_watch.look(now)
         if line:
             self._minute(tally, now, tally.epoch)
@@ -139,7 +140,7 @@ class Meter:
         asked, got, _, rows, tally.epoch, step = taken[-1]
         entry.wait(busy, waited, away, len(taken), 0, took)
         entry.progress(got, tally.epoch, step, self.samples, self.batches, self.bad, first)
-        steps = sum(1 for one in taken if one[4] == tally.epoch)  # a pass may run from one epoch into the next
+        steps = sum(1 for one in taken if one[4] == tally.epoch)  # a pass may continue from one epoch into the next
         entry.span(tally.epoch, step - steps + 1, steps, taken[-steps][0], got, rows)
 
     def close(self) -> None:
@@ -155,10 +156,10 @@ class Meter:
         ask = self._method()
         return ask(before, wait_share) if ask is not None else {}
 
-    # What is told.
+    # Returning numbers.
 
     def told(self) -> dict[str, Any]:
-        """The engine's numbers and these, as ``DataLoader.stats`` gives them."""
+        """The engine's numbers and these, as ``DataLoader.stats`` returns them."""
         self.flush()
         now = monotonic_ns()
         _gpu_watch.look(now)
@@ -185,7 +186,7 @@ class Meter:
         engine = self._ask(None, client["wait_share"] if self.batches else None)
         return {**engine, "client": client, "gpu": _gpu_watch.told()}
 
-    # Lines.
+    # Log lines.
 
     def begins(self, tally: Tally) -> None:
         """A pass has begun."""
@@ -196,7 +197,7 @@ class Meter:
             tally.mark = self._mark = Mark(tally.begun, self, self._ask(None, None))
 
     def ended(self, tally: Tally, epoch: int) -> None:
-        """A pass has ended by itself."""
+        """A pass has ended normally."""
         self.settle(tally)
         if tally.mark is not None and _logger.isEnabledFor(logging.INFO):
             self._line(f"epoch {epoch} ended", tally, tally.mark, monotonic_ns())
@@ -238,14 +239,14 @@ def _import(tally: Tally) -> str:
 
 
 class _Seat:
-    """A meter's entry in the page; outlives it, for the finaliser."""
+    """A meter's entry in the page; outlives the meter, for the finaliser."""
 
     def __init__(self) -> None:
         self.page: _page.Page | None = None
         self.entry: _page.Entry | None = None
 
     def mine(self) -> _page.Entry | None:
-        """The entry; None where there is none, or, in a forked child, in the parent's page."""
+        """The entry; None if there is none, or, in a forked child, if it is in the parent's page."""
         return self.entry if self.page is _page.current() else None
 
     def leave(self) -> None:
@@ -255,26 +256,26 @@ class _Seat:
 
 
 class Tally:
-    """What one pass has given. Its own thread appends to ``taken``; the meter settles it now and then.
+    """What one pass has given. Its own thread appends to ``taken``; the meter counts it now and then.
 
-    A loop of quick batches has one in some ten microseconds: what is done for each is this.
+    A loop of quick batches may take one every ten microseconds or so: this is all the work done for each.
     """
 
     def __init__(self, remote: Any, begun: int, imported: int) -> None:
-        self.remote = remote  # the loader in the engine
-        self.begun = begun  # when the first batch was asked for, less the time in iter(loader)
+        self.remote = remote  # number of the loader in the engine
+        self.begun = begun  # when the first batch was asked for, minus the time in iter(loader)
         self.entered = 0  # ns in iter(loader), and until the pass had begun
-        self.imported = imported  # ns of these: importing torch or JAX
+        self.imported = imported  # of these, ns importing torch or JAX
         self.taken: list[Taken] = []
-        self.settled = 0  # when
-        self.got = 0  # when the loop had the last batch that was settled; 0: none yet
-        self.first = 0  # what the first one took
+        self.settled = 0  # time of the last log line
+        self.got = 0  # when the loop got the last counted batch; 0: none yet
+        self.first = 0  # duration of the first one
         self.epoch = 0
         self.ended = False
         self.mark: Mark | None = None
 
     def paused(self, ns: int) -> None:
-        """Writing a line took so long, in the time of the loop."""
+        """Excludes the time spent logging a line from the time of the loop."""
         self.got += ns
 
 

@@ -1,4 +1,4 @@
-"""Datasets of fields that are stored in files: what is delivered is chosen here, field by field; the engine reads them.
+"""Datasets of fields stored in files: this module chooses what is delivered, field by field; the engine reads it.
 
 Stored   fields of samples that some format stores, as dicts or as tuples
 """
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from ._types import AnyTuple, Dict
 
 
-# Keys of a dataset in the Spec that hold a name, and the keywords of those that go by another one.
+# Keys of a dataset in the Spec that hold a name, and the keywords of those with another name.
 _NAMES = frozenset(("group", "database", "values", "label", "path_column"))
 _KEYWORDS = {"path_column": "path"}
 
 
 class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
-    """What datasets of stored fields share. Storage that names its fields gives samples that are dicts by these names;
-    files, tables, .npy files and tokens give tuples.
+    """Common to datasets of stored fields. If the storage names its fields, samples are dicts with these names; files,
+    tables, .npy files and tokens give tuples.
 
     fields     what is delivered, in order: names, or ``Field``; None: all that the format has
     chosen_by  the keyword by which the user chose them
 
-    A name that was declared before, by ``fields`` or an earlier call, keeps what was said of it: ``select("image")``
-    of a dataset with a transform has that transform.
+    A name that was declared before, by ``fields`` or an earlier call, keeps its declaration: ``select("image")`` of a
+    dataset with a transform has that transform.
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {
@@ -51,7 +51,9 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     _transform: Any = None
     _pictures: tuple[str, ...] = ()
     _known: list[dict[str, Any]] | None = None
-    _declared: dict[str, dict[str, Any]]  # by name: the last that was said of every field, delivered now or not
+    _declared: dict[
+        str, dict[str, Any]
+    ]  # by name: the last declaration of every field, whether or not it is delivered now
 
     def __init__(
         self, path: Any, fields: Sequence[str | Field] | None = None, *, chosen_by: str = "fields", **keys: Any
@@ -70,8 +72,8 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         self._opened()
 
     def _opened(self) -> None:
-        """Raises what is wrong with the dataset. Its own fields that cannot be delivered are not an error before
-        they are asked for: select() and to_tuple() may name others."""
+        """Raises what is wrong with the dataset. Fields of its own that cannot be delivered are not an error until they
+        are asked for: select() and to_tuple() may name others."""
         try:
             self._remote().info()
         except ConfigError as error:
@@ -84,7 +86,7 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
                 raise error from None
 
     def _where(self) -> dict[str, Any]:
-        """The dataset of the Spec."""
+        """The dataset in the form of the Spec."""
         return {"path": self.path, "format": self._format, **self._keys}
 
     def _recipe(self) -> Recipe:
@@ -95,14 +97,14 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             self._transformed(to_ops(self._transform, f"{type(self).__name__}.transform"))
 
     def _transformed(self, ops: list[dict[str, Any]]) -> None:
-        """Gives the pictures these operations."""
+        """Sets these operations for the pictures."""
         changed = False
         for name in self._pictures:
             field = self._declared[name]
             if field.get("transform", []) == ops:
                 continue
             changed = True
-            # Not in place: other datasets that were made of this one have the same dicts.
+            # Not in place: other datasets made from this one share the same dicts.
             new = {**{key: value for key, value in field.items() if key != "transform"}}
             new.setdefault("decode", "rgb")
             if ops:
@@ -113,7 +115,7 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             self._known = self._peek = self._maker = None
 
     def _fields(self) -> list[dict[str, Any]] | None:
-        """The fields as they were given; of those of which only the name was, what the format says of them."""
+        """The fields as they were given; for those given by name only, what the format says about them."""
         self._renew()
         if self._known is None and self._given is not None:
             own = self._own() if any(not SAID & field.keys() for field in self._given) else {}
@@ -126,17 +128,17 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return copy.deepcopy(self._known)
 
     def _own(self) -> dict[str, str]:
-        """How the format decodes those of its fields that are bytes to it."""
+        """How the format decodes those of its fields that it stores as bytes."""
         words = {"image": "rgb", "text": "text", "json": "json"}
         try:
             found = self._probe(None)
-        except StokerError:  # it will be said again
+        except StokerError:  # the error will be raised again
             found = []
         own = {field.name: words[field.kind] for field in found if field.kind in words}
         return {"__key__": "text", "__url__": "text", **own}
 
     def _probe(self, fields: list[dict[str, Any]] | None) -> list[_client.Field]:
-        """What the engine says of fields; None: of those of its own that it can deliver."""
+        """What the engine says about fields; None: about all of its own that it can deliver."""
         spec: dict[str, Any] = {"dataset": self._where(), "batch": {"size": 1}, "deliver": {"prefetch": 1}}
         spec = {**spec, "workers": 1, **({"fields": fields} if fields else {})}
         probe = _client.Loader(spec, keeps=False, stored=fields is None, members=self._members())
@@ -180,7 +182,7 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return other
 
     def _still(self, fields: Sequence[str | Field], given: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-        """Which fields have the dataset's own transform: those that had it, and were not given another one."""
+        """Which fields have the dataset's own transform: those that had it and were not given another one."""
         own = {
             field.name for field in fields if isinstance(field, Field) and {"transform", "decode"} & field.spec.keys()
         }
@@ -195,7 +197,7 @@ class Stored(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
 
 
 def paths(path: Any, problems: Problems, name: str = "path") -> str | list[str]:
-    """One path or several, absolute; globs and braces stay what they are."""
+    """One path or several, absolute; globs and braces are kept."""
     if isinstance(path, (str, bytes, os.PathLike)):
         return absolute(_path(path, name, problems))
     if isinstance(path, Sequence) and path:
@@ -205,7 +207,7 @@ def paths(path: Any, problems: Problems, name: str = "path") -> str | list[str]:
 
 
 def picture(transform: Any, where: str) -> Field:
-    """The field of the pictures of files, with these transforms."""
+    """The picture field of files, with these transforms."""
     field = Field("image", decode="rgb")
     if transform is not None:
         field.spec["transform"] = to_ops(transform, where)
@@ -213,10 +215,10 @@ def picture(transform: Any, where: str) -> Field:
 
 
 class Pictures(Stored[TP, NP, JP], Generic[TP, NP, JP]):
-    """Datasets of picture files, which have one transform for all: the pictures of fields without one of their own.
+    """Datasets of picture files, with one transform for the pictures of all fields without their own.
 
-    ``dataset.transform`` is that transform. It can be assigned to, and may change in place, as torchvision's: passes
-    that begin later have it.
+    ``dataset.transform`` is that transform. It can be assigned to, and may change in place, as in torchvision: passes
+    that begin later use it.
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {name: hint for name, hint in Stored._fixed.items() if name != "transform"}
@@ -234,7 +236,7 @@ class Pictures(Stored[TP, NP, JP], Generic[TP, NP, JP]):
         ops = to_ops(value, where)
         if not self._pictures:
             raise ConfigError(
-                f"{where}: no field is a picture without a transform of its own",
+                f"{where}: no field is a picture without its own transform",
                 hint="give transforms to fields: dataset.select(stoker.Field('image', transform=...))",
             )
         before = self._transform

@@ -1,7 +1,7 @@
-"""Datasets that are not this package's: which class of ours reads the same data.
+"""Datasets that are not this package's: names our class that reads the same data.
 
-Nothing is imported, opened or called: a library is known by the names of its classes, and what a dataset holds by its
-attributes.
+Nothing is imported, opened or called: a library is recognised by the names of its classes, and the contents of a
+dataset by its attributes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 from ._datasets import ALWAYS, Dataset
 from ._folder import EXTENSIONS
 
-# The classes for files by their endings; TEXT stands for the path.
+# The classes for files by their extensions; TEXT stands for the path.
 _ENDINGS = {
     (".h5", ".hdf5"): "stoker.HDF5Dataset({})",
     (".npy", ".npz"): "stoker.NpyDataset({})",
     (".parquet",): "stoker.ParquetDataset({})",
     (".lmdb", ".mdb"): "stoker.LMDBDataset({})",
     (".jsonl", ".ndjson"): "stoker.LinesDataset({})",
-    (".csv", ".tsv"): "stoker.Table({}, path='the column of files', label='that of labels')",
+    (".csv", ".tsv"): "stoker.Table({}, path='the column of files', label='the column of labels')",
     (".tfrecord", ".tfrecords"): "stoker.TFRecordDataset({})",
     (".tar",): "stoker.WebDataset({})",
     (".beton",): "stoker.BetonDataset({})",
@@ -31,30 +31,30 @@ _ENDINGS = {
 
 _SAVEZ = "numpy.savez('data.npz', ...) writes the arrays once, under names; load stoker.NpyDataset('data.npz')"
 
-# How many attributes are looked at, and how deep in them a dataset is looked for.
+# How many attributes are looked at, and how deep in them a dataset is searched for.
 _MOST, _DEEPEST = 64, 2
 
 
 def advise(dataset: Any) -> tuple[str, str]:
-    """What to say of a dataset that is not ours, and what to try."""
+    """What to say about a dataset that is not ours, and what to try."""
     kind = type(dataset)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(dataset, (str, bytes, os.PathLike)):
         path = os.fsdecode(dataset)
         return (
             "dataset is a path",
-            f"{_of_path(path) or f'stoker.ImageFolder({path!r})'}; `stoker inspect {path}` says what it is",
+            f"{_of_path(path) or f'stoker.ImageFolder({path!r})'}; `stoker inspect {path}` shows what it is",
         )
     if isinstance(dataset, type):
         return f"dataset is the class {dataset.__qualname__}", f"create an instance: {dataset.__qualname__}(...)"
     if _loads(dataset):
-        return f"dataset is a loader ({name})", "give the dataset that it loads, loader.dataset"
+        return f"dataset is a loader ({name})", "give its dataset, loader.dataset"
     try:
         fits = _fitting(dataset, 0)
-    except Exception:  # attributes of somebody's own may raise anything
+    except Exception:  # a user's attributes may raise anything
         fits = None
     fits = fits or "docs/guides/formats.md lists the classes for stored data"
-    names = isinstance(dataset, Mapping) or _is(dataset, "h5py", "File", "Group")  # its items are no samples
+    names = isinstance(dataset, Mapping) or _is(dataset, "h5py", "File", "Group")  # its items are not samples
     if hasattr(kind, "__getitem__") and hasattr(kind, "__len__") and not names:
         always = ALWAYS
     elif hasattr(kind, "__iter__") and not names and not _open(dataset):
@@ -62,7 +62,7 @@ def advise(dataset: Any) -> tuple[str, str]:
     else:
         return f"dataset is of type {name}, which is not a dataset", fits
     return (
-        f"dataset is of type {name}, and its samples would be made by Python code",
+        f"dataset is of type {name}, whose samples would be made by Python code",
         f"{fits}; until Python code runs here, torch's own loader works with every dataset: {always}",
     )
 
@@ -77,7 +77,7 @@ def _open(value: Any) -> bool:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """An attribute of a value that may raise anything; None where there is none."""
+    """An attribute of a value that may raise anything; None if there is none."""
     try:
         return getattr(value, name)
     except Exception:
@@ -85,7 +85,7 @@ def _attribute(value: Any, name: str) -> Any:
 
 
 def _name(value: Any, *attributes: str) -> str | None:
-    """The name of the file that an open file, archive or picture is of, where one of these attributes has it."""
+    """The file name of an open file, archive or picture, if one of these attributes has it."""
     for attribute in attributes:
         name = _attribute(value, attribute)
         if isinstance(name, (str, bytes, os.PathLike)) and os.fspath(name):
@@ -94,7 +94,7 @@ def _name(value: Any, *attributes: str) -> str | None:
 
 
 def _is(value: Any, module: str, *names: str) -> bool:
-    """Whether a value is of a class of a library, or of one below it."""
+    """Whether a value is of a class of a library, or of a subclass."""
     return any(
         base.__module__.partition(".")[0] == module and (not names or base.__name__ in names)
         for base in type(value).__mro__
@@ -102,7 +102,7 @@ def _is(value: Any, module: str, *names: str) -> bool:
 
 
 def _fitting(value: Any, depth: int) -> str | None:
-    """The class of ours for a dataset, or for what one holds."""
+    """Our class for a dataset, or for the dataset inside one."""
     if _is(value, "torchvision", "ImageFolder"):
         return f"stoker.ImageFolder({getattr(value, 'root', 'root')!r}, transform=...) reads the same files"
     if _is(value, "webdataset"):
@@ -121,7 +121,7 @@ def _fitting(value: Any, depth: int) -> str | None:
 
 
 def _listed(value: Any) -> str | None:
-    """The class for a list or a dict of paths or arrays."""
+    """Our class for a list or a dict of paths or arrays."""
     items = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(items, (list, tuple)) or not items:
         return None
@@ -134,7 +134,7 @@ def _listed(value: Any) -> str | None:
 
 
 def _held(value: Any) -> str | None:
-    """The class for what a dataset keeps its data in."""
+    """Our class for the object in which a dataset keeps its data."""
     if _is(value, "h5py", "File", "Group", "Dataset"):
         return _of_h5py(value)
     if _is(value, "numpy", "NpzFile"):
@@ -167,7 +167,7 @@ def _held(value: Any) -> str | None:
 
 
 def _of_h5py(value: Any) -> str:
-    """A file, or what lies in one."""
+    """A file, or something in one."""
     path = _name(value, "filename") or _name(_attribute(value, "file"), "filename") or "data.h5"
     inside = _name(value, "name") or "/"
     more = ""
@@ -185,10 +185,10 @@ def _of_file(value: Any) -> str:
     if known is not None:
         return f"{known} reads the same data"
     if isinstance(value, (zipfile.ZipFile, zipfile.Path)):
-        return "zip archives are not read: unpack it once, and load stoker.ImageFolder(folder)"
+        return "zip archives cannot be read: unpack it once, and load stoker.ImageFolder(folder)"
     if _is(value, "PIL"):
         return f"stoker.files([{path or 'data/*.jpg'!r}], labels=None) loads pictures by their paths"
-    return f"give a class of stoker's the path, such as stoker.files([{path or 'path'!r}])"
+    return f"give the path to one of stoker's classes, such as stoker.files([{path or 'path'!r}])"
 
 
 def _saved(arrays: int) -> str:
@@ -203,7 +203,7 @@ def _of_frame(frame: Any) -> str:
     for column in list(frame.columns)[:_MOST]:
         try:
             first = next(iter(frame[column]), None)
-        except Exception:  # a frame of somebody's own
+        except Exception:  # a user's data frame
             continue
         if isinstance(first, str) and first.lower().endswith(EXTENSIONS):
             path = f", path={column!r}, label=..."
@@ -220,7 +220,7 @@ def _of_path(path: str) -> str | None:
 
 
 def _inside(dataset: Any, depth: int) -> str | None:
-    """The class for the first attribute that says what the data are; open files before their names."""
+    """Our class for the first attribute that says what the data are; open files before their names."""
     values = list(_attributes(dataset))
     for value in values:
         if (found := _held(value)) is not None and not (

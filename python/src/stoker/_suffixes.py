@@ -1,7 +1,7 @@
-"""What members of tar shards hold, by the suffixes of their fields, as WebDataset has it.
+"""What members of tar shards hold, by the suffixes of their fields, as in WebDataset.
 
-``internal/stage/format/tar/suffix.go`` is the same rule for the engine; ``testdata/suffixes.json`` holds both to it.
-WebDataset reads and writes by two lists, which differ: html is written as text and read as bytes, for example.
+``internal/stage/format/tar/suffix.go`` is the same rule for the engine; ``testdata/suffixes.json`` checks both.
+WebDataset reads and writes by two different lists: html, for example, is written as text and read as bytes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def suffix(field: str) -> str:
 
 
 def read_as(field: str) -> str:
-    """The kind that a decoder takes a field for: image, number, text, json, npy, pickle, unbuilt or bytes."""
+    """The kind of a field for a decoder: image, number, text, json, npy, pickle, unbuilt or bytes."""
     return _READ.get(suffix(field), "bytes")
 
 
 def written_as(field: str) -> str:
-    """The kind that a value of a field is encoded as."""
+    """The kind as which a value of a field is encoded."""
     return _WRITTEN.get(suffix(field), "bytes")

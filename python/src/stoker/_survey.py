@@ -1,4 +1,4 @@
-"""stoker.stats: the command of that name, as a function over paths and datasets."""
+"""stoker.stats: the command of the same name, as a function over paths and datasets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._datasets import Dataset, _path, absolute
 from ._errors import Problems
 from ._process import find
 
-_RUN = _command.Verb("stats", "reading", "it begins anew")
+_RUN = _command.Verb("stats", "reading", "it starts again from the beginning")
 
 
 def stats(
@@ -24,22 +24,22 @@ def stats(
     format: str | None = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> dict[str, Any]:
-    """What one has to know of a dataset before training on it: mean and standard deviation of every channel, counts and
-    weights of the classes, sizes of the pictures, lengths of sequences. The command ``stoker stats``.
+    """What to know about a dataset before training on it: mean and standard deviation of every channel, counts and
+    weights of the classes, sizes of the pictures, lengths of sequences. Same as the command ``stoker stats``.
 
-    dataset   a dataset of this package, whose samples are looked at as they are stored, without its transforms; or a
-              path, a pattern, a list of them
-    sample    "5%" or 0.05: reads so much of it, the same choice every time
+    dataset   a dataset of this package, whose samples are read as they are stored, without its transforms; or a path,
+              a pattern, a list of them
+    sample    "5%" or 0.05: reads this share of it, the same samples every time
     headers   reads only the headers of pictures: sizes and classes, no mean and deviation
-    on_bad    a sample that cannot be read: "fail" raises DataError when all others were read, "skip" leaves it out
-    format    of a path; left out: found out
-    progress  called with (samples done, samples in all), ten times a second at most
+    on_bad    for a sample that cannot be read: "fail" raises DataError after reading all others, "skip" leaves it out
+    format    of a path; default: detected
+    progress  called with (samples done, total samples), at most ten times a second
 
-    Returns a dict of plain values. ``fields`` is a list, pictures first; a field has name, kind, and where they mean
-    something channels (mean, std, values, scale: what stored numbers were divided by, 255 for pixels), width, height,
-    bytes, length (each with min, median, p99, max, mean). ``classes`` is a list of name, samples, weight. ``normalize``
-    is the transform as code. Mean and deviation are those of all pixels of all pictures; they do not depend on the
-    number of threads, down to the last bit.
+    Returns a dict of plain values. ``fields`` is a list, pictures first. A field has name, kind, and, if they apply,
+    channels (mean, std, values, scale: the divisor of stored numbers, 255 for pixels), width, height, bytes, length
+    (each with min, median, p99, max, mean). ``classes`` is a list of name, samples, weight. ``normalize`` is the
+    transform as code. Mean and deviation are over all pixels of all pictures; they do not depend on the number of
+    threads, down to the last bit.
     """
     problems = Problems("stats")
     flags = ["--json", "--progress"]
@@ -48,7 +48,7 @@ def stats(
     elif sample is not None:
         problems.add(f"sample is {sample!r}", 'give a share such as "5%" or 0.05')
     if on_bad not in ("fail", "skip"):
-        problems.add(f"on_bad is {on_bad!r}", '"fail" or "skip"')
+        problems.add(f"on_bad is {on_bad!r}", 'give "fail" or "skip"')
     if progress is not None and not callable(progress):
         problems.add(f"progress is of type {type(progress).__name__}", "give a function of (done, total)")
     flags.append(f"--on-bad={on_bad}")
@@ -61,16 +61,14 @@ def stats(
 
 
 def _source(dataset: Any, format: str | None, problems: Problems) -> list[str]:
-    """The dataset as the command is told it."""
+    """The dataset in the form of the command's arguments."""
     if isinstance(dataset, Dataset):
         where = dataset._recipe().dataset
         if not isinstance(where, Mapping) or where.get("format") == "synthetic":
-            problems.add(
-                f"a {type(dataset).__name__} has no samples of its own", "ask for the datasets that it is made of"
-            )
+            problems.add(f"a {type(dataset).__name__} has no samples of its own", "call it for each of its datasets")
             return []
         if format not in (None, where["format"]):
-            problems.add(f"format is {format!r}, and the dataset is {where['format']}", "leave format out")
+            problems.add(f"format is {format!r}, but the dataset is {where['format']}", "leave format out")
         return [f"--dataset={json.dumps(where)}"]
     given = [] if format is None else [f"--format={format}"]
     if isinstance(dataset, (str, bytes, os.PathLike)):

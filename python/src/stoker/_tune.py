@@ -1,7 +1,7 @@
-"""stoker.tune: the settings with which a loader is fast enough, and the playbook that keeps them.
+"""stoker.tune: finds the settings with which a loader is fast enough, and keeps them in a playbook.
 
-What to measure next, which settings to choose, the table, the plot and the playbook are the command's
-(``stoker tune``): it asks over a pipe, and here loaders are made and measured.
+The command ``stoker tune`` decides what to measure next and which settings to choose, and makes the table, the plot and
+the playbook. It asks over a pipe; loaders are made and measured here.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from ._process import find
 from ._spec import Settings
 
 FILE = "stoker.playbook.yaml"
-_RUN = _command.Verb("tune", "tuning", "it begins anew")
+_RUN = _command.Verb("tune", "tuning", "it starts again from the beginning")
 
 
 class Tuning:
-    """What ``stoker.tune`` found; ``str()`` gives the table and all that was said about it.
+    """The result of ``stoker.tune``; ``str()`` gives the table and all remarks.
 
-    settings   what to pass to the loader, by its own keywords; empty where noise is larger than what decides: the
+    settings   what to pass to the loader, by its own keywords; empty if noise is larger than the differences: the
                report then says why in "doubt"
-    report     all of it as a dict of plain values: table, choice, best, hardware, changes, files
+    report     everything as a dict of plain values: table, choice, best, hardware, changes, files
     """
 
     def __init__(self, settings: dict[str, Any], report: dict[str, Any], text: str) -> None:
@@ -71,24 +71,25 @@ def tune(
 
     make_loader   a function that makes a loader of stoker's or torch's from keywords, such as
                   ``lambda **settings: torch.utils.data.DataLoader(data, batch_size=64, shuffle=True, **settings)``.
-                  It is given num_workers; prefetch_factor where there are workers (for stoker's loaders prefetch); and
-                  pin_memory and batch_size where they are searched. It may leave out what it does not take
-    workers, prefetch, pin_memory, batch_size   what to try. Left out: workers by the cores; prefetch 2, 4 and 8 (less
-                  leaves nothing for a batch that comes late); pin_memory False, and True where CUDA is there; the batch
-                  size that the loader has
-    step          seconds of a training step, or a function of the batch: then no more is looked for than feeds it
-    budget        seconds that all of it may take, about
+                  It gets num_workers; prefetch_factor if there are workers (for stoker's loaders prefetch); and
+                  pin_memory and batch_size if they are searched. It need not accept all of these
+    workers, prefetch, pin_memory, batch_size   the values to try. Default: workers by the cores; prefetch 2, 4 and 8
+                  (less leaves no reserve for a late batch); pin_memory False, and True if CUDA is available; the
+                  loader's batch size
+    step          seconds of a training step, or a function of the batch: the search then stops at what feeds it
+    budget        approximate seconds for everything
     exhaustive    measures every combination, not only those that a model of the throughput leaves open
-    name          what the dataset is called in the playbook; left out: its path or class
-    playbook      the file that the choice is written to; None: none
+    name          the dataset's name in the playbook; default: its path or class
+    playbook      the file to which the choice is written; None: none
     plot          the plot of throughput and CPU over workers, without .svg and .png; None: none
     quiet         does not print the report
 
-    Beside other work there may be no recommendation: where measurements of one setting differ by more than settings do,
-    or other processes use a quarter of the cores. Then ``settings`` is empty, and the playbook is left as it is.
+    Beside other work there may be no recommendation: if measurements of one setting differ more than the settings do,
+    or other processes use a quarter of the cores. Then ``settings`` is empty, and the playbook is not changed.
 
-    Run again, the report says what changed since the entry in the playbook: hardware, dataset, settings, or figures by
-    more than their noise. A setting that fails is shown with its error; the first that fails is raised.
+    When it is run again, the report says what changed since the entry in the playbook: hardware, dataset, settings, or
+    figures by more than their noise. A setting that fails is shown with its error; if none works, the first error is
+    raised.
     """
     problems = Problems("tune")
     workers, prefetch, batch_size = (
@@ -136,16 +137,16 @@ def tune(
 
 
 class _Maker:
-    """Makes loaders by the user's function, and knows what the first one was."""
+    """Makes loaders with the user's function, and remembers facts about the first one."""
 
     def __init__(
         self, make: Callable[..., Any], workers: Sequence[int] | None, batch_size: Sequence[int] | None
     ) -> None:
         self._make = make
         self.given: dict[str, bool] = {}  # keywords that are searched
-        self._names: set[str] | None = None  # keywords it takes; None: any
-        self._needs: dict[str, Any] = {}  # those it cannot do without
-        with contextlib.suppress(TypeError, ValueError):  # of C
+        self._names: set[str] | None = None  # keywords it accepts; None: any
+        self._needs: dict[str, Any] = {}  # those it requires
+        with contextlib.suppress(TypeError, ValueError):  # CPUs
             parameters = inspect.signature(make).parameters.values()
             if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters):
                 self._names = {p.name for p in parameters if p.kind is not inspect.Parameter.POSITIONAL_ONLY}
@@ -153,7 +154,7 @@ class _Maker:
             self._needs = {p.name: usual[p.name] for p in parameters if p.default is p.empty and p.name in usual}
         if not self.takes("num_workers"):
             raise ConfigError(
-                "tune: make_loader takes no num_workers",
+                "tune: make_loader does not accept num_workers",
                 hint="give a function of keywords: lambda **settings: DataLoader(data, batch_size=64, **settings)",
             )
         self.kind = ""
@@ -167,7 +168,7 @@ class _Maker:
 
     @property
     def prefetch(self) -> str:
-        """What the loader calls prefetch."""
+        """The loader's keyword for prefetch."""
         return "prefetch" if self.kind == "stoker" and self.takes("prefetch") else "prefetch_factor"
 
     @property
@@ -178,12 +179,12 @@ class _Maker:
         return self._names is None or keyword in self._names
 
     def _made(self, keywords: dict[str, Any]) -> Any:
-        with warnings.catch_warnings():  # torch has an opinion on how many workers there should be
+        with warnings.catch_warnings():  # torch warns about the number of workers
             warnings.filterwarnings("ignore", message="This DataLoader will create")
             return self._make(**keywords)
 
     def keywords(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings of the command by the loader's own keywords."""
+        """Settings of the command, under the loader's own keywords."""
         found: dict[str, Any] = {"num_workers": settings["num_workers"]}
         if settings["num_workers"] > 0 and self.takes_prefetch:
             found[self.prefetch] = settings["prefetch"]
@@ -225,8 +226,8 @@ def _kind(loader: Any) -> str:
 
 
 def _known(dataset: Any) -> tuple[str, str, int]:
-    """A digest, a name and the length of a dataset, 0 where it says none. The digest of stoker's own is that of their
-    index; of others class, length and the path they say they have: what can be known without reading them."""
+    """A digest, a name and the length of a dataset, 0 if unknown. For stoker's own, the digest is that of their index;
+    for others, of class, length and the path they have: what can be known without reading them."""
     kind: type[Any] = type(dataset)
     where = next((str(v) for key in ("root", "path", "urls", "url") if (v := getattr(dataset, key, None))), "")
     name = where or f"{kind.__module__}.{kind.__qualname__}"
@@ -279,7 +280,7 @@ def _converse(
                     answer: dict[str, Any] = {"figures": measure(settings, told["seconds"])}
                     measured += 1
                 except Exception as error:
-                    if not measured:  # nothing works, and the reason is the user's to see
+                    if not measured:  # nothing works, and the user should see the reason
                         raise
                     answer = {"failed": f"{type(error).__name__}: {error}"}
                 _say(child, answer)
@@ -303,7 +304,7 @@ def _converse(
 
 def _say(child: subprocess.Popen[bytes], message: Mapping[str, Any]) -> None:
     assert child.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # what it has to say comes by its other ends
+    with contextlib.suppress(BrokenPipeError):  # its messages come through its other pipes
         child.stdin.write(json.dumps(message).encode() + b"\n")
         child.stdin.flush()
 
@@ -312,14 +313,14 @@ def _say(child: subprocess.Popen[bytes], message: Mapping[str, Any]) -> None:
 
 
 def of_playbook(said: Any, settings: Settings, dataset: Dataset) -> Settings:
-    """Settings with what a playbook says of this machine and dataset, where the user did not say it.
+    """Settings with the playbook's values for this machine and dataset, where the user did not give them.
 
-    A playbook that is not there is an error: its name is wrong, or nothing was tuned yet. One without a fitting entry
-    is not: a job that waited for its machine should run, with the defaults and a warning that says what is missing.
+    A missing playbook is an error: its name is wrong, or nothing has been tuned yet. A missing entry is not: a job that
+    waited for its machine should run, with the defaults and a warning that says what is missing.
     """
     if not isinstance(said, str) or not (said == "playbook" or said.endswith((".yaml", ".yml"))):
         raise ConfigError(
-            f"DataLoader: tune is {said!r}", hint=f'tune="playbook" reads {FILE} here, or give the path of such a file'
+            f"DataLoader: tune is {said!r}", hint=f'tune="playbook" reads {FILE} here, or give the path of a playbook'
         )
     path = FILE if said == "playbook" else said
     digest, name, samples = _known(dataset)
@@ -335,7 +336,7 @@ def of_playbook(said: Any, settings: Settings, dataset: Dataset) -> Settings:
 
 
 def _unlike(told: Mapping[str, Any], digest: str) -> str:
-    """What a playbook has instead of a fitting entry, and in what that differs."""
+    """What a playbook has instead of a matching entry, and how that differs."""
     near = told.get("near")
     if near is None:
         names = [str(name) for name in told.get("names") or []]
@@ -349,14 +350,14 @@ def _unlike(told: Mapping[str, Any], digest: str) -> str:
         changes.append(f"{change['what']} {before} -> {after}")
     differs = f" ({', '.join(changes)})" if changes else ""
     if near["dataset"] == digest:
-        return "an entry of another machine" + differs
+        return "an entry for another machine" + differs
     if any(change["what"] == "name" for change in told["changes"]):
         return "no entry for this dataset; the nearest" + differs
     return f"no entry for this dataset as it is now, only for {near['name']} as it was on {near['date'][:10]}{differs}"
 
 
 def _taken(entry: Mapping[str, Any], settings: Settings) -> tuple[Settings, str]:
-    """Settings with what an entry says and the user did not, and which is which."""
+    """Settings completed from an entry, and a line that says which came from where."""
     chosen = entry["settings"]
     found, taken, own = settings, [], []
     if settings.workers is None:
@@ -379,5 +380,5 @@ def _taken(entry: Mapping[str, Any], settings: Settings) -> tuple[Settings, str]
     if not own:
         return found, f"{', '.join(taken)}, as {when} with {batches}"
     measured = f"num_workers={chosen['num_workers']}, prefetch={chosen['prefetch']} and {batches}"
-    line = f"{', '.join(taken) or 'nothing'} is taken of what was {when} with {measured}"
+    line = f"{', '.join(taken) or 'nothing'} is taken from what was {when} with {measured}"
     return found, f"{line}; {', '.join(own)} {'is' if len(own) == 1 else 'are'} your own"

@@ -1,7 +1,7 @@
-"""What checkers of types know of batches: their types by dataset and output.
+"""What type checkers know about batches: their types by dataset and output.
 
-A dataset has three: its batches as torch's, as NumPy's, and as JAX's arrays. The loader's is chosen by ``output``.
-At run time there are only the names, so that torch, NumPy and typing_extensions need not be there.
+A dataset has three: its batches as torch's, as NumPy's, and as JAX's arrays. ``output`` chooses the loader's. At run
+time only the names exist, so that torch, NumPy and typing_extensions need not be installed.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ else:
         return typing.TypeVar(name)
 
 
-# Of a dataset: its batches for output "torch", "numpy" and "jax".
+# For a dataset: its batches for output "torch", "numpy" and "jax".
 T = TypeVar("T", default=Any)
 N = TypeVar("N", default=Any)
 J = TypeVar("J", default=Any)
-# The same, of datasets of dicts, unless they went through to_tuple().
+# The same for datasets of dicts, unless to_tuple() was called.
 TD = TypeVar("TD", default="Dict")
 ND = TypeVar("ND", default="Dict")
 JD = TypeVar("JD", default="Dict")
-# The same, of pairs: images and labels, x and y.
+# The same for pairs: images and labels, x and y.
 TP = TypeVar("TP", default="Batch[Tensor, Tensor]")
 NP = TypeVar("NP", default="Batch[Numpy, Numpy]")
 JP = TypeVar("JP", default="Batch[Array, Array]")

@@ -1,5 +1,5 @@
-"""What the doctor's hook is told by stoker's own loaders. It sees torch's from without; of stoker's the engine counts,
-and only the client knows which line of the script made one. Without the hook in this process nothing happens."""
+"""What stoker's own loaders tell the doctor's hook. It sees torch's from outside; for stoker's, the engine counts, and
+only the client knows which line of the script made one. Without the hook in this process, nothing happens."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 
 def place() -> str:
-    """FILE:LINE of the script that calls, as the hook names it; "" without one."""
+    """FILE:LINE of the calling script, in the hook's form; "" without a hook."""
     hook = _hook()
     return str(hook.caller()) if hook is not None else ""
 
 
 def opened(number: int, where: str) -> None:
-    """The engine has opened the loader that was made there, by this number."""
+    """The engine has opened, under this number, the loader that was made there."""
     hook = _hook()
     if hook is not None and where:
         hook.of_stoker(number, where)

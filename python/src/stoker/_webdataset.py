@@ -1,4 +1,4 @@
-"""Tar shards with WebDataset's chain of calls, each turned into a part of the Spec."""
+"""Tar shards with WebDataset's chain of calls, each translated into a part of the Spec."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Ops = list[dict[str, Any]]
 _FLOAT: Ops = [{"op": "ToImage"}, {"op": "ToDtype", "dtype": "float32", "scale": True}]
 _BYTES: Ops = [{"op": "ToImage"}]
 
-# decode's words for images: codec, operations, layout, without channel axis.
+# decode's words for images: codec, operations, layout, whether without a channel axis.
 _IMAGES: dict[str, tuple[str, Ops, str | None, bool]] = {
     "pil": ("rgb", [], None, False),
     "pillow": ("rgb", [], None, False),
@@ -45,19 +45,19 @@ _IMAGES: dict[str, tuple[str, Ops, str | None, bool]] = {
 _CODECS = {"number": "int", "text": "text", "json": "json", "npy": "npy"}
 _KEYS = ("__key__", "__url__")
 
-_LATER = "Python code on the way of samples needs Python workers, which come in a later release; "
+_LATER = "running Python code on samples needs Python workers, which come in a later release; "
 
 
 class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
-    """Samples in tar shards, by WebDataset's rules: members that share a name up to the first dot are one sample,
-    what follows the dot names a field.
+    """Samples in tar shards, by WebDataset's rules: members that share a name up to the first dot are one sample, and
+    the rest of the name is the field.
 
-    ``urls`` is a path, with ``{000..099}`` braces, wildcards or ``::`` between several, or a list of paths. Calls on
-    it return a new dataset: ``shuffle decode select to_tuple map_tuple map_dict rename batched with_epoch with_length
+    ``urls`` is a path, with ``{000..099}`` braces, wildcards or ``::`` between several, or a list of paths. The methods
+    return a new dataset: ``shuffle decode select to_tuple map_tuple map_dict rename batched with_epoch with_length
     cache``.
 
-    Without ``to_tuple`` samples are dicts of all fields, with ``__key__`` and ``__url__``. Without ``decode`` fields
-    are bytes. ``decode(words)`` makes of images what WebDataset makes of them:
+    Without ``to_tuple``, samples are dicts of all fields, with ``__key__`` and ``__url__``. Without ``decode``, fields
+    are bytes. ``decode(words)`` turns images into what WebDataset turns them into:
 
         "pil", "pillow"       the picture as uint8 (3, height, width), ready for transforms
         "rgb8", "rgb"         uint8, or float32 from 0 to 1, (height, width, 3)
@@ -65,14 +65,14 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         "l8", "l", "torchl8", "torchl"   grey, (height, width)
         "pill"                grey as uint8 (1, height, width)
 
-    and of the rest: cls, cls2, index, inx, id an integer; txt, text, transcript a str; json, jsn what it holds; npy an
-    array, of one shape and dtype in all samples; other fields stay bytes. Pickles are refused: to read one is to run
-    it.
+    Other fields: cls, cls2, index, inx, id become an integer; txt, text, transcript a str; json, jsn the decoded value;
+    npy an array, of the same shape and dtype in all samples; the rest stay bytes. Pickles are refused, because reading
+    one runs code.
 
-    Samples are split over ranks one by one, so that shards need not divide; the order is stoker's. These arguments
-    keep their meaning: ``handler`` (by name: reraise_exception, warn_and_continue, ignore_and_continue, which stand
-    for on_bad="fail" and "replace"), ``shardshuffle`` (any: full shuffle), ``empty_check``, ``seed``. The others are
-    ignored with a notice where the engine makes them moot, and a ConfigError otherwise.
+    Samples are split over ranks one by one, so the number of shards need not divide by the number of ranks; the order
+    is stoker's. These arguments keep their meaning: ``handler`` (by name: reraise_exception, warn_and_continue,
+    ignore_and_continue, for on_bad="fail" and "replace"), ``shardshuffle`` (any: full shuffle), ``empty_check``,
+    ``seed``. The others are ignored with a notice if they have no effect in stoker, and are a ConfigError otherwise.
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {
@@ -115,7 +115,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             problems.add("select_files and rename_files are Python functions", _LATER + "use to_tuple and rename")
         problems.raise_any()
         if shardshuffle:
-            _notice.say("shardshuffle: samples are shuffled over all shards, not shards alone")
+            _notice.say("shardshuffle: samples are shuffled over all shards, not only the shards")
         for name, given in {
             "nodesplitter": nodesplitter,
             "workersplitter": workersplitter,
@@ -131,7 +131,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         self._renamed: dict[str, str] = {}  # new name -> stored names
         self._keep = True  # rename keeps the other fields
         self._tuple: list[str] | None = None
-        self._chosen: list[str] | None = None  # of dicts; None: all
+        self._chosen: list[str] | None = None  # for dicts; None: all
         self._ops: dict[int | str, Ops] = {}
         self._batch: int | None = None
         self._drop = False
@@ -141,7 +141,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         self._known: list[dict[str, Any]] | None = None
         self._loader: Any = None
 
-    # The chain.
+    # The chain of calls.
 
     def _with(self, **changes: Any) -> WebDataset[Any, Any, Any]:
         new = copy.copy(self)
@@ -149,28 +149,28 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return new
 
     def shuffle(self, size: int = 1000, **keywords: Any) -> WebDataset[TD, ND, JD]:
-        """Full shuffle: every order of all samples is possible, whatever ``size`` says (0 leaves the order alone).
+        """Full shuffle: every order of all samples is possible, whatever ``size`` is (0 keeps the order).
 
-        ``seed`` is understood; ``initial``, ``bufsize``, ``rng`` and ``handler`` have no meaning here.
+        ``seed`` is used; ``initial``, ``bufsize``, ``rng`` and ``handler`` have no effect.
         """
         self._unbatched("shuffle")
         check_keywords("WebDataset.shuffle", keywords, ["size", "seed", "initial", "bufsize", "rng", "handler"])
         size = scalar(size)
         if not whole(size) or size < 0:
-            raise ConfigError(f"WebDataset.shuffle: size is {size!r}", hint="give the size that WebDataset would take")
+            raise ConfigError(f"WebDataset.shuffle: size is {size!r}", hint="give a buffer size, as for WebDataset")
         if size == 0:
             return self
-        _notice.say(".shuffle(n) is a full shuffle here, whatever n is")
+        _notice.say(".shuffle(n) is a full shuffle in stoker, for any n above 0")
         return self._with(_shuffle=True, _seed=scalar(keywords.get("seed", self._seed)))
 
     def decode(
         self, *args: Any, pre: Any = None, post: Any = None, only: Any = None, **keywords: Any
     ) -> WebDataset[TD, ND, JD]:
-        """What becomes of the bytes of fields; see the class. ``only`` names the fields to decode."""
+        """How the bytes of fields are decoded; see the class. ``only`` names the fields to decode."""
         check_keywords("WebDataset.decode", keywords, ["pre", "post", "only", "handler", "partial"])
         problems = Problems("WebDataset.decode")
         if self._tuple is not None:
-            problems.add("it comes after to_tuple", "call decode first")
+            problems.add("decode was called after to_tuple", "call decode first")
         if pre is not None or post is not None:
             problems.add("pre and post are Python functions", _LATER + "leave them out")
         words = dict(self._decode or {"": ""})
@@ -181,12 +181,12 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
                 )
             elif not isinstance(arg, str):
                 problems.add(
-                    f"{arg!r:.80} is not a way to decode images", "give a word: " + ", ".join(map(repr, _IMAGES))
+                    f"{arg!r:.80} is not a known image decoder", "give a word: " + ", ".join(map(repr, _IMAGES))
                 )
             elif arg.lower() in _IMAGES:
                 words[""] = arg.lower()
             else:
-                problems.add(f"{arg!r} is not a way to decode images", _decoders(arg.lower()))
+                problems.add(f"{arg!r} is not a known image decoder", _decoders(arg.lower()))
         only = only.split() if isinstance(only, str) else only
         names = read_names("only", only, problems)
         problems.raise_any()
@@ -195,9 +195,9 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return self._with(_decode=words, _on_bad=self._handled(keywords))
 
     def rename(self, keep: bool = True, **names: str) -> WebDataset[TD, ND, JD]:
-        """New names of fields: ``rename(image="jpg;png")`` takes the first there is."""
+        """Renames fields: ``rename(image="jpg;png")`` takes the first that a sample has."""
         if self._tuple is not None:
-            raise ConfigError("WebDataset.rename: it comes after to_tuple", hint="call rename first")
+            raise ConfigError("WebDataset.rename: called after to_tuple", hint="call rename first")
         self._handled(names)
         names = {name: stored for name, stored in names.items() if name != "handler"}
         problems = Problems("WebDataset.rename")
@@ -208,7 +208,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         ops = dict(self._ops)
         taken = {part for stored in names.values() for part in stored.split(";")}
         before = {name: stored for name, stored in self._renamed.items() if keep and name not in taken}
-        for name, stored in names.items():  # what was mapped before goes by the new name
+        for name, stored in names.items():  # earlier transforms follow the new name
             for part in stored.split(";"):
                 if part in self._ops:
                     ops[name] = ops.get(name, []) + self._ops[part]
@@ -216,21 +216,21 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return self._with(_renamed={**before, **resolved}, _keep=keep and self._keep, _ops=ops)
 
     def to_tuple(self, *args: Any, **keywords: Any) -> WebDataset[AnyTuple, AnyTuple, AnyTuple]:
-        """Samples are tuples of these fields; "jpg;png" takes the first there is."""
+        """Samples become tuples of these fields; "jpg;png" takes the first that a sample has."""
         check_keywords("WebDataset.to_tuple", keywords, ["handler", "missing_is_error", "none_is_error"])
         if self._tuple is not None:
             raise ConfigError("WebDataset.to_tuple: the samples are tuples already", hint="call to_tuple once, last")
         names = args[0].split() if len(args) == 1 and isinstance(args[0], str) else args
         flat = [";".join(name) if isinstance(name, (list, tuple)) else name for name in names]
         if not flat or not all(isinstance(name, str) and name for name in flat):
-            raise ConfigError("WebDataset.to_tuple: it takes names of fields", hint="to_tuple('jpg;png', 'cls')")
+            raise ConfigError("WebDataset.to_tuple: give names of fields", hint="to_tuple('jpg;png', 'cls')")
         return self._with(_tuple=flat, _on_bad=self._handled(keywords))
 
     def map_tuple(self, *transforms: Any, **keywords: Any) -> WebDataset[TD, ND, JD]:
         """Transforms for the fields of the tuple, in order; None (or a function named identity) leaves one alone."""
         check_keywords("WebDataset.map_tuple", keywords, ["handler"])
         if self._tuple is None:
-            raise ConfigError("WebDataset.map_tuple: the samples are no tuples", hint="call to_tuple first")
+            raise ConfigError("WebDataset.map_tuple: the samples are not tuples", hint="call to_tuple first")
         if len(transforms) > len(self._tuple):
             raise ConfigError(
                 f"WebDataset.map_tuple: {len(transforms)} transforms for a tuple of {len(self._tuple)} fields",
@@ -245,7 +245,9 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
     def map_dict(self, **transforms: Any) -> WebDataset[TD, ND, JD]:
         """Transforms for named fields of samples that are dicts."""
         if self._tuple is not None:
-            raise ConfigError("WebDataset.map_dict: it comes after to_tuple", hint="use map_tuple, or call it before")
+            raise ConfigError(
+                "WebDataset.map_dict: called after to_tuple", hint="use map_tuple, or call map_dict first"
+            )
         on_bad = self._handled(transforms)
         ops = dict(self._ops)
         for name, transform in transforms.items():
@@ -254,7 +256,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return self._with(_ops=ops, _on_bad=on_bad)
 
     def batched(self, batchsize: int, collation_fn: Any = None, partial: bool = True) -> WebDataset[TD, ND, JD]:
-        """Batches of ``batchsize`` samples; ``partial=False`` drops the last if it is not full."""
+        """Batches of ``batchsize`` samples; ``partial=False`` drops the last one if it is not full."""
         problems = Problems("WebDataset.batched")
         batchsize = scalar(batchsize)
         if not whole(batchsize) or batchsize < 1:
@@ -267,50 +269,48 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return self._with(_batch=batchsize, _drop=not partial)
 
     def cache(self, memory: str | int | None = None, after: str | None = None) -> WebDataset[TD, ND, JD]:
-        """Keeps samples in memory, decoded and worked on up to the first random transform (``after="decode"``: right
-        behind decoding), up to ``memory`` ("8GiB", bytes; None: a quarter of what is left).
+        """Keeps samples in memory, decoded and transformed up to the first random transform (``after="decode"``: only
+        decoded), up to ``memory`` ("8GiB", bytes; None: a quarter of the free memory).
 
-        It makes no difference where in the chain it is called: order, batches and random transforms are never kept.
+        It can be called anywhere in the chain: order, batches and random transforms are never kept.
         """
         new = super().cache(memory, after)
         new.__dict__.update(_known=None, _loader=None)
         for call, there in (("shuffle", self._shuffle), ("batched", self._batch is not None)):
             if there:
-                _notice.say(
-                    f".cache() behind .{call}() keeps samples, as in front of it: it changes nothing to call it there"
-                )
+                _notice.say(f".cache() after .{call}() keeps samples, the same as before it")
         late = {str(op["op"]) for ops in self._ops.values() for op in ops if op["op"].startswith("Random")}
         if late and after != "decode":
             names = ", ".join(sorted(late))
             _notice.say(
-                f".cache() behind {names} keeps what comes before: random transforms are done anew in every epoch"
+                f".cache() after {names} keeps what comes before: random transforms are drawn again in every epoch"
             )
         return new
 
     def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> WebDataset[TD, ND, JD]:
         """Epochs of ``nsamples`` items on every rank (batches, after ``batched``), cut from an endless stream of whole
-        epochs: no sample comes again before all others came. Every batch is full, at the end of an epoch of the
-        dataset too (tail "fill", or "drop")."""
+        epochs: no sample comes again before all others came. Every batch is full, also at the end of an epoch of the
+        dataset (tail "fill", or "drop")."""
         items = scalar(nbatches if nbatches > 0 else nsamples)
         if not whole(items) or items < 1:
             raise ConfigError(f"WebDataset.with_epoch: the length is {items!r}", hint="give at least 1")
         return self._with(_epoch=items, _epoch_in_batches=self._batch is not None)
 
     def with_length(self, n: int, silent: bool = False) -> WebDataset[TD, ND, JD]:
-        """What len() says; without it, it is the number of items."""
+        """Sets what len() returns; without it, len() is the number of items."""
         n = scalar(n)
         if not whole(n) or n < 0:
             raise ConfigError(f"WebDataset.with_length: the length is {n!r}", hint="give a number of items")
         return self._with(_length=n)
 
     def map(self, f: Any, handler: Any = None) -> WebDataset[TD, ND, JD]:
-        """Not built: Python functions do not run on the way of samples."""
+        """Not supported: Python functions cannot run on samples."""
         raise self._python("map", f, "use map_tuple(transform) or map_dict(jpg=transform)")
 
     def select(self, *fields: Any, **keywords: Any) -> WebDataset[Dict, Dict, Dict]:
-        """Samples are dicts of these fields; "jpg;png" takes the first there is.
+        """Samples become dicts of these fields; "jpg;png" takes the first that a sample has.
 
-        WebDataset's ``select(predicate)`` is not built: Python functions do not run on the way of samples.
+        WebDataset's ``select(predicate)`` is not supported: Python functions cannot run on samples.
         """
         for given in (*fields, *keywords.values()):
             if callable(given):
@@ -320,24 +320,24 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
                 "WebDataset.select: the samples are tuples already", hint="call select instead of to_tuple"
             )
         if not fields or keywords or not all(isinstance(name, str) and name for name in fields):
-            raise ConfigError("WebDataset.select: it takes names of fields", hint="select('jpg;png', 'cls')")
+            raise ConfigError("WebDataset.select: give names of fields", hint="select('jpg;png', 'cls')")
         return self._with(_chosen=list(dict.fromkeys(fields)))
 
     def slice(self, *args: int) -> WebDataset[TD, ND, JD]:
-        """Not built: views of datasets come later."""
+        """Not supported: views of datasets come later."""
         raise ConfigError(
-            "WebDataset.slice: parts of a dataset are not built yet", hint="with_epoch(n) shortens epochs"
+            "WebDataset.slice: parts of a dataset are not supported yet", hint="with_epoch(n) shortens epochs"
         )
 
     def repeat(self, nepochs: int | None = None, nbatches: int | None = None) -> WebDataset[TD, ND, JD]:
-        """Not built: every ``iter()`` is the next epoch."""
+        """Not supported: every ``iter()`` is the next epoch."""
         raise ConfigError(
             "WebDataset.repeat: a loader gives one epoch at a time",
             hint="loop over epochs: every iter(loader) is the next one; with_epoch(n) makes epochs of any length",
         )
 
     def unbatched(self) -> WebDataset[TD, ND, JD]:
-        """Not built: there is nothing to take apart, since the engine shuffles samples."""
+        """Not supported: batches need not be taken apart, because the engine shuffles samples."""
         raise ConfigError("WebDataset.unbatched: batches are made once", hint="call batched(n) with the final size")
 
     def _python(self, call: str, f: Any, hint: str) -> ConfigError:
@@ -346,7 +346,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
 
     def _unbatched(self, call: str) -> None:
         if self._batch is not None:
-            raise ConfigError(f"WebDataset.{call}: it comes after batched", hint=f"call {call} first")
+            raise ConfigError(f"WebDataset.{call}: called after batched", hint=f"call {call} first")
 
     def _handled(self, keywords: dict[str, Any]) -> str | None:
         problems = Problems("WebDataset")
@@ -354,7 +354,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         problems.raise_any()
         return found
 
-    # What the loader asks.
+    # For the loader.
 
     def _recipe(self) -> Recipe:
         dataset: dict[str, Any] = {"path": self.urls, "format": "tar"}
@@ -373,7 +373,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         )
 
     def _squeezed(self) -> frozenset[str]:
-        """Grey images without a channel axis; known once the fields are."""
+        """Grey images without a channel axis; known when the fields are."""
         word = (self._decode or {}).get("", "")
         if not word or not _IMAGES[word][3]:
             return frozenset()
@@ -401,7 +401,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         return self._known
 
     def _all_names(self) -> list[str]:
-        """Every field there is, under its new name; the index knows."""
+        """All fields under their new names; the index knows them."""
         probe = _client.Loader({"dataset": {"path": self.urls, "format": "tar"}}, keeps=False)
         try:
             stored = [f.name for f in probe.info().fields]
@@ -424,7 +424,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
         if own == _FLOAT and (late := [op["op"] for op in ops if on_bytes(op["op"])]):
             problems.add(
                 f"field {name!r}: decode() makes floats of images, and {late[0]} works on bytes",
-                "decode('pil') leaves them bytes; add ToTensor() behind the other transforms",
+                "decode('pil') keeps bytes; add ToTensor() after the other transforms",
             )
         field: dict[str, Any] = {"name": shown, "from": stored, "decode": codec}
         if own or ops:
@@ -450,7 +450,7 @@ class WebDataset(Dataset[TD, ND, JD], Generic[TD, ND, JD]):
             )
         if kind == "unbuilt":
             problems.add(
-                f"field {stored!r}: the codec of .{suffix(stored)} is not built yet",
+                f"field {stored!r}: decoding .{suffix(stored)} is not supported yet",
                 "leave the field out with to_tuple, or take its bytes with decode(only=...) and read them yourself",
             )
         return _CODECS.get(kind, "bytes"), [], None
@@ -486,21 +486,21 @@ _MOOT = {
     "workersplitter": "the engine's lanes share the samples of every batch",
     "detshuffle": "the order is always a function of seed and epoch",
     "repeat": "every iter() is the next epoch",
-    "cache_dir": "shards are read where they lie",
-    "url_to_name": "shards are read where they lie",
+    "cache_dir": "shards are read in place",
+    "url_to_name": "shards are read in place",
 }
 
 
-# Words of WebDataset's for other data, which need no word here, or have none.
+# WebDataset's words for other data, which need no word here, or have none.
 _OTHERS = {
-    "torch_audio": "leave it out: sounds are delivered as bytes",
+    "torch_audio": "leave it out: audio is delivered as bytes",
     "torch_video": "leave it out: videos are delivered as bytes",
 }
 
 
 def _decoders(word: str) -> str:
-    """What to try in place of an unknown decoder: near words that make of a picture what it seems to ask for. "pill" is
-    near to "pil", and grey: none of another kind is named."""
+    """What to try instead of an unknown decoder: similar words that decode a picture to the kind it asks for. "pill" is
+    similar to "pil", but grey: none of another kind is suggested."""
     if word in _OTHERS:
         return _OTHERS[word]
     grey = word.rstrip("8").endswith("l") and not word.startswith("pil") or "gr" in word
@@ -513,7 +513,7 @@ def _shards(urls: Any, problems: Problems) -> str | list[str]:
     if isinstance(urls, (str, bytes, os.PathLike)):
         text = _path(urls, "urls", problems)
         if text.endswith((".yaml", ".yml")):
-            problems.add(f"urls is {text}: mixtures in YAML files are not built", "give the shards themselves")
+            problems.add(f"urls is {text}: mixtures in YAML files are not supported", "give the shards themselves")
         parts = [_plain(part, problems) for part in text.split("::")]
         return parts[0] if len(parts) == 1 else parts
     if isinstance(urls, Sequence) and urls:
@@ -528,7 +528,7 @@ def _plain(url: str, problems: Problems) -> str:
         path = command.removeprefix("cat ").strip()
         known = path != command and not any(sign in path for sign in "|;&<>")
         problems.add(
-            f"{url!r} is a command, and stoker does not run commands: it reads local files by their paths",
+            f"{url!r} is a command, and stoker does not run commands: it only reads local files",
             f"give the path: {path!r}" if known else "copy or mount the data, and give its path",
         )
         return url

@@ -1,8 +1,8 @@
 """Frames of the protocol between this client and its engine.
 
 A frame is a length (uint32, little endian: the bytes that follow) and that many bytes of JSON, one object with a
-"type". testdata/wire holds golden frames that both languages test. Descriptors ride along with the first byte of the
-frame that names them; the socket's reader keeps them in a queue, in order.
+"type". testdata/wire holds golden frames that both languages test. Descriptors are sent with the first byte of the
+frame that names them; the socket's reader queues them in order.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LENGTH = struct.Struct("<I")
 
 
 class FrameError(Exception):
-    """Bytes on the socket that are no frame: the other side is not our engine, or is out of step."""
+    """Bytes on the socket that are not a frame: the other side is not our engine, or is out of step."""
 
 
 def pack(message: Mapping[str, Any]) -> bytes:
-    """One frame. ConfigError where a value cannot travel: it names the key, and what was given."""
+    """One frame. ConfigError if a value cannot be sent: it names the key and the value."""
     try:
         body = json.dumps(message, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain).encode()
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
@@ -53,7 +53,7 @@ def pack(message: Mapping[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no type for: NumPy's and torch's numbers, paths."""
+    """Values for which JSON has no type: NumPy's and torch's numbers, paths."""
     plain = _plain_or_none(value)
     if plain is None:
         raise TypeError(f"a {type(value).__name__}")
@@ -78,7 +78,7 @@ def _float(value: Any) -> float:
 
 
 def _values(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """The values of a message that hold no others, each with its key as errors name it."""
+    """The leaf values of a message, each with the name of its key in errors."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             if not isinstance(name, str):
@@ -92,7 +92,7 @@ def _values(value: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 class Reader:
-    """Cuts a stream of bytes into messages."""
+    """Splits a stream of bytes into messages."""
 
     def __init__(self) -> None:
         self._held = bytearray()

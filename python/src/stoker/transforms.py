@@ -6,9 +6,9 @@ They describe what the engine does to pictures; they hold no pixels and need no 
 
     train = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip(), T.ToTensor(), T.Normalize(mean, std)])
 
-Real torchvision transforms may be given instead, or mixed with these. Pictures are bytes (uint8) unless ``ToTensor``,
-``ToDtype`` or ``ConvertImageDtype`` make floats of them. Bilinear is antialiased; ``nearest`` is torchvision's for
-tensors.
+Real torchvision transforms may be used instead, or mixed with these. Pictures are bytes (uint8) until ``ToTensor``,
+``ToDtype`` or ``ConvertImageDtype`` make them floats. Bilinear is antialiased; ``nearest`` is the same as torchvision's
+for tensors.
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ __all__ = [
 
 
 class InterpolationMode(enum.Enum):
-    """The ways of resampling that the engine has; strings and Pillow's integers are as good."""
+    """The resampling filters that the engine has; strings and Pillow's integers work too."""
 
     NEAREST = "nearest"
     BILINEAR = "bilinear"
 
 
 class Transform:
-    """Base of all. Arguments are attributes, nothing else is kept."""
+    """Base of all. Arguments are attributes; nothing else is stored."""
 
-    # Whether it gives other numbers on floats than on bytes.
+    # Whether it gives different numbers for floats than for bytes.
     _on_bytes: ClassVar[bool] = False
 
     @staticmethod
     def _read(_: Any) -> read.Arguments:
-        """The arguments of an operation of a Spec, from an object of this class or of torchvision's of this name."""
+        """The arguments of an operation of a Spec, from an object of this class or of torchvision's class of this
+        name."""
         return {}
 
     def __call__(self, *inputs: Any) -> Any:
@@ -78,7 +79,7 @@ class _Holder(Transform):
     transforms: Sequence[Any]
 
     def __init__(self, transforms: Sequence[Any]) -> None:
-        # A torch.nn.ModuleList is no Sequence, but has what is needed of one.
+        # A torch.nn.ModuleList is not a Sequence, but has the methods needed here.
         if not (hasattr(transforms, "__iter__") and hasattr(transforms, "__len__")):
             raise ConfigError(f"{type(self).__name__}: transforms must be a list, not {transforms!r}")
         if len(transforms) == 0:
@@ -121,14 +122,14 @@ def _pair(owner: Transform, size: int | Sequence[int]) -> Sequence[int]:
 
 
 class Compose(_Holder):
-    """One after the other."""
+    """Applies transforms one after another."""
 
     def __init__(self, transforms: Sequence[Any]) -> None:
         super().__init__(transforms)
 
 
 class RandomApply(_Holder):
-    """All of them with probability ``p``, else none."""
+    """Applies all transforms with probability ``p``, else none."""
 
     def __init__(self, transforms: Sequence[Any], p: float = 0.5) -> None:
         super().__init__(transforms)
@@ -140,7 +141,7 @@ class Identity(Transform):
 
 
 class Resize(Transform):
-    """To ``(height, width)``, or the shorter edge to a length (the longer then at most ``max_size``).
+    """Resizes to ``(height, width)``, or the shorter edge to a length (the longer edge then to at most ``max_size``).
 
     ``draft`` is as in ``RandomResizedCrop``.
     """
@@ -159,7 +160,7 @@ class Resize(Transform):
     ) -> None:
         if size is None:
             if max_size is None:
-                raise ConfigError("Resize: size and max_size are both None", hint="give one of them")
+                raise ConfigError("Resize: size and max_size are both None", hint="give one")
             self.size = None
         elif isinstance(size, Sequence):
             if len(size) not in (1, 2):
@@ -184,7 +185,7 @@ class Resize(Transform):
 
 
 class CenterCrop(Transform):
-    """The centre; what is missing is padded with zeros."""
+    """Crops the centre; missing pixels are padded with zeros."""
 
     def __init__(self, size: int | Sequence[int]) -> None:
         self.size = _pair(self, size)
@@ -195,13 +196,13 @@ class CenterCrop(Transform):
 
 
 class RandomResizedCrop(Transform):
-    """A random region, by its share of the area and its ratio, resized to ``size``.
+    """Crops a random region, drawn by its share of the area and its aspect ratio, and resizes it to ``size``.
 
-    With ``draft=True`` pixels may be near instead of exact: where the region is at least 2, 4 or 8 times ``size`` in
-    both directions, a JPEG is decoded at a half, a quarter or an eighth of its size, as Pillow's ``draft`` does it, and
-    resampled from there; the region is not rounded. Photographs of 1500 to 3000 pixels take 0.43 to 0.67 of the time.
-    The result differs from the exact one by 0.3 to 0.7 of 255 levels in the mean, at fine edges by up to 45. Smaller
-    regions, other formats and ``nearest`` are as without it. torchvision's class has no such argument.
+    With ``draft=True`` pixels may be approximate: if the region is at least 2, 4 or 8 times ``size`` both ways,
+    a JPEG is decoded at a half, a quarter or an eighth of its size, as Pillow's ``draft`` does, and resampled from
+    there; the region is not rounded. Photographs of 1500 to 3000 pixels take 0.43 to 0.67 of the time. The result
+    differs from the exact one by 0.3 to 0.7 of 255 levels on average, and by up to 45 at fine edges. Smaller regions,
+    other formats and ``nearest`` are not affected. torchvision's class has no such argument.
     """
 
     draft = False
@@ -236,7 +237,7 @@ class RandomResizedCrop(Transform):
 
 
 class RandomCrop(Transform):
-    """A region of ``size`` at a random place, after padding."""
+    """Crops a region of ``size`` at a random position, after padding."""
 
     def __init__(
         self,
@@ -259,7 +260,7 @@ class RandomCrop(Transform):
         if padding is not None:
             out["padding"] = read.wholes("padding", padding)
             if type(t).__module__.startswith("torchvision.transforms.v2") and len(out["padding"]) == 4:
-                left, right, top, bottom = out["padding"]  # the order in which v2's class keeps them
+                left, right, top, bottom = out["padding"]  # the order in which v2's class stores them
                 out["padding"] = [left, top, right, bottom]
         if padding is not None or t.pad_if_needed:
             out["fill"] = read.fill(t)
@@ -268,7 +269,7 @@ class RandomCrop(Transform):
 
 
 class Pad(Transform):
-    """More pixels on each side: one number, (left and right, top and bottom), or (left, top, right, bottom)."""
+    """Adds pixels on each side: one number, (left and right, top and bottom), or (left, top, right, bottom)."""
 
     def __init__(
         self,
@@ -286,21 +287,21 @@ class Pad(Transform):
 
 
 class RandomHorizontalFlip(_Chance):
-    """Left to right with probability ``p``."""
+    """Flips left to right with probability ``p``."""
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__(p)
 
 
 class RandomVerticalFlip(_Chance):
-    """Top to bottom with probability ``p``."""
+    """Flips top to bottom with probability ``p``."""
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__(p)
 
 
 class Grayscale(Transform):
-    """Luma, as Pillow computes it, in one channel or three."""
+    """Converts to luma, as Pillow computes it, in one channel or three."""
 
     _on_bytes = True
 
@@ -313,7 +314,7 @@ class Grayscale(Transform):
 
 
 class RandomGrayscale(_Chance):
-    """Luma in as many channels as before, with probability ``p``."""
+    """Converts to luma in as many channels as before, with probability ``p``."""
 
     _on_bytes = True
 
@@ -322,19 +323,19 @@ class RandomGrayscale(_Chance):
 
 
 class ToTensor(Transform):
-    """float32, 255 becomes 1."""
+    """Converts to float32; 255 becomes 1."""
 
 
 class PILToTensor(Transform):
-    """Bytes stay bytes."""
+    """Has no effect: pictures stay bytes."""
 
 
 class ToImage(Transform):
-    """Bytes stay bytes."""
+    """Has no effect: pictures stay bytes."""
 
 
 class ToDtype(Transform):
-    """``float32`` or ``uint8``: a name, or the dtype of torch or NumPy. With ``scale``, 255 becomes 1."""
+    """Converts to ``float32`` or ``uint8``: a name, or the dtype of torch or NumPy. With ``scale``, 255 becomes 1."""
 
     def __init__(self, dtype: Any, scale: bool = False) -> None:
         self.dtype = dtype
@@ -343,12 +344,12 @@ class ToDtype(Transform):
     @staticmethod
     def _read(t: Any) -> read.Arguments:
         if isinstance(t.dtype, Mapping) and read.for_images("dtype", t.dtype) is None:
-            return {"dtype": "uint8"}  # for every other type than images: nothing to do
+            return {"dtype": "uint8"}  # for types other than images: nothing to do
         return {"dtype": read.dtype(t.dtype), "scale": bool(t.scale)}
 
 
 class ConvertImageDtype(Transform):
-    """``ToDtype`` with ``scale=True``."""
+    """Same as ``ToDtype`` with ``scale=True``."""
 
     def __init__(self, dtype: Any = "float32") -> None:
         self.dtype = dtype
@@ -359,7 +360,7 @@ class ConvertImageDtype(Transform):
 
 
 class Normalize(Transform):
-    """``(x - mean) / std``, for each channel; needs floats."""
+    """Computes ``(x - mean) / std`` for each channel; needs floats."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> None:
         self.mean = [float(v) for v in mean]
@@ -371,7 +372,7 @@ class Normalize(Transform):
         return {"mean": read.numbers("mean", t.mean), "std": read.numbers("std", t.std)}
 
 
-if not TYPE_CHECKING:  # checkers know every name that there is
+if not TYPE_CHECKING:  # type checkers know every name
 
     def __getattr__(name: str) -> object:
         from ._elsewhere import missing

@@ -1,4 +1,4 @@
-"""Trains from the photo bucket (here: local files behind a reader with the bucket's latency)."""
+"""Trains from the photo bucket (here: local files and a reader with the bucket's latency)."""
 import argparse
 import io
 import os

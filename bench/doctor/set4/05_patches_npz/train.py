@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class PatchDataset(Dataset):
-    """Patches lie in parts of 112, as they were exported."""
+    """Patches are stored in parts of 112, as they were exported."""
 
     def __init__(self, folder):
         self.parts = sorted(glob.glob(os.path.join(folder, "*.npz")))
