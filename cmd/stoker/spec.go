@@ -20,7 +20,7 @@ func usualSpec() stoker.Spec {
 func readSpec(path string) (stoker.Spec, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return stoker.Spec{}, errs.New(errs.NotFound, "the Spec can not be read").Because(err).Try("%s", source.Suggest(path))
+		return stoker.Spec{}, errs.New(errs.NotFound, "cannot read the Spec").Because(err).Try("%s", source.Suggest(path))
 	}
 	return stoker.ParseSpec(text)
 }

@@ -65,8 +65,8 @@ func TestVerifyResumeMistakes(t *testing.T) {
 	}{
 		{"verify-resume", "expected \"<spec>\"", 2},
 		{"verify-resume ROOTT", "did you mean \"ROOT\"?", 2},
-		{"verify-resume ROOT --kills 0", "a run needs a kill, and 2 steps", 2},
-		{"verify-resume ROOT --steps 1", "a run needs a kill, and 2 steps", 2},
+		{"verify-resume ROOT --kills 0", "a run needs at least 1 kill and 2 steps", 2},
+		{"verify-resume ROOT --steps 1", "a run needs at least 1 kill and 2 steps", 2},
 		{"verify-resume SPEC", "coffee/00.jpg", 3},
 	} {
 		if c.status == 3 {

@@ -21,7 +21,7 @@ import (
 )
 
 // rowsOf reads a column of arrays as the wire describes it: the elements of every
-// row, one behind the other.
+// row, one after the other.
 func rowsOf(b *Batch, c batch.Column, d mem.DType) (rows [][]byte) {
 	slot, size := b.Slot.Mem, int64(d.Size())
 	offset := func(r int) int64 { return int64(binary.LittleEndian.Uint64(slot[c.Off+8*int64(r):])) }
@@ -460,7 +460,7 @@ func TestPackedTokens(t *testing.T) {
 	}
 }
 
-// What can not be is told at open, with what to do about it.
+// What is impossible is reported at open, with what to do about it.
 func TestArraysThatCanNotBe(t *testing.T) {
 	s := ground(t)
 	dir := t.TempDir()
@@ -484,7 +484,7 @@ func TestArraysThatCanNotBe(t *testing.T) {
 		{x, `{"name": "x", "batch": "padded", "dtype": "float64", "pad": {"to": 1000000000000}}`, "too large"},
 		{y, `{"name": "y", "batch": "padded"}`, "single numbers"},
 		{y, `{"name": "y", "view": [1, null]}`, "single numbers"},
-		{y, `{"name": "y", "dtype": "bool"}`, "int64 is not made into bool"},
+		{y, `{"name": "y", "dtype": "bool"}`, "int64 is not converted to bool"},
 		{docs, `{"name": "d", "from": "doc.npy", "decode": "array"}`, "npy"},
 		{docs, `{"name": "d", "from": "cls", "decode": "npy"}`, "does not begin as"},
 		{docs, `{"name": "d", "from": "cls", "dtype": "int8"}`, "for numbers and arrays"},

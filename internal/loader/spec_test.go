@@ -12,7 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// refused is the error of a Spec that can not be.
+// refused returns the error of an invalid Spec.
 func refused(t *testing.T, s *Shared, spec Spec) *errs.Error {
 	t.Helper()
 	l, err := Open(context.Background(), s, spec, Options{})

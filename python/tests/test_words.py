@@ -171,7 +171,7 @@ def test_the_engine_names_the_keywords_of_datasets(rows: str) -> None:
 
 def test_small_amounts_of_memory_are_not_zero(rows: str) -> None:
     with pytest.raises(
-        stoker.ResourceError, match=r"a batch takes \d\.\d KiB, and two must fit: memory is 1 B"
+        stoker.ResourceError, match=r"a batch takes \d\.\d KiB and two must fit, but memory is 1 B"
     ) as caught:
         first(stoker.NpyDataset(rows), memory=1)
     assert "raise memory= to at least 8 KiB, or lower batch_size" in str(caught.value.hint)

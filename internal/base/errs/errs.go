@@ -199,7 +199,7 @@ func From(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
-	return New(Bug, "an error that nobody expected").Because(err).Try("please report this with the steps that lead to it")
+	return New(Bug, "an unexpected error").Because(err).Try("please report this with the steps that lead to it")
 }
 
 // CodeOf is From(err).Code.

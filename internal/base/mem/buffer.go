@@ -25,7 +25,7 @@ func (b *Buffer) Release() {
 	case left == 0:
 		b.pool.put(b)
 	case left < 0:
-		panic("mem: a buffer was released more often than it was held")
+		panic("mem: a buffer was released more often than it was retained")
 	}
 }
 

@@ -114,7 +114,7 @@ func (r *Reader) Close() error {
 // followed nowhere before.
 func (r *Reader) check() error {
 	if magic := r.words[hMagic].Load(); magic != Magic {
-		return fmt.Errorf("stats: no statistics page of this kind (it begins with %#x)", uint64(magic))
+		return fmt.Errorf("stats: not a statistics page (it begins with %#x)", uint64(magic))
 	}
 	if v := r.words[hVersion].Load(); v < 1 {
 		return fmt.Errorf("stats: a statistics page of version %d", v)
@@ -127,15 +127,15 @@ func (r *Reader) check() error {
 	}{{"workers", hWorkers, wEnd * word}, {"loaders", hLoaders, lEnd * word}, {"spans", hSpans, pEnd * word}} {
 		at, n, each := r.words[t.at].Load(), r.words[t.at+1].Load(), r.words[t.at+2].Load()
 		if !within(at, n, each, size) || each < t.bytes {
-			return fmt.Errorf("stats: %d %s of %d bytes at %d do not lie in a page of %d", n, t.name, each, at, size)
+			return fmt.Errorf("stats: %d %s of %d bytes at %d do not fit into a page of %d", n, t.name, each, at, size)
 		}
 	}
 	loader, stage := r.words[hLoaderBytes].Load(), r.words[hStageBytes].Load()
 	if !within(r.words[hStages].Load(), r.words[hStageCount].Load(), stage, loader) || stage < sBuckets*word {
-		return fmt.Errorf("stats: stages that do not lie in a loader's entry of %d bytes", loader)
+		return fmt.Errorf("stats: the stages do not fit into a loader's entry of %d bytes", loader)
 	}
 	if !within(r.words[hBuckets].Load(), r.words[hBucketCount].Load(), word, stage) {
-		return fmt.Errorf("stats: buckets that do not lie in a stage's entry of %d bytes", stage)
+		return fmt.Errorf("stats: the buckets do not fit into a stage's entry of %d bytes", stage)
 	}
 	return nil
 }

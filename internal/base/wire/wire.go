@@ -343,7 +343,7 @@ func Read(r io.Reader, buf []byte) (*Message, []byte, error) {
 		if errors.Is(err, io.EOF) { // within a frame: not the end of the stream
 			err = io.ErrUnexpectedEOF
 		}
-		return nil, buf, fmt.Errorf("wire: a frame was cut: %w", err)
+		return nil, buf, fmt.Errorf("wire: truncated frame: %w", err)
 	}
 	m := new(Message)
 	if err := json.Unmarshal(buf, m); err != nil {

@@ -126,7 +126,7 @@ func (p *bmpInfo) layout(b []byte, size, end int) (int, error) {
 	switch p.bits {
 	case 1, 4, 8, 16, 24, 32:
 	default:
-		return 0, unsupported(KindBMP, "%d bits a pixel", p.bits)
+		return 0, unsupported(KindBMP, "%d bits per pixel", p.bits)
 	}
 	switch p.packing {
 	case bmpRaw:
@@ -136,11 +136,11 @@ func (p *bmpInfo) layout(b []byte, size, end int) (int, error) {
 		}
 	case bmpRLE8, bmpRLE4:
 		if p.bits != 8 && p.packing == bmpRLE8 || p.bits != 4 && p.packing == bmpRLE4 {
-			return 0, malformed(KindBMP, "run-length compression %d of %d bits a pixel", p.packing, p.bits)
+			return 0, malformed(KindBMP, "run-length compression %d of %d bits per pixel", p.packing, p.bits)
 		}
 	case bmpBits:
 		if p.bits < 16 {
-			return 0, malformed(KindBMP, "colour masks for %d bits a pixel", p.bits)
+			return 0, malformed(KindBMP, "colour masks for %d bits per pixel", p.bits)
 		}
 		if size == 40 {
 			end += 12
@@ -156,7 +156,7 @@ func (p *bmpInfo) layout(b []byte, size, end int) (int, error) {
 		}
 		for _, m := range p.masks {
 			if m == 0 || bits.OnesCount32(m) != 32-bits.LeadingZeros32(m)-bits.TrailingZeros32(m) || p.bits < 32 && m>>p.bits != 0 {
-				return 0, unsupported(KindBMP, "the colour masks %08x of %d bits a pixel", p.masks, p.bits)
+				return 0, unsupported(KindBMP, "the colour masks %08x of %d bits per pixel", p.masks, p.bits)
 			}
 		}
 		if p.bits == 24 && p.masks != [3]uint32{0xff0000, 0xff00, 0xff} {

@@ -18,14 +18,14 @@ func Castable(from, to mem.DType) error {
 	toInt, _ := to.Int()
 	switch {
 	case from == mem.Object || to == mem.Object:
-		return errs.New(errs.Config, "what is stored as bytes is no array of numbers")
+		return errs.New(errs.Config, "it is stored as bytes, which are not an array of numbers")
 	case from == to, to.Float(), from == mem.Bool && toInt, fromInt && toInt:
 		return nil
 	case from.Float() && toInt:
-		return errs.New(errs.Config, "%s is not made into %s: it would be rounded", from, to).
-			Try("leave dtype out, or ask for float16, float32 or float64, and round in your own code")
+		return errs.New(errs.Config, "%s is not converted to %s: values would be rounded", from, to).
+			Try("leave dtype out, or set it to float16, float32 or float64, and round in your own code")
 	}
-	return errs.New(errs.Config, "%s is not made into %s", from, to).Try("leave dtype out and compare in your own code")
+	return errs.New(errs.Config, "%s is not converted to %s", from, to).Try("leave dtype out and compare in your own code")
 }
 
 // Cast writes the elements of src, which are of one type, into dst as those of

@@ -295,7 +295,7 @@ func TestUnsupported(t *testing.T) {
 		"tiff fax rows":  {tag("black1-lsb.tif", tiffCompression, 2), "CCITT 1D"},
 		"tiff YCbCr":     {tag("rgb8-tiles.tif", tiffPhotometric, 6), "YCbCr"},
 		"tiff predictor": {tag("predictor-tiff_lzw.tif", tiffPredictor, 3), "predictor 3"},
-		"bmp depth":      {bmp(28, 2), "2 bits a pixel"},
+		"bmp depth":      {bmp(28, 2), "2 bits per pixel"},
 		"bmp packing":    {bmp(30, 5), "JPEG or PNG"},
 		"bmp header":     {bmp(14, 41), "41 bytes"},
 	} {

@@ -34,7 +34,7 @@ func gifHeader(b []byte) (p gifInfo, err error) {
 	for at < len(b) && b[at] != ',' {
 		switch b[at] {
 		case ';':
-			return p, malformed(KindGIF, "no picture in it")
+			return p, malformed(KindGIF, "it has no picture")
 		case '!': // extension: label, blocks
 			if at+8 <= len(b) && b[at+1] == 0xf9 && b[at+2] >= 4 && b[at+3]&1 != 0 {
 				p.fill = b[at+6]

@@ -145,7 +145,7 @@ func (d *Decoder) pngChunks(p pngInfo, rest []byte) (packed []byte, err error) {
 		}
 		if string(kind) == "IDAT" {
 			if ended {
-				return nil, malformed(KindPNG, "the pixels lie in pieces that do not follow each other")
+				return nil, malformed(KindPNG, "the chunks of the pixels are not consecutive")
 			}
 			switch pieces++; pieces {
 			case 1:
@@ -171,7 +171,7 @@ func (d *Decoder) pngChunks(p pngInfo, rest []byte) (packed []byte, err error) {
 			}
 		case "IEND":
 			if pieces == 0 {
-				return nil, malformed(KindPNG, "no pixels")
+				return nil, malformed(KindPNG, "it has no pixels")
 			}
 			if p.colour == pngPalette && !hasPalette {
 				return nil, malformed(KindPNG, "the palette is missing")

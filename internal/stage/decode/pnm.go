@@ -229,7 +229,7 @@ func pnmSample(b []byte, at int, bit bool) (v, next int, err error) {
 		v = v*10 + int(b[at]-'0')
 	}
 	if !bit && at == len(b) {
-		return 0, at, errors.New("the file ends inside a number, or without the newline behind it")
+		return 0, at, errors.New("the file ends inside a number, or without the newline after it")
 	}
 	if at == from || !bit && !isSpace(b[at]) && b[at] != '#' {
 		return 0, at, fmt.Errorf("found %s, not a number", shown(b[at:at+1]))

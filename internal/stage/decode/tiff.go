@@ -187,7 +187,7 @@ func tiffDirectory(b []byte) (order binary.ByteOrder, tags map[uint16]tiffValues
 			continue
 		}
 		if _, twice := tags[tag]; twice {
-			return nil, nil, malformed(KindTIFF, "tag %d stands there twice", tag)
+			return nil, nil, malformed(KindTIFF, "duplicate tag %d", tag)
 		}
 		if tags[tag], err = tiffEntry(b, e, word, order); err != nil {
 			return nil, nil, err
@@ -225,7 +225,7 @@ func tiffEntry(b, e []byte, word int, order binary.ByteOrder) (v tiffValues, err
 		from = order.Uint64(value)
 	}
 	if from > size || n > (size-from)/uint64(v.size) {
-		return v, malformed(KindTIFF, "the %d values of tag %d lie outside the file", n, order.Uint16(e))
+		return v, malformed(KindTIFF, "the %d values of tag %d are outside the file", n, order.Uint16(e))
 	}
 	v.data = b[from : from+n*uint64(v.size)]
 	return v, nil
@@ -271,11 +271,11 @@ func (p *tiffInfo) pixel(tags map[uint16]tiffValues) error {
 		return unsupported(KindTIFF, "samples of different depths")
 	}
 	if p.samples < 1 || p.samples > 8 {
-		return unsupported(KindTIFF, "%d samples a pixel", p.samples)
+		return unsupported(KindTIFF, "%d samples per pixel", p.samples)
 	}
 	base := p.colourSamples()
 	if p.samples < base {
-		return malformed(KindTIFF, "%d samples a pixel where its colours need %d", p.samples, base)
+		return malformed(KindTIFF, "%d samples per pixel, but its colours need %d", p.samples, base)
 	}
 	if tags[tiffPlanar].first(1) == 2 {
 		p.planes = p.samples
@@ -318,7 +318,7 @@ func (p *tiffInfo) check(tags map[uint16]tiffValues) error {
 	case p.photometric == tiffCMYK && tags[tiffInkSet].first(1) != 1:
 		return unsupported(KindTIFF, "inks other than CMYK")
 	case p.photometric == tiffPalette && p.colours.len() != 3<<p.bits:
-		return malformed(KindTIFF, "a palette of %d values where %d bits take %d", p.colours.len(), p.bits, 3<<p.bits)
+		return malformed(KindTIFF, "a palette of %d values, but %d bits need %d", p.colours.len(), p.bits, 3<<p.bits)
 	case p.fillOrder != 1 && p.fillOrder != 2:
 		return malformed(KindTIFF, "fill order %d is not defined", p.fillOrder)
 	}
@@ -341,7 +341,7 @@ func (p *tiffInfo) checkCompression(tags map[uint16]tiffValues) error {
 		if p.predictor == 2 && p.bits >= 8 || p.predictor <= 1 {
 			return nil
 		}
-		return unsupported(KindTIFF, "predictor %d with %d bits a sample", p.predictor, p.bits)
+		return unsupported(KindTIFF, "predictor %d with %d bits per sample", p.predictor, p.bits)
 	}
 	return unsupported(KindTIFF, "compression by %s (%d)", orUnknown(tiffCompressionNames[p.compression]), p.compression)
 }
@@ -376,7 +376,7 @@ func (p *tiffInfo) blocks(tags map[uint16]tiffValues) error {
 	}
 	need := ((p.w-1)/p.blockW + 1) * ((p.h-1)/p.blockH + 1) * p.planes
 	if p.offsets.len() != need {
-		return malformed(KindTIFF, "%d strips or tiles where %d x %d pixels take %d", p.offsets.len(), p.w, p.h, need)
+		return malformed(KindTIFF, "%d strips or tiles, but %d x %d pixels need %d", p.offsets.len(), p.w, p.h, need)
 	}
 	if p.compression != tiffRaw && p.sizes.len() < need && need > 1 {
 		return malformed(KindTIFF, "the sizes of %d strips or tiles are missing", need-p.sizes.len())

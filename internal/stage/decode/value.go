@@ -24,11 +24,11 @@ func Int(b []byte) (int64, error) {
 	case err == nil:
 		return n, nil
 	case len(text) == 0:
-		return 0, kernel.FormatError("an integer was expected, the text is empty")
+		return 0, kernel.FormatError("expected an integer, but the text is empty")
 	case errors.Is(err, strconv.ErrRange):
 		return 0, kernel.FormatError(fmt.Sprintf("the integer %s does not fit into 64 bits", shown(text)))
 	}
-	return 0, kernel.FormatError(fmt.Sprintf("an integer was expected, the text is %s", shown(text)))
+	return 0, kernel.FormatError(fmt.Sprintf("expected an integer, but the text is %s", shown(text)))
 }
 
 // Float reads a number, white space around it allowed, also "nan" and "inf" as
@@ -36,12 +36,12 @@ func Int(b []byte) (int64, error) {
 func Float(b []byte) (float64, error) {
 	text := bytes.TrimSpace(b)
 	if len(text) == 0 {
-		return 0, kernel.FormatError("a number was expected, the text is empty")
+		return 0, kernel.FormatError("expected a number, but the text is empty")
 	}
 	// ParseFloat also takes hexadecimal floats and underscores, as Go source
 	// writes them; in a label they are more likely damage than numbers.
 	if bytes.ContainsAny(text, "_xXpP") {
-		return 0, kernel.FormatError(fmt.Sprintf("a number was expected, the text is %s", shown(text)))
+		return 0, kernel.FormatError(fmt.Sprintf("expected a number, but the text is %s", shown(text)))
 	}
 	x, err := strconv.ParseFloat(string(text), 64)
 	switch {
@@ -50,7 +50,7 @@ func Float(b []byte) (float64, error) {
 	case errors.Is(err, strconv.ErrRange) && math.IsInf(x, 0):
 		return 0, kernel.FormatError(fmt.Sprintf("the number %s does not fit into a float64", shown(text)))
 	}
-	return 0, kernel.FormatError(fmt.Sprintf("a number was expected, the text is %s", shown(text)))
+	return 0, kernel.FormatError(fmt.Sprintf("expected a number, but the text is %s", shown(text)))
 }
 
 // Text returns b as it stands, white space included; it must be valid UTF-8.
@@ -84,7 +84,7 @@ func surrogate(b []byte) rune {
 // JSON validates that b is one JSON value in UTF-8.
 func JSON(b []byte) error {
 	if len(bytes.TrimSpace(b)) == 0 {
-		return kernel.FormatError("a JSON value was expected, the text is empty")
+		return kernel.FormatError("expected a JSON value, but the text is empty")
 	}
 	if _, err := Text(b); err != nil {
 		return err

@@ -37,10 +37,10 @@ const (
 func webpHeader(b []byte) (p webpImage, err error) {
 	size := uint64(binary.LittleEndian.Uint32(b[4:]))
 	if size > uint64(len(b)-8) {
-		return p, malformed(KindWebP, "the file ends early: %d bytes where its header promises %d", len(b), size+8)
+		return p, malformed(KindWebP, "the file is truncated: it has %d bytes, and its header declares %d", len(b), size+8)
 	}
 	if size < 4 {
-		return p, malformed(KindWebP, "its header promises %d bytes", size+8)
+		return p, malformed(KindWebP, "its header declares %d bytes", size+8)
 	}
 	body := b[12 : 8+size]
 	kind, data, rest, err := webpChunk(body)
@@ -75,10 +75,10 @@ func webpHeader(b []byte) (p webpImage, err error) {
 		fw, fh = p.w, p.h
 	}
 	if p.frame.W != fw || p.frame.H != fh {
-		return p, malformed(KindWebP, "a picture of %d x %d where %d x %d was promised", p.frame.W, p.frame.H, fw, fh)
+		return p, malformed(KindWebP, "a picture of %d x %d, but its header declares %d x %d", p.frame.W, p.frame.H, fw, fh)
 	}
 	if p.x+fw > p.w || p.y+fh > p.h {
-		return p, malformed(KindWebP, "the first frame lies outside its canvas of %d x %d", p.w, p.h)
+		return p, malformed(KindWebP, "the first frame is outside its canvas of %d x %d", p.w, p.h)
 	}
 	return p, nil
 }
@@ -129,7 +129,7 @@ func (p *webpImage) bitstream(rest []byte) (err error) {
 			return err
 		}
 		if p.frame.Lossless != lossless {
-			return malformed(KindWebP, "chunk %s holds the other kind of picture", shown(kind))
+			return malformed(KindWebP, "chunk %s has the other kind of picture", shown(kind))
 		}
 		p.stream = data
 		p.alpha = p.alpha || p.frame.Alpha

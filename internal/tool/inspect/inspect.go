@@ -226,8 +226,8 @@ func (r *Report) Err() error {
 	if r.Damaged == 0 {
 		return nil
 	}
-	e := errs.New(errs.Damaged, "%d of the %d samples that were checked can not be used", r.Damaged, r.Checked)
-	return e.Try(`mend or remove them, or train with on_bad="skip" or "replace"`)
+	e := errs.New(errs.Damaged, "%d of the %d samples that were checked cannot be used", r.Damaged, r.Checked)
+	return e.Try(`repair or remove them, or train with on_bad="skip" or "replace"`)
 }
 
 // tally is the figures of one field.

@@ -114,7 +114,7 @@ func (o *Orders) hasStep(epoch, step int64) error {
 	case steps == 0:
 		spec := o.Spec()
 		return errs.New(errs.Config, "epoch %d has no step: %d samples fill no batch of %d on %d ranks, and tail is %q", epoch, o.Len(), spec.Batch.Size, spec.World, spec.Order.Tail).
-			Try("lower batch_size, or let the tail be pad")
+			Try("lower batch_size, or set tail to pad")
 	case step >= steps:
 		return errs.New(errs.Config, "epoch %d has no step %d", epoch, step).Try("its last one is %d", steps-1)
 	}

@@ -60,7 +60,7 @@ func (d *dst) name(s int) string { return fmt.Sprintf("%s-%06d", d.plan.Options.
 // begin makes room for work.
 func (d *dst) begin() error {
 	if err := os.MkdirAll(d.place.Temp, 0o755); err != nil {
-		return shard.Failed("the destination can not be made", d.place.Temp, err)
+		return shard.Failed("cannot create the destination", d.place.Temp, err)
 	}
 	return nil
 }
@@ -72,11 +72,11 @@ func readJSON(path string, v any) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, errs.New(errs.Unreadable, "the destination can not be read").At(file(path)).Because(err)
+		return false, errs.New(errs.Unreadable, "cannot read the destination").At(file(path)).Because(err)
 	}
 	if err := jsontext.Unmarshal(b, v); err != nil {
 		return false, errs.New(errs.Damaged, "a file of the destination is damaged").At(file(path)).Because(err).
-			Try("pack anew with --overwrite")
+			Try("pack again with --overwrite")
 	}
 	return true, nil
 }
@@ -221,11 +221,11 @@ func (d *dst) lock(task bool) (unlock func(), err error) {
 		d.made = append(d.made, dir)
 	}
 	if err := os.MkdirAll(d.dir, 0o755); err != nil {
-		return nil, shard.Failed("the destination can not be made", d.dir, err)
+		return nil, shard.Failed("cannot create the destination", d.dir, err)
 	}
 	f, err := os.Open(d.dir)
 	if err != nil {
-		return nil, shard.Failed("the destination can not be opened", d.dir, err)
+		return nil, shard.Failed("cannot open the destination", d.dir, err)
 	}
 	how := unix.LOCK_EX
 	if task {
@@ -234,7 +234,7 @@ func (d *dst) lock(task bool) (unlock func(), err error) {
 	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		_ = f.Close()
 		return nil, errs.New(errs.Config, "another stoker pack is writing to this folder").At(file(d.dir)).
-			Try("wait for it, or give another folder; several that are to work together each get --task i/n")
+			Try("wait for it, or choose another folder; give processes that work together --task i/n each")
 	}
 	return func() { _ = f.Close() }, nil
 }
@@ -261,7 +261,7 @@ func (d *dst) claim(s int) (unlock func(), done bool, err error) {
 	path := d.work(fmt.Sprintf("%06d.lock", s))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, false, shard.Failed("a shard can not be begun", path, err)
+		return nil, false, shard.Failed("cannot begin a shard", path, err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
@@ -269,7 +269,7 @@ func (d *dst) claim(s int) (unlock func(), done bool, err error) {
 			return nil, false, errs.New(errs.Config, "another process is packing %s", d.name(s)).At(file(d.dir)).
 				Try("wait for it, or give each process its own shards with --task i/n")
 		}
-		return nil, false, shard.Failed("a shard can not be locked", path, err)
+		return nil, false, shard.Failed("cannot lock a shard", path, err)
 	}
 	have, err := d.done(s)
 	if err != nil || have != nil {
@@ -314,11 +314,11 @@ func (d *dst) clear(m *Manifest, p *plan) error {
 			continue // not of our making
 		}
 		if err := os.Remove(d.in(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return shard.Failed("what was packed before can not be removed", d.in(name), err)
+			return shard.Failed("cannot remove what was packed before", d.in(name), err)
 		}
 	}
 	if err := os.RemoveAll(d.place.Temp); err != nil {
-		return shard.Failed("what was packed before can not be removed", d.place.Temp, err)
+		return shard.Failed("cannot remove what was packed before", d.place.Temp, err)
 	}
 	return nil
 }

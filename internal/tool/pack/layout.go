@@ -97,7 +97,7 @@ func (p *packer) arrange() error {
 	p.copies = max(1, p.Options.Augment)
 	n := p.ds.Index().Len()
 	if n == 0 {
-		return errs.New(errs.Empty, "the dataset has no sample")
+		return errs.New(errs.Empty, "the dataset has no samples")
 	}
 	policy := order.Policy{Shuffle: order.None}
 	if p.Options.Shuffle {
@@ -105,7 +105,7 @@ func (p *packer) arrange() error {
 	}
 	o, err := order.New(n*p.copies, policy)
 	if err != nil {
-		return errs.New(errs.Config, "the order can not be made").Because(err)
+		return errs.New(errs.Config, "cannot make the order").Because(err)
 	}
 	p.order = o.Epoch(0)
 	return nil

@@ -62,7 +62,7 @@ func (p *packer) load(ctx context.Context, d spec.Dataset) (*dataset.Collection,
 	}
 	if l.Dataset() == nil {
 		l.Close()
-		return nil, errs.New(errs.Config, "what is packed is one dataset of stored samples")
+		return nil, errs.New(errs.Config, "only a single dataset of stored samples can be packed")
 	}
 	return l, nil
 }
@@ -81,8 +81,8 @@ func (p *packer) current(ctx context.Context, src source.Source, l *dataset.Coll
 			l = named
 		case kind == "table":
 			l.Close()
-			return nil, errs.New(errs.CodeOf(err), "the files that the column path names can not be packed").At(file(table)).Because(err).
-				Try("mend the table; or pack its rows themselves, with --format %s", kind)
+			return nil, errs.New(errs.CodeOf(err), "cannot pack the files that the column path names").At(file(table)).Because(err).
+				Try("repair the table; or pack its rows themselves with --format %s", kind)
 		default: // a path among other things is no manifest
 			return l, nil
 		}
@@ -114,7 +114,7 @@ func (p *packer) manifest(ds format.Stored) string {
 	case (kind == "table" || kind == "parquet") && slices.Contains(fields, "path"):
 		return string(x.AppendPath(0, nil))
 	case kind == "table":
-		p.note = "the rows of the table are packed as they are; where a column names files, --path-column NAME packs those"
+		p.note = "the rows of the table are packed; if a column names files, --path-column NAME packs those"
 	}
 	return ""
 }
@@ -159,8 +159,8 @@ func apart(paths []string, dst string) error {
 		}
 		from := truly(path)
 		if rel, err := filepath.Rel(from, to); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
-			return errs.New(errs.Config, "the dataset would be packed into itself: %s is to be written to %s", path, dst).At(file(dst)).
-				Try("give a folder beside it, such as %s-packed", filepath.Clean(path))
+			return errs.New(errs.Config, "the dataset would be packed into itself: %s would be written to %s", path, dst).At(file(dst)).
+				Try("choose a folder beside it, such as %s-packed", filepath.Clean(path))
 		}
 	}
 	return nil

@@ -99,55 +99,55 @@ func (o *Options) settle() error {
 	var problems []string
 	add := func(format string, a ...any) { problems = append(problems, fmt.Sprintf(format, a...)) }
 	if !slices.Contains([]string{OutputTar, OutputTFRecord, OutputNpy, OutputTokens}, o.Output) {
-		add("there is no output %q: there are tar, tfrecord, npy and tokens", o.Output)
+		add("unknown output %q: the choices are tar, tfrecord, npy and tokens", o.Output)
 	}
 	if !slices.Contains(shard.Compressions(), o.Compress) && o.Compress != "" {
-		add("there is no compression %q: there are %s", o.Compress, strings.Join(shard.Compressions(), ", "))
+		add("unknown compression %q: the choices are %s", o.Compress, strings.Join(shard.Compressions(), ", "))
 	}
 	if o.Compress != "" && (o.Output == OutputNpy || o.Output == OutputTokens) {
-		add("%s is read in place, and is not compressed", o.Output)
+		add("%s is read in place and cannot be compressed", o.Output)
 	}
 	if o.Output == OutputTFRecord && o.Compress != "" && o.Compress != "gzip" {
-		add("TFRecord is compressed with gzip or not at all")
+		add("TFRecord can only be compressed with gzip")
 	}
 	if strings.ContainsAny(o.Name, "/\x00") || strings.HasPrefix(o.Name, ".") {
-		add("%q is no name for shards", o.Name)
+		add("%q is not a name for shards", o.Name)
 	}
 	if o.ShardSize < 0 || o.Resize < 0 || o.Crop < 0 || o.Augment < 0 {
 		add("a size or count is negative")
 	}
 	if o.Quality < 0 || o.Quality > 100 {
-		add("a quality of %d: it goes from 1 to 100", o.Quality)
+		add("quality %d is not between 1 and 100", o.Quality)
 	}
 	if o.Decode && o.Quality > 0 {
 		add("decoded pictures have no quality: leave --decode or --quality out")
 	}
 	if o.Transform != nil && o.Augment == 0 {
-		add("transforms are of copies: say with --augment how many")
+		add("transforms are applied to copies: set their number with --augment")
 	}
 	if o.Keys != "" && o.Keys != "number" {
-		add("keys are \"number\", or the source's if left out, not %q", o.Keys)
+		add("keys must be \"number\", or left out for the source's keys, not %q", o.Keys)
 	}
 	if o.TokenType != "" && o.TokenType != "uint16" && o.TokenType != "uint32" {
-		add("a token is uint16 or uint32, not %q", o.TokenType)
+		add("the token type must be uint16 or uint32, not %q", o.TokenType)
 	}
 	if o.Tokenize != "" && (o.Output != OutputTokens || o.Fields != nil || o.Resize+o.Crop+o.Quality+int(o.Augment) != 0 || o.Decode || o.JPEG != "") {
-		add("tokens of text are written as tokens, and nothing else with them: of fields there is --text-field")
+		add("tokens of text are written without other fields: use --text-field to choose the text")
 	}
 	if o.JPEG != "" && o.JPEG != "index" {
-		add("JPEGs are packed as they are, or with \"index\", not %q", o.JPEG)
+		add("--jpeg must be \"index\", or left out to keep JPEGs unchanged, not %q", o.JPEG)
 	}
 	if o.JPEG != "" && o.Decode {
-		add("decoded pictures are no JPEGs: leave --jpeg or --decode out")
+		add("decoded pictures are not JPEGs: leave --jpeg or --decode out")
 	}
 	if o.Progressive == "refuse" {
 		o.Progressive = ""
 	}
 	if p := o.Progressive; p != "" && (o.JPEG == "" || p != "convert" && p != "keep") {
-		add("progressive JPEGs are refused, converted or kept (\"refuse\", \"convert\", \"keep\"), with --jpeg index, and not %q", p)
+		add("--progressive must be \"refuse\", \"convert\" or \"keep\", with --jpeg index, not %q", p)
 	}
 	if o.TextField != "" && o.Tokenize == "" {
-		add("a text field is for --tokenize")
+		add("--text-field needs --tokenize")
 	}
 	if !o.Shuffle && o.Augment == 0 {
 		o.Seed = 0 // decides nothing
@@ -200,13 +200,13 @@ func (o *Options) vocabulary(p *prepare.Program) error {
 	case o.TokenType == "":
 		o.TokenType = "uint16"
 	case o.TokenType == "uint16" && v.Size > 1<<16:
-		return errs.New(errs.Config, "the vocabulary has %d tokens, and a uint16 holds %d", v.Size, 1<<16).Try("leave --token-type out")
+		return errs.New(errs.Config, "the vocabulary has %d tokens, but a uint16 has room for %d", v.Size, 1<<16).Try("leave --token-type out")
 	}
 	o.TextField = p.TextField()
 	if strings.HasSuffix(o.Tokenize, ".model") {
 		b, err := os.ReadFile(o.Tokenize)
 		if err != nil {
-			return errs.New(errs.NotFound, "the model can not be read").At(file(o.Tokenize)).Because(err)
+			return errs.New(errs.NotFound, "cannot read the model").At(file(o.Tokenize)).Because(err)
 		}
 		sum := sha256.Sum256(b)
 		o.Model, o.Tokenize = hex.EncodeToString(sum[:]), filepath.Base(o.Tokenize)

@@ -79,10 +79,10 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 		return nil, nil, err
 	}
 	if c.Tasks < 0 || c.Tasks > 0 && (c.Task < 0 || c.Task >= c.Tasks) {
-		return nil, nil, errs.New(errs.Config, "there is no task %d of %d: they are counted from 0", c.Task, c.Tasks)
+		return nil, nil, errs.New(errs.Config, "there is no task %d of %d: tasks count from 0", c.Task, c.Tasks)
 	}
 	if c.Tasks > 0 && c.Overwrite {
-		return nil, nil, errs.New(errs.Config, "tasks do not overwrite: each would remove what the others made").Try("remove the folder before the tasks begin")
+		return nil, nil, errs.New(errs.Config, "tasks cannot overwrite: each would remove what the others made").Try("remove the folder before the tasks begin")
 	}
 	if err := apart(c.Dataset.Path, c.Dst); err != nil {
 		return nil, nil, err
@@ -161,7 +161,7 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 		m, old, other = nil, nil, nil
 	}
 	if other != nil {
-		return nil, errs.From(other).At(file(d.dir)).Try("give another folder, or replace what is there with --overwrite")
+		return nil, errs.From(other).At(file(d.dir)).Try("choose another folder, or replace what is there with --overwrite")
 	}
 	if m != nil {
 		whole, err := d.reopen(m)
@@ -201,8 +201,8 @@ func (p *packer) strangers(d *dst) error {
 	for s := range p.plan.shards() {
 		for _, name := range p.names(s) {
 			if _, err := os.Lstat(d.in(name)); err == nil {
-				return errs.New(errs.Config, "the destination holds %s, and no manifest that says what it is", name).At(file(d.dir)).
-					Try("give another folder, or another --name")
+				return errs.New(errs.Config, "the destination has %s, but no manifest that describes it", name).At(file(d.dir)).
+					Try("choose another folder, or another --name")
 			}
 		}
 	}
@@ -232,7 +232,7 @@ func Finished(dir string) (done, all int, err error) {
 	d.plan = p
 	notes, err := os.ReadDir(d.place.Temp)
 	if err != nil {
-		return 0, 0, errs.New(errs.Unreadable, "the destination can not be read").At(file(d.place.Temp)).Because(err)
+		return 0, 0, errs.New(errs.Unreadable, "cannot read the destination").At(file(d.place.Temp)).Because(err)
 	}
 	for _, e := range notes {
 		var s int
@@ -267,7 +267,7 @@ func Finish(dir string) (*Report, error) {
 			return nil, err
 		}
 	case p == nil:
-		return nil, errs.New(errs.NotFound, "nothing was packed there").At(file(dir)).Try("--finish takes the folder that the tasks packed into")
+		return nil, errs.New(errs.NotFound, "nothing was packed there").At(file(dir)).Try("--finish needs the folder that the tasks packed into")
 	}
 	d.plan = p
 	m, err = d.finish()

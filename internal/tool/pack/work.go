@@ -179,8 +179,8 @@ func (w *workshop) distinct(first int64, keys []uint64) error {
 		if keys[by[i]] == keys[by[i-1]] {
 			a, _ := w.at(first + int64(by[i-1]))
 			b, _ := w.at(first + int64(by[i]))
-			return w.read.place(errs.New(errs.Config, "samples %d and %d have one name, and would be one sample in a shard", a, b).
-				Try("name them by their numbers with --keys number"), b)
+			return w.read.place(errs.New(errs.Config, "samples %d and %d have the same name, and would be one sample in a shard", a, b).
+				Try("name them by number with --keys number"), b)
 		}
 	}
 	return nil

@@ -36,19 +36,19 @@ type process struct {
 func (c *Config) start(ctx context.Context, job Job) (*process, error) {
 	text, err := json.Marshal(job)
 	if err != nil {
-		return nil, errs.New(errs.Bug, "a job can not be written").Because(err)
+		return nil, errs.New(errs.Bug, "cannot write a job").Because(err)
 	}
 	p := &process{cmd: c.Command(ctx)}
 	p.cmd.Stderr = &p.stderr
 	if p.input, err = p.cmd.StdinPipe(); err != nil {
-		return nil, errs.New(errs.Unreadable, "no pipe to a child").Because(err)
+		return nil, errs.New(errs.Unreadable, "cannot make a pipe to a child").Because(err)
 	}
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
 		err = p.cmd.Start()
 	}
 	if err != nil {
-		return nil, errs.New(errs.Unreadable, "a child can not be started").Because(err)
+		return nil, errs.New(errs.Unreadable, "cannot start a child").Because(err)
 	}
 	p.lines = bufio.NewReader(out)
 	p.alarm = time.AfterFunc(patience, func() { p.silent.Store(true); _ = p.cmd.Process.Kill() })
@@ -71,7 +71,7 @@ func (p *process) next() (*Step, error) {
 	}
 	var s Step
 	if err := json.Unmarshal(line, &s); err != nil || len(s.IDs) != len(s.Valid) || len(s.IDs) != len(s.Rows) {
-		return nil, errs.New(errs.Bug, "a child wrote a line that is no step: %.80q", line)
+		return nil, errs.New(errs.Bug, "a child wrote a line that is not a step: %.80q", line)
 	}
 	return &s, nil
 }
@@ -110,7 +110,7 @@ func (p *process) reason(err error) error {
 		return nil
 	}
 	if p.silent.Load() {
-		return errs.New(errs.Stalled, "a child wrote nothing for %.0f s", patience.Seconds()).Try("look whether the storage answers: stoker bench with the same Spec")
+		return errs.New(errs.Stalled, "a child wrote nothing for %.0f s", patience.Seconds()).Try("check that the storage answers: run stoker bench with the same Spec")
 	}
 	var told struct {
 		Error *wire.Error `json:"error"`
@@ -124,7 +124,7 @@ func (p *process) reason(err error) error {
 		}
 		return out
 	}
-	return errs.New(errs.Died, "a child died: %s", last(text)).Because(err).Try("dmesg says whether the kernel ended it for want of memory")
+	return errs.New(errs.Died, "a child died: %s", last(text)).Because(err).Try("dmesg says whether the kernel killed it because memory ran out")
 }
 
 func last(text string) string {

@@ -67,8 +67,8 @@ func (r *Report) Err() error {
 	if len(r.Found) == 0 {
 		return nil
 	}
-	return errs.New(errs.Differs, "the resumed stream is not the undisturbed one: %s", &r.Found[0]).
-		Try("files that change while they are read do this; if yours did not, please report it with the Spec")
+	return errs.New(errs.Differs, "the resumed stream differs from the undisturbed one: %s", &r.Found[0]).
+		Try("files that change while they are read cause this; if yours did not, please report it with the Spec")
 }
 
 // proof is a Config at work.
@@ -96,7 +96,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	defer p.l.Close()
 	var err error
 	if p.dir, err = os.MkdirTemp("", "stoker-resume-"); err != nil {
-		return nil, errs.New(errs.Unreadable, "there is no folder for states").Because(err).Try("TMPDIR names another")
+		return nil, errs.New(errs.Unreadable, "cannot make a folder for states").Because(err).Try("set TMPDIR to another folder")
 	}
 	defer func() { _ = os.RemoveAll(p.dir) }()
 	for _, run := range []func(context.Context) error{p.undisturbed, p.killed, p.worlds} {
@@ -136,10 +136,10 @@ func (p *proof) open(ctx context.Context, shared *loader.Shared) error {
 	all := l.Steps(0, 0)
 	switch {
 	case p.Kills < 1 || p.Steps < 2:
-		err = errs.New(errs.Config, "%d kills in %d steps: a run needs a kill, and 2 steps", p.Kills, p.Steps)
+		err = errs.New(errs.Config, "%d kills in %d steps: a run needs at least 1 kill and 2 steps", p.Kills, p.Steps)
 	case all == 0:
 		err = errs.New(errs.Config, "an epoch of %d samples has no batch of %d with tail %q", l.Len(), spec.Batch.Size, l.Spec().Order.Tail).
-			Try("lower batch_size, or let the tail be pad")
+			Try("lower batch_size, or set tail to pad")
 	}
 	if err != nil {
 		l.Close()
@@ -286,14 +286,14 @@ func (p *proof) resumed(path string, seen int64) (next int64, d *Difference) {
 		err = p.l.Check(st)
 	}
 	if err != nil {
-		return 0, &Difference{Step: -1, What: "what was saved is no state of this stream: " + errs.From(err).Error()}
+		return 0, &Difference{Step: -1, What: "the saved state does not belong to this stream: " + errs.From(err).Error()}
 	}
 	if st.Epoch == p.start.Epoch && st.Position == p.start.Position {
 		return 0, nil
 	}
 	at, known := p.trace.at[[2]int64{st.Epoch, st.Position}]
 	if !known || int64(at) >= seen {
-		return 0, &Difference{Epoch: st.Epoch, Step: -1, What: fmt.Sprintf("the saved state stands at place %d, where no step has ended", st.Position)}
+		return 0, &Difference{Epoch: st.Epoch, Step: -1, What: fmt.Sprintf("the saved state is at place %d, where no step has ended", st.Position)}
 	}
 	return int64(at) + 1, nil
 }

@@ -53,7 +53,7 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer) error {
 		err = jsontext.UnmarshalNames(line, &job)
 	}
 	if err != nil {
-		return errs.New(errs.Config, "the job can not be read").Because(err).Try("this verb is started by `stoker verify-resume`")
+		return errs.New(errs.Config, "cannot read the job").Because(err).Try("run `stoker verify-resume`, which starts this verb")
 	}
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
@@ -90,7 +90,7 @@ func (c *child) run(ctx context.Context, at loader.State) error {
 		}
 		if position == 0 && pass.Steps() == 0 {
 			pass.Cancel()
-			return errs.New(errs.Config, "epoch %d has no step", epoch).Try("lower batch_size, or let the tail be pad")
+			return errs.New(errs.Config, "epoch %d has no step", epoch).Try("lower batch_size, or set tail to pad")
 		}
 		if more, err := c.pass(ctx, pass); err != nil || !more {
 			pass.Cancel()
@@ -133,7 +133,7 @@ func readState(path string) (st loader.State, err error) {
 		err = json.Unmarshal(raw, &st)
 	}
 	if err != nil {
-		return st, errs.New(errs.State, "the saved state can not be read").Because(err)
+		return st, errs.New(errs.State, "cannot read the saved state").Because(err)
 	}
 	return st, nil
 }
@@ -148,7 +148,7 @@ func writeState(path string, st loader.State) error {
 		err = os.Rename(path+".new", path)
 	}
 	if err != nil {
-		return errs.New(errs.Unreadable, "the state can not be saved").Because(err).Try("TMPDIR names another folder for it")
+		return errs.New(errs.Unreadable, "cannot save the state").Because(err).Try("set TMPDIR to another folder")
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func (c *child) look(b *loader.Batch) (*Step, error) {
 func (c *child) column(b *loader.Batch, name string) (func(i int) []byte, error) {
 	dtype, known := c.fields[name]
 	if !known {
-		return nil, errs.New(errs.Bug, "nobody said what column %q holds", name)
+		return nil, errs.New(errs.Bug, "column %q is not in the layout", name)
 	}
 	for _, col := range b.Columns {
 		if col.Name != name {
@@ -232,7 +232,7 @@ func (c *child) column(b *loader.Batch, name string) (func(i int) []byte, error)
 		size := int64(mem.Shape(col.Shape).Elems() * dtype.Size())
 		return func(i int) []byte { return slot[col.Off+int64(i)*size : col.Off+int64(i+1)*size] }, nil
 	}
-	return nil, errors.New("resume: a column that is not there")
+	return nil, errors.New("resume: a column is missing")
 }
 
 // runs is where each row's tokens begin, and where the last one's end; nil

@@ -47,7 +47,7 @@ func NewTrace(steps []*Step) *Trace {
 func (t *Trace) Compare(s *Step, want int) *Difference {
 	d := &Difference{Epoch: s.Epoch, Step: s.Step}
 	if want >= len(t.steps) {
-		d.What = "the run goes on, and the undisturbed one had ended"
+		d.What = "the run continues, and the undisturbed one had ended"
 		return d
 	}
 	ref := t.steps[want]
@@ -61,7 +61,7 @@ func (t *Trace) Compare(s *Step, want int) *Difference {
 	case row < min(len(s.IDs), len(ref.IDs)):
 		d.What = fmt.Sprintf("row %d: %s", row, rowDifference(s.row(row), ref.row(row)))
 	case len(s.IDs) != len(ref.IDs):
-		d.What = fmt.Sprintf("%d samples, and %d in the undisturbed run", len(s.IDs), len(ref.IDs))
+		d.What = fmt.Sprintf("%d samples, but %d in the undisturbed run", len(s.IDs), len(ref.IDs))
 	case s.All != ref.All:
 		d.What = "the bytes between the rows differ"
 	case s.Step != ref.Step:
@@ -85,9 +85,9 @@ func (s *Step) row(i int) row { return row{s.IDs[i], s.Valid[i], s.Rows[i]} }
 func rowDifference(got, ref row) string {
 	switch {
 	case got.id != ref.id:
-		return fmt.Sprintf("sample %d, and sample %d in the undisturbed run", got.id, ref.id)
+		return fmt.Sprintf("sample %d, but sample %d in the undisturbed run", got.id, ref.id)
 	case got.valid != ref.valid:
-		return fmt.Sprintf("sample %d is valid: %v, and in the undisturbed run: %v", got.id, got.valid, ref.valid)
+		return fmt.Sprintf("sample %d has valid %v, but %v in the undisturbed run", got.id, got.valid, ref.valid)
 	case got.bytes != ref.bytes:
 		return fmt.Sprintf("sample %d has other pixels (or other values) than in the undisturbed run", got.id)
 	}

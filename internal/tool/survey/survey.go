@@ -153,6 +153,6 @@ func (r *Report) Err() error {
 	if r.Damaged == 0 {
 		return nil
 	}
-	return errs.New(errs.Damaged, "%d of the %d samples that were read cannot be used, and count in no figure", r.Damaged, r.Read).
-		Try("`stoker verify` lists them; on_bad=\"skip\" takes the figures of the others")
+	return errs.New(errs.Damaged, "%d of the %d samples that were read cannot be used, and are left out of the figures", r.Damaged, r.Read).
+		Try("`stoker verify` lists them; on_bad=\"skip\" gives the figures of the others")
 }

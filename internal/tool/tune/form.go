@@ -82,12 +82,12 @@ func tree(written []byte) (ast.Node, error) {
 			continue
 		}
 		if body != nil {
-			return nil, fmt.Errorf("%s a second document begins, and a playbook is one", lineOf(d.Body))
+			return nil, fmt.Errorf("%s a second document begins, but a playbook is a single one", lineOf(d.Body))
 		}
 		body = d.Body
 	}
 	if body == nil {
-		return nil, errors.New("there is nothing in it")
+		return nil, errors.New("it is empty")
 	}
 	return body, playbookForm().check(body, "the file")
 }
@@ -96,14 +96,14 @@ func tree(written []byte) (ast.Node, error) {
 func notYAML(err error, written []byte) error {
 	var of yaml.Error
 	if !errors.As(err, &of) || of.GetToken() == nil || of.GetToken().Position == nil {
-		return errors.New("it is no YAML")
+		return errors.New("it is not YAML")
 	}
 	n := of.GetToken().Position.Line
 	all := strings.Split(string(written), "\n")
 	if n < 1 || n > len(all) {
-		return errors.New("it is no YAML")
+		return errors.New("it is not YAML")
 	}
-	return fmt.Errorf("line %d is no YAML, or the one before it is not complete: %s", n, short(all[n-1]))
+	return fmt.Errorf("line %d is not YAML, or the line before it is incomplete: %s", n, short(all[n-1]))
 }
 
 // check says what of a node is not as it should be; what is how it is called.
@@ -174,10 +174,10 @@ func (f form) checkPairs(n ast.Node, what string) error {
 		key := pair.Key.GetToken().Value
 		i := slices.IndexFunc(f.keys, func(m member) bool { return m.key == key })
 		if i < 0 {
-			return fmt.Errorf("%s there is no key %s; there %s", lineOf(pair.Key), short(key), f.known(key))
+			return fmt.Errorf("%s unknown key %s; there %s", lineOf(pair.Key), short(key), f.known(key))
 		}
 		if slices.Contains(seen, key) {
-			return fmt.Errorf("%s %s is there a second time", lineOf(pair.Key), key)
+			return fmt.Errorf("%s duplicate key %s", lineOf(pair.Key), key)
 		}
 		seen = append(seen, key)
 		if err := f.keys[i].value.check(pair.Value, key); err != nil {
@@ -216,7 +216,7 @@ func (f form) not(n ast.Node, what string) error {
 	if f.kind == isWhole || f.kind == isNumber {
 		should += fmt.Sprintf(" from %g on", f.least)
 	}
-	return fmt.Errorf("%s %s is %s, and should be %s", lineOf(n), what, shown(n), should)
+	return fmt.Errorf("%s %s is %s; it should be %s", lineOf(n), what, shown(n), should)
 }
 
 // shown is a node as a person would name it.

@@ -37,7 +37,7 @@ type Ask struct {
 type LineError struct{ err error }
 
 func (e *LineError) Error() string {
-	return "tune: the process that measures is gone: " + e.err.Error()
+	return "tune: the measuring process is gone: " + e.err.Error()
 }
 
 // Unwrap is what broke it.
@@ -65,7 +65,7 @@ func (l *Line) read(v any) error {
 	dec := json.NewDecoder(bytes.NewReader(l.in.Bytes()))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
-		return &LineError{fmt.Errorf("a line that is no answer: %w", err)}
+		return &LineError{fmt.Errorf("a line is not an answer: %w", err)}
 	}
 	return nil
 }

@@ -56,12 +56,12 @@ func Read(path string) (p *Playbook, found bool, err error) {
 		return &Playbook{Version: playbookVersion}, false, nil
 	}
 	if err != nil {
-		return nil, false, errs.New(errs.Unreadable, "the playbook can not be read").Because(err)
+		return nil, false, errs.New(errs.Unreadable, "cannot read the playbook").Because(err)
 	}
 	p, err = parse(text)
 	if err != nil {
-		e := errs.New(errs.Config, "%s is no playbook", errs.Name(path)).Because(err)
-		return nil, true, e.Try("mend it, or move it away and run stoker tune again")
+		e := errs.New(errs.Config, "%s is not a playbook", errs.Name(path)).Because(err)
+		return nil, true, e.Try("repair it, or move it away and run stoker tune again")
 	}
 	return p, true, nil
 }
@@ -81,7 +81,7 @@ func parse(written []byte) (*Playbook, error) {
 		return nil, notYAML(err, written)
 	}
 	if p.Version != playbookVersion {
-		return nil, fmt.Errorf("its version is %d, and this stoker reads %d", p.Version, playbookVersion)
+		return nil, fmt.Errorf("its version is %d, but this release reads %d", p.Version, playbookVersion)
 	}
 	for i, e := range p.Entries {
 		s := e.Settings
@@ -89,10 +89,10 @@ func parse(written []byte) (*Playbook, error) {
 			return nil, fmt.Errorf("entry %d: machine, dataset or loader is empty", i+1)
 		}
 		if e.Loader == Own && s.Workers > spec.MaxLanes {
-			return nil, fmt.Errorf("entry %d has num_workers %d: a loader of stoker has %d lanes at most", i+1, s.Workers, spec.MaxLanes)
+			return nil, fmt.Errorf("entry %d has num_workers %d: a loader has at most %d lanes", i+1, s.Workers, spec.MaxLanes)
 		}
 		if _, err := time.Parse(time.RFC3339, e.Date); err != nil {
-			return nil, fmt.Errorf("entry %d has the date %q, which is none such as 2026-11-21T18:00:00Z", i+1, e.Date)
+			return nil, fmt.Errorf("entry %d has the date %q, which is not RFC 3339, such as 2026-11-21T18:00:00Z", i+1, e.Date)
 		}
 	}
 	return p, nil
@@ -183,7 +183,7 @@ func write(path string, text []byte) error {
 		}
 	}
 	if err != nil {
-		return errs.New(errs.Unreadable, "%s can not be written", errs.Name(path)).Because(err).Try("run it where files can be written, or give --playbook and --plot")
+		return errs.New(errs.Unreadable, "cannot write %s", errs.Name(path)).Because(err).Try("run it in a writable folder, or set --playbook and --plot")
 	}
 	return nil
 }

@@ -123,10 +123,10 @@ func (s Space) Check() error {
 		least int
 	}{{"workers", s.Workers, 0}, {"prefetch", s.Prefetch, 1}, {"batch_size", s.Batch, 1}} {
 		if len(list.v) == 0 {
-			return errs.New(errs.Config, "there is no %s to try", list.name)
+			return errs.New(errs.Config, "no %s to try", list.name)
 		}
 		if i := slices.IndexFunc(list.v, func(n int) bool { return n < list.least || n > 1<<20 }); i >= 0 {
-			return errs.New(errs.Config, "%s to try is %d", list.name, list.v[i]).Try("give numbers from %d on", list.least)
+			return errs.New(errs.Config, "%s to try is %d", list.name, list.v[i]).Try("give numbers of at least %d", list.least)
 		}
 	}
 	return nil
@@ -180,11 +180,11 @@ func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
 		}
 	}
 	if top := c.Space.Workers[len(c.Space.Workers)-1]; r.Choice.Workers == top && c.Space.predicted(r.Choice, 2*top) > gain*r.Choice.Samples {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d workers are the most that were tried, and more may be faster still", top))
+		r.Notes = append(r.Notes, fmt.Sprintf("%d workers are the most that were tried; more may be faster", top))
 	}
 	s.judge(r)
 	if r.Choice.Spread > restless {
-		r.Notes = append(r.Notes, fmt.Sprintf("throughput went up and down by %.0f %% while the choice was measured: run it again when nothing else runs here", 100*r.Choice.Spread))
+		r.Notes = append(r.Notes, fmt.Sprintf("throughput went up and down by %.0f %% while the choice was measured: run it again on an idle machine", 100*r.Choice.Spread))
 	}
 	r.Seconds = time.Since(s.begin).Seconds()
 	return r, nil
@@ -367,7 +367,7 @@ func (s *search) confirm(ctx context.Context, r *Report) error {
 			r.Pairs = append(r.Pairs, Pair{choice.Samples, best.Samples})
 		}
 		if len(choices) == 0 {
-			r.Notes = append(r.Notes, "the budget did not allow to measure choice and best again")
+			r.Notes = append(r.Notes, "the budget was too small to measure choice and best again")
 			return nil
 		}
 		r.Choice, r.Best = median(choices), median(bests)
@@ -397,7 +397,7 @@ func (s *search) nothing() error {
 	if s.Samples > 0 {
 		e = errs.New(errs.Config, "no setting could be measured: too few batches came to measure a rate, with batches of %d and %d samples in all", most, s.Samples)
 	}
-	return e.Try("give smaller batches, or a larger budget")
+	return e.Try("try smaller batches, or a larger budget")
 }
 
 func (s *search) update(m Measurement) {

@@ -70,7 +70,7 @@ func openPacked(d spec.Dataset) (*packed, error) {
 
 func damagedFile(path, what string, cause error) *errs.Error {
 	return errs.New(errs.Damaged, "%s", what).At(errs.Where{File: path}).Because(cause).
-		Try("fetch the file again, or pack the dataset again: shards that are whole are kept")
+		Try("fetch the file again, or pack the dataset again: undamaged shards are kept")
 }
 
 // files compares the shards with the manifest: that they are there, their sizes,
@@ -88,7 +88,7 @@ func (p *packed) files(ctx context.Context, deep bool) (wrong []*errs.Error, sha
 				wrong = append(wrong, errs.New(errs.Damaged, "the shard of samples %d to %d is missing", s.First, s.First+s.Samples-1).At(at))
 				continue
 			case err != nil:
-				return nil, nil, errs.New(errs.Unreadable, "cannot look at a shard").At(at).Because(err)
+				return nil, nil, errs.New(errs.Unreadable, "cannot check a shard").At(at).Because(err)
 			case st.Size() != f.Bytes:
 				at.Offset = errs.Known(min(st.Size(), f.Bytes))
 				wrong = append(wrong, errs.New(errs.Damaged, "the shard has %d bytes, and was written with %d", st.Size(), f.Bytes).At(at))

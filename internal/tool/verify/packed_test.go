@@ -228,7 +228,7 @@ func TestEveryShardByItself(t *testing.T) {
 		if len(r.Sound) != len(shards)-2 || r.Checked != counts || r.Samples != counts || counts == 0 {
 			t.Errorf("%v: %v, %d samples", paths, r.Sound, r.Samples)
 		}
-		if e := errs.From(r.Err()); e.Code != errs.Damaged || !strings.Contains(e.What, "2 files can not be read") {
+		if e := errs.From(r.Err()); e.Code != errs.Damaged || !strings.Contains(e.What, "2 files cannot be read") {
 			t.Errorf("%v", e)
 		}
 		if out := text(t, r); !strings.Contains(out, shards[0]) || !strings.Contains(out, shards[2]) {

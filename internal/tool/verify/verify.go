@@ -102,7 +102,7 @@ func (r *Report) hashes(ctx context.Context, ds hashed, x format.Stored) (broken
 	for id := int64(0); id < x.Index().Len() && len(wrong) > 0; id++ {
 		for _, e := range x.Extents(id, nil, room[:0]) {
 			if why := wrong[e.File]; why != nil {
-				e := errs.New(errs.Damaged, "the shard that it is in is not as its hash says").At(why.Where)
+				e := errs.New(errs.Damaged, "its shard does not match its hash").At(why.Where)
 				e.Where.Sample = errs.Known(id)
 				broken = append(broken, e)
 				break
@@ -144,8 +144,8 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	sums := &digests{}
 	conf := c.inspection(func(ds format.Stored) error {
 		if n := ds.Index().Len(); n != p.manifest.Samples {
-			return errs.New(errs.Damaged, "the shards have %d samples, and the manifest counts %d", n, p.manifest.Samples).
-				At(errs.Where{File: r.Manifest}).Try("remove shards that are not of this packing")
+			return errs.New(errs.Damaged, "the shards have %d samples, but the manifest counts %d", n, p.manifest.Samples).
+				At(errs.Where{File: r.Manifest}).Try("remove shards that do not belong to this packing")
 		}
 		p.ds = ds
 		return sums.open(ds.Index())
@@ -215,7 +215,7 @@ func (p *packed) broken(ctx context.Context, shards []int, wrong []*errs.Error, 
 			continue
 		}
 		for id := s.First; id < s.First+s.Samples; id++ {
-			all = append(all, errs.New(errs.Damaged, "the shard that it is in is not as it was written").At(errs.Where{Shard: path, Sample: errs.Known(id)}))
+			all = append(all, errs.New(errs.Damaged, "its shard is not as it was written").At(errs.Where{Shard: path, Sample: errs.Known(id)}))
 		}
 	}
 	return all, compared, nil
@@ -265,15 +265,15 @@ func (d *digests) open(x *index.Index) error {
 	}
 	at := errs.Where{File: path}
 	if err != nil {
-		return errs.New(errs.Unreadable, "the digests of the samples can not be read").At(at).Because(err)
+		return errs.New(errs.Unreadable, "cannot read the digests of the samples").At(at).Because(err)
 	}
 	if int64(len(b)) != headBytes+digestBytes*x.Len() {
-		return errs.New(errs.Damaged, "there are digests of %d samples, and the dataset has %d", (len(b)-headBytes)/digestBytes, x.Len()).At(at).
-			Try("samples were added or lost since; if that was meant, run `stoker index --digests` again")
+		return errs.New(errs.Damaged, "there are digests of %d samples, but the dataset has %d", (len(b)-headBytes)/digestBytes, x.Len()).At(at).
+			Try("samples were added or lost since; if that was intended, run `stoker index --digests` again")
 	}
 	if string(b[:headBytes]) != head(x) {
 		return errs.New(errs.Differs, "the digests are of another version of this dataset: its files' names, sizes or labels have changed").At(at).
-			Try("if that was meant, run `stoker index --digests` again")
+			Try("if that was intended, run `stoker index --digests` again")
 	}
 	d.path, d.want = path, b[headBytes:]
 	return nil
@@ -292,7 +292,7 @@ func (d *digests) compare(id int64, s *format.Sample) error {
 	want := binary.LittleEndian.Uint64(d.want[digestBytes*id:])
 	if got := s.Digest(); got != want {
 		return errs.New(errs.Damaged, "its bytes are not those that were indexed: digest %016x, not %016x", got, want).
-			Try("fetch the file again from where it came from")
+			Try("fetch the file again from its source")
 	}
 	return nil
 }
@@ -325,7 +325,7 @@ func Write(ctx context.Context, c Config) (path string, report *inspect.Report, 
 func writeWhole(path string, b []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return shard.Failed("the folder can not be made", dir, err)
+		return shard.Failed("cannot make the folder", dir, err)
 	}
 	return shard.WriteFile(shard.Place{Dir: dir, Temp: dir}, filepath.Base(path), b)
 }

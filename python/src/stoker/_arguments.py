@@ -91,7 +91,7 @@ def read_weights(weights: Any, problems: Problems) -> array[float]:
     if wrong:
         return read
     if not any(read):
-        what = f"all {len(read)} weights are 0: nothing could be drawn" if read else "weights is empty"
+        what = f"all {len(read)} weights are 0: nothing can be drawn" if read else "weights is empty"
         problems.add(what, "give at least one weight above 0")
     elif math.isinf(_order.cumulate(read)[-1]):
         problems.add("the weights add up to more than a float holds", "scale them all")

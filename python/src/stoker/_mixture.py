@@ -156,7 +156,7 @@ def _shares(name: str, weights: Any, problems: Problems) -> list[float]:
     if wrong is not None:
         problems.add(f"{name}[{wrong}] is {found[wrong]:g}", "weights are finite numbers, 0 or above")
     elif found and not any(found):
-        problems.add(f"{name} are all 0: nothing could be drawn", "give at least one weight above 0")
+        problems.add(f"{name} are all 0: nothing can be drawn", "give at least one weight above 0")
     return found.tolist()
 
 

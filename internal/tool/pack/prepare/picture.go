@@ -54,7 +54,7 @@ func (p *Program) compilePictures() error {
 		return err
 	}
 	if program.DType() != mem.Uint8 && !o.Decode {
-		return errs.New(errs.Config, "the transforms make %s, which no JPEG holds", program.DType()).
+		return errs.New(errs.Config, "the transforms give %s, which a JPEG cannot store", program.DType()).
 			Try("leave ToTensor and Normalize to training, or keep arrays with --decode")
 	}
 	p.picture = program
@@ -87,7 +87,7 @@ func (p *Program) pictured(l *Lane, s *format.Sample, f shard.Field, n int64) (s
 	}
 	jpeg, err := kernel.EncodeJPEG(kernel.Pixels{Pix: pixels, W: dims[1], H: dims[0], C: dims[2]}, quality, subsampling, 0)
 	if err != nil {
-		return f, errs.New(errs.Unsupported, "the picture can not be written as a JPEG").Because(err)
+		return f, errs.New(errs.Unsupported, "cannot write the picture as a JPEG").Because(err)
 	}
 	if turn := orientation(f.Data); turn > 1 {
 		jpeg = turned(jpeg, turn)
@@ -121,7 +121,7 @@ func (p *Program) unindexed(f shard.Field, err error) (shard.Field, error) {
 		if bad == nil && (h.Progressive || h.Arithmetic) && p.opt.Progressive == "keep" {
 			return f, nil
 		}
-		e := errs.New(errs.Unsupported, "the picture can not be rewritten").Because(err)
+		e := errs.New(errs.Unsupported, "cannot rewrite the picture").Because(err)
 		if bad == nil && h.Arithmetic {
 			return f, e.Try("pack it as it is with --progressive keep, or without --jpeg index")
 		}
@@ -129,11 +129,11 @@ func (p *Program) unindexed(f shard.Field, err error) (shard.Field, error) {
 			return f, e.Try("convert it with --progressive convert, or pack it as it is with --progressive keep")
 		}
 		if errors.As(bad, &unsupported) {
-			return f, e.Try("no loader of stoker's decodes it: leave it out, or write it anew")
+			return f, e.Try("stoker does not decode it: leave it out, or save it again")
 		}
 		return f, e.Try("pack without --jpeg index")
 	}
-	return f, errs.New(errs.Damaged, "the picture can not be rewritten").Because(err).Try("restore or remove it")
+	return f, errs.New(errs.Damaged, "cannot rewrite the picture").Because(err).Try("restore or remove it")
 }
 
 // renamed is a field that has become a JPEG: one that is called as its old ending

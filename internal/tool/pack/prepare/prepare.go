@@ -246,13 +246,13 @@ func (p *Program) field(l *Lane, s *format.Sample, f *format.Field, name []byte,
 	}
 	out.Ext = p.ext(f, name)
 	if len(f.Data) == 0 && slices.Contains(pictures(), out.Ext) {
-		return out, errs.New(errs.Damaged, "the picture is empty: it has 0 bytes").Try("fetch or remove it; `stoker verify` finds what else can not be read")
+		return out, errs.New(errs.Damaged, "the picture is empty: it has 0 bytes").Try("fetch or remove it; `stoker verify` finds what else cannot be read")
 	}
 	if p.numbers && tar.WritesNumber(out.Ext) && !p.words[f.Name] {
 		v, ok := whole(f.Data)
 		if !ok { // a field is one kind in all samples
-			return out, errs.New(errs.Damaged, "field %q is no whole number here, and is one in the samples that were looked at first", f.Name).
-				Try("mend it, leave the field out with --fields, or pack as tar, which keeps it as it is")
+			return out, errs.New(errs.Damaged, "field %q is not a whole number here, but is one in the samples that were read first", f.Name).
+				Try("repair it, leave the field out with --fields, or pack as tar, which keeps it unchanged")
 		}
 		return l.number(f.Name, v), nil
 	}

@@ -27,7 +27,7 @@ func (p *Program) openTokens(have []string) (err error) {
 		}
 	}
 	if p.opt.TextField == "" {
-		return errs.New(errs.Config, "no field is called text; there are %s", strings.Join(have, ", ")).Try("say which one is, with --text-field")
+		return errs.New(errs.Config, "there is no field \"text\"; the fields are %s", strings.Join(have, ", ")).Try("choose one with --text-field")
 	}
 	p.opt.Fields = []string{p.opt.TextField}
 	return p.textual()
@@ -48,7 +48,7 @@ func (p *Program) textual() error {
 		what = "arrays of " + what
 	}
 	return errs.New(errs.Config, "field %q is not text: it is %s", p.opt.TextField, what).
-		Try("say with --text-field which field is text; numbers that are tokens already are packed with --output tokens, without --tokenize")
+		Try("choose the text field with --text-field; to pack numbers that are tokens already, use --output tokens without --tokenize")
 }
 
 // TextField is the field that becomes tokens; "": none does.
@@ -62,10 +62,10 @@ func (p *Program) tokenized(l *Lane, f *format.Field) (shard.Field, error) {
 	var err error
 	switch {
 	case f.IsInt:
-		return shard.Field{}, errs.New(errs.Config, "field %q is not text: it is int64", f.Name).Try("say with --text-field which field is text")
+		return shard.Field{}, errs.New(errs.Config, "field %q is not text: it is int64", f.Name).Try("choose the text field with --text-field")
 	case f.JSON:
 		return shard.Field{}, errs.New(errs.Damaged, "the text of this line is %s", jsonKind(f.Data)).At(errs.Where{Offset: errs.Known(f.Off)}).
-			Try("mend the line or take it out: a text is a string, and an empty one is \"\"")
+			Try("repair or remove the line: a text is a string, and an empty one is \"\"")
 	}
 	if l.tokens, err = p.tokens.Document(f.Data, l.tokens[:0]); err != nil {
 		return shard.Field{}, err

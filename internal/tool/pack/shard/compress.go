@@ -30,7 +30,7 @@ func NewCompressor(name string) (*Compressor, error) {
 		// One goroutine: with several, a frame would be cut by their number.
 		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault))
 		if err != nil {
-			return nil, errs.New(errs.Bug, "zstd can not be set up").Because(err)
+			return nil, errs.New(errs.Bug, "cannot set up zstd").Because(err)
 		}
 		return &Compressor{".zst", func(dst, src []byte) ([]byte, error) { return e.EncodeAll(src, dst), nil }}, nil
 	case "gzip":
@@ -57,5 +57,5 @@ func NewCompressor(name string) (*Compressor, error) {
 			return b.Bytes(), err
 		}}, nil
 	}
-	return nil, errs.New(errs.Config, "there is no compression %q", name).Try("there are none, zstd, gzip and lz4")
+	return nil, errs.New(errs.Config, "unknown compression %q", name).Try("the choices are none, zstd, gzip and lz4")
 }

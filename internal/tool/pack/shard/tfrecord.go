@@ -131,7 +131,7 @@ func values(f *Field, dst []byte) (kind int, list []byte, err error) {
 	for p := f.Data; len(p) >= size; p = p[size:] {
 		n, whole := element(f.DType, p)
 		if !whole {
-			return 0, nil, misfit(f.Name, "field %q (%s) has a value that is no int64, which is all that TFRecord holds: %d", f.Name, f.DType, uint64(n)).
+			return 0, nil, misfit(f.Name, "field %q (%s) has a value that is not an int64, the only integer of TFRecord: %d", f.Name, f.DType, uint64(n)).
 				Try("pack it as tar or npy, or leave the field out with --fields")
 		}
 		dst = binary.AppendUvarint(dst, uint64(n))

@@ -27,13 +27,13 @@ func (t Tokens) Files() []File {
 // Encode is Output's.
 func (t Tokens) Encode(s *Sample, parts [][]byte) error {
 	if len(s.Fields) != 1 || s.Fields[0].DType == mem.Object || len(s.Fields[0].Shape) != 1 {
-		return misfit("", "a sample of token files is one list of whole numbers").
-			Try("choose the field that holds them with --fields, or make tokens of text with --tokenize")
+		return misfit("", "a sample of token files is a single list of whole numbers").
+			Try("choose the field that has them with --fields, or make tokens of text with --tokenize")
 	}
 	f := &s.Fields[0]
 	size, n := f.DType.Size(), f.Shape[0]
 	if n > math.MaxInt32 {
-		return misfit(f.Name, "a document of %d tokens; its index counts up to %d", n, math.MaxInt32)
+		return misfit(f.Name, "a document of %d tokens; the index counts up to %d", n, math.MaxInt32)
 	}
 	limit := int64(math.MaxUint16)
 	if t.Wide {
@@ -42,11 +42,11 @@ func (t Tokens) Encode(s *Sample, parts [][]byte) error {
 	for p := f.Data; len(p) >= size; p = p[size:] {
 		v, whole := element(f.DType, p)
 		if !whole || v < 0 || v > limit {
-			e := misfit(f.Name, "field %q (%s) has a value that is no token number of 0 to %d: %d", f.Name, f.DType, limit, v)
+			e := misfit(f.Name, "field %q (%s) has a value that is not a token number from 0 to %d: %d", f.Name, f.DType, limit, v)
 			if whole && v > limit && v <= math.MaxUint32 {
-				return e.Try("--token-type uint32 holds larger ones")
+				return e.Try("use --token-type uint32 for larger ones")
 			}
-			return e.Try("no token type holds it: these are other numbers, or damaged; choose the field of the tokens with --fields")
+			return e.Try("no token type has room for it: these are not tokens, or damaged; choose the field of the tokens with --fields")
 		}
 		if t.Wide {
 			parts[0] = binary.LittleEndian.AppendUint32(parts[0], uint32(v))

@@ -71,7 +71,7 @@ func NewWriter(at Place, names []string, kinds []File, samples int64, comp *Comp
 		var err error
 		if f.disk, err = os.OpenFile(f.temp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644); err != nil {
 			w.Abort()
-			return nil, Failed("a shard can not be begun", f.temp, err)
+			return nil, Failed("cannot begin a shard", f.temp, err)
 		}
 		var to io.Writer = f.disk
 		if at.Through != nil {
@@ -82,7 +82,7 @@ func NewWriter(at Place, names []string, kinds []File, samples int64, comp *Comp
 		if kind.Head != nil {
 			if err := f.write(kind.Head(samples)); err != nil {
 				w.Abort()
-				return nil, Failed("a shard can not be written", filepath.Join(at.Dir, f.name), err)
+				return nil, Failed("cannot write a shard", filepath.Join(at.Dir, f.name), err)
 			}
 		}
 	}
@@ -211,7 +211,7 @@ func (w *Writer) Abort() {
 }
 
 func (w *Writer) failed(f *file, err error) error {
-	return Failed("a shard can not be written", filepath.Join(w.place.Dir, f.name), err)
+	return Failed("cannot write a shard", filepath.Join(w.place.Dir, f.name), err)
 }
 
 // Failed is the error of an operating system that did not write.
@@ -220,9 +220,9 @@ func Failed(what, path string, err error) *errs.Error {
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return errs.New(errs.Space, "%s: the disk is full", what).At(at).Because(err).
-			Try("make room and run it again: finished shards are whole and stay, and it goes on behind them; --dry-run says how much it needs")
+			Try("free some space and run it again: it continues after the finished shards; --dry-run says how much it needs")
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
-		return errs.New(errs.Config, "%s", what).At(at).Because(err).Try("give a folder that may be written to")
+		return errs.New(errs.Config, "%s", what).At(at).Because(err).Try("choose a writable folder")
 	}
 	return errs.New(errs.Unreadable, "%s", what).At(at).Because(err)
 }
@@ -238,7 +238,7 @@ func SyncDir(dir string) error {
 		_ = d.Close()
 	}
 	if err != nil {
-		return Failed("the folder can not be synced", dir, err)
+		return Failed("cannot sync the folder", dir, err)
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func WriteFile(at Place, name string, data []byte) error {
 	to := filepath.Join(at.Dir, name)
 	f, err := os.CreateTemp(at.Temp, name+".*.tmp")
 	if err != nil {
-		return Failed("a file can not be written", to, err)
+		return Failed("cannot write a file", to, err)
 	}
 	_, err = f.Write(data)
 	if err == nil {
@@ -266,7 +266,7 @@ func WriteFile(at Place, name string, data []byte) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
-		return Failed("a file can not be written", to, err)
+		return Failed("cannot write a file", to, err)
 	}
 	return SyncDir(at.Dir)
 }

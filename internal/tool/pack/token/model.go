@@ -45,7 +45,7 @@ const (
 	kindByte    = 6
 )
 
-var errCut = errors.New("the file is cut off")
+var errCut = errors.New("the file is truncated")
 
 // fields calls f for every field of a message: of varints and fixed numbers the
 // value, of strings and messages the bytes.
@@ -142,7 +142,7 @@ func parseModel(b []byte) (*model, error) {
 	case m.unknown < 0:
 		return nil, errors.New("it has no unknown piece")
 	case kind != 1 && kind != 2:
-		return nil, fmt.Errorf("a model of type %d: only unigram and BPE are read", kind)
+		return nil, fmt.Errorf("a model of type %d: only unigram and BPE are supported", kind)
 	}
 	m.bpe = kind == 2
 	if endID >= 0 && endID < int64(len(m.pieces)) && m.pieces[endID].kind == kindControl {
@@ -175,7 +175,7 @@ func (m *model) piece(b []byte) error {
 	case kindByte:
 		var c byte
 		if _, err := fmt.Sscanf(p.text, "<0x%02X>", &c); err != nil {
-			return fmt.Errorf("a byte piece that is called %q", p.text)
+			return fmt.Errorf("a byte piece is named %q", p.text)
 		}
 		m.bytes[c] = id
 	case kindNormal, kindUser, kindUnused:

@@ -74,7 +74,7 @@ func parseCharsMap(b []byte) (charsMap, error) {
 	n := binary.LittleEndian.Uint32(b)
 	b = b[4:]
 	if uint64(n) > uint64(len(b)) || n%4 != 0 {
-		return charsMap{}, errors.New("the rules of normalization are cut off")
+		return charsMap{}, errors.New("the rules of normalization are truncated")
 	}
 	c := charsMap{units: make([]uint32, n/4), texts: b[n:]}
 	for i := range c.units {

@@ -39,19 +39,19 @@ func Open(name string) (*Tokenizer, error) {
 		return gpt(name, codec.NewO200kBase(), 200019), nil
 	}
 	if !strings.HasSuffix(name, ".model") {
-		e := errs.New(errs.Config, "there is no vocabulary %q", name)
+		e := errs.New(errs.Config, "unknown vocabulary %q", name)
 		if near := errs.Nearest(name, Names()); near != "" {
 			return nil, e.Try("did you mean %q?", near)
 		}
-		return nil, e.Try("there are %s, and files of SentencePiece that end in .model", strings.Join(Names(), ", "))
+		return nil, e.Try("the choices are %s, or a SentencePiece file that ends in .model", strings.Join(Names(), ", "))
 	}
 	b, err := os.ReadFile(name)
 	if err != nil {
-		return nil, errs.New(errs.NotFound, "the model can not be read").At(at(name)).Because(err)
+		return nil, errs.New(errs.NotFound, "cannot read the model").At(at(name)).Because(err)
 	}
 	m, err := parseModel(b)
 	if err != nil {
-		return nil, errs.New(errs.Damaged, "this is no model of SentencePiece that can be used").At(at(name)).Because(err)
+		return nil, errs.New(errs.Damaged, "not a SentencePiece model that can be used").At(at(name)).Because(err)
 	}
 	return &Tokenizer{Name: name, Size: len(m.pieces), End: m.end, encode: m.encode}, nil
 }
@@ -104,11 +104,11 @@ func (t *Tokenizer) Document(text []byte, dst []uint32) ([]uint32, error) {
 		for r, n := utf8.DecodeRune(text); r != utf8.RuneError || n > 1; r, n = utf8.DecodeRune(text[i:]) {
 			i += n
 		}
-		return nil, errs.New(errs.Damaged, "the text is not UTF-8: its byte %d is %#02x", i, text[i]).Try("convert it, with iconv for instance")
+		return nil, errs.New(errs.Damaged, "the text is not UTF-8: its byte %d is %#02x", i, text[i]).Try("convert it, for example with iconv")
 	}
 	dst, err := t.encode(string(text), dst)
 	if err != nil {
-		return nil, errs.New(errs.Bug, "the text could not be made tokens").Because(err)
+		return nil, errs.New(errs.Bug, "cannot convert the text to tokens").Because(err)
 	}
 	if t.End >= 0 {
 		dst = append(dst, uint32(t.End))
