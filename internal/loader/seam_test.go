@@ -323,7 +323,7 @@ func TestEpochsOfUnequalLength(t *testing.T) {
 	if err := l.Check(saved(t, l, long, m)); err != nil {
 		t.Error(err)
 	}
-	if err := l.Check(saved(t, l, short, m)); errs.CodeOf(err) != errs.State || !strings.Contains(err.Error(), fmt.Sprintf("there are %d places", n)) {
+	if err := l.Check(saved(t, l, short, m)); errs.CodeOf(err) != errs.State || !strings.Contains(err.Error(), fmt.Sprintf("which has %d places", n)) {
 		t.Errorf("place %d of %d: %v", m, n, err)
 	}
 	if _, err := l.Pass(short, m, 0); errs.CodeOf(err) != errs.State {

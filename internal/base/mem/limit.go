@@ -11,12 +11,13 @@ import (
 	"github.com/stoker-data/stoker/internal/base/cgroup"
 )
 
-// Available is the memory in bytes that this process may still take without
-// anybody being killed: the least of what the machine has available and what
-// each cgroup above it leaves (page cache that can be dropped counts as left).
+// Available is the memory in bytes that this process may still allocate without a
+// process being killed: the smallest of what the machine has available and what
+// each cgroup above the process leaves (page cache that can be dropped counts as
+// free).
 func Available() int64 { return availableBelow("/") }
 
-// availableBelow is Available by the files below root.
+// availableBelow is Available for the files below root.
 func availableBelow(root string) int64 {
 	left := machineAvailable(filepath.Join(root, "proc/meminfo"))
 	if limit, used, ok := cgroup.Of(root, "self").Memory(); ok {
@@ -33,7 +34,8 @@ func machineAvailable(meminfo string) int64 {
 	return fieldOf(b, "MemAvailable:") * 1024
 }
 
-// fieldOf is the first number on the line that begins with name; 0 if none does.
+// fieldOf is the first number on the line that begins with name; 0 if there is
+// none.
 func fieldOf(b []byte, name string) int64 {
 	sc := bufio.NewScanner(bytes.NewReader(b))
 	for sc.Scan() {

@@ -8,10 +8,10 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
-// TIFF is decoded by hand: golang.org/x/image/tiff knows no separate planes, no
-// orientation and no CMYK, and takes pixels of some layouts for others. Only
-// its fax decoder is used. What is read is the first picture of the file; its
-// variants are those that Pillow reads, save what tiffInfo.check refuses.
+// TIFF is decoded here: golang.org/x/image/tiff does not support separate planes,
+// orientation or CMYK, and misinterprets pixels of some layouts. Only its fax
+// decoder is used. The first picture of the file is read, in all variants that
+// Pillow reads, except those that tiffInfo.check rejects.
 
 // Tags.
 const (
@@ -78,10 +78,10 @@ var tiffCompressionNames = map[uint64]string{
 	34887: "LERC", 34925: "LZMA", 50000: "Zstandard", 50001: "WebP", 50002: "JPEG XL",
 }
 
-// tiffValues are a tag's numbers as they lie in the file.
+// tiffValues are a tag's numbers as stored in the file.
 type tiffValues struct {
 	data  []byte
-	size  int // bytes a number: 1, 2, 4 or 8
+	size  int // bytes per number: 1, 2, 4 or 8
 	order binary.ByteOrder
 }
 
@@ -105,7 +105,7 @@ func (v tiffValues) at(i int) uint64 {
 	return v.order.Uint64(p)
 }
 
-// first is the tag's first number, or what stands for a tag that is missing.
+// first is the tag's first number, or missing if the tag is missing.
 func (v tiffValues) first(missing uint64) uint64 {
 	if v.len() == 0 {
 		return missing
@@ -113,8 +113,7 @@ func (v tiffValues) first(missing uint64) uint64 {
 	return v.at(0)
 }
 
-// alike reports whether the first n numbers are the same, as far as there are so
-// many.
+// alike reports whether the first n numbers, or all if there are fewer, are equal.
 func (v tiffValues) alike(n int) bool {
 	for i := range min(n, v.len()) {
 		if v.at(i) != v.at(0) {
@@ -127,16 +126,16 @@ func (v tiffValues) alike(n int) bool {
 // tiffInfo is the first picture's directory.
 type tiffInfo struct {
 	order       binary.ByteOrder
-	w, h        int // as stored; orientations 5 to 8 exchange them
-	bits        int // a sample
-	samples     int // a pixel, extra ones included
+	w, h        int // as stored; orientations 5 to 8 swap them
+	bits        int // bits per sample
+	samples     int // samples per pixel, including extra ones
 	photometric uint64
 	compression uint64
 	predictor   uint64
 	fillOrder   uint64
 	orientation uint64
-	planes      int  // 1: samples lie side by side; else as many as samples
-	multiplied  bool // colours have been multiplied by the alpha behind them
+	planes      int  // 1: samples are interleaved; otherwise as many as samples
+	multiplied  bool // colours are multiplied by the alpha after them
 	colours     tiffValues
 	blockW      int // a strip is as wide as the picture
 	blockH      int
@@ -196,8 +195,8 @@ func tiffDirectory(b []byte) (order binary.ByteOrder, tags map[uint16]tiffValues
 	return order, tags, nil
 }
 
-// tiffEntry finds the values of one entry of the directory: in its own last
-// bytes, where they fit, or where those point to.
+// tiffEntry finds the values of one entry of the directory: in its own last bytes
+// if they fit, or where those point to.
 func tiffEntry(b, e []byte, word int, order binary.ByteOrder) (v tiffValues, err error) {
 	v.order = order
 	switch order.Uint16(e[2:]) {
@@ -259,7 +258,7 @@ func tiffHeader(b []byte) (p tiffInfo, err error) {
 	if err := p.blocks(tags); err != nil {
 		return p, err
 	}
-	return p, p.lies(b)
+	return p, p.inside(b)
 }
 
 // pixel reads how many samples of how many bits a pixel has.
@@ -294,7 +293,7 @@ func (p *tiffInfo) colourSamples() int {
 	return 1
 }
 
-// check refuses what is not built.
+// check rejects what is not supported.
 func (p *tiffInfo) check(tags map[uint16]tiffValues) error {
 	format := tags[tiffFormat]
 	if f := format.first(1); !format.alike(p.samples) || f != 1 && (f != 2 || p.bits != 8 || p.photometric != tiffBlackIsZero) {
@@ -353,7 +352,7 @@ func orUnknown(name string) string {
 	return name
 }
 
-// blocks reads where the strips or tiles lie.
+// blocks reads where the strips or tiles are stored.
 func (p *tiffInfo) blocks(tags map[uint16]tiffValues) error {
 	p.blockW, p.blockH = p.w, p.h
 	if p.offsets = tags[tiffTiles]; p.offsets.len() > 0 {
