@@ -19,7 +19,7 @@ type Report struct {
 	SameStream  bool     `json:"same_stream"`
 	Differences []string `json:"differences,omitempty"`
 
-	Ahead   *Ahead   `json:"ahead,omitempty"`   // of states that stand at different places
+	Ahead   *Ahead   `json:"ahead,omitempty"`   // of states at different places
 	Between *Between `json:"between,omitempty"` // likewise, with a Spec
 	Lists   *Lists   `json:"lists,omitempty"`
 }
@@ -27,8 +27,8 @@ type Report struct {
 // shown is how many ids, or parts, are written out; all are counted.
 const shown = 8
 
-// Diff compares two things of one kind. With the order of a Spec, states say
-// also what lies between them; it may be nil.
+// Diff compares two things of one kind. With the order of a Spec, it also says what
+// is between two states; the order may be nil.
 func Diff(a, b *Thing, in *orders.Orders) (*Report, error) {
 	if a.Kind != b.Kind {
 		return nil, errs.New(errs.Config, "%q is a %s and %q is a %s: only two of the same kind can be compared", a.Name, a.Kind, b.Name, b.Kind)

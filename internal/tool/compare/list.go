@@ -63,7 +63,7 @@ func (r *Report) lists(a, b *list) {
 	r.SameStream = out.First == nil
 }
 
-// line is the line, or step, that a sample stands in.
+// line is the line, or step, that a sample is in.
 func (l *list) line(at int) int64 {
 	return int64(sort.Search(len(l.ends), func(i int) bool { return l.ends[i] > at }))
 }

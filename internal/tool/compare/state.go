@@ -78,7 +78,7 @@ func (s *state) parse(keys map[string]json.RawMessage) error {
 // Ahead is how far one state is before the other.
 type Ahead struct {
 	Which  string `json:"which"`            // "a" or "b"
-	Epochs int64  `json:"epochs"`           // whole ones lie between the numbers of their epochs
+	Epochs int64  `json:"epochs"`           // difference of their epochs' numbers
 	Places *int64 `json:"places,omitempty"` // absent where only a Spec could tell
 }
 

@@ -1,7 +1,7 @@
-// Package orders shows which sample stands where, before anything is read: the
-// ids of a rank's steps, the sum of an epoch, how well it is mixed, and what
-// receipts add up to against it. Only Explain reads samples, their headers. It starts
-// no lanes and no readers.
+// Package orders shows which sample is in which place, before anything is read: the
+// ids of a rank's steps, the sum of an epoch, how well it is mixed, and the
+// comparison with receipts. Only Explain reads samples, and only their headers. It
+// starts no lanes and no readers.
 package orders
 
 import (
@@ -31,7 +31,7 @@ func Open(ctx context.Context, spec spec.Spec, indexing func(done, total int64, 
 	return &Orders{s}, nil
 }
 
-// Step is the samples of one step of one rank, as they stand in the batch.
+// Step is the samples of one step of one rank, in the order of the batch.
 type Step struct {
 	Epoch    int64   `json:"epoch"`
 	Step     int64   `json:"step"`
@@ -121,7 +121,7 @@ func (o *Orders) hasStep(epoch, step int64) error {
 	return nil
 }
 
-// Explain says what stands in a step, and why: files, boxes, flips.
+// Explain says what a step contains, and why: files, boxes, flips.
 func (o *Orders) Explain(epoch, step int64) (*loader.Explanation, error) {
 	if err := o.hasStep(epoch, step); err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ var sharded = []column{
 	{"8 nodes", "%.2f", func(j *Judgement) float64 { return j.times(8) }, ""},
 }
 
-// WriteExplanation writes what stands in a step, a line a sample.
+// WriteExplanation writes what a step contains, with one line per sample.
 func WriteExplanation(w io.Writer, step int64, e *loader.Explanation) error {
 	fmt.Fprintf(w, "epoch %d, step %d, rank %d of %d: from position %d\n\n", e.Epoch, step, e.Rank, e.World, e.Position)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

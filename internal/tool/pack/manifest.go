@@ -23,8 +23,7 @@ func planOf(m *Manifest) plan {
 	return p
 }
 
-// finish checks that every shard is there, and writes the digests and the
-// manifest.
+// finish checks that every shard exists, and writes the digests and the manifest.
 func (d *dst) finish() (*Manifest, error) {
 	m := &Manifest{Identity: d.plan.identity, Layout: d.plan.layout}
 	var missing []string
@@ -60,7 +59,7 @@ func (d *dst) finish() (*Manifest, error) {
 	return m, d.tidy()
 }
 
-// join puts the digests of all shards into one file.
+// join writes the digests of all shards into one file.
 func (d *dst) join(m *Manifest) error {
 	to := d.in(DigestsName)
 	f, err := os.CreateTemp(d.place.Temp, DigestsName+".*.tmp")
@@ -93,7 +92,7 @@ func (d *dst) join(m *Manifest) error {
 	return nil
 }
 
-// tidy removes what was needed for work only.
+// tidy removes what was only needed for work.
 func (d *dst) tidy() error {
 	if err := os.RemoveAll(d.place.Temp); err != nil {
 		return shard.Failed("cannot remove the temporary files of packing", d.place.Temp, err)
@@ -101,8 +100,8 @@ func (d *dst) tidy() error {
 	return shard.SyncDir(d.dir)
 }
 
-// reopen says whether a finished packing is all there. Where something is gone,
-// the rest goes back to being finished shards of a packing under way.
+// reopen reports whether a finished packing is complete. If something is missing,
+// the rest becomes the finished shards of a packing in progress.
 func (d *dst) reopen(m *Manifest) (whole bool, err error) {
 	witness := d.in(ManifestName)
 	kept := d.there(&Shard{Files: []packing.File{m.Digests.File}}, witness) && m.Digests.Bytes == 8*m.Samples

@@ -1,13 +1,13 @@
-// Package pack writes a dataset anew as shards that are read sequentially: tar as
+// Package pack writes a dataset as shards that are read sequentially: tar as
 // WebDataset reads it, TFRecord, NumPy arrays or token files.
 //
-// Which samples stand in which shard is settled before the first byte is written
-// (layout), as a function of the source's index and the options, and kept in the
-// destination. From there every shard is made by itself: by any number of
-// workers, tasks of a job array or runs that were killed, in any order, it comes
-// out as the same bytes.
+// The samples of each shard are decided before the first byte is written (layout),
+// as a function of the source's index and the options, and recorded in the
+// destination. After that every shard is made independently: by any number of
+// workers, tasks of a job array or runs that were killed, in any order, with the
+// same bytes.
 //
-// The destination while work goes on:
+// The destination while work is in progress:
 //
 //	DST/shard-000007.tar      finished: fsynced before it got its name
 //	DST/.pack/plan.json       what is being made: source, options, layout
@@ -16,7 +16,7 @@
 //	DST/.pack/000007.lock     held by the process that works on shard 7
 //	DST/.pack/*.tmp           not finished
 //
-// and at the end, when all of it is there:
+// and at the end, when everything is complete:
 //
 //	DST/manifest.json         counts, sizes, digests, options
 //	DST/samples.xxh64         8 bytes a sample, little-endian, in order
@@ -47,10 +47,10 @@ const (
 	OutputTokens   = "tokens"
 )
 
-// DefaultShardSize is that of WebDataset's examples, about.
+// DefaultShardSize is about that of WebDataset's examples.
 const DefaultShardSize = 1 << 30
 
-// Options is all that decides the bytes; it is kept with them.
+// Options is everything that decides the bytes; it is stored with them.
 type Options struct {
 	Output    string `json:"output"`
 	Name      string `json:"name"`       // of shards, before the dash and number
@@ -68,10 +68,10 @@ type Config struct {
 	Dst     string
 	Options Options
 
-	Jobs      int  // samples worked on at once; 0: one a core
-	Task      int  // of Tasks: shards that are this process's
-	Tasks     int  // 0: all shards are, and the manifest is written
-	Overwrite bool // what another packing left in Dst is removed
+	Jobs      int  // samples worked on at once; 0: one per core
+	Task      int  // of Tasks: the number of this process
+	Tasks     int  // 0: this process makes all shards and the manifest
+	Overwrite bool // remove what another packing left in Dst
 
 	Indexing func(done, total int64, what string) // may be nil
 	Progress func(done, total int64, bytes int64) // samples, and what was written of them; may be nil
@@ -79,7 +79,7 @@ type Config struct {
 	through func(io.Writer) io.Writer // see shard.Place
 }
 
-// settle fills in what was left out, and refuses what goes not together.
+// settle fills in defaults and rejects conflicting options.
 func (o *Options) settle() error {
 	switch {
 	case o.Output == "" && o.Tokenize != "":
@@ -150,7 +150,7 @@ func (o *Options) settle() error {
 		add("--text-field needs --tokenize")
 	}
 	if !o.Shuffle && o.Augment == 0 {
-		o.Seed = 0 // decides nothing
+		o.Seed = 0 // has no effect
 	}
 	o.Options.Seed = 0
 	if o.Augment > 0 {
@@ -162,11 +162,11 @@ func (o *Options) settle() error {
 	return nil
 }
 
-// defaultName is what shards are called.
+// defaultName is the name of shards.
 const defaultName = "shard"
 
-// names are those of the files of shard s: "shard-000007.tar"; of a field
-// "image-000007.npy", or "train.image-000007.npy" where shards are called train.
+// names are the names of the files of shard s: "shard-000007.tar"; for a field
+// "image-000007.npy", or "train.image-000007.npy" if the name of shards is train.
 func (p *packer) names(s int) (names []string) {
 	for _, f := range p.output.Files() {
 		name := p.Options.Name
@@ -185,7 +185,7 @@ func (p *packer) names(s int) (names []string) {
 	return names
 }
 
-// vocabulary settles how wide tokens are, and gives a model's file a name that is
+// vocabulary decides the width of tokens, and gives a model's file a name that is
 // the same everywhere.
 func (o *Options) vocabulary(p *prepare.Program) error {
 	v := p.Vocabulary()

@@ -15,20 +15,21 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
 
-// Report is what a run has done.
+// Report is the result of a run.
 type Report struct {
 	Shards   int       `json:"shards"`             // of the whole packing
 	Made     int       `json:"made"`               // by this run
-	Manifest *Manifest `json:"manifest,omitempty"` // where all of it is finished
-	Note     string    `json:"note,omitempty"`     // that the user should know
-	// LeftOut are fields of the source that the samples do not have, or not all.
+	Manifest *Manifest `json:"manifest,omitempty"` // if everything is finished
+	Note     string    `json:"note,omitempty"`     // for the user
+	// LeftOut are fields of the source that the samples do not have, or not all of
+	// them.
 	LeftOut []format.Left `json:"left_out,omitempty"`
 }
 
-// Run packs, or goes on with a packing that was begun with the same source and
-// options. Errors: config (another packing lies there; options that do not go
-// together), space (the disk is full), those of the source, and those of samples;
-// finished shards stay whole after each of them.
+// Run packs, or continues a packing that was begun with the same source and
+// options. Errors: config (the destination has another packing; conflicting
+// options), space (the disk is full), those of the source, and those of samples;
+// finished shards stay complete after each of them.
 func Run(ctx context.Context, c Config) (r *Report, err error) {
 	p, end, err := open(ctx, c)
 	if err != nil {
@@ -114,8 +115,8 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 	return p, closeAll, nil
 }
 
-// texts is the text files of paths, of folders those at any depth, sorted; none
-// where a path is anything else.
+// texts is the text files among paths, in folders at any depth, sorted; none if a
+// path is anything else.
 func texts(paths []string) (all []string, err error) {
 	paths, err = source.Expand(paths)
 	if err != nil {
@@ -139,8 +140,8 @@ func texts(paths []string) (all []string, err error) {
 	return all, nil
 }
 
-// resume finds out what is there, and settles the plan: that which is there, or a
-// new one. The manifest is returned where all of it is done.
+// resume reads the state of the destination, and decides the plan: the existing
+// one, or a new one. It returns the manifest if everything is finished.
 func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 	m, old, err := d.state()
 	if err != nil && !p.Overwrite {
@@ -174,7 +175,7 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 		}
 	}
 	if old == nil {
-		if err := p.lay(ctx); err != nil {
+		if err := p.divide(ctx); err != nil {
 			return nil, err
 		}
 		if err := p.strangers(d); err != nil {
@@ -195,8 +196,8 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 	return nil, nil
 }
 
-// strangers refuses a destination that holds files called like shards without
-// saying what they are.
+// strangers refuses a destination with files that are named like shards but have no
+// manifest.
 func (p *packer) strangers(d *dst) error {
 	for s := range p.plan.shards() {
 		for _, name := range p.names(s) {
@@ -209,8 +210,8 @@ func (p *packer) strangers(d *dst) error {
 	return nil
 }
 
-// keep writes the plan. Tasks that begin together make the same one, and the last
-// to write it changes nothing.
+// keep writes the plan. Tasks that begin at the same time make the same plan, so it
+// does not matter which writes it last.
 func (d *dst) keep(p *plan) error {
 	if err := d.begin(); err != nil {
 		return err
@@ -218,8 +219,8 @@ func (d *dst) keep(p *plan) error {
 	return shard.WriteFile(d.notes(), planName, marshal(p))
 }
 
-// Finished is how many shards of a packing under way are finished, and how many it
-// will have; 0: there is none.
+// Finished is the number of finished shards of a packing in progress, and of all
+// its shards; 0 if there is none.
 func Finished(dir string) (done, all int, err error) {
 	d := openDst(dir)
 	m, p, err := d.state()
@@ -250,8 +251,8 @@ func Finished(dir string) (done, all int, err error) {
 	return done, p.shards(), nil
 }
 
-// Finish ends a packing whose shards tasks have made: it checks that all are
-// there and writes the manifest. It needs no source.
+// Finish ends a packing whose shards were made by tasks: it checks that all exist
+// and writes the manifest. It needs no source.
 func Finish(dir string) (*Report, error) {
 	d := openDst(dir)
 	m, p, err := d.state()

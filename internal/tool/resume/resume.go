@@ -83,8 +83,8 @@ type proof struct {
 	total  int64
 }
 
-// Run carries out a proof. What differs stands in the Report; an error says that
-// there is none.
+// Run carries out a proof. Differences are in the Report; an error means that there
+// is no Report.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	begin := time.Now()
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 1))

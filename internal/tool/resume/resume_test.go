@@ -24,8 +24,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// The test binary is the child too: the argument behind asChild is the fault
-// that it has.
+// The test binary is the child too: the argument after asChild is its fault.
 const asChild = "as-child"
 
 func TestMain(m *testing.M) {

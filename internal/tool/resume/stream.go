@@ -21,8 +21,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
-// Job is what a child is to do: the first line of its input. Every byte behind
-// it lets the child take one step more; its end ends the child.
+// Job is the work of a child: the first line of its input. Every byte after it lets
+// the child take one more step; the end of the input ends the child.
 type Job struct {
 	Spec  spec.Spec `json:"spec"`
 	State string    `json:"state"` // file: where to begin; written anew after every step
@@ -107,7 +107,7 @@ func (c *child) pass(ctx context.Context, pass *loader.Pass) (more bool, err err
 			return false, nil //nolint:nilerr // nobody wants more
 		}
 		b, err := pass.Next(ctx, deadline)
-		if err == io.EOF { //nolint:errorlint // the end of the pass, which is no step
+		if err == io.EOF { //nolint:errorlint // the end of the pass, which is not a step
 			return true, c.in.UnreadByte()
 		}
 		if err != nil {
@@ -182,7 +182,7 @@ func (c *child) look(b *loader.Batch) (*Step, error) {
 		}
 		for i := range b.Rows {
 			var bytes []byte
-			if col.Rows > 0 { // packed: the samples' runs, one behind the other
+			if col.Rows > 0 { // packed: the samples' runs, one after the other
 				size := c.fields[col.Name].Size()
 				bytes = b.Slot.Mem[int(col.Off)+runs[i]*size : int(col.Off)+runs[i+1]*size]
 			} else {

@@ -189,7 +189,7 @@ func (u *Union) Compare(ref *Union) (places int64, first *Difference) {
 			continue
 		}
 		places++
-		if !want.valid { // what stands there depends on the batch
+		if !want.valid { // its contents depend on the batch
 			got.bytes = want.bytes
 		}
 		if what := rowDifference(got, want); what != "" && (first == nil || l.before(at)) {

@@ -98,8 +98,8 @@ type Report struct {
 // maxDamage bounds the damage that is told.
 const maxDamage = 10
 
-// Run describes a dataset. Samples that can not be used are in the report, and
-// left out of its figures.
+// Run describes a dataset. Samples that cannot be used are in the report, and left
+// out of its figures.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	t := &tallies{headers: c.Headers, room: mem.NewRoom(mem.Available() / 4), limit: c.Dataset.MaxPixels}
 	defer t.close()

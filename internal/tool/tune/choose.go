@@ -14,8 +14,8 @@ type Settings struct {
 	Batch    int  `json:"batch_size" yaml:"batch_size"`
 }
 
-// Figures are what was measured with some settings, of the steady state: an epoch's
-// first batch stands apart.
+// Figures are the measurements with some settings in the steady state; the first
+// batch of an epoch is separate.
 type Figures struct {
 	Samples float64 `json:"samples_per_second" yaml:"samples_per_second"`
 	Batches float64 `json:"batches_per_second" yaml:"batches_per_second"`

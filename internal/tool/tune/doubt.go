@@ -57,7 +57,7 @@ func interval(m Measurement, rates []float64, noise float64) (least, most float6
 	return rates[0], rates[len(rates)-1]
 }
 
-// spread is how far measurements of one setting lie apart, as a share of their middle.
+// spread is the range of measurements of one setting, as a share of their median.
 func spread(rates []float64) float64 {
 	if len(rates) < 2 {
 		return 0

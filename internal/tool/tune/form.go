@@ -20,7 +20,7 @@ import (
 // words of playbooks; and nothing is taken for what it nearly is, as the decoder would
 // take 2.5 for 2, and an empty value for 0.
 
-// form is what may stand at a place of a playbook.
+// form is what a playbook may have in one position.
 type form struct {
 	kind  kind
 	least float64  // of numbers

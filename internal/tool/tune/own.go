@@ -23,7 +23,7 @@ type OwnLoader struct {
 }
 
 // warm is the share of a measurement that is left out at its beginning: caches and
-// read-ahead fill, and what was prefetched is no throughput.
+// read-ahead fill up, and batches that were prefetched do not count as throughput.
 const warm = 0.25
 
 // Measure implements Meter.
@@ -62,7 +62,7 @@ func (w *windows) add(t time.Time, samples int64) {
 // parts is how many windows a measurement is cut into, to tell its noise.
 const parts = 5
 
-// figures are the throughput behind the warm-up, and how far windows of it differ.
+// figures are the throughput after the warm-up, and how much windows of it differ.
 func (w *windows) figures() (f Figures) {
 	n := len(w.at)
 	if n < 2 {

@@ -103,8 +103,8 @@ func (p *Playbook) Write(path string) error {
 	return write(path, p.text())
 }
 
-// text is the playbook as YAML. Every text is quoted: what may stand plain is a
-// long story, and names are whatever people call their data.
+// text is the playbook as YAML. Every text is quoted: the rules for plain texts are
+// complicated, and names of data are arbitrary.
 func (p *Playbook) text() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%sversion: %d\nentries:\n", heading, p.Version)
@@ -150,7 +150,8 @@ func (p *Playbook) text() []byte {
 	return b.Bytes()
 }
 
-// quoted is a text in YAML's double quotes; what can not be printed is escaped.
+// quoted is a text in YAML's double quotes; characters that cannot be printed are
+// escaped.
 func quoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -225,8 +226,8 @@ func (p *Playbook) Previous(e Entry) (Entry, bool) {
 	)
 }
 
-// Nearest is Previous, or the youngest entry of a dataset whose path ends alike: it may
-// lie elsewhere on another machine.
+// Nearest is Previous, or the newest entry of a dataset whose path has the same
+// end: it may be stored elsewhere on another machine.
 func (p *Playbook) Nearest(e Entry) (Entry, bool) {
 	if o, ok := p.Previous(e); ok {
 		return o, true

@@ -31,7 +31,7 @@ type shape struct {
 	color  string
 }
 
-// anchor is where a text stands to its point.
+// anchor is the position of a text relative to its point.
 type anchor int
 
 const (

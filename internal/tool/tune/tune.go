@@ -149,8 +149,8 @@ const contender = 0.85
 // restless is a spread of windows at which a choice says little.
 const restless = 0.3
 
-// Run tunes. The first setting that can not be measured is its error; of others the
-// table says that they failed.
+// Run tunes. If the first setting cannot be measured, that is its error; for others
+// the table says that they failed.
 func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
 	if err := c.Space.Check(); err != nil {
 		return nil, err

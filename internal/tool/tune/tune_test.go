@@ -174,7 +174,8 @@ func TestSearchIsShort(t *testing.T) {
 	}
 }
 
-// Where workers wait and do not work, the end of what was tried is no end.
+// If workers wait and do not work, the largest number that was tried is not the
+// limit.
 func TestMoreMayBeFaster(t *testing.T) {
 	for blocked, want := range map[float64]int{5: 1, 0: 0} {
 		space := Space{Workers: []int{1, 2, 4}, Prefetch: []int{2}, Batch: []int{8}}.Complete(Torch, 4, false)
@@ -467,7 +468,7 @@ func TestKeep(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 
-	again := example() // noise is no change
+	again := example() // noise is not a change
 	again.Choice.Samples *= 1.03
 	if err := again.Keep(book, "", now.Add(time.Hour)); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,8 @@ func plainly(ctx context.Context, c Config) (*Report, error) {
 	if len(all) < 2 {
 		return nil, err
 	}
-	// A shard that can not be indexed says nothing of the others: each by itself.
+	// If one shard cannot be indexed, the others may still be undamaged: index each
+	// by itself.
 	var wrong []*wire.Error
 	var sound []string
 	for _, path := range all {
@@ -104,7 +105,7 @@ func verified(ctx context.Context, c Config) (*Report, error) {
 		return nil, err
 	}
 	r.Report, r.Digests, r.Compared = report, sums.path, sums.compared.Load()
-	r.lay(broken)
+	r.merge(broken)
 	return r, nil
 }
 

@@ -26,7 +26,7 @@ import (
 // rows is how many samples the packings below have, and perShard in each shard.
 const rows = 40
 
-// packings are one of each kind whose samples lie plainly, in shards of a few.
+// packings are one of each kind with uncompressed samples, in shards of a few.
 func packings(t *testing.T) map[string]string {
 	t.Helper()
 	t.Setenv("STOKER_CACHE", t.TempDir())
@@ -161,7 +161,7 @@ func TestQuarantineOfAPacking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b[2048*3+100] ^= 8 // a header's mode: the archive can not be read on
+	b[2048*3+100] ^= 8 // a header's mode: the rest of the archive cannot be read
 	if err := os.WriteFile(path, b, 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -26,10 +26,10 @@ type piece struct {
 	sum uint64
 }
 
-// damaged are the samples of shard s whose bytes are no longer those that were
-// packed: found by their digests, without the dataset, which may not open. known is
-// false where they can not be told apart: in compressed shards, and where what says
-// how to read all of them is damaged. at is the file that differs.
+// damaged returns the samples of shard s whose bytes are no longer those that were
+// packed, found by their digests, without the dataset, which may not open. known is
+// false if samples cannot be told apart: in compressed shards, and if the bytes are
+// damaged that say how to read all of them. at is the file that differs.
 func (p *packed) damaged(ctx context.Context, s *pack.Shard, at string) (broken []*errs.Error, known bool, err error) {
 	want := p.sums[digestBytes*s.First : digestBytes*(s.First+s.Samples)]
 	var found []piece
@@ -59,7 +59,7 @@ func (p *packed) damaged(ctx context.Context, s *pack.Shard, at string) (broken 
 		broken = append(broken, e)
 	}
 	slices.SortFunc(broken, func(a, b *errs.Error) int { return int(a.Where.Sample.Or(-1) - b.Where.Sample.Or(-1)) })
-	// What stands outside of all samples of arrays and tokens says how to read them.
+	// The bytes outside all samples of arrays and tokens say how to read them.
 	lead := p.manifest.Options.Output == pack.OutputNpy || p.manifest.Options.Output == pack.OutputTokens
 	return broken, len(broken) > 0 || !lead, nil
 }
@@ -154,8 +154,8 @@ func tarPieces(ctx context.Context, f io.ReaderAt, size int64) (found []piece, e
 	return found, err
 }
 
-// tarMember is the name of the member whose header stands at off, with the pax
-// header before it, and where the next begins; -1: it is no header.
+// tarMember is the name of the member whose header is at off, with the pax header
+// before it, and where the next one begins; -1 if it is not a header.
 func tarMember(f io.ReaderAt, head []byte, off int64) (name string, next int64) {
 	n, ok := tarHead(head)
 	if !ok {
@@ -207,7 +207,7 @@ func tarHead(h []byte) (size int64, ok bool) {
 	return size, size >= 0 && octal(h[148:156]) == sum
 }
 
-// tarKey is what stands before the first dot of the last part of a name.
+// tarKey is the part of a name's last component before the first dot.
 func tarKey(name string) string {
 	base := strings.LastIndexByte(name, '/') + 1
 	if dot := strings.IndexByte(name[base:], '.'); dot >= 0 {
@@ -216,11 +216,11 @@ func tarKey(name string) string {
 	return name
 }
 
-// recordFrame is what stands around a record: length and CRC before, CRC behind.
+// recordFrame is the size of a record's frame: length and CRC before, CRC after.
 const recordFrame = 16
 
-// recordPieces are frames of TFRecord. Behind a damaged length the next frame is
-// where the next length is that has its CRC.
+// recordPieces are frames of TFRecord. After a damaged length, the next frame is at
+// the next length that matches its CRC.
 func recordPieces(ctx context.Context, f io.ReaderAt, size int64) (found []piece, err error) {
 	for off := int64(0); off+recordFrame <= size; {
 		if err := ctx.Err(); err != nil {
@@ -240,8 +240,8 @@ func recordPieces(ctx context.Context, f io.ReaderAt, size int64) (found []piece
 	return found, nil
 }
 
-// nextRecord is where the first frame at or behind off is, and how long its record;
-// -1: none is. Windows overlap by what a head needs.
+// nextRecord is where the first frame at or after off is, and the length of its
+// record; -1 if there is none. Windows overlap by the size of a head.
 func nextRecord(f io.ReaderAt, off, size int64) (at, n int64, err error) {
 	const head = 12
 	table := crc32.MakeTable(crc32.Castagnoli)
@@ -263,7 +263,7 @@ func nextRecord(f io.ReaderAt, off, size int64) (at, n int64, err error) {
 	return -1, 0, nil
 }
 
-// rows are the samples of arrays: a row of every file, one behind the other.
+// rows are the samples of arrays: a row of every file, one after the other.
 func (p *packed) rows(ctx context.Context, s *pack.Shard) ([]piece, error) {
 	type array struct {
 		f         io.ReaderAt
@@ -292,7 +292,7 @@ func (p *packed) rows(ctx context.Context, s *pack.Shard) ([]piece, error) {
 		}
 		h := xxhash.New()
 		for _, a := range arrays {
-			_, _ = io.Copy(h, io.NewSectionReader(a.f, a.head+i*a.row, a.row)) // what can not be read has another digest
+			_, _ = io.Copy(h, io.NewSectionReader(a.f, a.head+i*a.row, a.row)) // a row that cannot be read gets another digest
 		}
 		found[i] = piece{arrays[0].head + i*arrays[0].row, h.Sum64()}
 	}

@@ -56,8 +56,8 @@ type Report struct {
 	Lost []*wire.Error `json:"lost,omitempty"`
 	// Why the dataset does not open as it is, where that is so.
 	Unread *wire.Error `json:"unread,omitempty"`
-	// Sound are the files that can be read, where others can not: ids count in a
-	// dataset of them alone.
+	// Sound are the files that can be read, if others cannot: ids count in a
+	// dataset of these files alone.
 	Sound []string `json:"sound_files,omitempty"`
 
 	Dataset spec.Dataset `json:"-"` // that ids are of
@@ -170,7 +170,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	}
 	r.Report, r.Digests = report, sums.path
 	r.Compared = max(sums.compared.Load(), compared)
-	r.lay(broken)
+	r.merge(broken)
 	return r, nil
 }
 
@@ -221,9 +221,9 @@ func (p *packed) broken(ctx context.Context, shards []int, wrong []*errs.Error, 
 	return all, compared, nil
 }
 
-// lay puts more damaged samples beside those that reading them has found, which
-// say more.
-func (r *Report) lay(broken []*errs.Error) {
+// merge adds damaged samples to those that were found by reading them, whose errors
+// are more detailed.
+func (r *Report) merge(broken []*errs.Error) {
 	known := r.Broken
 	for _, e := range broken {
 		if _, found := slices.BinarySearch(known, e.Where.Sample.Or(-1)); found {

@@ -92,7 +92,8 @@ func TestHashesOfShards(t *testing.T) {
 		}
 	}
 
-	// Shards that can not be read at all are all named, though the dataset does not open.
+	// Shards that cannot be read at all are all named, though the dataset does not
+	// open.
 	cut := []string{shard, filepath.Join(dir, "shard.00000.mds")}
 	if err := errors.Join(os.Truncate(cut[0], int64(len(raw)/2)), os.Truncate(cut[1], 3)); err != nil {
 		t.Fatal(err)

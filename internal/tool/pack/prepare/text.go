@@ -12,8 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/pack/token"
 )
 
-// openTokens opens the vocabulary and decides which of the dataset's fields is
-// text.
+// openTokens opens the vocabulary and decides which field of the dataset is text.
 func (p *Program) openTokens(have []string) (err error) {
 	if p.tokens, err = token.Open(p.opt.Tokenize); err != nil {
 		return err
@@ -33,8 +32,8 @@ func (p *Program) openTokens(have []string) (err error) {
 	return p.textual()
 }
 
-// textual refuses a field that the format knows to be numbers: their bytes would
-// pass for text.
+// textual rejects a field that the format declares as numbers: their bytes could be
+// mistaken for text.
 func (p *Program) textual() error {
 	if p.typed == nil {
 		return nil
@@ -51,13 +50,13 @@ func (p *Program) textual() error {
 		Try("choose the text field with --text-field; to pack numbers that are tokens already, use --output tokens without --tokenize")
 }
 
-// TextField is the field that becomes tokens; "": none does.
+// TextField is the field that becomes tokens; "" if there is none.
 func (p *Program) TextField() string { return p.opt.TextField }
 
-// Vocabulary is what text is made tokens with; nil: it is not.
+// Vocabulary is the tokenizer of text; nil if there is none.
 func (p *Program) Vocabulary() *token.Tokenizer { return p.tokens }
 
-// tokenized is a text as its tokens.
+// tokenized is a text as tokens.
 func (p *Program) tokenized(l *Lane, f *format.Field) (shard.Field, error) {
 	var err error
 	switch {
@@ -77,7 +76,7 @@ func (p *Program) tokenized(l *Lane, f *format.Field) (shard.Field, error) {
 	return shard.Field{Name: "tokens", Data: data, DType: mem.Uint32, Shape: mem.Shape{len(l.tokens)}}, nil
 }
 
-// jsonKind is what a JSON value that is no string is, in words.
+// jsonKind is the kind of a JSON value that is not a string, in words.
 func jsonKind(v []byte) string {
 	switch v[0] {
 	case 'n':

@@ -8,15 +8,15 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
-// Npy is one .npy file for each field of a shard: the arrays of its samples
-// behind each other, with the sample as first axis, as numpy.load(mmap_mode="r")
-// takes it. Every sample has the fields, types and shapes that NewNpy was told.
-// Keys are not kept.
+// Npy is one .npy file for each field of a shard: the arrays of its samples one
+// after the other, with the sample as first axis, for numpy.load(mmap_mode="r").
+// Every sample has the fields, types and shapes of NewNpy's sample. Keys are not
+// stored.
 type Npy struct {
 	fields []Field
 }
 
-// NewNpy is the output of samples like this one.
+// NewNpy returns the output for samples like this one.
 func NewNpy(like *Sample) (*Npy, error) {
 	n := &Npy{}
 	for _, f := range like.Fields {
@@ -37,7 +37,7 @@ func NewNpy(like *Sample) (*Npy, error) {
 	return n, nil
 }
 
-// Files is Output's.
+// Files implements Output.
 func (n *Npy) Files() []File {
 	var out []File
 	for _, f := range n.fields {
@@ -48,7 +48,7 @@ func (n *Npy) Files() []File {
 	return out
 }
 
-// Encode is Output's.
+// Encode implements Output.
 func (n *Npy) Encode(s *Sample, parts [][]byte) error {
 	if len(s.Fields) != len(n.fields) {
 		return misfit("", "the sample has %d fields, but the first one had %d", len(s.Fields), len(n.fields))

@@ -217,7 +217,7 @@ func TestTFRecord(t *testing.T) {
 	}
 }
 
-// What is no token number is told with what helps.
+// A value that is not a token number is reported with a hint.
 func TestNoTokens(t *testing.T) {
 	for _, c := range []struct {
 		v    int64
