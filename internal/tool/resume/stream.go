@@ -25,11 +25,11 @@ import (
 // the child take one more step; the end of the input ends the child.
 type Job struct {
 	Spec  spec.Spec `json:"spec"`
-	State string    `json:"state"` // file: where to begin; written anew after every step
+	State string    `json:"state"` // file: where to begin; rewritten after every step
 }
 
-// Step is what a child received in one step: a line of its output, written
-// before the state is saved, so that no kill can lose it.
+// Step is what a child received in one step: a line of its output, written before
+// the state is saved, so that no kill can lose it.
 type Step struct {
 	Epoch    int64    `json:"epoch"`
 	Step     int64    `json:"step"`
@@ -43,7 +43,7 @@ type Step struct {
 // deadline is how long a child waits for one batch.
 const deadline = time.Minute
 
-// Stream is the child: it goes on from the saved state, as a training loop that
+// Stream is the child: it resumes from the saved state, like a training loop that
 // saves its state after every step.
 func Stream(ctx context.Context, in io.Reader, out io.Writer) error {
 	input := bufio.NewReader(in)
@@ -100,11 +100,12 @@ func (c *child) run(ctx context.Context, at loader.State) error {
 	}
 }
 
-// pass takes the steps of a pass that it may; more: it came to the end.
+// pass takes the steps of a pass that it may; more reports whether it reached the
+// end.
 func (c *child) pass(ctx context.Context, pass *loader.Pass) (more bool, err error) {
 	for {
 		if _, err := c.in.ReadByte(); err != nil {
-			return false, nil //nolint:nilerr // nobody wants more
+			return false, nil //nolint:nilerr // no more steps are wanted
 		}
 		b, err := pass.Next(ctx, deadline)
 		if err == io.EOF { //nolint:errorlint // the end of the pass, which is not a step
@@ -138,7 +139,7 @@ func readState(path string) (st loader.State, err error) {
 	return st, nil
 }
 
-// writeState replaces a state at once: whoever dies meanwhile leaves the old one.
+// writeState replaces a state atomically: a kill meanwhile leaves the old one.
 func writeState(path string, st loader.State) error {
 	raw, err := json.Marshal(st)
 	if err == nil {
@@ -166,7 +167,7 @@ func dtypes(l *loader.Loader) map[string]mem.DType {
 	return out
 }
 
-// look reads a batch, all of it.
+// look reads all of a batch.
 func (c *child) look(b *loader.Batch) (*Step, error) {
 	s := &Step{Epoch: b.Epoch, Step: b.Step, Position: b.Position, Rows: make([]uint64, b.Rows)}
 	rows := make([]*xxhash.Digest, b.Rows)
@@ -211,7 +212,7 @@ func (c *child) look(b *loader.Batch) (*Step, error) {
 	return s, nil
 }
 
-// column is the rows of a column that is not packed.
+// column returns the rows of a column that is not packed.
 func (c *child) column(b *loader.Batch, name string) (func(i int) []byte, error) {
 	dtype, known := c.fields[name]
 	if !known {
@@ -235,8 +236,8 @@ func (c *child) column(b *loader.Batch, name string) (func(i int) []byte, error)
 	return nil, errors.New("resume: a column is missing")
 }
 
-// runs is where each row's tokens begin, and where the last one's end; nil
-// where nothing is packed.
+// runs is where each row's tokens begin, and where the last one's end; nil if
+// nothing is packed.
 func (c *child) runs(b *loader.Batch) []int {
 	lens, err := c.column(b, batch.SeqLens)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// Difference is the first place where a run is not what the undisturbed one was.
+// Difference is the first place where a run differs from the undisturbed one.
 type Difference struct {
 	During string `json:"during"` // which run
 	Epoch  int64  `json:"epoch"`
-	Step   int64  `json:"step"` // -1: the runs count steps in other ways
+	Step   int64  `json:"step"` // -1: the runs count steps differently
 	Rank   int    `json:"rank"`
 	What   string `json:"what"`
 }
@@ -42,8 +42,8 @@ func NewTrace(steps []*Step) *Trace {
 	return t
 }
 
-// Compare holds a step of another run against step number want of the trace;
-// nil: they are the same to the byte.
+// Compare compares a step of another run with step number want of the trace; nil if
+// they are equal to the byte.
 func (t *Trace) Compare(s *Step, want int) *Difference {
 	d := &Difference{Epoch: s.Epoch, Step: s.Step}
 	if want >= len(t.steps) {
@@ -81,7 +81,7 @@ type row struct {
 
 func (s *Step) row(i int) row { return row{s.IDs[i], s.Valid[i], s.Rows[i]} }
 
-// rowDifference says in what two rows differ; "" if in nothing.
+// rowDifference says how two rows differ; "" if they do not.
 func rowDifference(got, ref row) string {
 	switch {
 	case got.id != ref.id:
@@ -94,24 +94,25 @@ func rowDifference(got, ref row) string {
 	return ""
 }
 
-// label is what a row stands for in whatever world: a place of an epoch, and the
-// first token of the run where a row is packed.
+// label identifies a row in every world: a place of an epoch, and the first token
+// of the run if a row is packed.
 type label struct{ epoch, place, from int64 }
 
-// Union is what the ranks of one world, or of several one after the other,
-// received, by place.
+// Union is what the ranks of one world, or of several in sequence, received, by
+// place.
 type Union struct {
 	epoch func(int64) order.Epoch
 	rows  map[label]row
 }
 
-// NewUnion is empty. Epoch is the order that says which place a row stands for.
+// NewUnion returns an empty Union. epoch is the order that says which place a row
+// is in.
 func NewUnion(epoch func(int64) order.Epoch) *Union {
 	return &Union{epoch: epoch, rows: map[label]row{}}
 }
 
-// Add takes the steps that all ranks received from a place on, one list a rank.
-// It says where they are not one stream: other steps on another rank, a place
+// Add adds the steps that all ranks received from a place on, one list per rank. It
+// returns how they are not one stream: different steps on another rank, a place
 // that came twice, or not at all.
 func (u *Union) Add(epoch, position int64, ranks [][]*Step) *Difference {
 	for t := range ranks[0] {
@@ -138,7 +139,7 @@ func (u *Union) Add(epoch, position int64, ranks [][]*Step) *Difference {
 	return nil
 }
 
-// missing says what of the items [from, to) no rank got.
+// missing says what part of the items [from, to) no rank got.
 func (u *Union) missing(epoch, from, to int64) string {
 	e := u.epoch(epoch)
 	var of []order.Piece
@@ -153,7 +154,7 @@ func (u *Union) missing(epoch, from, to int64) string {
 	return ""
 }
 
-// share takes one rank's rows of a step, its items being item, item+world, ...
+// share adds one rank's rows of a step, whose items are item, item+world, ...
 func (u *Union) share(s *Step, item, world int64) string {
 	e := u.epoch(s.Epoch)
 	var of []order.Piece
@@ -179,8 +180,8 @@ func (u *Union) share(s *Step, item, world int64) string {
 	return ""
 }
 
-// Compare holds every place that both have against the reference: how many
-// there are, and the first that differs.
+// Compare compares every place that both have with the reference: it returns their
+// number, and the first difference.
 func (u *Union) Compare(ref *Union) (places int64, first *Difference) {
 	var at label
 	for l, got := range u.rows {

@@ -20,12 +20,12 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// File is what a playbook is called.
+// File is the name of a playbook.
 const File = "stoker.playbook.yaml"
 
 const playbookVersion = 1
 
-// Playbook is what was found out on which machine, for which dataset.
+// Playbook is the results of tuning, by machine and dataset.
 type Playbook struct {
 	Version int     `yaml:"version"`
 	Entries []Entry `yaml:"entries"`
@@ -35,8 +35,8 @@ type Playbook struct {
 type Entry struct {
 	Machine  string   `json:"machine" yaml:"machine"`                     // Hardware.Digest
 	Dataset  string   `json:"dataset" yaml:"dataset"`                     // its digest
-	Name     string   `json:"name" yaml:"name"`                           // what it is called, for people
-	Samples  int64    `json:"samples,omitempty" yaml:"samples,omitempty"` // of the dataset; 0: not known
+	Name     string   `json:"name" yaml:"name"`                           // its name, for people
+	Samples  int64    `json:"samples,omitempty" yaml:"samples,omitempty"` // of the dataset; 0: unknown
 	Loader   string   `json:"loader" yaml:"loader"`
 	Date     string   `json:"date" yaml:"date"` // RFC 3339, UTC
 	Step     float64  `json:"step_s" yaml:"step_s"`
@@ -66,8 +66,8 @@ func Read(path string) (p *Playbook, found bool, err error) {
 	return p, true, nil
 }
 
-// parse reads the shape that Write writes, and nothing else: a key that is unknown
-// or twice there is an error.
+// parse reads only the form that Write writes: an unknown or duplicate key is an
+// error.
 func parse(written []byte) (*Playbook, error) {
 	if !utf8.Valid(written) {
 		return nil, errors.New("it is not UTF-8")
@@ -98,7 +98,7 @@ func parse(written []byte) (*Playbook, error) {
 	return p, nil
 }
 
-// Write writes a playbook, whole or not at all.
+// Write writes a playbook completely or not at all.
 func (p *Playbook) Write(path string) error {
 	return write(path, p.text())
 }
@@ -172,7 +172,7 @@ func quoted(s string) string {
 	return b.String()
 }
 
-// write writes a file through another beside it.
+// write writes a file through a temporary file beside it.
 func write(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err == nil {
@@ -189,8 +189,8 @@ func write(path string, text []byte) error {
 	return nil
 }
 
-// Put adds an entry, in the place of the one for the same machine, dataset and kind
-// of loader.
+// Put adds an entry, or replaces the one for the same machine, dataset and kind of
+// loader.
 func (p *Playbook) Put(e Entry) {
 	if i := p.at(e); i >= 0 {
 		p.Entries[i] = e
@@ -205,7 +205,7 @@ func (p *Playbook) at(e Entry) int {
 	})
 }
 
-// Find is the entry for a machine and dataset.
+// Find returns the entry for a machine and dataset.
 func (p *Playbook) Find(machine, dataset, loader string) (Entry, bool) {
 	if i := p.at(Entry{Machine: machine, Dataset: dataset, Loader: loader}); i >= 0 {
 		return p.Entries[i], true
@@ -213,8 +213,8 @@ func (p *Playbook) Find(machine, dataset, loader string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Previous is the entry that e is to be compared with: its own, or the youngest of
-// the same dataset on another machine, or of a dataset of the same path, or name.
+// Previous is the entry to compare e with: its own, or the newest of the same
+// dataset on another machine, or of a dataset with the same path, or name.
 func (p *Playbook) Previous(e Entry) (Entry, bool) {
 	if i := p.at(e); i >= 0 {
 		return p.Entries[i], true
@@ -237,7 +237,8 @@ func (p *Playbook) Nearest(e Entry) (Entry, bool) {
 	})
 }
 
-// youngest is the youngest entry that fits the first of these that any fits.
+// youngest is the newest entry that satisfies the first of these conditions that
+// any entry satisfies.
 func (p *Playbook) youngest(loader string, fits ...func(o Entry) bool) (Entry, bool) {
 	for _, fit := range fits {
 		var youngest Entry
@@ -253,8 +254,8 @@ func (p *Playbook) youngest(loader string, fits ...func(o Entry) bool) (Entry, b
 	return Entry{}, false
 }
 
-// samePath says whether two names are of one dataset: as they are written, or as the
-// paths that they are from here.
+// samePath reports whether two names are of one dataset: as they are written, or as
+// paths relative to here.
 func samePath(a, b string) bool {
 	if a == b {
 		return true
@@ -264,7 +265,7 @@ func samePath(a, b string) bool {
 	return a != "" && b != "" && errX == nil && errY == nil && x == y
 }
 
-// Names are what the datasets of a kind of loader's entries are called, each once.
+// Names are the names of the datasets in a loader's entries, each once.
 func (p *Playbook) Names(loader string) (names []string) {
 	for _, e := range p.Entries {
 		if e.Loader == loader && !slices.Contains(names, e.Name) {
@@ -274,7 +275,7 @@ func (p *Playbook) Names(loader string) (names []string) {
 	return names
 }
 
-// Change is one term that is not what it was.
+// Change is a property that has changed.
 type Change struct {
 	Term   string `json:"term"` // hardware, dataset, settings or figures
 	What   string `json:"what"`
@@ -282,12 +283,12 @@ type Change struct {
 	After  string `json:"after"`
 }
 
-// noise is the least that figures have to differ by; more where windows differed
-// by more.
+// noise is the smallest change of figures that counts; it is larger if windows
+// differed by more.
 const noise = 0.05
 
-// Changes are the terms in which two entries differ: figures only by more than
-// their noise.
+// Changes are the differences between two entries: figures only if they differ by
+// more than their noise.
 func Changes(before, after Entry) (all []Change) {
 	add := func(term, what string, a, b any) {
 		if x, y := fmt.Sprint(a), fmt.Sprint(b); x != y {

@@ -16,7 +16,7 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/inspect"
 )
 
-// plainly verifies what stoker pack has not written.
+// plainly verifies a dataset that stoker pack has not written.
 func plainly(ctx context.Context, c Config) (*Report, error) {
 	r, err := verified(ctx, c)
 	if err == nil || errs.CodeOf(err) != errs.Damaged || ctx.Err() != nil {
@@ -48,7 +48,7 @@ func plainly(ctx context.Context, c Config) (*Report, error) {
 	}
 	if len(wrong) == 0 || len(sound) == 0 {
 		if len(wrong) == 0 {
-			return nil, err // together they are damaged, not alone
+			return nil, err // the damage is in their combination
 		}
 		return unread(c, wrong, len(all), err), nil
 	}
@@ -67,8 +67,8 @@ func unread(c Config, wrong []*wire.Error, files int, err error) *Report {
 	return r
 }
 
-// streamed is the report on an MDS dataset that does not open: its shards belong
-// together, so that all that are damaged are named, and no sample is read.
+// streamed is the report on an MDS dataset that does not open: its shards depend on
+// each other, so all damaged ones are named, and no sample is read.
 func streamed(ctx context.Context, c Config, root string, err error) (*Report, error) {
 	src := source.NewFile()
 	defer src.Close()
@@ -83,7 +83,7 @@ func streamed(ctx context.Context, c Config, root string, err error) (*Report, e
 	return unread(c, wrong, files, err), nil
 }
 
-// verified is the report on a dataset that opens as a whole.
+// verified is the report on a dataset that opens completely.
 func verified(ctx context.Context, c Config) (*Report, error) {
 	r := &Report{Dataset: c.Dataset, Opened: true}
 	sums := &digests{}
@@ -109,8 +109,8 @@ func verified(ctx context.Context, c Config) (*Report, error) {
 	return r, nil
 }
 
-// files are those that a dataset is, where each is a shard by itself: the list that
-// its paths are, or of a folder those called like the one that is damaged.
+// files are the files of a dataset in which each is a shard by itself: the list in
+// its paths, or for a folder those named like the damaged one.
 func files(d spec.Dataset, damage *errs.Error) []string {
 	bad := damage.Where.Shard
 	if bad == "" {

@@ -54,7 +54,7 @@ func (p *packed) damaged(ctx context.Context, s *pack.Shard, at string) (broken 
 		e := errs.New(errs.Damaged, "its bytes are not those that were packed")
 		e.Where = errs.Where{Shard: at, Offset: errs.Known(off), Sample: errs.Known(s.First + i)}
 		if filepath.Base(at) != filepath.Base(s.Files[0].Name) {
-			e.Where.Offset = errs.Number{} // it is of the first file
+			e.Where.Offset = errs.Number{} // it is an offset in the first file
 		}
 		broken = append(broken, e)
 	}
@@ -64,8 +64,8 @@ func (p *packed) damaged(ctx context.Context, s *pack.Shard, at string) (broken 
 	return broken, len(broken) > 0 || !lead, nil
 }
 
-// unmatched are the samples, by their number in the shard, that none of the pieces
-// is, and where each should be; -1: unknown.
+// unmatched are the samples, by their number in the shard, that match none of the
+// pieces, and where each should be; -1 if unknown.
 func unmatched(found []piece, want []byte) map[int64]int64 {
 	n := int64(len(want) / digestBytes)
 	sum := func(i int64) uint64 { return binary.LittleEndian.Uint64(want[digestBytes*i:]) }
@@ -78,7 +78,7 @@ func unmatched(found []piece, want []byte) map[int64]int64 {
 		}
 		return missing
 	}
-	at := map[uint64][]int{} // places of pieces, by digest
+	at := map[uint64][]int{} // indices of pieces, by digest
 	for i, p := range found {
 		at[p.sum] = append(at[p.sum], i)
 	}
@@ -99,7 +99,7 @@ func unmatched(found []piece, want []byte) map[int64]int64 {
 func (p *packed) within(ctx context.Context, s *pack.Shard, scan func(ctx context.Context, f io.ReaderAt, size int64) ([]piece, error)) ([]piece, error) {
 	f, err := source.Open(filepath.Join(p.dir, filepath.Base(s.Files[0].Name)))
 	if err != nil {
-		return nil, nil //nolint:nilerr // the shard is told to be missing
+		return nil, nil //nolint:nilerr // the shard is reported as missing
 	}
 	defer f.Close()
 	st, err := f.Stat()
@@ -116,8 +116,8 @@ func digestAt(f io.ReaderAt, from, to int64) (uint64, error) {
 	return h.Sum64(), err
 }
 
-// tarPieces are runs of members that have one key. A header that is damaged ends
-// one; the next begins at the next header whose sum is right.
+// tarPieces are runs of members with the same key. A damaged header ends one; the
+// next begins at the next header with a valid checksum.
 func tarPieces(ctx context.Context, f io.ReaderAt, size int64) (found []piece, err error) {
 	begin, off, key := int64(-1), int64(0), ""
 	end := func() {
@@ -187,7 +187,7 @@ func tarMember(f io.ReaderAt, head []byte, off int64) (name string, next int64) 
 	return name, next + blockBytes + (n+blockBytes-1)/blockBytes*blockBytes
 }
 
-// tarHead is the size that a header gives, where its sum is right (POSIX.1-1988).
+// tarHead is the size in a header, if its checksum is valid (POSIX.1-1988).
 func tarHead(h []byte) (size int64, ok bool) {
 	octal := func(p []byte) int64 {
 		n, err := strconv.ParseInt(strings.Trim(string(p), "\x00 "), 8, 64)
@@ -273,7 +273,7 @@ func (p *packed) rows(ctx context.Context, s *pack.Shard) ([]piece, error) {
 	for _, made := range s.Files {
 		f, err := source.Open(filepath.Join(p.dir, filepath.Base(made.Name)))
 		if err != nil {
-			return nil, nil //nolint:nilerr // the shard is told to be missing
+			return nil, nil //nolint:nilerr // the shard is reported as missing
 		}
 		defer f.Close()
 		// The header of version 1 (numpy/lib/format.py): magic, version, its length.
@@ -299,8 +299,8 @@ func (p *packed) rows(ctx context.Context, s *pack.Shard) ([]piece, error) {
 	return found, nil
 }
 
-// documents are the samples of token files: the tokens, and their number as the
-// index has it. What the index says of one is not used for another.
+// documents are the samples of token files: the tokens, and their number from the
+// index. The index entry of one is not used for another.
 func (p *packed) documents(ctx context.Context, s *pack.Shard) ([]piece, error) {
 	const head = 34 // bytes before the lengths, see shard.Tokens
 	if len(s.Files) != 2 {
@@ -308,7 +308,7 @@ func (p *packed) documents(ctx context.Context, s *pack.Shard) ([]piece, error) 
 	}
 	bin, err := source.Open(filepath.Join(p.dir, filepath.Base(s.Files[0].Name)))
 	if err != nil {
-		return nil, nil //nolint:nilerr // the shard is told to be missing
+		return nil, nil //nolint:nilerr // the shard is reported as missing
 	}
 	defer bin.Close()
 	idx, err := source.ReadFile(filepath.Join(p.dir, filepath.Base(s.Files[1].Name)))

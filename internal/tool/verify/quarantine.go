@@ -16,18 +16,17 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
-// The files of a quarantine, beside the copies of what is damaged.
+// The files of a quarantine, beside the copies of damaged samples.
 const (
-	SoundName  = "sound.npy"   // int64: ids of the samples that are sound, for order.subset
+	SoundName  = "sound.npy"   // int64: ids of the undamaged samples, for order.subset
 	DamageName = "damage.json" // what is damaged, and where
 )
 
-// Quarantine writes to dir what is damaged: a list of it, the stored bytes of
-// every damaged sample as far as they can be read, and the ids of the others.
-// The data stay as they are. ds is nil where the dataset does not open: then there
-// are no copies.
+// Quarantine writes a list of the damage to dir, with the stored bytes of every
+// damaged sample as far as they can be read, and the ids of the others. The data is
+// not changed. ds is nil if the dataset does not open: then there are no copies.
 func Quarantine(ctx context.Context, ds format.Stored, src source.Source, r *Report, dir string) error {
-	// Lists, also where there is nothing in them.
+	// Empty lists, not null, if there is nothing in them.
 	broken, list, shards := append([]int64{}, r.Broken...), append([]*wire.Error{}, r.Damage...), append([]*wire.Error{}, r.Shards...)
 	damage, err := json.MarshalIndent(struct {
 		Digest  string        `json:"digest"`
@@ -35,7 +34,7 @@ func Quarantine(ctx context.Context, ds format.Stored, src source.Source, r *Rep
 		Broken  []int64       `json:"broken"`
 		Damage  []*wire.Error `json:"damage"`
 		Shards  []*wire.Error `json:"shards"`
-		Sound   []string      `json:"sound_files,omitempty"` // that the ids count in, where others do not open
+		Sound   []string      `json:"sound_files,omitempty"` // files in which the ids count, if others do not open
 	}{r.Digest, r.Samples, broken, list, shards, r.Sound}, "", "  ")
 	if err != nil {
 		return err
@@ -54,11 +53,11 @@ func Quarantine(ctx context.Context, ds format.Stored, src source.Source, r *Rep
 	return writeWhole(filepath.Join(dir, DamageName), append(damage, '\n'))
 }
 
-// maxCopy bounds what is copied of one damaged sample, bytes: its length may be
-// what is damaged.
+// maxCopy bounds what is copied of one damaged sample, in bytes: its length may be
+// damaged.
 const maxCopy = 256 << 20
 
-// copyStored copies the bytes of a sample, each extent as a file of its own.
+// copyStored copies the bytes of a sample, each extent to a separate file.
 func copyStored(ctx context.Context, ds format.Stored, src source.Source, id int64, dir string) error {
 	x := ds.Index()
 	for n, e := range ds.Extents(id, nil, nil) {
@@ -88,7 +87,7 @@ func npy(v []int64) []byte {
 	return format.NPY(mem.Int64, []int{len(v)}, elems)
 }
 
-// Err is the error that a command ends with when there is damage, or nil.
+// Err is the error of a command that found damage, or nil.
 func (r *Report) Err() error {
 	switch {
 	case len(r.Sound) == 0 && len(r.Shards) > 0 && r.Unread != nil && r.Manifest == "":
@@ -113,7 +112,7 @@ func (r *Report) Err() error {
 		Try(`fetch the damaged files again; --quarantine DIR lists the undamaged samples, for order.subset; or train with on_bad="skip"`)
 }
 
-// WriteText writes the report as people read it.
+// WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
 	what := fmt.Sprintf("%s, %s in %s, %s", r.Format, show.Count(r.Samples, "sample", "samples"), show.Count(r.Files, "file", "files"), show.Size(r.Bytes))
 	if r.Unread != nil && r.Manifest == "" {

@@ -1,10 +1,10 @@
-// Package verify says whether a dataset is what it was: every sample that the
-// index counts can be read, passes the checks of its format and decodes, and has
-// the digest that was written down when it was indexed.
+// Package verify checks a dataset: that every sample in the index can be read,
+// passes the checks of its format, decodes, and has the digest that was recorded
+// when it was indexed.
 //
-// Damage is found, never mended: the data of users are theirs. What Quarantine
-// leaves is a folder with copies of what is damaged and the list of the samples
-// that are sound, which order.subset takes.
+// Damage is found, never repaired: the data belongs to the user. Quarantine makes a
+// folder with copies of what is damaged and the list of the undamaged samples, for
+// order.subset.
 package verify
 
 import (
@@ -35,52 +35,52 @@ import (
 // Config is one verification.
 type Config struct {
 	Dataset spec.Dataset
-	Quick   bool    // what the index and the files' sizes and times tell; no sample is read
-	Share   float64 // of the samples that are read, a keyed choice; 0: all
+	Quick   bool    // only compares the index with the files' sizes and times; no sample is read
+	Share   float64 // share of the samples to read, a keyed choice; 0: all
 
 	Indexing func(done, total int64, what string) // may be nil
 	Progress func(done, total int64)              // may be nil
 }
 
-// Report is what was found.
+// Report is the result.
 type Report struct {
 	*inspect.Report
 	Digests  string `json:"digests,omitempty"` // the file that samples were compared with
 	Compared int64  `json:"compared"`          // samples whose digest was compared
-	// Of what stoker pack has written: its manifest.
+	// For a packing: its manifest.
 	Manifest string `json:"manifest,omitempty"`
-	Hashed   int64  `json:"hashed,omitempty"` // shards that were compared with hashes that came with them
-	// The shards that are not as their manifest or their hashes say.
+	Hashed   int64  `json:"hashed,omitempty"` // shards compared with hashes that came with the data
+	// The shards that do not match their manifest or their hashes.
 	Shards []*wire.Error `json:"shards,omitempty"`
-	// What samples lack because it is damaged: of HDF5 files, whole datasets.
+	// What samples lack because of damage: for HDF5 files, whole datasets.
 	Lost []*wire.Error `json:"lost,omitempty"`
-	// Why the dataset does not open as it is, where that is so.
+	// Why the dataset does not open, if so.
 	Unread *wire.Error `json:"unread,omitempty"`
 	// Sound are the files that can be read, if others cannot: ids count in a
 	// dataset of these files alone.
 	Sound []string `json:"sound_files,omitempty"`
 
-	Dataset spec.Dataset `json:"-"` // that ids are of
-	Opened  bool         `json:"-"` // it could be
+	Dataset spec.Dataset `json:"-"` // the dataset of the ids
+	Opened  bool         `json:"-"` // whether it could be opened
 }
 
-// hashed is a dataset whose shards come with hashes of theirs, as MDS has them in
+// hashed is a dataset whose shards come with their own hashes, such as MDS in
 // index.json.
 type hashed interface {
-	// Verify holds stored file no against its hashes; checked are their names, none
-	// where it has none that is known.
+	// Verify compares stored file no with its hashes. checked are the names of the
+	// hashes, none if no known hash exists.
 	Verify(ctx context.Context, src source.Source, no int) (checked []string, err error)
 }
 
-// lossy is a dataset that opens without fields that are damaged if nobody asks for
-// them.
+// lossy is a dataset that opens without its damaged fields if they are not asked
+// for.
 type lossy interface {
-	// Lost is the error of each.
+	// Lost returns the errors of these fields.
 	Lost() []*errs.Error
 }
 
-// hashes compares every shard with its hashes. Of a shard that differs nobody
-// knows which sample it is: all of them are damaged.
+// hashes compares every shard with its hashes. If a shard differs, the damaged
+// sample is unknown, so all of its samples count as damaged.
 func (r *Report) hashes(ctx context.Context, ds hashed, x format.Stored) (broken []*errs.Error, err error) {
 	src := source.NewFile()
 	defer src.Close()
@@ -113,7 +113,7 @@ func (r *Report) hashes(ctx context.Context, ds hashed, x format.Stored) (broken
 }
 
 // Run verifies a dataset. Damage of samples and of shards is in the report; an
-// error is what kept it from being verified.
+// error means that it could not be verified.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	p, err := openPacked(c.Dataset)
 	if err != nil {
@@ -123,7 +123,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		return plainly(ctx, c)
 	}
 	if p.manifest.Options.Output == pack.OutputTokens && c.Dataset.Window == (spec.Window{}) {
-		c.Dataset.Window.Documents = true // what was packed are these
+		c.Dataset.Window.Documents = true // documents are what was packed
 	}
 	r := &Report{Manifest: filepath.Join(p.dir, pack.ManifestName), Dataset: c.Dataset, Opened: true}
 	src := source.NewFile()
@@ -160,7 +160,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	switch {
 	case err != nil && (len(r.Shards) == 0 || ctx.Err() != nil):
 		return nil, err
-	case err != nil: // the shards say more, and the digests tell their samples
+	case err != nil: // the shards tell more, and the digests identify their samples
 		report = &inspect.Report{Path: c.Dataset.Path, Format: p.manifest.Options.Output, Samples: p.manifest.Samples, Bytes: p.manifest.Bytes}
 		r.Opened = false
 		if deep {
@@ -174,7 +174,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	return r, nil
 }
 
-// inspection is what is read of a dataset.
+// inspection configures the reading of the dataset.
 func (c Config) inspection(opened func(format.Stored) error, also func(int64, *format.Sample) error) inspect.Config {
 	conf := inspect.Config{Dataset: c.Dataset, Check: -1, Indexing: c.Indexing, Progress: c.Progress, Opened: opened, Also: also}
 	switch {
@@ -238,10 +238,10 @@ func (r *Report) merge(broken []*errs.Error) {
 	r.Damage = r.Damage[:min(len(r.Damage), maxDamage)]
 }
 
-// maxDamage bounds the damage that is told in full.
+// maxDamage bounds the errors that are reported in full.
 const maxDamage = 1000
 
-// digests are those of the samples of a dataset, as they were written down.
+// digests are the recorded digests of a dataset's samples.
 type digests struct {
 	path     string
 	want     []byte
@@ -251,7 +251,7 @@ type digests struct {
 // digestBytes is the size of one digest: XXH64, little-endian.
 const digestBytes = 8
 
-// DigestsPath is where the digests of the samples of an index are kept, beside
+// DigestsPath is where the digests of the samples of an index are stored, beside
 // the data.
 func DigestsPath(x *index.Index) string {
 	return strings.TrimSuffix(format.BesidePath(x), filepath.Ext(format.BesidePath(x))) + ".xxh64"
@@ -279,7 +279,7 @@ func (d *digests) open(x *index.Index) error {
 	return nil
 }
 
-// head is what a file of digests begins with: what it is, and of which dataset.
+// head is the start of a file of digests: its kind, and the digest of its dataset.
 func head(x *index.Index) string { return fmt.Sprintf("STOKERXX%-32s", x.Digest()) }
 
 const headBytes = 8 + 32
@@ -297,7 +297,7 @@ func (d *digests) compare(id int64, s *format.Sample) error {
 	return nil
 }
 
-// Write reads every sample and writes down its digest beside the data.
+// Write reads every sample and records its digest beside the data.
 func Write(ctx context.Context, c Config) (path string, report *inspect.Report, err error) {
 	var sums []byte
 	var x *index.Index
@@ -321,7 +321,7 @@ func Write(ctx context.Context, c Config) (path string, report *inspect.Report, 
 	return path, report, writeWhole(path, sums)
 }
 
-// writeWhole puts a file in its place whole or not at all, and makes its folder.
+// writeWhole writes a file completely or not at all, and creates its folder.
 func writeWhole(path string, b []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -330,7 +330,7 @@ func writeWhole(path string, b []byte) error {
 	return shard.WriteFile(shard.Place{Dir: dir, Temp: dir}, filepath.Base(path), b)
 }
 
-// sound are the ids of all samples but the broken ones, which rise.
+// sound are the ids of all samples except the broken ones, which are sorted.
 func sound(n int64, broken []int64) []int64 {
 	ids := make([]int64, 0, n-int64(len(broken)))
 	for id := range n {
