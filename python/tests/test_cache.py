@@ -159,7 +159,7 @@ def test_an_order_of_transforms_that_wastes_the_cache_is_said(folder: Path, capl
         (1.5, "memory 1.5"),
         ({"memory": "1GiB", "behind": "decode"}, "'behind'"),
         ({"after": "shuffle"}, "'shuffle'"),
-        ("100TiB", "cache may take"),
+        ("100TiB", "cache may use"),
     ],
 )
 def test_what_makes_no_cache_is_said(cache: Any, words: str, folder: Path) -> None:
