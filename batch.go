@@ -14,17 +14,17 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
-// Batch is some samples of one step. Its memory is used again for a later
-// batch: it, and every slice that came out of it, is valid until the loop body
-// that received it ends. A body that hands the batch on calls Retain, and
-// whoever is done with it calls Release. Retained batches take memory of
-// Deliver.Memory; who retains them all gets an error with code Held, not a hang.
+// Batch is the samples of one step. Its memory is reused for a later batch: the
+// batch, and every slice taken from it, is valid until the loop body that received
+// it ends. A body that passes the batch on calls Retain, and its last user calls
+// Release. Retained batches take memory of Deliver.Memory; retaining all of them
+// gives an error with code Held, not a hang.
 type Batch struct {
 	Epoch    int64
 	Step     int64 // counted from the start of the epoch, in a resumed pass too
-	Position int64 // places of the epoch that all ranks were given, this batch included
-	Rows     int   // samples; of a packed batch, runs
-	// Bad are the samples that stood in the order and could not be delivered.
+	Position int64 // places of the epoch that all ranks have received, including this batch
+	Rows     int   // samples; for a packed batch, runs
+	// Bad are the samples of this step that could not be delivered.
 	Bad []BadSample
 
 	l    *Loader
@@ -33,16 +33,16 @@ type Batch struct {
 }
 
 // The columns that a packed batch has too (BatchSpec.Pack). Its fields of bytes are
-// dense rows of Pack tokens; all other columns have a row a run: one for every
-// sample, or piece of a sample, in the order in which they lie in the rows, and
-// one of id -1 for the unused end of a row. Batch.Rows counts runs.
+// dense rows of Pack tokens. All other columns have one row per run: one for every
+// sample or piece of a sample, in the order of the rows, and one with id -1 for the
+// unused end of a row. Batch.Rows counts runs.
 const (
-	PositionIDs = batch.PositionIDs // of every token, its place in its sample
+	PositionIDs = batch.PositionIDs // the position of every token in its sample
 	SeqLens     = batch.SeqLens     // tokens of every run
 )
 
-// BadSample is a sample that was not delivered as the order says: Put stands
-// there instead (-1: a copy of a good row, marked as not valid), because of Err.
+// BadSample is a sample that was not delivered as ordered, because of Err: Put is
+// the id of its replacement (-1: a copy of a good row, marked as not valid).
 type BadSample = loader.Bad
 
 // Tensor is a column of a batch: a view of its memory.
@@ -57,12 +57,12 @@ func (t Tensor[T]) Row(i int) []T {
 	return t.Data[i*n : (i+1)*n : (i+1)*n]
 }
 
-// RaggedTensor is a column of arrays that differ in the length of their first
-// axis, one behind the other.
+// RaggedTensor is a column of arrays that differ in the length of their first axis,
+// stored one after the other.
 type RaggedTensor[T any] struct {
 	Values  []T
-	Offsets []int64 // one more than rows: where each begins, in steps of the first axis
-	Shape   []int   // of one step; empty where arrays have one dimension
+	Offsets []int64 // rows + 1: where each array begins, in steps of the first axis
+	Shape   []int   // of one step; empty if arrays have one dimension
 }
 
 // Row is one sample of the column.
@@ -71,21 +71,22 @@ func (t RaggedTensor[T]) Row(i int) []T {
 	return t.Values[t.Offsets[i]*n : t.Offsets[i+1]*n : t.Offsets[i+1]*n]
 }
 
-// Number is the Go types of elements. A float16 has none: see Bits.
+// Number is the Go types of elements. There is none for float16: see Bits.
 type Number interface {
 	bool | uint8 | uint16 | uint32 | uint64 | int8 | int16 | int32 | int64 | float32 | float64 | Bits
 }
 
-// Bits is a float16, as it lies in memory (IEEE 754 binary16).
+// Bits is a float16 as stored in memory (IEEE 754 binary16).
 type Bits uint16
 
-// Array is a column of arrays or numbers of any type; of padded ones as long as
-// the longest of the batch, with their lengths in the column NAME_lengths.
+// Array returns a column of arrays or numbers of any type. Padded arrays are as
+// long as the longest of the batch, and their lengths are in the column
+// NAME_lengths.
 func Array[T Number](b *Batch, name string) (Tensor[T], error) {
 	return typed[T](b, name, dtypeOf[T]())
 }
 
-// Ragged is a column of arrays that differ in length.
+// Ragged returns a column of arrays that differ in length.
 func Ragged[T Number](b *Batch, name string) (RaggedTensor[T], error) {
 	dtype := dtypeOf[T]()
 	col, err := b.column(name, dtype)
@@ -101,7 +102,7 @@ func Ragged[T Number](b *Batch, name string) (RaggedTensor[T], error) {
 	return RaggedTensor[T]{Values: see[T](slot[col.Data:], n), Offsets: offsets, Shape: slices.Clone(col.Shape)}, nil
 }
 
-// dtypeOf is the element type that a Go type is the view of.
+// dtypeOf is the element type that corresponds to a Go type.
 func dtypeOf[T Number]() mem.DType {
 	switch any(*new(T)).(type) {
 	case bool:
@@ -130,7 +131,7 @@ func dtypeOf[T Number]() mem.DType {
 	return mem.Float16
 }
 
-// see is n elements of a slot, which lie at a multiple of their size.
+// see returns n elements of a slot, which are aligned to their size.
 func see[T any](raw []byte, n int) []T {
 	raw = raw[:n*int(unsafe.Sizeof(*new(T)))]
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(raw))), n)
@@ -142,51 +143,51 @@ func newBatch(l *Loader, in *loader.Batch) *Batch {
 	return b
 }
 
-// Retain keeps the batch valid until as many calls of Release.
+// Retain keeps the batch valid until the matching call of Release.
 func (b *Batch) Retain() { b.refs.Add(1) }
 
-// Release lets go of a batch that was retained. Calls beyond those of Retain do
-// no harm but give the memory back before the loop body ends.
+// Release ends a Retain. Extra calls are harmless, except that the memory may be
+// reused before the loop body ends.
 func (b *Batch) Release() {
 	if b.refs.Add(-1) == 0 {
 		b.in.Release()
 	}
 }
 
-// IDs are the numbers of the samples in the dataset.
+// IDs returns the numbers of the samples in the dataset.
 func (b *Batch) IDs() []int64 {
 	t, _ := view[int64](b, batch.IDs, nil)
 	return t.Data
 }
 
-// Valid says which rows count: not those that fill up the end of an epoch, and
-// not those in the place of skipped samples.
+// Valid reports which rows count: not those that fill up the end of an epoch, and
+// not those that replace skipped samples.
 func (b *Batch) Valid() []bool {
 	t, _ := view[bool](b, batch.Valid, nil)
 	return t.Data
 }
 
-// Uint8 is a column of bytes: pictures, NHWC.
+// Uint8 returns a column of bytes: pictures, NHWC.
 func (b *Batch) Uint8(name string) (Tensor[uint8], error) { return typed[uint8](b, name, mem.Uint8) }
 
-// Float32 is a column of floats: pictures, NCHW unless the Field's Layout is
+// Float32 returns a column of floats: pictures, NCHW unless the Field's Layout is
 // nhwc.
 func (b *Batch) Float32(name string) (Tensor[float32], error) {
 	return typed[float32](b, name, mem.Float32)
 }
 
-// Int32 is one of the columns of a packed batch: PositionIDs, SeqLens.
+// Int32 returns one of the columns of a packed batch: PositionIDs, SeqLens.
 func (b *Batch) Int32(name string) (Tensor[int32], error) { return typed[int32](b, name, mem.Int32) }
 
-// Int64 is a column of whole numbers: labels.
+// Int64 returns a column of whole numbers: labels.
 func (b *Batch) Int64(name string) (Tensor[int64], error) { return typed[int64](b, name, mem.Int64) }
 
-// Float64 is a column of numbers decoded as float.
+// Float64 returns a column of numbers decoded as float.
 func (b *Batch) Float64(name string) (Tensor[float64], error) {
 	return typed[float64](b, name, mem.Float64)
 }
 
-// Bytes are the rows of a column of bytes, text or json.
+// Bytes returns the rows of a column of bytes, text or json.
 func (b *Batch) Bytes(name string) ([][]byte, error) {
 	col, err := b.column(name, mem.Object)
 	if err != nil {
@@ -210,7 +211,7 @@ func typed[T any](b *Batch, name string, want mem.DType) (Tensor[T], error) {
 	return view[T](b, name, col)
 }
 
-// view is a column's memory as elements. Columns lie at multiples of 64 bytes.
+// view returns a column's memory as elements. Columns are aligned to 64 bytes.
 func view[T any](b *Batch, name string, col *batch.Column) (Tensor[T], error) {
 	if b.refs.Load() <= 0 {
 		return Tensor[T]{}, released()
@@ -219,7 +220,7 @@ func view[T any](b *Batch, name string, col *batch.Column) (Tensor[T], error) {
 		col = b.find(name)
 	}
 	rows := b.Rows
-	if col.Rows > 0 { // packed: fewer, longer ones
+	if col.Rows > 0 { // packed: fewer, longer rows
 		rows = col.Rows
 	}
 	if col.Kind == "ragged" {
@@ -240,7 +241,7 @@ func (b *Batch) find(name string) *batch.Column {
 	return nil
 }
 
-// column is the field of that name, if it is of the wanted type.
+// column returns the column with this name, if it has the wanted type.
 func (b *Batch) column(name string, want mem.DType) (*batch.Column, error) {
 	if b.refs.Load() <= 0 {
 		return nil, released()
@@ -263,7 +264,7 @@ func (b *Batch) column(name string, want mem.DType) (*batch.Column, error) {
 	return nil, e.Try("there are %s", strings.Join(names, ", "))
 }
 
-// accessor is the call that reads a column of that type.
+// accessor is the call that reads a column of this type.
 func accessor(dtype, name string) string {
 	method := map[string]string{"uint8": "Uint8", "int32": "Int32", "float32": "Float32", "int64": "Int64", "float64": "Float64", "object": "Bytes"}[dtype]
 	if method == "" {
@@ -273,6 +274,6 @@ func accessor(dtype, name string) string {
 }
 
 func released() error {
-	return errs.New(errs.Config, "the batch was released: its memory may hold another one").
+	return errs.New(errs.Config, "the batch was released: its memory may hold another batch").
 		Try("call Retain in the loop body that receives it, and Release when you are done")
 }

@@ -123,5 +123,5 @@ func ExampleParseSpec() {
 	_, err := stoker.ParseSpec([]byte("dataset: {path: data/train}\nbatch:   {sise: 64}\n"))
 	fmt.Println(err)
 	// Output:
-	// the Spec has keys that do not exist: there is no key "batch.sise"
+	// the Spec has keys that do not exist: unknown key "batch.sise"
 }

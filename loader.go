@@ -17,15 +17,15 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
-// stallDeadline is how long one batch may take unless SetDeadline says
-// otherwise: the Python client's.
+// stallDeadline is how long one batch may take, unless SetDeadline changes it. It
+// is the Python client's default too.
 const stallDeadline = 60 * time.Second
 
-// boardEntries is how many workers an error about a stall can name.
+// boardEntries is the number of workers that an error about a stall can name.
 const boardEntries = 320
 
-// Loader is an open stream of batches over one dataset. Its lanes (goroutines
-// that decode) are its own. It is safe for concurrent use. Close it.
+// Loader is an open stream of batches over one dataset, with its own lanes
+// (goroutines that decode). It is safe for concurrent use. Close it after use.
 type Loader struct {
 	shared *loader.Shared
 	inner  *loader.Loader
@@ -34,39 +34,39 @@ type Loader struct {
 	mu       sync.Mutex
 	deadline time.Duration
 	next     place   // where the next pass begins
-	current  *cursor // the pass begun last; nil: none since Open or Restore
+	current  *cursor // the pass begun last; nil if none since Open or Restore
 	skipped  []loader.Skipped
 	parts    []*ReceiptPart // of the receipt
 }
 
-// place is a place in a stream.
+// place is a position in a stream.
 type place struct{ epoch, position int64 }
 
-// cursor is how far a pass was received. The Loader's mu guards it.
+// cursor is how far a pass was received. Guarded by Loader.mu.
 type cursor struct {
 	place
 	start  place // where it began
 	step   int64 // number of its first step
 	part   *ReceiptPart
 	jumped bool // Skip moved it: what is prefetched is not what comes next
-	ended  bool // nothing of it will be received any more
+	ended  bool // nothing more will be received
 }
 
-// Column says what batches hold under a name.
+// Column describes one column of a batch.
 type Column struct {
 	Name  string
 	Kind  string // image, array, number, bytes, text or json
 	DType string // NumPy's name: uint8, float32, int64, ...; object for bytes, text and json
-	Shape []int  // of one sample as it lies in memory; nil where it depends on the samples; of an array whose first axis differs -1 comes first
-	Batch string // of an array whose samples differ: padded or ragged
-	Axes  string // of an image: "hwc" or "chw"
+	Shape []int  // of one sample in memory; nil if it depends on the samples; begins with -1 if the first axis differs
+	Batch string // for an array whose samples differ: padded or ragged
+	Axes  string // for an image: "hwc" or "chw"
 }
 
-// State is where a stream stands: plain JSON, below 1 KiB, equal on every rank.
+// State is a position in a stream: plain JSON, below 1 KiB, equal on every rank.
 type State = loader.State
 
-// Open opens a stream of batches. The dataset is indexed where that has not been
-// done before, which ctx can end. An error names every problem of the Spec.
+// Open opens a stream of batches. It indexes the dataset if that has not been done
+// before; ctx can cancel it. An error names every problem of the Spec.
 func Open(ctx context.Context, spec Spec) (*Loader, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, boardEntries))
 	inner, err := loader.Open(ctx, shared, spec, loader.Options{})
@@ -84,38 +84,38 @@ func Open(ctx context.Context, spec Spec) (*Loader, error) {
 // Len is the number of samples of the dataset.
 func (l *Loader) Len() int { return int(l.inner.Len()) }
 
-// Steps is the number of batches of a whole epoch, on every rank; where batches
-// are made by length, of epoch 0.
+// Steps is the number of batches of a whole epoch, on every rank. If batches are
+// made by length, it is that of epoch 0.
 func (l *Loader) Steps() int { return int(l.inner.Steps(0, 0)) }
 
-// Classes are the names of the classes in the order of their labels; nil where
-// the dataset has none.
+// Classes are the names of the classes in the order of their labels; nil if the
+// dataset has none.
 func (l *Loader) Classes() []string { return l.inner.Classes() }
 
-// Columns says what batches hold, in the order of the Spec's fields.
+// Columns describes the columns of batches, in the order of the Spec's fields.
 func (l *Loader) Columns() []Column {
 	return append([]Column(nil), l.fields...)
 }
 
-// Spec is the Spec that is in force, every default written out.
+// Spec is the Spec in use, with every default filled in.
 func (l *Loader) Spec() Spec { return l.inner.Spec() }
 
-// Stats is the numbers of this moment.
+// Stats returns the statistics at this moment.
 func (l *Loader) Stats() Stats { return l.inner.Stats() }
 
-// SetDeadline sets how long a pass waits for one batch before it ends with an
-// error that names the stage and the sample that hang. It is 60 s unless set; 0
-// waits for ever.
+// SetDeadline sets how long a pass waits for one batch before it ends with an error
+// that names the stage and the sample that hang. The default is 60 s; 0 waits for
+// ever.
 func (l *Loader) SetDeadline(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.deadline = d
 }
 
-// SetEpoch decides the epoch of the next pass, which otherwise is the one after
-// the pass begun last, or 0. Between Restore and the first pass after it,
-// SetEpoch of the restored epoch keeps the restored position, so that a loop over
-// epochs may call it every time.
+// SetEpoch sets the epoch of the next pass. Without it, that is the epoch after the
+// pass begun last, or 0. Between Restore and the first pass after it, SetEpoch of
+// the restored epoch keeps the restored position, so that a loop over epochs may
+// always call it.
 func (l *Loader) SetEpoch(epoch int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +124,7 @@ func (l *Loader) SetEpoch(epoch int64) {
 	}
 }
 
-// State is where the pass begun last stands: the epoch, and the place behind the
+// State is the position of the pass begun last: its epoch, and the place after the
 // last batch that its loop received. The batch whose loop body runs counts as
 // received.
 func (l *Loader) State() State {
@@ -139,12 +139,12 @@ func (l *Loader) State() State {
 	return st
 }
 
-// Restore makes the next pass go on where a State was taken, in whatever world
-// that was. It refuses a State of another dataset, pipeline, seed or order.
-// Passes that run already are not touched. A pass that is restored at its very
-// end yields nothing, once.
+// Restore makes the next pass continue where a State was taken, whatever the world
+// size was there. It rejects a State of another dataset, pipeline, seed or order.
+// Passes that are running are not affected. A pass that is restored at its very end
+// yields nothing, once.
 func (l *Loader) Restore(s State) error {
-	var order bytes.Buffer // as it was written, whatever the file that it was kept in looks like
+	var order bytes.Buffer // compact, however the file that kept it was formatted
 	if json.Compact(&order, s.Order) == nil {
 		s.Order = order.Bytes()
 	}
@@ -158,13 +158,13 @@ func (l *Loader) Restore(s State) error {
 	return nil
 }
 
-// Batches is one pass through an epoch. Every range over it is a pass of its
-// own, which begins when the range does and takes the next epoch (see SetEpoch);
-// leaving the range ends it and what it had read ahead. Passes side by side are
+// Batches is one pass through an epoch. Every range over it is a separate pass,
+// which begins when the range does and takes the next epoch (see SetEpoch). Leaving
+// the range ends the pass and drops what it had read ahead. Concurrent passes are
 // independent of each other.
 //
 // A batch is valid until its loop body ends; see Batch. An error comes with a nil
-// batch and is the last that is yielded.
+// batch and is the last value that is yielded.
 func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 	return func(yield func(*Batch, error) bool) {
 		pass, at, deadline, err := l.begin()
@@ -203,8 +203,8 @@ func (l *Loader) Batches(ctx context.Context) iter.Seq2[*Batch, error] {
 	}
 }
 
-// give yields one batch and takes back what the body did not retain, even if it
-// panics.
+// give yields one batch and takes it back unless the body retained it, even if the
+// body panics.
 func (l *Loader) give(in *loader.Batch, yield func(*Batch, error) bool) bool {
 	b := newBatch(l, in)
 	defer b.Release()
@@ -225,7 +225,7 @@ func (l *Loader) begin() (*loader.Pass, *cursor, time.Duration, error) {
 	return pass, at, l.deadline, nil
 }
 
-// failure is err as it leaves the package.
+// failure is err as the package returns it.
 func failure(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -234,7 +234,7 @@ func failure(err error) error {
 }
 
 // Close ends all passes. Batches that are retained stay valid until they are
-// released. A second Close does nothing.
+// released. Closing again does nothing.
 func (l *Loader) Close() error {
 	l.inner.Close()
 	l.shared.Close()

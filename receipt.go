@@ -13,20 +13,20 @@ type (
 	Receipt = loader.Receipt
 	// ReceiptPart is one run of steps of one pass.
 	ReceiptPart = loader.ReceiptPart
-	// Verdict is what receipts come to when they are held against the plan.
+	// Verdict is the result of comparing receipts with the plan.
 	Verdict = loader.Verdict
-	// Explanation is what stands in one batch, and why: ids, files, boxes, flips.
+	// Explanation is what one batch contains, and why: ids, files, boxes, flips.
 	Explanation = loader.Explanation
 )
 
-// newPart begins a part of the receipt where a cursor stands. mu is held.
+// newPart begins a part of the receipt at a cursor. mu is held.
 func (l *Loader) newPart(at *cursor) {
 	spec := l.inner.Spec()
 	at.part = &ReceiptPart{Epoch: at.epoch, From: at.position, To: at.position, Rank: int64(spec.Rank), World: int64(spec.World)}
 	l.parts = append(l.parts, at.part)
 }
 
-// received moves a cursor behind a batch.
+// received moves a cursor past a batch.
 func (l *Loader) received(at *cursor, in *loader.Batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,9 +43,9 @@ func (l *Loader) received(at *cursor, in *loader.Batch) {
 	}
 }
 
-// Receipt is what this rank received since Open, in all passes. Save it beside
-// the State: what a run received after the State that it is resumed from comes
-// again.
+// Receipt is what this rank received since Open, in all passes. Save it together
+// with the State: what a run received after the State that it is resumed from is
+// delivered again.
 func (l *Loader) Receipt() Receipt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,17 +61,18 @@ func (l *Loader) Receipt() Receipt {
 	return r
 }
 
-// Verify adds up receipts of all ranks and compares them with the plan: that
-// every sample came once, at its place, to one rank. It reads no data.
+// Verify adds up the receipts of all ranks and compares them with the plan: every
+// sample must have come once, in its place, on one rank. It reads no data.
 func (l *Loader) Verify(receipts ...Receipt) Verdict { return l.inner.Verify(receipts) }
 
 // Skip passes over the next steps of the pass begun last, as if they had been
 // delivered: those of all ranks, if every rank skips as many. In a loop body the
-// pass goes on behind them, or ends where it has no more; once it has ended, and
-// before any, the next one begins behind them. The State says what was skipped.
+// pass continues after them, or ends if it has no more steps. Once it has ended,
+// and before the first pass, the next pass begins after them. The State says what
+// was skipped.
 func (l *Loader) Skip(steps int) error {
 	if steps < 0 {
-		return errs.New(errs.Config, "%d steps can not be skipped", steps)
+		return errs.New(errs.Config, "cannot skip %d steps", steps)
 	}
 	if steps == 0 {
 		return nil
@@ -101,8 +102,8 @@ func (l *Loader) Skip(steps int) error {
 	return nil
 }
 
-// jump is the pass that goes on where Skip has moved a cursor; the same one where
-// it has not.
+// jump returns the pass that continues where Skip has moved a cursor, or pass
+// itself if it has not.
 func (l *Loader) jump(pass *loader.Pass, at *cursor) (*loader.Pass, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,9 +120,9 @@ func (l *Loader) jump(pass *loader.Pass, at *cursor) (*loader.Pass, error) {
 	return next, nil
 }
 
-// Explain says what stands in this rank's batch of a step of the epoch that the
-// pass begun last is in (or the next one will be), and why: ids, files, boxes,
-// flips. It delivers nothing. Steps are counted as Batch.Step does.
+// Explain says what this rank's batch contains in a step of the epoch that the pass
+// begun last is in (or the next one will be), and why: ids, files, boxes, flips. It
+// delivers nothing. Steps are counted as in Batch.Step.
 func (l *Loader) Explain(step int64) (*Explanation, error) {
 	l.mu.Lock()
 	at, first := l.next, l.inner.StepOf(l.next.position)
@@ -139,9 +140,9 @@ func (l *Loader) Explain(step int64) (*Explanation, error) {
 	return l.inner.Explain(at.epoch, position)
 }
 
-// Shares is the number of samples of each dataset of a mixture in the epoch of
-// the pass begun last, up to the last batch received, over all ranks; nil
-// without a mixture.
+// Shares is the number of samples of each dataset of a mixture in the epoch of the
+// pass begun last, up to the last batch received, over all ranks; nil if there is
+// no mixture.
 func (l *Loader) Shares() []int64 {
 	st := l.State()
 	found, err := l.inner.Ask(loader.Question{What: "shares", Epoch: st.Epoch, To: st.Position})

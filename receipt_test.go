@@ -245,7 +245,7 @@ func refuses(t *testing.T, l *stoker.Loader, good []stoker.Receipt) {
 			r[0].Parts[0].Sum.Add(77, 1)
 			r[0].Parts[0].Samples++
 			return r
-		}, "samples were delivered, and the plan has"},
+		}, "samples were delivered, but the plan has"},
 		"no receipt of a rank": {func(r []stoker.Receipt) []stoker.Receipt { return r[1:] }, ""},
 		"a receipt twice":      {func(r []stoker.Receipt) []stoker.Receipt { return append(r, r[0]) }, "came 2 times"},
 		"a step more": {func(r []stoker.Receipt) []stoker.Receipt {
@@ -283,7 +283,7 @@ func refuses(t *testing.T, l *stoker.Loader, good []stoker.Receipt) {
 		"items that are not": {func(r []stoker.Receipt) []stoker.Receipt {
 			r[0].Parts[0].To = math.MaxInt64
 			return r
-		}, "and there are"},
+		}, "but there are"},
 		"backwards": {func(r []stoker.Receipt) []stoker.Receipt {
 			r[0].Parts[0].From = r[0].Parts[0].To + 1
 			return r
@@ -307,7 +307,7 @@ func refuses(t *testing.T, l *stoker.Loader, good []stoker.Receipt) {
 	}
 }
 
-// What on_bad passes over stands in receipts, padding too, and they add up.
+// What on_bad skips is in receipts, and so is padding, and they add up.
 func TestReceiptsOfBadSamples(t *testing.T) {
 	for _, policy := range []string{stoker.Skip, stoker.Replace} {
 		for _, n := range []int{1, 3} {
@@ -464,7 +464,7 @@ func TestSkip(t *testing.T) {
 		}
 		half := l.State()
 		if got := pass(t, l, 0); !slices.EqualFunc(ids(got), ids(one[2:]), slices.Equal) || got[0].Step != 2 {
-			t.Errorf("behind what was skipped: %v of %v", ids(got), ids(one))
+			t.Errorf("after what was skipped: %v of %v", ids(got), ids(one))
 		}
 		v := l.Verify(l.Receipt())
 		if !v.OK || v.Complete || len(v.Epochs) != 2 || v.Epochs[1].Covered[0][0] != 8 {

@@ -24,43 +24,43 @@ import (
 type (
 	// Spec is everything that decides what a Loader delivers, and how.
 	Spec = spec.Spec
-	// Dataset says where samples lie: Path (folders, shards, globs, braces) and
-	// Format (found out where it is empty).
+	// Dataset says where samples are stored: Path (folders, shards, globs, braces)
+	// and Format (detected if it is empty).
 	Dataset = spec.Dataset
-	// Paths is one path or several.
+	// Paths is one or more paths.
 	Paths = spec.Paths
-	// Field is one named value of a sample: which stored value it comes From,
-	// how to Decode it (rgb, gray, bytes, text, int, float, json, array, npy), and
-	// the Transform of a picture. Floats lie as Layout says (nchw, or nhwc), bytes
-	// always as NHWC. Arrays become a DType and lie in a Batch dense, padded (by
-	// Pad) or ragged; of a dense one a View delivers a part.
+	// Field is one named value of a sample: which stored value it comes From, how
+	// to Decode it (rgb, gray, bytes, text, int, float, json, array, npy), and the
+	// Transform of a picture. Floats have the Layout nchw or nhwc, bytes are always
+	// NHWC. Arrays become a DType; in a Batch they are dense, padded (by Pad) or
+	// ragged. A View delivers a part of a dense array.
 	Field = spec.Field
 	// Pad is how a batch of Field.Batch "padded" makes samples equal in length: To a
 	// length (0: the longest), rounded up to a Multiple, with a Value.
 	Pad = spec.Pad
-	// View is the part of the first axis of an array that a field delivers, as a
-	// slice of Python: View{To: new(-1)} is all but the last.
+	// View is the part of the first axis of an array that a field delivers, like a
+	// slice in Python: View{To: new(-1)} is all but the last.
 	View = spec.View
 	// Op is one transform; see Transform.
 	Op = transform.Op
-	// Order decides which sample comes when: Shuffle and what belongs to it, Seed,
-	// Tail, and weighted draws.
+	// Order decides which sample comes when: Shuffle and its settings, Seed, Tail,
+	// and weighted draws.
 	Order = spec.Order
 	// Mix is how the datasets of Dataset.Mixed become one stream.
 	Mix = spec.Mix
 	// MixStage is the weights of a Mix from a place on.
 	MixStage = spec.Stage
-	// BatchSpec is how many samples come at once, per rank or over all, and what
-	// lengths have to do with it: Bucket, Tokens, Pack.
+	// BatchSpec decides how many samples come at once, per rank or over all ranks,
+	// and how lengths matter: Bucket, Tokens, Pack.
 	BatchSpec = spec.Batch
-	// Numbers is one number a sample: a List, or the File of a .npy array.
+	// Numbers is one number per sample: a List, or the File of a .npy array.
 	Numbers = spec.Numbers
 	// Lengths is Numbers, or the name of the stored Field whose bytes count.
 	Lengths = spec.Lengths
-	// Deliver is how many batches are ready ahead (Prefetch), and the Memory
-	// that batches may take.
+	// Deliver decides how many batches are ready ahead (Prefetch), and the Memory
+	// that batches may use.
 	Deliver = spec.Deliver
-	// OnBad is what happens to a sample that can not be delivered: Policy is
+	// OnBad decides what happens to a sample that cannot be delivered: Policy is
 	// fail, skip or replace.
 	OnBad = spec.OnBad
 	// Bytes is an amount of memory; as text "8GiB", "500MB" or "auto".
@@ -69,20 +69,20 @@ type (
 
 // Values of Order.Shuffle and Order.Tail.
 const (
-	ShuffleNone   = order.None        // place p holds sample p
-	ShuffleFull   = order.Full        // a keyed permutation of all samples, another each epoch
-	ShuffleBlock  = order.BlockWise   // blocks permuted and read side by side, shuffled within windows
+	ShuffleNone   = order.None        // place p has sample p
+	ShuffleFull   = order.Full        // a keyed permutation of all samples, different in each epoch
+	ShuffleBlock  = order.BlockWise   // blocks are permuted, read concurrently, and shuffled within windows
 	ShuffleWindow = order.WindowAlone // windows of Order.Window samples, each permuted
 
 	TailPad  = order.Pad  // the last batches of all ranks are equally short (the default)
-	TailFill = order.Fill // every batch is full; what fills it up is not valid
+	TailFill = order.Fill // every batch is full; rows that fill it up are not valid
 	TailDrop = order.Drop // the epoch ends before the first batch that is not full
 )
 
 // Values of Mix.Stop.
 const (
-	FirstExhausted = order.FirstExhausted // before any dataset would begin anew
-	AllExhausted   = order.AllExhausted   // when all have been seen whole
+	FirstExhausted = order.FirstExhausted // before any dataset would begin again
+	AllExhausted   = order.AllExhausted   // when all have been delivered completely
 	Repeat         = order.Repeat         // after Order.NumSamples places
 )
 
@@ -107,13 +107,12 @@ type Args map[string]any
 //
 //	stoker.Transform("RandomResizedCrop", stoker.Args{"size": 224})
 //
-// Whether there is such an operation, and whether the arguments are right, is
-// judged by Open, all at once.
+// Open reports unknown operations and wrong arguments, all at once.
 func Transform(name string, args Args) Op {
 	op := Op{Name: name, Args: map[string]json.RawMessage{}}
 	for key, value := range args {
 		raw, err := json.Marshal(value)
-		if err != nil { // a function, a channel, NaN: Open says what the argument should be
+		if err != nil { // a function, a channel, NaN: Open reports what the argument should be
 			raw, _ = json.Marshal(fmt.Sprintf("%v", value))
 		}
 		op.Args[key] = raw
@@ -121,8 +120,8 @@ func Transform(name string, args Args) Op {
 	return op
 }
 
-// ParseSpec reads a Spec written in YAML or JSON. A key that does not exist is
-// an error that names the nearest one that does; all such errors come at once.
+// ParseSpec reads a Spec written in YAML or JSON. For a key that does not exist the
+// error names the nearest one that does; all such errors come at once.
 func ParseSpec(text []byte) (Spec, error) {
 	tree, err := parseTree(text)
 	if err != nil {
@@ -138,12 +137,12 @@ func ParseSpec(text []byte) (Spec, error) {
 	}
 	raw, err := json.Marshal(tree)
 	if err != nil {
-		return Spec{}, errs.New(errs.Config, "the Spec can not be read").Because(err)
+		return Spec{}, errs.New(errs.Config, "cannot read the Spec").Because(err)
 	}
 	return spec.Read(raw)
 }
 
-// parseTree is the document as maps, lists, texts and numbers.
+// parseTree returns the document as maps, lists, texts and numbers.
 func parseTree(text []byte) (any, error) {
 	var tree any
 	if len(bytes.TrimSpace(text)) == 0 {
@@ -172,8 +171,8 @@ func parseTree(text []byte) (any, error) {
 	return tree, nil
 }
 
-// replaced says whether the YAML reader has put U+FFFD in the place of what is not
-// Unicode: it is in the tree, and not in the text.
+// replaced reports whether the YAML reader has replaced something that is not
+// Unicode by U+FFFD: it is in the tree but not in the text.
 func replaced(text []byte, tree any) bool {
 	if lower := bytes.ToLower(text); bytes.ContainsRune(text, utf8.RuneError) || bytes.Contains(lower, []byte(`\ufffd`)) || bytes.Contains(lower, []byte(`\u0000fffd`)) {
 		return false
@@ -199,7 +198,7 @@ type keyCheck struct {
 	hints    []string
 }
 
-// walk compares the keys of a document with the type that it is to become.
+// walk compares the keys of a document with the type that it is read into.
 func (c *keyCheck) walk(v any, t reflect.Type, at string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -211,7 +210,7 @@ func (c *keyCheck) walk(v any, t reflect.Type, at string) {
 		return
 	}
 	if t != reflect.TypeFor[Dataset]() && reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
-		return // reads itself, with errors of its own
+		return // its UnmarshalJSON checks it
 	}
 	switch t.Kind() {
 	case reflect.Slice:
@@ -223,7 +222,7 @@ func (c *keyCheck) walk(v any, t reflect.Type, at string) {
 		m, ok := v.(map[string]any)
 		if !ok {
 			if v != nil {
-				c.problems = append(c.problems, fmt.Sprintf("%s must hold keys, not %v", named(at), v))
+				c.problems = append(c.problems, fmt.Sprintf("%s must have keys, not %v", named(at), v))
 			}
 			return
 		}
@@ -239,7 +238,7 @@ func (c *keyCheck) walk(v any, t reflect.Type, at string) {
 }
 
 func (c *keyCheck) unknown(path, key string, known []string) {
-	c.problems = append(c.problems, fmt.Sprintf("there is no key %q", path))
+	c.problems = append(c.problems, fmt.Sprintf("unknown key %q", path))
 	where := "a Spec"
 	if path != key {
 		where = path[:len(path)-len(key)-1]

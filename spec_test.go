@@ -60,29 +60,29 @@ world_size: 2
 		t.Fatal(err)
 	}
 	if again, err := stoker.ParseSpec(raw); err != nil || !cmp.Equal(want, again, cmpopts.EquateEmpty()) {
-		t.Fatalf("what is written can not be read: %v\n%s", err, raw)
+		t.Fatalf("what is written cannot be read: %v\n%s", err, raw)
 	}
 }
 
 func TestParseSpecTeaches(t *testing.T) {
 	for _, c := range []struct{ text, what, hint string }{
 		{"", "the Spec is empty", "it needs at least dataset: {path: FOLDER}"},
-		{"batch: {sise: 4}", `the Spec has keys that do not exist: there is no key "batch.sise"`, `did you mean "batch.size"?`},
+		{"batch: {sise: 4}", `the Spec has keys that do not exist: unknown key "batch.sise"`, `did you mean "batch.size"?`},
 		{
 			"dataste: {path: x}\nfields: [{name: a, transforms: []}]",
-			`the Spec has keys that do not exist: there is no key "dataste"; there is no key "fields[0].transforms"`,
+			`the Spec has keys that do not exist: unknown key "dataste"; unknown key "fields[0].transforms"`,
 			"did you mean \"dataset\"?\n       did you mean \"fields[0].transform\"?",
 		},
-		{"deliver: {qqqqqq: 1}", `the Spec has keys that do not exist: there is no key "deliver.qqqqqq"`, `the keys of deliver are memory, prefetch, prefetch_factor`},
-		{"deliver: {qqqqqq: 1, zzzzzz: 2}", `the Spec has keys that do not exist: there is no key "deliver.qqqqqq"; there is no key "deliver.zzzzzz"`, `the keys of deliver are memory, prefetch, prefetch_factor`},
+		{"deliver: {qqqqqq: 1}", `the Spec has keys that do not exist: unknown key "deliver.qqqqqq"`, `the keys of deliver are memory, prefetch, prefetch_factor`},
+		{"deliver: {qqqqqq: 1, zzzzzz: 2}", `the Spec has keys that do not exist: unknown key "deliver.qqqqqq"; unknown key "deliver.zzzzzz"`, `the keys of deliver are memory, prefetch, prefetch_factor`},
 		{"dataset: {path: \"d\xff\"}", "the Spec is not UTF-8", "write it as UTF-8; for a path that is not UTF-8, make a link whose name is UTF-8"},
 		{`dataset: {path: ["d\udcff"]}`, "the Spec contains text that is not Unicode: half a surrogate pair", "write the character itself, or both halves of its pair"},
 		{`{"dataset": {"path": "d\ud800"}}`, `the Spec contains text that is not Unicode: \ud800 is half a surrogate pair, at byte 23`, "write the character itself, or both halves of its pair"},
-		{"batch: 64", "the Spec has keys that do not exist: batch must hold keys, not 64", ""},
+		{"batch: 64", "the Spec has keys that do not exist: batch must have keys, not 64", ""},
 		{"batch: {size: many}", `batch.size is "many": it must be a whole number`, ""},
 		{`{"batch": {"size": 1.5}}`, "batch.size is 1.5: it must be a whole number", ""},
 		{"deliver: {memory: lots}", `deliver.memory is "lots": it must be "auto", a number of bytes, or an amount of memory such as "8GiB" or "500MB"`, ""},
-		{"- a\n- b", "the Spec has keys that do not exist: the Spec must hold keys, not [a b]", ""},
+		{"- a\n- b", "the Spec has keys that do not exist: the Spec must have keys, not [a b]", ""},
 		{"a: [1", "the Spec is neither YAML nor JSON: [1:4] sequence end token ']' not found", "the brackets say line and column"},
 		{"fields: [{name: image, transform: [{size: 3}]}]", `fields[0].transform[0]: a transform has no "op": {"size":3}`, `write {"op": "CenterCrop", "size": 224}`},
 	} {

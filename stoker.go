@@ -1,7 +1,7 @@
-// Package stoker loads training data: it reads images where they lie, decodes
-// and transforms them, and hands out finished batches in an exactly
-// reproducible order. This is the Go API; Python users have the package of the
-// same name, and the command stoker measures and inspects.
+// Package stoker loads training data: it reads images in place, decodes and
+// transforms them, and delivers finished batches in an exactly reproducible order.
+// This is the Go API; Python users have the package of the same name, and the
+// command stoker measures and inspects.
 //
 // [Open] takes a [Spec] and returns a [Loader]; [Loader.Batches] walks an epoch:
 //
@@ -25,15 +25,15 @@
 //
 // # Which sample, which pixels
 //
-// What stands at which place of which epoch, and every random choice of its
-// transforms, is a function of the Spec, the epoch and the place: of nothing
-// that happens at run time, and of no number of workers.
+// Which sample is in which place of which epoch, and every random choice of its
+// transforms, is a function of the Spec, the epoch and the place. It does not
+// depend on anything that happens at run time, or on the number of workers.
 //
 // # Errors
 //
 // Every error is an [*Error]: a code, what happened, where (file, shard, member,
-// offset, sample), the cause, and what to try. The one exception is that of a
-// context that ended, which is returned as it is.
+// offset, sample), the cause, and what to try. The one exception is the error of a
+// context that ended, which is returned unchanged.
 package stoker
 
 import (
@@ -50,23 +50,23 @@ var version string
 // Version is the version of this module, "0.1.0".
 func Version() string { return strings.TrimSpace(version) }
 
-// Error is the one error of this package; errors.As finds it.
+// Error is the only error type of this package; errors.As finds it.
 type Error = errs.Error
 
-// Where is the place of an Error. Fields that are zero are unknown; Get of its
-// Offset and its Sample says whether they are known.
+// Where is the location of an Error. Zero fields are unknown; for Offset and
+// Sample, Get reports whether they are known.
 type Where = errs.Where
 
 // Code names one kind of failure. It is stable: match on it.
 type Code = errs.Code
 
-// The codes that programs act on; an Error's text says the rest.
+// The codes that programs act on; the text of an Error says the rest.
 const (
-	Config       = errs.Config       // the request can not be carried out as written
+	Config       = errs.Config       // the request cannot be carried out as written
 	NotFound     = errs.NotFound     // a path that does not exist
-	Empty        = errs.Empty        // a dataset without a sample
+	Empty        = errs.Empty        // a dataset without samples
 	Damaged      = errs.Damaged      // bytes that are not what their format says
-	Unsupported  = errs.Unsupported  // valid bytes of a kind that is not built
+	Unsupported  = errs.Unsupported  // valid bytes of a kind that is not supported
 	Changed      = errs.Changed      // a file differs from its index, or is gone
 	Forbidden    = errs.Forbidden    // a file that may not be read
 	MissingField = errs.MissingField // a sample without a field that was asked for
@@ -78,11 +78,11 @@ const (
 	Stalled      = errs.Stalled      // nothing moved before the deadline
 )
 
-// CodeOf is the code of err; "bug" for an error that is not of this package.
+// CodeOf is the code of err, or "bug" if it is not an error of this package.
 func CodeOf(err error) Code { return errs.CodeOf(err) }
 
-// Stats is a Loader's numbers at one moment, since it was opened: of every stage what
-// it did and what it was blocked on, its CPU, items, bytes, percentiles and queue; and
-// how many JPEGs which decoder took. Its
-// Since gives rates, the share of time that the consumer waited, and what limits it.
+// Stats is a Loader's statistics since it was opened: for every stage what it did
+// and what it was blocked on, its CPU, items, bytes, percentiles and queue; and how
+// many JPEGs each decoder decoded. Its Since gives rates, the share of time that
+// the consumer waited, and the bottleneck.
 type Stats = stats.Snapshot

@@ -37,8 +37,8 @@ func TestDiffStates(t *testing.T) {
 	}{
 		"the same":    {stateAfter(t, path, 0, 2), false, 0, []string{"the same stream, at the same place\n"}},
 		"ahead":       {stateAfter(t, path, 0, 5), false, 4, []string{"B is ahead by 6 places: 10 against 4 of epoch 0", "the same stream, at another place\n"}},
-		"behind":      {stateAfter(t, path, 0, 1), true, 4, []string{"A is ahead by 2 places", "2 samples lie between: " + strings.Join(ids[2:4], ", ") + "\n"}},
-		"next epochs": {stateAfter(t, path, 2, 1), true, 4, []string{"B is ahead by 28 places: epoch 2, place 2 against epoch 0, place 4", "28 samples lie between: " + strings.Join(ids[4:12], ", ") + ", and 20 more\n"}},
+		"behind":      {stateAfter(t, path, 0, 1), true, 4, []string{"A is ahead by 2 places", "2 samples are between them: " + strings.Join(ids[2:4], ", ") + "\n"}},
+		"next epochs": {stateAfter(t, path, 2, 1), true, 4, []string{"B is ahead by 28 places: epoch 2, place 2 against epoch 0, place 4", "28 samples are between them: " + strings.Join(ids[4:12], ", ") + ", and 20 more\n"}},
 		"no spec":     {stateAfter(t, path, 1, 0), false, 4, []string{"B is ahead: epoch 1, place 0 against epoch 0, place 4 (--spec counts"}},
 		"seed and order": {stateAfter(t, specFile(t, root, "order: {shuffle: window, window: 3, seed: 8}\nbatch: {size: 2}\n"), 0, 2), true, 4, []string{
 			"  order.shuffle: \"full\" in A, \"window\" in B\n  order.window: not set in A, 3 in B\n  seed: 9 in A, 8 in B\nnot the same stream\n",
@@ -111,8 +111,8 @@ func TestDiffLists(t *testing.T) {
 		want []string
 	}{
 		{swapped, []string{"sample 0 of the lists: " + ids[0] + " in A (line 1), " + ids[1] + " in B (line 1)", "the same ids in another order\n"}},
-		{twice, []string{"1 that B has not: " + ids[0] + "\n", "1 more than once: " + ids[1] + "\n", "not the same ids\n"}},
-		{strings.Join(ids[:6], " "), []string{"B ends after 6 samples, and A goes on with " + ids[6] + " (line 4)", "9 that B has not: ", "and 1 more\n"}},
+		{twice, []string{"1 that B does not have: " + ids[0] + "\n", "1 more than once: " + ids[1] + "\n", "not the same ids\n"}},
+		{strings.Join(ids[:6], " "), []string{"B ends after 6 samples, and A continues with " + ids[6] + " (line 4)", "9 that B does not have: ", "and 1 more\n"}},
 		{command(t, "order", path, "--epoch", "1").out, []string{"the same ids in another order"}},
 	} {
 		got := command(t, "diff", first, file("other", c.text))
@@ -169,8 +169,8 @@ func TestDiffReceipts(t *testing.T) {
 		status int
 		want   string
 	}{
-		"the same":       {whole, 0, "the same was received\n"},
-		"in two parts":   {[]stoker.Receipt{l.Receipt()}, 0, "the same was received\n"},
+		"the same":       {whole, 0, "the same samples were received\n"},
+		"in two parts":   {[]stoker.Receipt{l.Receipt()}, 0, "the same samples were received\n"},
 		"one id changed": {tampered(whole, func(p *stoker.ReceiptPart) { p.Sum.Less(4, 7); p.Sum.Add(4, 8) }), 4, "epoch 1, items 0 to 15, rank 0 of 1: as many samples in both, 15, but not the same ones"},
 		"one less":       {tampered(whole, func(p *stoker.ReceiptPart) { p.Samples-- }), 4, "15 samples were received in A, 14 in B"},
 		"cut off":        {tampered(whole, func(p *stoker.ReceiptPart) { p.To = 8 }), 4, "items 0 to 15, rank 0 of 1 in A, epoch 1, items 0 to 8, rank 0 of 1 in B"},
@@ -192,9 +192,9 @@ func TestDiffMistakes(t *testing.T) {
 	change := func(old, with string) string { return strings.Replace(state, old, with, 1) }
 	for i, c := range []struct{ text, want string }{
 		{"", "the file is empty"},
-		{"PK\x03\x04archive", "this is what torch.save or pickle writes, and only JSON is read"},
-		{"\x80\x04pickle", "this is what torch.save or pickle writes"},
-		{state[:40], "was it written whole?"},
+		{"PK\x03\x04archive", "this is a file of torch.save or pickle, and only JSON is read"},
+		{"\x80\x04pickle", "this is a file of torch.save or pickle"},
+		{state[:40], "the file is truncated"},
 		{change(`"position": 4`, `"position": -4`), "the state is damaged: position is -4"},
 		{change(`"position": 4`, `"position": "4"`), "the state is damaged: position is \"4\""},
 		{change(`"position": 4`, `"position": null`), "the state is damaged: position is null"},
@@ -203,11 +203,11 @@ func TestDiffMistakes(t *testing.T) {
 		{change(`"seed": 0`, `"seed": "x"`), "the state is damaged: "},
 		{change(`{"shuffle": "full"}`, `"full"`), "the state is damaged: order is"},
 		{`{"model": 1, "loader": ` + state + `}`, "it has the keys [\"loader\" \"model\"]"},
-		{"1 2 three", `line 1: "three" is no id`},
-		{"1\n-2", `line 2: "-2" is no id`},
+		{"1 2 three", `line 1: "three" is not an id`},
+		{"1\n-2", `line 2: "-2" is not an id`},
 		{"[1, -2]", "ids are not negative"},
-		{"[1, \"a\"]", "no id, no list of ids and no step"},
-		{`{"ids": [1, 2], "valid": [true]}`, "step 0 is damaged: ids, valid and from are not equally long"},
+		{"[1, \"a\"]", "not an id, a list of ids or a step"},
+		{`{"ids": [1, 2], "valid": [true]}`, "step 0 is damaged: ids, valid and from differ in length"},
 		{"1 2 3", "is a state and "},
 	} {
 		bad := filepath.Join(dir, fmt.Sprint(i))
@@ -222,7 +222,7 @@ func TestDiffMistakes(t *testing.T) {
 	}
 	ids := filepath.Join(dir, "ids")
 	write(t, ids, []byte("1 2"))
-	if got := command(t, "diff", ids, ids, "--spec", folder(t, 1)); got.status != 2 || !strings.Contains(got.err, "these are no states") {
+	if got := command(t, "diff", ids, ids, "--spec", folder(t, 1)); got.status != 2 || !strings.Contains(got.err, "these are not states") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -197,8 +197,8 @@ func TestMistakes(t *testing.T) {
 		{"inspect SHARDS/train-{000..001}.tar", 2, "stoker: 1 of the 2 files of \"SHARDS/train-{000..001}.tar\" are missing, the first is \"SHARDS/train-001.tar\" (SHARDS/train-001.tar)\n  try: did you mean \"SHARDS/train-000.tar\"?\n"},
 		{"inspect FLAT", 2, "stoker: \"FLAT\" has no class folder (FLAT)\n  try: 1 image lies directly in it: put them in one folder per class, such as FLAT/cat/1.jpg\n"},
 		{"bench --spec SPECX", 2, "stoker: cannot read the Spec: open SPECX: no such file or directory\n  try: did you mean \"SPEC\"?\n"},
-		{"bench --spec WRONGKEY", 2, "stoker: the Spec has keys that do not exist: there is no key \"batch.sise\"\n  try: did you mean \"batch.size\"?\n"},
-		{"bench --spec WRONGOP", 2, "stoker: field \"image\": transform 1 of 1 (CentreCrop): there is no operation \"CentreCrop\" (did you mean CenterCrop?)\n"},
+		{"bench --spec WRONGKEY", 2, "stoker: the Spec has keys that do not exist: unknown key \"batch.sise\"\n  try: did you mean \"batch.size\"?\n"},
+		{"bench --spec WRONGOP", 2, "stoker: field \"image\": transform 1 of 1 (CentreCrop): unknown operation \"CentreCrop\" (did you mean CenterCrop?)\n"},
 		{"bench --spec SPEC --samples 2", 2, "did you mean \"image\"?"},
 		{"bench ROOT --memory 1KiB", 6, "raise --memory"},
 		{"demo --count 1", 2, "stoker: a demo needs at least six pictures, and some time\n"},
@@ -397,7 +397,7 @@ func TestInspectFolder(t *testing.T) {
 		}
 	}
 	got = command(t, "inspect", root)
-	want := fmt.Sprintf("stoker: %d of the 13 samples that were checked can not be used\n  try: mend or remove them, or train with on_bad=\"skip\" or \"replace\"\n", 3)
+	want := fmt.Sprintf("stoker: %d of the 13 samples that were checked cannot be used\n  try: repair or remove them, or train with on_bad=\"skip\" or \"replace\"\n", 3)
 	if got.status != 3 || got.err != want || !strings.Contains(got.out, "3 samples are damaged:\n  "+root+"/coffee/00.jpg") {
 		t.Errorf("%+v", got)
 	}
@@ -425,7 +425,7 @@ func TestInspectDecoders(t *testing.T) {
 func TestUnknownKernel(t *testing.T) {
 	t.Setenv("STOKER_KERNEL", "avx3")
 	got := command(t, "inspect", ".")
-	if got.status != 2 || !strings.Contains(got.err, "STOKER_KERNEL=avx3 names no kernel: there are go, base, avx2, avx512") {
+	if got.status != 2 || !strings.Contains(got.err, "STOKER_KERNEL=avx3 is not a kernel: the choices are go, base, avx2, avx512") {
 		t.Errorf("%+v", got)
 	}
 }

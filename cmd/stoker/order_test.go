@@ -209,8 +209,8 @@ func TestOrderVerify(t *testing.T) {
 		all  []stoker.Receipt
 		want string
 	}{
-		"one id changed": {tampered(whole, func(p *stoker.ReceiptPart) { p.Sum.Less(4, 7); p.Sum.Add(4, 8) }), "not the same ones at the same places"},
-		"a sample more":  {tampered(whole, func(p *stoker.ReceiptPart) { p.Samples++ }), "16 samples were delivered, and the plan has 15 there"},
+		"one id changed": {tampered(whole, func(p *stoker.ReceiptPart) { p.Sum.Less(4, 7); p.Sum.Add(4, 8) }), "not the same ones in the same places"},
+		"a sample more":  {tampered(whole, func(p *stoker.ReceiptPart) { p.Samples++ }), "16 samples were delivered, but the plan has 15 there"},
 		"a rank missing": {whole[:1], "of 2 ranks, there is no receipt of 1 that ends there"},
 		"a part twice":   {append(slices.Clone(whole), whole[1]), "rank 1 of 2 came 2 times"},
 		"another seed":   {seeded(whole, 10), "seed is 10"},
@@ -224,10 +224,10 @@ func TestOrderVerify(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`{"version":1,"epoch":0,"position":3,"order":{}}`: "this is a state, and no receipt",
-		`{"version":2,"parts":[]}`:                        "of version 2",
+		`{"version":1,"epoch":0,"position":3,"order":{}}`: "this is a state, not a receipt",
+		`{"version":2,"parts":[]}`:                        "has version 2",
 		`{"version":1,"parts":[{"sum":"xyz"}]}`:           "32 digits",
-		`{"version":1,"parts":[`:                          "ends too early",
+		`{"version":1,"parts":[`:                          "the file is truncated",
 	} {
 		bad := filepath.Join(dir, "bad.json")
 		write(t, bad, []byte(text))
@@ -258,7 +258,7 @@ func TestOrderMistakes(t *testing.T) {
 	path := specFile(t, root, "batch: {size: 4, tail: pad}\n")
 	good := specFile(t, root, "batch: {global_size: 4}\n")
 	for _, c := range []struct{ args, want string }{
-		{"PATH", "there is no key \"batch.tail\""},
+		{"PATH", "unknown key \"batch.tail\""},
 		{"GOODX.yaml", "cannot read the Spec"},
 		{"GOOD --world-size 3", "world sizes that divide it are 1, 2, 4"},
 		{"GOOD --world-size 2 --rank 2", "ranks go from 0 to world_size - 1"},

@@ -122,7 +122,7 @@ func TestPackCommand(t *testing.T) {
 		{"pack " + src, "a dataset and a folder", 2},
 		{"pack " + src + " " + dst + " --resize 100", "resize (not set there, 100 now)", 2},
 		{"pack " + src + " " + dst + " --task 2/2", "but must be PART/PARTS", 2},
-		{"pack " + src + " " + dst + " --output zip", "no output", 2},
+		{"pack " + src + " " + dst + " --output zip", "unknown output", 2},
 		{"pack " + src + " " + dst + " --shard-size big", "--shard-size", 2},
 		{"pack " + src + " " + dst + " --shard-size 0", "--shard-size is 0", 2},
 		{"pack " + src + " " + src, "into itself", 2},

@@ -1,4 +1,4 @@
-// Package engine is the process that serves one trainer: it lives and dies with
+// Package engine is the process that serves one trainer: it starts and ends with
 // its client, reads requests from the inherited socket, and shares lanes and
 // memory between the client's loaders.
 package engine
@@ -22,17 +22,18 @@ import (
 )
 
 // Run serves the client at the other end of fd until it is gone. It returns an
-// error only if it could not begin; the end of the client ends the process. parent is
-// the client's process if its main thread started this one; else 0.
+// error only if it could not begin; the end of the client ends the process. parent
+// is the client's process if its main thread started this one; otherwise 0.
 func Run(fd, parent int, version, kernel string) error {
 	if parent > 0 {
 		dieWith(parent)
 	}
-	// The trainer may be saving when the terminal or the scheduler signals the
-	// whole group: the engine goes when its client does, not before.
+	// The trainer may be saving a checkpoint when the terminal or the scheduler
+	// signals the whole process group: the engine ends with its client, and not
+	// before.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	cores := spec.Cores()
-	// Lanes sit in C most of the time; two more threads run Go beside them.
+	// Lanes spend most of their time in C; two more threads run Go code meanwhile.
 	runtime.GOMAXPROCS(cores + 2)
 
 	conn, err := deliver.NewConn(fd)
@@ -41,7 +42,7 @@ func Run(fd, parent int, version, kernel string) error {
 	}
 	hello, err := conn.Read()
 	if err != nil && ended(err) {
-		return nil // the client was gone before it spoke
+		return nil // the client ended before its first message
 	}
 	if err != nil {
 		return err
@@ -73,30 +74,30 @@ func Run(fd, parent int, version, kernel string) error {
 	if err := s.serve(); !ended(err) {
 		return err
 	}
-	// The client is gone, and all of our memory is anonymous.
+	// The client is gone, and all memory of this process is anonymous.
 	os.Exit(0)
 	return nil
 }
 
-// dieWith has the kernel kill this process when the parent dies: it reaches a process
-// that is stopped too, which neither the socket nor watchClient does. The kernel sends
-// the signal when the thread that started this process ends, even if the parent lives
-// on, so that only a parent whose main thread did may ask for it.
+// dieWith makes the kernel kill this process when the parent dies. That also
+// reaches a stopped process, which neither the socket nor watchClient does. The
+// kernel sends the signal when the thread that started this process ends, even if
+// the parent lives on, so only a parent whose main thread did that may ask for it.
 func dieWith(parent int) {
 	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
-	if os.Getppid() != parent { // it died before the kernel was told
+	if os.Getppid() != parent { // the parent died before the call
 		os.Exit(0)
 	}
 }
 
-// ended says that a read failed because the client is gone, and not because of
-// what it sent.
+// ended reports whether a read failed because the client is gone, and not because
+// of what it sent.
 func ended(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// watchClient ends this process with the client's. The socket alone does not
-// tell: a forked child of the client may hold its other end open.
+// watchClient ends this process with the client's. The socket alone does not tell:
+// a forked child of the client may keep the other end open.
 func watchClient(pid int) {
 	if pid <= 0 {
 		return
@@ -106,7 +107,7 @@ func watchClient(pid int) {
 		if err == unix.ESRCH { //nolint:errorlint // a bare errno
 			os.Exit(0)
 		}
-		return // a kernel before 5.3: the socket has to do
+		return // a kernel before 5.3: the socket has to suffice
 	}
 	go func() {
 		for {

@@ -38,7 +38,7 @@ func TestAMessageThatCannotBeDecodedIsAnswered(t *testing.T) {
 		`{"req":71,"type":"pass","loader":"%d","epoch":0}`:                               `loader is string: it must be a whole number`,
 		`{"type":"pass","req":71,"loader":%d,"list":{"ids":[0,1.5]}}`:                    `list.ids is 1.5: it must be a whole number`,
 		`{"type":"ask","req":71,"loader":%d,"ask":{"what":[]}}`:                          `ask.what is array: it must be text`,
-		`{"type":"pass","req":71,"loader":%d,"epoch":9223372036854775807,"position":-1}`: `epoch 9223372036854775807, position -1: there is no such place`,
+		`{"type":"pass","req":71,"loader":%d,"epoch":9223372036854775807,"position":-1}`: `epoch 9223372036854775807, position -1: neither can be negative`,
 	} {
 		a := c.raw(71, fmt.Sprintf(body, opened.Loader))
 		if a.Type != wire.TypeError || a.Error == nil || a.Error.What != want {

@@ -21,14 +21,14 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// session is one client's loaders, passes and leased slots.
+// session is the loaders, passes and leased slots of one client.
 type session struct {
 	conn     *deliver.Conn
 	arena    *deliver.Arena
 	shared   *loader.Shared
 	suspects []wire.Suspect
 
-	sending sync.Mutex // keeps news of freed slots ahead of what is sent later
+	sending sync.Mutex // keeps messages about freed slots before all later ones
 
 	mu      sync.Mutex
 	loaders map[int64]*loader.Loader
@@ -49,10 +49,11 @@ func newSession(conn *deliver.Conn, arena *deliver.Arena, shared *loader.Shared,
 	}
 }
 
-// serve answers requests until the client is gone, which is io.EOF, or sends what
-// is not a frame. What may wait runs beside the reading, so that one loader's wait
-// is not another's. A message that cannot be decoded is answered with an error: it
-// is one loader's, and the engine is everybody's.
+// serve answers requests until the client is gone, which is io.EOF, or sends
+// something that is not a frame. Requests that may wait are answered in goroutines,
+// so that one loader does not wait for another. A message that cannot be decoded
+// gets an error as its answer: it belongs to one loader, and the engine serves all
+// of them.
 func (s *session) serve() error {
 	for {
 		m, err := s.conn.Read()
@@ -67,7 +68,7 @@ func (s *session) serve() error {
 		case wire.TypeOpen:
 			go s.answer(m, s.open)
 		case wire.TypePass:
-			go s.answer(m, s.begin) // the order of its epoch may have to be made first
+			go s.answer(m, s.begin) // it may have to make the order of its epoch first
 		case wire.TypeNext:
 			go s.answer(m, s.next)
 		case wire.TypeTable:
@@ -82,28 +83,28 @@ func (s *session) serve() error {
 			s.close(m.Loader)
 		default:
 			s.answer(m, func(*wire.Message) ([]deliver.Envelope, error) {
-				return nil, errs.New(errs.Incompatible, "no message %q", m.Type)
+				return nil, errs.New(errs.Incompatible, "unknown message %q", m.Type)
 			})
 		}
 	}
 }
 
-// undecoded is the error of a message whose values do not fit.
+// undecoded is the error of a message whose values have the wrong type.
 func undecoded(bad *wire.BadMessage) error {
 	var kind *json.UnmarshalTypeError
 	if !errors.As(bad.Err, &kind) {
-		return errs.New(errs.Incompatible, "a message cannot be decoded").Because(bad.Err).
+		return errs.New(errs.Incompatible, "cannot decode a message").Because(bad.Err).
 			Try("install one version of stoker: `pip install --force-reinstall stoker`, and unset STOKER_ENGINE")
 	}
 	given := strings.TrimPrefix(kind.Value, "number ")
 	return errs.New(errs.Config, "%s is %s: it must be %s", kind.Field, given, spec.Wanted(kind.Type, given))
 }
 
-// answer sends what f makes of a request, or its error.
+// answer sends the result of f for a request, or its error.
 func (s *session) answer(m *wire.Message, f func(*wire.Message) ([]deliver.Envelope, error)) {
 	out, err := f(m)
 	if len(out) == 0 && err == nil {
-		return // it was sent already
+		return // f has sent its answer itself
 	}
 	if err != nil {
 		out = []deliver.Envelope{{Message: &wire.Message{Type: wire.TypeError, Error: wire.FromError(err)}}}
@@ -112,8 +113,8 @@ func (s *session) answer(m *wire.Message, f func(*wire.Message) ([]deliver.Envel
 	s.send(out)
 }
 
-// send writes messages, after news of the slots that are gone. A client that is
-// gone itself ends serve.
+// send writes messages, after the list of the slots that were freed. If the client
+// is gone, serve ends.
 func (s *session) send(messages []deliver.Envelope) {
 	s.sending.Lock()
 	defer s.sending.Unlock()
@@ -159,7 +160,7 @@ func (s *session) open(m *wire.Message) ([]deliver.Envelope, error) {
 	}), nil
 }
 
-// columns are those of a batch as they travel.
+// columns converts the columns of a batch to those of a message.
 func columns(all []batch.Column) []wire.Column {
 	out := make([]wire.Column, len(all))
 	for i, c := range all {
@@ -168,7 +169,7 @@ func columns(all []batch.Column) []wire.Column {
 	return out
 }
 
-// fields are columns as they travel.
+// fields converts the columns of a dataset to those of a message.
 func fields(all []dataset.Column) []wire.Field {
 	out := make([]wire.Field, len(all))
 	for i, c := range all {
@@ -186,7 +187,7 @@ func contents(all []dataset.Contents) []wire.Contents {
 	return out
 }
 
-// deadly is the samples of a dataset that were in work when engines died.
+// deadly is the samples of a dataset that engines were working on when they died.
 func (s *session) deadly(digest string) map[int64]int {
 	out := map[int64]int{}
 	for _, x := range s.suspects {
@@ -283,8 +284,8 @@ func (s *session) next(m *wire.Message) ([]deliver.Envelope, error) {
 	return nil, nil
 }
 
-// keepAlive tells the client that samples arrive, as long as they do, while it
-// waits for a batch that takes longer than its deadline.
+// keepAlive tells the client that samples still arrive, as long as they do, while
+// it waits for a batch that takes longer than its deadline.
 func (s *session) keepAlive(ctx context.Context, req int64, p *loader.Pass, deadline time.Duration) {
 	every := time.NewTicker(max(deadline/4, 10*time.Millisecond))
 	defer every.Stop()
@@ -317,7 +318,7 @@ func (s *session) leasedIDs(yield func(int) bool) {
 	}
 }
 
-// back takes a slot that the client has let go.
+// back takes a slot that the client has released.
 func (s *session) back(id int, drop bool) {
 	s.mu.Lock()
 	b := s.leased[id]
@@ -362,8 +363,8 @@ func (s *session) close(id int64) {
 	}
 }
 
-// table sends columns of the dataset as JSON in a memory of their own: they may
-// be millions of rows.
+// table sends columns of the dataset as JSON in a shared memory of their own: they
+// may have millions of rows.
 func (s *session) table(m *wire.Message) ([]deliver.Envelope, error) {
 	l, err := s.loader(m.Loader)
 	if err != nil {
@@ -394,7 +395,7 @@ func (s *session) ask(m *wire.Message) ([]deliver.Envelope, error) {
 		return nil, err
 	}
 	if m.Ask == nil {
-		return nil, errs.New(errs.Incompatible, "a message %q without a question", m.Type)
+		return nil, errs.New(errs.Incompatible, "message %q has no question", m.Type)
 	}
 	q := loader.Question{What: m.Ask.What, Epoch: m.Ask.Epoch, From: m.Ask.From, To: m.Ask.To, Receipts: m.Ask.Receipts}
 	if q.What == "changed" {
@@ -409,12 +410,12 @@ func (s *session) ask(m *wire.Message) ([]deliver.Envelope, error) {
 	return one(&wire.Message{Type: wire.TypeTold, Answer: b}), nil
 }
 
-// told is a loader's numbers, and what became of them since those that the client
-// was told before, or since the loader was opened.
+// told is a loader's statistics, and their changes since the statistics that the
+// client received before, or since the loader was opened.
 type told struct {
 	stats.Snapshot
 	Rates      stats.Interval `json:"rates"`
-	ProcessCPU float64        `json:"process_cpu_s"` // of the engine, all loaders and what runs beside them, by the kernel
+	ProcessCPU float64        `json:"process_cpu_s"` // of the whole engine process, all loaders together, as the kernel counts
 }
 
 func (s *session) stats(m *wire.Message) ([]deliver.Envelope, error) {
@@ -429,7 +430,7 @@ func (s *session) stats(m *wire.Message) ([]deliver.Envelope, error) {
 	}
 	if len(m.Stats) > 0 {
 		if err := json.Unmarshal(m.Stats, &since); err != nil {
-			return nil, errs.New(errs.Incompatible, "numbers that cannot be read").Because(err)
+			return nil, errs.New(errs.Incompatible, "cannot read the numbers of a message").Because(err)
 		}
 	}
 	share := -1.0

@@ -21,7 +21,7 @@ import (
 )
 
 // rowsOf reads a column of arrays as the wire describes it: the elements of every
-// row, one behind the other.
+// row, one after the other.
 func rowsOf(b *Batch, c batch.Column, d mem.DType) (rows [][]byte) {
 	slot, size := b.Slot.Mem, int64(d.Size())
 	offset := func(r int) int64 { return int64(binary.LittleEndian.Uint64(slot[c.Off+8*int64(r):])) }
@@ -460,7 +460,7 @@ func TestPackedTokens(t *testing.T) {
 	}
 }
 
-// What can not be is told at open, with what to do about it.
+// What is impossible is reported at open, with what to do about it.
 func TestArraysThatCanNotBe(t *testing.T) {
 	s := ground(t)
 	dir := t.TempDir()
@@ -474,20 +474,20 @@ func TestArraysThatCanNotBe(t *testing.T) {
 		{x, `{"name": "x", "dtype": "float23"}`, `did you mean "float32"?`},
 		{x, `{"name": "x", "decode": "npy"}`, "leave decode out"},
 		{x, `{"name": "x", "decode": "rgb"}`, "needs no decoding"},
-		{x, `{"name": "x", "decode": "int"}`, "for one number"},
-		{x, `{"name": "x", "transform": ["CenterCrop"]}`, "transforms and layout are for pictures"},
+		{x, `{"name": "x", "decode": "int"}`, "needs one number"},
+		{x, `{"name": "x", "transform": ["CenterCrop"]}`, "transforms and layout need pictures"},
 		{x, `{"name": "x", "batch": "heap"}`, "it can be"},
 		{x, `{"name": "x", "view": [3, 1]}`, "empty"},
-		{x, `{"name": "x", "pad": {"to": 4}}`, "for batch padded"},
+		{x, `{"name": "x", "pad": {"to": 4}}`, "needs batch padded"},
 		{x, `{"name": "x", "batch": "padded", "view": [1, 2]}`, "its batch is padded"},
 		{x, `{"name": "x", "batch": "padded", "pad": {"truncate": true}}`, "truncate"},
 		{x, `{"name": "x", "batch": "padded", "dtype": "float64", "pad": {"to": 1000000000000}}`, "too large"},
 		{y, `{"name": "y", "batch": "padded"}`, "single numbers"},
 		{y, `{"name": "y", "view": [1, null]}`, "single numbers"},
-		{y, `{"name": "y", "dtype": "bool"}`, "int64 is not made into bool"},
+		{y, `{"name": "y", "dtype": "bool"}`, "int64 is not converted to bool"},
 		{docs, `{"name": "d", "from": "doc.npy", "decode": "array"}`, "npy"},
 		{docs, `{"name": "d", "from": "cls", "decode": "npy"}`, "does not begin as"},
-		{docs, `{"name": "d", "from": "cls", "dtype": "int8"}`, "for numbers and arrays"},
+		{docs, `{"name": "d", "from": "cls", "dtype": "int8"}`, "needs numbers or arrays"},
 		{docs, `{"name": "d", "from": "cls", "decode": "text", "batch": "ragged"}`, "for arrays"},
 		{docs, `{"name": "d", "from": "doc.npy", "decode": "npy", "batch": "padded", "pad": {"value": 40000}}`, "not a valid int16"},
 		{docs, `{"name": "d", "from": "doc.npy", "decode": "npy", "batch": "padded", "pad": {"value": 0.5}}`, "not a valid int16"},

@@ -7,8 +7,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// PlanSum is what the plan says of a run of items of an epoch: what receipts that
-// cover it must add up to.
+// PlanSum is what the plan says about a run of items of an epoch. The receipts that
+// cover the run must add up to it.
 type PlanSum struct {
 	Sum     order.Sum `json:"sum"`
 	Samples int64     `json:"samples"`
@@ -17,8 +17,8 @@ type PlanSum struct {
 // Plan is the order of every epoch.
 func (l *Stream) Plan() order.Plan { return l.plan }
 
-// Shards is the number of samples in each stored shard, in the order of ids; nil
-// where every file is a sample, or nothing is stored.
+// Shards is the number of samples in each stored shard, in the order of ids. It is
+// nil if every file is one sample or nothing is stored.
 func (l *Stream) Shards() []int64 {
 	for _, p := range l.data.Parts {
 		if p.Sharded() {
@@ -28,9 +28,10 @@ func (l *Stream) Shards() []int64 {
 	return nil
 }
 
-// Question is one about the order: What is steps, items, sum or shares of the items
-// From to To of an epoch, explain for the step that begins at From, verify, for
-// Receipts, which is JSON, or changed, for how dataset From differs from Before's.
+// Question is a question about the order. What is one of: steps, items, sum or
+// shares, about the items From to To of an epoch; explain, about the step that
+// begins at From; verify, about Receipts, which is JSON; changed, about how dataset
+// From differs from Before's.
 type Question struct {
 	What     string
 	Epoch    int64
@@ -43,12 +44,12 @@ type Question struct {
 // Ask answers a question about the order.
 func (l *Stream) Ask(q Question) (any, error) {
 	if q.Epoch < 0 || q.From < 0 || q.To < 0 {
-		return nil, errs.New(errs.Config, "epoch %d, items %d to %d: none is negative", q.Epoch, q.From, q.To)
+		return nil, errs.New(errs.Config, "epoch %d, items %d to %d: none can be negative", q.Epoch, q.From, q.To)
 	}
 	if q.What == "verify" {
 		var receipts []Receipt
 		if err := json.Unmarshal(q.Receipts, &receipts); err != nil {
-			return nil, errs.New(errs.Config, "the receipts can not be read: %s", err).Try("pass what loader.receipt() of every rank returned")
+			return nil, errs.New(errs.Config, "cannot read the receipts: %s", err).Try("pass what loader.receipt() of every rank returned")
 		}
 		return l.Verify(receipts), nil
 	}
@@ -69,5 +70,5 @@ func (l *Stream) Ask(q Question) (any, error) {
 	case "explain":
 		return l.Explain(q.Epoch, q.From)
 	}
-	return nil, errs.New(errs.Incompatible, "no question %q", q.What)
+	return nil, errs.New(errs.Incompatible, "unknown question %q", q.What)
 }

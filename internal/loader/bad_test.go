@@ -191,8 +191,8 @@ func TestLimitsOfOnBad(t *testing.T) {
 	}
 }
 
-// Where nothing in a batch is good, a sample from elsewhere stands in, and is
-// marked; where nothing in the dataset is, that is an error.
+// If nothing in a batch is good, a sample from elsewhere replaces it, and is
+// marked; if nothing in the dataset is good, that is an error.
 func TestNoGoodSampleInABatch(t *testing.T) {
 	s := ground(t)
 	root := pictures(t, 12)
@@ -247,7 +247,7 @@ func TestWrongLabelsAndMissingFieldsInShards(t *testing.T) {
 	_, err = end(t, open(t, s, spec))
 	e := errs.From(err)
 	if e.Code != errs.Damaged || e.Where.Sample.Or(-1) != 9 || e.Where.Shard != shard || e.Where.Member != "000009.cls" || e.Where.Offset.Or(-1) <= 0 || e.Where.Field != "cls" {
-		t.Errorf("a label that is no number: %v", err)
+		t.Errorf("a label that is not a number: %v", err)
 	}
 	if at := e.Where.Offset.Or(-1); at > 0 && !bytes.HasPrefix(b[at:], []byte("x\n")) {
 		t.Errorf("offset %d holds %q", at, b[at:at+4])

@@ -21,9 +21,9 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// However little may be read ahead, every format gives the same stream: what a sample
-// needs is read even if it is longer than that, in whatever order its extents lie, and
-// with the next epoch waiting for room beside it.
+// However small the read-ahead limit is, every format gives the same stream: the
+// bytes that a sample needs are read even if they exceed it, in whatever order its
+// extents are stored, and with the next epoch waiting for room at the same time.
 func TestAnyBudgetForReadingAhead(t *testing.T) {
 	s := ground(t)
 	all := stores(t)

@@ -7,32 +7,33 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
-// What a batch costs besides its samples (a wake of the planner, of a lane and of
-// the consumer, a message, a slot's way there and back) is some tens of
-// microseconds; a batch of 16 windows of tokens takes no more to fill. So where the
-// consumer can take bundles, steps of small batches of ready-made arrays are made
-// together: as the rows of one large batch, which its message cuts into steps.
+// A batch has a fixed cost besides its samples (waking the planner, a lane and the
+// consumer, a message, the round trip of a slot) of some tens of microseconds.
+// Filling a batch of 16 windows of tokens takes no longer. So if the consumer
+// accepts bundles, steps of small batches of ready-made arrays are made together,
+// as the rows of one large batch, which its message divides into steps.
 //
-// Nothing but cost may depend on that. A bundle holds whole and perfect batches: as
-// soon as one sample of a pass is bad, open bundles are given up and the pass goes
-// on step by step, so that what is delivered before an error, and which step has
-// it, is the same. Nor does a bundle make anybody wait: a pass begins with single
-// steps, and goes back to them when the consumer has to wait for a bundle.
+// Nothing but the cost may depend on this. A bundle has only complete batches
+// without bad samples: as soon as one sample of a pass is bad, open bundles are
+// given up and the pass continues step by step, so that what is delivered before an
+// error, and which step has the error, stay the same. Bundles also make nobody
+// wait: a pass begins with single steps, and returns to them when the consumer has
+// to wait for a bundle.
 
 const (
-	bundleBytes = 9 << 19 // of the slot of a bundle: with more, caches lose what messages save
+	bundleBytes = 9 << 19 // limit of a bundle's slot; larger ones lose in CPU caches what they save in messages
 	bundleMost  = 16      // steps
 	bundlesOpen = 2       // one is filled while the other waits
 	bundleWait  = 200 * time.Millisecond
 )
 
-// bundles says how many steps of a pass are made together. Shared.mu guards it.
+// bundles says how many steps of a pass are made together. Guarded by Shared.mu.
 type bundles struct {
-	most  int   // that the consumer takes and memory allows; 0, 1: one
-	since int64 // step of the slice from which on bundles grow
+	most  int   // steps that the consumer accepts and memory allows; 0 and 1 both mean one
+	since int64 // step of the slice where bundles began to grow
 }
 
-// Bundle lets Next give up to most steps at once, where that pays.
+// Bundle lets Next return up to most steps at once, if that pays.
 func (p *Pass) Bundle(most int) {
 	l := p.l
 	l.shared.mu.Lock()
@@ -49,8 +50,8 @@ func (p *Pass) Bundle(most int) {
 	p.bundles = bundles{most: most, since: p.nextStep}
 }
 
-// bundled says whether all that is done for a batch is moving numbers: its fields
-// are arrays of one shape that are stored as such.
+// bundled reports whether making a batch only copies numbers: all fields are arrays
+// of one shape that are stored as such.
 func (l *Loader) bundled() bool {
 	if l.spec.Batch.Pack > 0 || l.spec.Batch.ByLength() || l.loose() {
 		return false
@@ -65,7 +66,7 @@ func (l *Loader) bundled() bool {
 	return true
 }
 
-// together is how many steps the next batch may hold: one at first, then a third of
+// together is how many steps the next batch may have: one at first, then a third of
 // what was made so far. Shared.mu is held.
 func (p *Pass) together() int {
 	if p.bundles.most < 2 {
@@ -74,7 +75,7 @@ func (p *Pass) together() int {
 	return int(max(1, min(int64(p.bundles.most), 1+(p.nextStep-p.bundles.since)/3)))
 }
 
-// single gives up open bundles: the pass goes on step by step. Shared.mu is held.
+// single gives up open bundles; the pass continues step by step. Shared.mu is held.
 func (p *Pass) single() {
 	p.bundles.most = 0
 	p.split()
@@ -87,8 +88,8 @@ func (p *Pass) split() {
 	}
 }
 
-// patience is how long a consumer that has waited for some time waits on before a
-// bundle that it waits for is split. Shared.mu is held.
+// patience is how much longer a consumer, which has waited for waited already,
+// waits for a bundle before the bundle is split. Shared.mu is held.
 func (p *Pass) patience(waited time.Duration) time.Duration {
 	if len(p.open) == 0 || p.open[0].steps == 1 || p.open[0].done {
 		return time.Hour

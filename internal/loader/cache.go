@@ -18,13 +18,13 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// cache is the kept samples of one loader. What is kept stays until the loader
-// is closed: an epoch takes every sample once, so that of all rules which samples
-// to keep, letting none go again is the best one; the least recently used would
-// be the next to come. Safe for concurrent use.
+// cache is the kept samples of one loader. A sample stays until the loader is
+// closed. An epoch visits every sample once, so never evicting is the best policy:
+// the least recently used sample is the one that comes next. Safe for concurrent
+// use.
 //
-// Its memory is not Go's: a heap of that size would be doubled before the
-// collector runs.
+// Its memory is mapped and not on Go's heap, which would grow to twice the size
+// before the collector runs.
 type cache struct {
 	limit int64
 
@@ -36,16 +36,18 @@ type cache struct {
 	full   bool
 }
 
-// place is where a kept sample lies; no pointers, for the collector's sake.
+// place is where a kept sample is stored. It has no pointers, so the collector does
+// not scan the map.
 type place struct {
 	chunk    int32
 	off, len int32
 }
 
-// chunkBytes is what memory is taken by; a larger sample gets a chunk of its own.
+// chunkBytes is the unit in which memory is taken; a larger sample gets a chunk of
+// its own.
 const chunkBytes = 32 << 20
 
-// overhead is the memory of a kept sample besides its bytes.
+// overhead is the memory that a kept sample needs besides its bytes.
 const overhead = 64
 
 // get is the kept bytes of a sample, valid until close.
@@ -66,14 +68,15 @@ func (c *cache) has(sample int64) bool {
 	return ok
 }
 
-// open says whether there may be room for another sample.
+// open reports whether there may be room for another sample.
 func (c *cache) open() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return !c.full
 }
 
-// fits says whether there is room for n bytes more; without, there will be none for any.
+// fits reports whether there is room for n more bytes. If there is not, the cache
+// is full for good.
 func (c *cache) fits(n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +95,7 @@ func (c *cache) put(sample int64, data []byte) {
 	}
 	n := len(data)
 	if n > 1<<30 {
-		return // 31 bits hold a place
+		return // a place has 31 bits
 	}
 	if c.bytes+int64(n)+overhead > c.limit {
 		c.full = true
@@ -118,7 +121,7 @@ func (c *cache) put(sample int64, data []byte) {
 	c.bytes += int64(n) + overhead
 }
 
-// close gives the memory back; no sample may be in use.
+// close gives the memory back. No sample may be in use.
 func (c *cache) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,12 +141,12 @@ func (c *cache) snapshot() *stats.Cache {
 	return &stats.Cache{Samples: int64(len(c.places)), Bytes: c.bytes, Limit: c.limit, Full: c.full}
 }
 
-// cuts are the programs of a part where there is a cache: of every program of a
-// picture what is done before it (nil for others), and of every program what is done
-// after it. Nothing is kept of a part without them.
+// cuts are the programs of a part with a cache: before has the part of each
+// picture's program that runs before the cache (nil for other fields), after what
+// runs after it. Both are empty if nothing of the part is kept.
 type cuts struct{ before, after []*transform.Program }
 
-// cutsOf are those of a part; none where there is no cache.
+// cutsOf returns the cuts of a part; they are empty without a cache.
 func (l *Loader) cutsOf(part *dataset.Part) cuts {
 	if l.cuts == nil {
 		return cuts{}
@@ -151,8 +154,8 @@ func (l *Loader) cutsOf(part *dataset.Part) cuts {
 	return l.cuts[part.Number]
 }
 
-// newCache makes the cache of the Spec, if it has one, and cuts the programs of
-// pictures where it stands.
+// newCache makes the cache if the Spec asks for one, and cuts the programs of
+// pictures at it.
 func (l *Loader) newCache() error {
 	if l.spec.Cache.IsZero() {
 		return nil
@@ -162,13 +165,13 @@ func (l *Loader) newCache() error {
 		limit = left / 4
 	}
 	if limit > left {
-		return errs.New(errs.Memory, "the cache may take %s, and this machine or its cgroup has %s left", mem.Size(limit), mem.Size(left)).
-			Try("lower cache.memory; what does not fit is decoded anew in every epoch")
+		return errs.New(errs.Memory, "the cache may use %s, but this machine or its cgroup has %s left", mem.Size(limit), mem.Size(left)).
+			Try("lower cache.memory; what does not fit is decoded again in every epoch")
 	}
 	l.cuts = make([]cuts, len(l.data.Parts))
 	for n, part := range l.data.Parts {
 		if part.Stored == nil {
-			continue // made anew at no cost
+			continue // costs nothing to make again
 		}
 		c := cuts{before: make([]*transform.Program, len(part.Programs)), after: slices.Clone(part.Programs)}
 		for i, prog := range part.Programs {
@@ -186,9 +189,9 @@ func (l *Loader) newCache() error {
 	return nil
 }
 
-// keep makes what is kept of a sample that was parsed, and returns it; nil where
-// it cannot be made, which the sample's own decoding will tell of better: it may
-// not need the part of a picture that is damaged.
+// keep makes and returns what is kept of a parsed sample. It returns nil if that is
+// not possible. It does not report why: decoding the sample will, if it needs the
+// damaged part of the picture at all.
 func (l *Loader) keep(own *filler, part *dataset.Part, sample int64) []byte {
 	lane, s := own.lane, &own.sample
 	var out record
@@ -233,11 +236,12 @@ func (l *Loader) keep(own *filler, part *dataset.Part, sample int64) []byte {
 	return kept
 }
 
-// record is what is kept of a sample, on its way into the cache: field by field a mark,
-// a length or a number, and bytes. A long one is mapped.
+// record is what is kept of one sample, on its way into the cache. Each field has a
+// mark, then a length or a number, then bytes. A long record is mapped memory.
 type record struct{ b []byte }
 
-// field appends room for n bytes after their length; of a number, for it alone.
+// field appends a mark, a length and n bytes of room, which it returns. For a number
+// (mark 1, n 0) it returns the 8 bytes in place of the length.
 func (r *record) field(mark byte, n int) []byte {
 	at := len(r.b)
 	end := at + 9 + n
@@ -257,14 +261,14 @@ func (r *record) field(mark byte, n int) []byte {
 	return r.b[at+9:]
 }
 
-// drop lets go of it.
+// drop frees the record.
 func (r *record) drop() []byte {
 	mem.Unmap(r.b)
 	r.b = nil
 	return nil
 }
 
-// kept makes the fields of a kept sample, one a program, in s.
+// kept puts the fields of a kept sample into s, one per program.
 func (l *Loader) kept(part *dataset.Part, data []byte, s *format.Sample) {
 	s.Fields = s.Fields[:0]
 	for i := range part.Programs {
@@ -281,7 +285,8 @@ func (l *Loader) kept(part *dataset.Part, data []byte, s *format.Sample) {
 	}
 }
 
-// cacheNotes are lines on steps whose order wastes what a cache could save.
+// cacheNotes returns notices about steps in an order that wastes what a cache could
+// save.
 func (l *Loader) cacheNotes() (notes []string) {
 	if l.cache == nil {
 		return nil
@@ -293,10 +298,10 @@ func (l *Loader) cacheNotes() (notes []string) {
 				continue
 			}
 			if first, later := transform.Wasted(f.Transform); later != "" {
-				notes = append(notes, fmt.Sprintf("field %q: %s stands behind %s, and is done anew in every epoch: in front of it, the result is the same and the cache keeps it", f.Name, later, first))
+				notes = append(notes, fmt.Sprintf("field %q: %s comes after %s, and is done again in every epoch: before it, the result is the same and the cache keeps it", f.Name, later, first))
 			}
 			if before[i].Steps() == 0 && l.spec.Cache.After != spec.AfterDecode {
-				notes = append(notes, fmt.Sprintf("field %q: its first step is random, so that the cache keeps whole pictures: a Resize in front of it makes them small", f.Name))
+				notes = append(notes, fmt.Sprintf("field %q: its first step is random, so the cache keeps whole pictures: a Resize before it makes them small", f.Name))
 			}
 		}
 	}

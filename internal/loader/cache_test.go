@@ -59,7 +59,7 @@ func TestACacheChangesNothing(t *testing.T) {
 					var reads atomic.Int64
 					l := open(t, ground(t), spec, counted(&reads))
 					if plain.Pipeline() != l.Pipeline() {
-						t.Error("a state of one can not go on in the other")
+						t.Error("a state of one cannot be resumed in the other")
 					}
 					for epoch := range int64(3) {
 						if want, got := digest(walk(t, plain, epoch, 0, 0)), digest(walk(t, l, epoch, 0, 0)); want != got {
@@ -84,8 +84,9 @@ func TestACacheChangesNothing(t *testing.T) {
 const patience = 5 * time.Second
 
 // once is a source whose files are gone after one read of each: later reads hang
-// until gone says so, and fail. Where two readers stand at one file, the first read may
-// be the next epoch's; this one's, which nobody else can do, goes through after patience.
+// until gone allows them, and fail. If two readers are at one file, the first read
+// may be the next epoch's; this one's, which nobody else can do, passes after
+// patience.
 type once struct {
 	source.Source
 	mu   *sync.Mutex
@@ -201,7 +202,7 @@ func TestWasteIsTold(t *testing.T) {
 	for chain, want := range map[string]string{
 		settledChain: "",
 		randomChain:  "keeps whole pictures",
-		`[{"op":"Resize","size":64},{"op":"RandomHorizontalFlip"},{"op":"Resize","size":[40,40]}]`: "Resize stands behind RandomHorizontalFlip",
+		`[{"op":"Resize","size":64},{"op":"RandomHorizontalFlip"},{"op":"Resize","size":[40,40]}]`: "Resize comes after RandomHorizontalFlip",
 	} {
 		spec := imageSpec(pictures(t, 3))
 		spec.Fields[0].Transform = ops(t, chain)
@@ -213,7 +214,7 @@ func TestWasteIsTold(t *testing.T) {
 	}
 }
 
-// Pictures that lie decoded are worked on as those that were encoded.
+// Pictures that are stored decoded are treated as those that were encoded.
 func TestTransformsOfStoredPixels(t *testing.T) {
 	const n, h, w = 9, 30, 20
 	raw := random(n*h*w*3, 3)

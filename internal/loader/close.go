@@ -68,8 +68,8 @@ func (l *Loader) pack(ob *openBatch, i int, col *batch.Column, at int64) (int64,
 	return (end + 63) / 64 * 64, nil
 }
 
-// count sums up what each step of the batch adds to a receipt: once every sample
-// that stands at a place of the epoch, as the order says or in another's stead.
+// count adds up what each step of the batch adds to a receipt: each sample once if
+// it is in a place of the epoch, as ordered or as a replacement.
 func (l *Loader) count(ob *openBatch) {
 	for i := range ob.steps {
 		ob.counts = append(ob.counts, Count{After: ob.pass.slice.After(ob.step + int64(i))})
@@ -81,16 +81,16 @@ func (l *Loader) count(ob *openBatch) {
 			l.blank(ob, t, -1)
 			continue
 		}
-		stands := ob.good[i] && (t.attempt == 0 || l.spec.OnBad.Policy == spec.Replace)
-		if stands && t.from == 0 && ob.pass.order.Real(t.place) {
+		counts := ob.good[i] && (t.attempt == 0 || l.spec.OnBad.Policy == spec.Replace)
+		if counts && t.from == 0 && ob.pass.order.Real(t.place) {
 			c.Sum.Add(t.place, t.req.Sample)
 			c.Real++
 		}
 	}
 }
 
-// mend gives every row that holds nothing the fields of the next good one; in a
-// pack, nothing.
+// mend copies the next good row's fields to every row without a sample; in a packed
+// row it blanks the run.
 func (l *Loader) mend(ob *openBatch) error {
 	for i := range ob.rows {
 		if ob.good[i] {
@@ -107,7 +107,7 @@ func (l *Loader) mend(ob *openBatch) error {
 			}
 		}
 		if from < 0 {
-			return errs.New(errs.Bug, "a batch of %d rows holds none", ob.rows).Because(ob.bad[0].Err)
+			return errs.New(errs.Bug, "a batch of %d rows has no usable row", ob.rows).Because(ob.bad[0].Err)
 		}
 		ob.layout.CopyRow(ob.slot.Mem, i, from)
 		for f := range ob.loose {
@@ -131,7 +131,7 @@ func (l *Loader) mend(ob *openBatch) error {
 	return nil
 }
 
-// makeRoom replaces the slot by a larger one where unequal rows do not fit.
+// makeRoom replaces the slot by a larger one if unequal rows do not fit.
 func (l *Loader) makeRoom(ob *openBatch) error {
 	need := ob.layout.Bytes()
 	for i := range ob.loose {

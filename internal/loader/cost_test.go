@@ -10,16 +10,17 @@ import (
 	"github.com/stoker-data/stoker/internal/base/stats"
 )
 
-// What statistics cost: one loader counts in every other pass and does not in those
-// between, and the CPU of each is the process's. (Two loaders, one of which counts,
-// differ by several percent in either direction: their memory lies elsewhere.)
-// %-more is the median over all pairs, %-more-quartile compares the lower quartiles,
-// which what else runs on the machine moves least; books-% is how much more the stages'
-// CPU is than the kernel's (less: negative). Chance orders each pair. One lane: what two
-// of them on the threads of one core take of each other changes by more than all that is
-// counted. Reads that have to wait are not in it: their readers count in any case.
-// Passes last a tenth of a second and more, as epochs do: to begin one, from a process
-// that has slept, costs Go's scheduler a millisecond that is no stage's.
+// What statistics cost: one loader counts in every other pass and does not in the
+// others, and the CPU of each pass is that of the process. (Two loaders, one of
+// which counts, differ by several percent in either direction, because their memory
+// is at other addresses.) %-more is the median over all pairs, %-more-quartile
+// compares the lower quartiles, on which other programs have the least influence;
+// books-% is how much more the CPU of the stages is than the kernel's (less:
+// negative). Chance orders each pair. There is one lane: what two lanes on the
+// threads of one core take from each other changes by more than everything that is
+// counted. Reads that have to wait are not included: their readers count in any
+// case. Passes last a tenth of a second and more, as epochs do: beginning one, in a
+// process that has slept, costs Go's scheduler a millisecond that no stage has.
 //
 //	go test ./internal/loader -run '^$' -bench StatsCost -benchtime 50x
 func BenchmarkStatsCost(b *testing.B) {

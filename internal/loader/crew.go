@@ -6,30 +6,31 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/fetch"
 )
 
-// crew is whoever fills the rows of a loader's batches. It is given whole batches, in
-// the order of the plan, and does with the tasks in them what suits it: one sample at a
-// time, or many. Which crew a loader has changes nothing of what is delivered.
+// crew fills the rows of a loader's batches. It receives whole batches, in the
+// order of the plan, and works on their tasks as suits it: one sample at a time, or
+// many. What is delivered does not depend on which crew a loader has.
 //
-// A task says the sample (req.Sample), the key of its randomness, and its row (batch,
-// row). Every task of a batch comes back exactly once: through Loader.finish, filled or
-// with the reason why not, or without having been done, if batch.gone is set. What
-// failed may be given another sample and begin again; finish sees to that.
+// A task has the sample (req.Sample), the key of its randomness, and its row
+// (batch, row). Every task of a batch comes back exactly once, through
+// Loader.finish: filled, or with the reason why not, or untouched if batch.gone is
+// set. finish may give a failed task another sample and send it again.
 type crew interface {
-	// begin takes the tasks of a batch whose sample is not negative. It may wait for
-	// room to read ahead, and says how long it did. No lock is held. The batch may be
-	// another's when it returns.
+	// begin takes the tasks of a batch whose sample is not negative. It may wait
+	// for read-ahead memory, and returns how long it did. No lock is held. When it
+	// returns, ob may already be reused for another batch.
 	begin(ob *openBatch) (waited time.Duration)
 }
 
-// lanes are the crew that decodes: readers fetch the bytes of a sample, and a lane takes
-// it when they are there. What is in memory already lanes read themselves.
+// lanes are the crew that decodes: readers fetch the bytes of a sample, and a lane
+// takes the sample when they have arrived. Bytes that are in memory already are
+// read by the lanes themselves.
 type lanes struct{ l *Loader }
 
-// readers are the crew for small samples that need no decoding: whoever reads them fills
-// them in; see direct.go.
+// readers are the crew for small samples that need no decoding: the goroutine that
+// reads them also fills them in. See direct.go.
 type readers struct{ l *Loader }
 
-// choose decides the crew.
+// choose selects the crew.
 func (l *Loader) choose(small bool) {
 	l.small = small
 	l.crew = lanes{l}
@@ -54,7 +55,7 @@ func (c lanes) begin(ob *openBatch) (waited time.Duration) {
 	if hot {
 		l.shared.unread(ob)
 	}
-	if len(reqs) > 0 { // or the batch may be another's by now
+	if len(reqs) > 0 { // with none sent, the batch may already be reused
 		return l.send(reqs, false, ob)
 	}
 	return 0

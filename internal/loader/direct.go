@@ -10,25 +10,26 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// Samples of a few kilobytes that need no decoding are filled in by the reader
-// that reads them, several at a time: to hand each to a lane would cost several
-// times what it costs to read and convert it. What fails goes the way of all
-// others, by itself, so that errors and the policy for bad samples are the same.
+// Samples of a few kilobytes that need no decoding are filled in by the reader that
+// reads them, several at a time: passing each to a lane would cost several times
+// what reading and converting it costs. A sample that fails takes the usual way by
+// itself, so that errors and the policy for bad samples are the same.
 
 const (
-	// directBytes is the longest sample that goes this way.
+	// directBytes is the length of the longest sample that takes this way.
 	directBytes = 64 << 10
-	// bunchBytes is what one bunch reads before it fills: it stays in the cache.
+	// bunchBytes is how much one bunch reads before it fills rows; it should stay
+	// in the CPU cache.
 	bunchBytes = 64 << 10
-	// bunchTime is what the reads of one bunch may take: where they are slow, several
-	// readers shall share a batch.
+	// bunchTime is how long the reads of one bunch may take: if they are slow,
+	// several readers should share a batch.
 	bunchTime = 200 * time.Microsecond
 )
 
-// plain is a dataset whose Parse does no more than point into what was read.
+// plain is a dataset whose Parse only returns slices of what was read.
 type plain interface{ Plain() bool }
 
-// direct says whether all samples of the loader may go this way.
+// direct reports whether all samples of the loader may take this way.
 func (l *Loader) direct() bool {
 	for _, p := range l.data.Parts {
 		ds, ok := p.Dataset.(plain)
@@ -44,7 +45,7 @@ func (l *Loader) direct() bool {
 	return true
 }
 
-// bunch is tasks of one batch that a reader does.
+// bunch is a group of tasks of one batch that one reader works on.
 type bunch struct {
 	l     *Loader
 	batch *openBatch
@@ -52,17 +53,18 @@ type bunch struct {
 	spent spent
 }
 
-// pace is what one read takes, ns, as far as it is known.
+// pace is how long one read takes, in ns, as far as that is known.
 type pace struct{ ns atomic.Int64 }
 
 func (p *pace) add(d time.Duration) { p.ns.Store(p.ns.Load() + (int64(d)-p.ns.Load())/8) }
 
-// rows is how many reads fit into a bunch.
+// rows is the number of reads in a bunch.
 func (p *pace) rows() int { return max(1, int(int64(bunchTime)/max(p.ns.Load(), 1))) }
 
-// begin sends a batch's samples to the readers in bunches; long ones go the usual
-// way. A bunch has a sample of its own at least: one without would hold nothing that the
-// batch waits for, and run when the batch is another's. It says how long it waited.
+// begin sends a batch's samples to the readers in bunches; long samples take the
+// usual way. Every bunch has at least one sample of its own: the batch would not
+// wait for a bunch without any, which could then run when the batch is reused. It
+// returns how long it waited.
 func (c readers) begin(ob *openBatch) (waited time.Duration) {
 	l := c.l
 	most := l.pace.rows()
@@ -102,16 +104,16 @@ func (c readers) begin(ob *openBatch) (waited time.Duration) {
 	return 0
 }
 
-// hand is what a reader fills with.
+// hand is the state with which a reader fills rows.
 type hand struct {
 	lane   transform.Lane // for all but pictures
 	fill   filler
 	failed []*task
 }
 
-// Run reads and fills the tasks of a bunch, and sends those that fail the usual way.
-// Once finishBunch has counted the last of them the batch, and r with it, may be
-// another's.
+// Run reads and fills the tasks of a bunch, and sends those that fail the usual
+// way. As soon as finishBunch has counted the batch's last task, the batch, and r
+// with it, may be reused.
 func (r *bunch) Run(h *fetch.Hand) {
 	l, ob := r.l, r.batch
 	own := l.hands.Get().(*hand)
@@ -155,8 +157,9 @@ func (r *bunch) Run(h *fetch.Hand) {
 	l.finishBunch(ob, r.tasks, own.failed, end)
 }
 
-// read reads what the tasks want: first all of it, to be checked together. Where that
-// finds a file that was changed, each is read by itself, so that it is known whose it is.
+// read reads what the tasks need: first everything, to be checked together. If that
+// finds a file that was changed, it reads each by itself, to find out whose file it
+// is.
 func (r *bunch) read(h *fetch.Hand) (count int, bytes int64) {
 	h.Together()
 	count, bytes = r.readEach(h)
@@ -184,9 +187,9 @@ func (r *bunch) readEach(h *fetch.Hand) (count int, bytes int64) {
 	return count, bytes
 }
 
-// finishBunch counts the tasks of a bunch, and begins those anew that failed. A batch
-// that was given up has tasks that were not done; else all were, and those that did
-// not fail were stamped. It is now the moment now.
+// finishBunch counts the tasks of a bunch, and sends the failed ones again. In a
+// batch that was given up some tasks were not done; otherwise all were, and those
+// that did not fail were stamped. now is the current stats.Monotonic.
 func (l *Loader) finishBunch(ob *openBatch, tasks []task, failed []*task, now int64) {
 	s := l.shared
 	s.mu.Lock()

@@ -76,8 +76,8 @@ func TestSmallSamplesComeOutTheSame(t *testing.T) {
 	}
 }
 
-// broken is a source in which some offsets can not be read: as damage, or for no
-// fault of theirs.
+// broken is a source in which some offsets cannot be read: because of damage, or
+// because of the storage.
 type broken struct {
 	source.Source
 	code errs.Code
@@ -197,8 +197,8 @@ func TestSmallSamplesOfAFileThatChanges(t *testing.T) {
 	}
 }
 
-// Passes that are given up and loaders that are closed while readers are at it
-// leave nothing behind: ground and open look.
+// Passes that are given up and loaders that are closed while readers work for them
+// leave nothing open: ground and open check that.
 func TestSmallSamplesGivenUp(t *testing.T) {
 	s := ground(t)
 	path := stories(t)

@@ -5,18 +5,19 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// draft is what the order says of one step of one rank, or of several that are
-// made together: the runs of its batch, in the order of rows. Outside packs a run
-// is a sample.
+// draft is the content of one step of one rank, or of several that are made
+// together: the runs of its batch, in the order of rows. A run is a whole sample,
+// except in packed rows.
 type draft struct {
 	step   int64
 	steps  int
-	pieces []order.Piece // nil: not made; the unused end of a packed row has Sample -1
+	pieces []order.Piece // nil: not made yet; Sample is -1 for the unused end of a packed row
 	rows   int
 }
 
-// prepare makes the draft of a step, and of up to most in all that have as many
-// rows. Some orders sort thousands of lengths for it: no lock is held.
+// prepare makes the draft of a step, and of up to most consecutive steps with the
+// same number of rows. Some orders sort thousands of lengths for it, so no lock is
+// held.
 func (p *Pass) prepare(step int64, most int) {
 	d := &p.draft
 	d.step, d.steps, d.pieces = step, 0, d.pieces[:0]
@@ -28,7 +29,7 @@ func (p *Pass) prepare(step int64, most int) {
 	d.rows = len(d.pieces)
 }
 
-// grow makes room for batches of at least so many rows, and some more. Shared.mu is
+// grow makes room for batches of at least rows rows, and some more. Shared.mu is
 // held.
 func (l *Loader) grow(rows int) error {
 	if rows <= l.layout.Rows {
@@ -37,8 +38,8 @@ func (l *Loader) grow(rows int) error {
 	return l.reserve(rows + rows/4)
 }
 
-// reserve makes room for batches of so many rows. Slots that are too small are no
-// longer used. Shared.mu is held.
+// reserve makes room for batches of rows rows. Slots that are too small are not
+// used again. Shared.mu is held.
 func (l *Loader) reserve(rows int) error {
 	if rows <= l.layout.Rows {
 		return nil
@@ -56,7 +57,7 @@ func (l *Loader) reserve(rows int) error {
 	return nil
 }
 
-// newBatch is the open batch of the draft, its tasks filled in.
+// newBatch returns the open batch of the draft with its tasks filled in.
 func (l *Loader) newBatch(p *Pass, slot *batch.Slot) *openBatch {
 	var ob *openBatch
 	if n := len(l.spare); n > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// Explanation is what stands in one batch, and why.
+// Explanation is what one batch contains, and why.
 type Explanation struct {
 	Epoch    int64          `json:"epoch"`
 	Position int64          `json:"position"` // of the epoch, where the step begins
@@ -20,30 +20,30 @@ type Explanation struct {
 	Rows     []ExplainedRow `json:"rows"`
 }
 
-// ExplainedRow is one sample of a batch, or the run of it that a packed row holds.
+// ExplainedRow is one sample of a batch, or its run in a packed row.
 type ExplainedRow struct {
 	Place   int64                         `json:"place"`
 	Sample  int64                         `json:"sample"`
 	Valid   bool                          `json:"valid"`             // false: padding
 	From    int64                         `json:"from,omitempty"`    // packed: first token of the run
 	Tokens  int64                         `json:"tokens,omitempty"`  // packed: of the run
-	File    jsontext.Name                 `json:"file,omitempty"`    // where its first field lies
+	File    jsontext.Name                 `json:"file,omitempty"`    // that has its first field
 	Member  jsontext.Name                 `json:"member,omitempty"`  // of a shard
 	Choices map[string][]transform.Choice `json:"choices,omitempty"` // by field: boxes, flips
 	Error   string                        `json:"error,omitempty"`   // why there are no choices, with the place
 	Err     *errs.Error                   `json:"-"`                 // the same
 }
 
-// Explain says what stands in this rank's batch of the step that begins at a
-// position of an epoch. It reads the samples' headers, and delivers nothing.
+// Explain says what is in this rank's batch of the step that begins at a position
+// of an epoch. It reads the headers of the samples, and delivers nothing.
 func (l *Stream) Explain(epoch, position int64) (*Explanation, error) {
 	if epoch < 0 || position < 0 {
-		return nil, errs.New(errs.Config, "epoch %d, position %d: none is negative", epoch, position)
+		return nil, errs.New(errs.Config, "epoch %d, position %d: neither can be negative", epoch, position)
 	}
 	e := l.Epoch(epoch)
 	slice := l.slice(e, position)
 	if slice.Steps() == 0 {
-		return nil, errs.New(errs.Config, "no step begins at position %d of epoch %d, which has %d", position, epoch, e.Len())
+		return nil, errs.New(errs.Config, "no step begins at position %d of epoch %d, which has %d places", position, epoch, e.Len())
 	}
 	out := &Explanation{Epoch: epoch, Position: position, Rank: l.spec.Rank, World: l.spec.World}
 	lane := transform.NewLane()

@@ -11,8 +11,8 @@ import (
 	"github.com/stoker-data/stoker/internal/dataset"
 )
 
-// A pickle in a shard is left out, which is said, refused where it is asked for, and
-// given as it lies where its bytes are asked for.
+// A pickle in a shard is left out with a notice, refused if it is asked for, and
+// delivered unchanged if its bytes are asked for.
 func TestPickles(t *testing.T) {
 	s := ground(t)
 	path := filepath.Join(t.TempDir(), "a.tar")

@@ -23,10 +23,10 @@ import (
 // maxAttempts is how many samples are tried for one place under Replace.
 const maxAttempts = 16
 
-// wordReplace keeps the choice of replacements apart from augmentation.
+// wordReplace separates the randomness of replacements from that of augmentation.
 const wordReplace = 1<<63 + 1
 
-// send gives samples of a batch to fetch, and says how long it waited for room.
+// send passes samples of a batch to fetch, and returns how long it waited for room.
 func (l *Loader) send(reqs []*fetch.Request, force bool, ob *openBatch) (waited time.Duration) {
 	l.shared.mu.Lock()
 	l.fetching += len(reqs)
@@ -35,7 +35,8 @@ func (l *Loader) send(reqs []*fetch.Request, force bool, ob *openBatch) (waited 
 	return l.fetch.Submit(ob.pass.ctx, reqs, force, ob.gone.Load)
 }
 
-// locate fills in where a task's sample lies.
+// locate looks up where a task's sample is stored: its extents, or none if the
+// cache has it.
 func (l *Loader) locate(t *task) {
 	if l.cache != nil && l.cache.has(t.req.Sample) {
 		t.req.Extents = t.req.Extents[:0]
@@ -44,7 +45,9 @@ func (l *Loader) locate(t *task) {
 	t.req.Extents = l.data.Extents(t.req.Sample, t.req.Extents[:0])
 }
 
-// fill decodes one sample into its row.
+// fill decodes one sample into its row of the slot. Only the goroutine that has the
+// task writes to that row; what rows share (ob.bad, ob.left) is guarded by
+// Shared.mu.
 func (l *Loader) fill(f *filler, t *task) error {
 	s := &f.sample
 	defer t.req.Release()
@@ -54,13 +57,13 @@ func (l *Loader) fill(f *filler, t *task) error {
 		return nil
 	}
 	part, local := l.data.Of(t.req.Sample)
-	// What was planned before the cache had it may be kept by now.
+	// The read may have failed, or was left out, before the cache got the sample.
 	if t.req.Err != nil && (l.cache == nil || !l.cache.has(t.req.Sample)) {
 		return t.req.Err
 	}
 	if l.deadly[t.req.Sample] >= 2 {
 		return errs.New(errs.Damaged, "the engine died twice while it worked on this sample").
-			Try("look at the file; please report it, with the file if you may")
+			Try("check the file; please report this, with the file if you may share it")
 	}
 	programs, value, err := l.parse(f, part, local, t)
 	if err != nil {
@@ -71,7 +74,7 @@ func (l *Loader) fill(f *filler, t *task) error {
 		if value != nil {
 			at = value[i]
 		}
-		if prog == nil { // the row as it is
+		if prog == nil { // the row is copied unchanged
 			kernel.CopyOut(ob.layout.Row(ob.slot.Mem, i, t.row), s.Fields[at].Data)
 			continue
 		}
@@ -86,9 +89,9 @@ func (l *Loader) fill(f *filler, t *task) error {
 	return nil
 }
 
-// parse gives the fields of a sample, from the cache or from what was read, the
-// programs that they are for, and which field each of them takes; nil: in their
-// order.
+// parse returns the fields of a sample, from the cache or from what was read, with
+// the programs that run on them and the field that each program takes (nil: they
+// are in the same order).
 func (l *Loader) parse(f *filler, part *dataset.Part, local int64, t *task) ([]*transform.Program, []int, error) {
 	s := &f.sample
 	cuts := l.cutsOf(part)
@@ -128,7 +131,7 @@ func (l *Loader) fillValue(lane *transform.Lane, prog *transform.Program, i int,
 	return l.fillField(lane, prog, i, data, t)
 }
 
-// fillArray writes an array whose samples differ in length.
+// fillArray writes an array of a field whose samples differ in length.
 func (l *Loader) fillArray(lane *transform.Lane, prog *transform.Program, i int, data []byte, t *task) error {
 	shape, err := prog.Begin(lane, data, t.key)
 	if err != nil {
@@ -139,8 +142,8 @@ func (l *Loader) fillArray(lane *transform.Lane, prog *transform.Program, i int,
 	if f.Form == batch.Padded && !f.Loose {
 		row := t.batch.layout.Row(t.batch.slot.Mem, i, t.row)
 		if room := f.Shape[0]; n > room && !f.Pad.Truncate {
-			return errs.New(errs.Damaged, "the sample has %d steps, and batches are padded to %d", n, room).
-				Try("raise pad.to, cut longer samples with pad: {truncate: true}, or go past them with on_bad=\"skip\"")
+			return errs.New(errs.Damaged, "the sample has %d steps, but batches are padded to %d", n, room).
+				Try("raise pad.to, cut longer samples with pad: {truncate: true}, or skip them with on_bad=\"skip\"")
 		} else if n > room {
 			n = room
 		}
@@ -163,7 +166,8 @@ func (l *Loader) fillArray(lane *transform.Lane, prog *transform.Program, i int,
 	return nil
 }
 
-// fillPacked writes the run of a sample's tokens that a task stands for.
+// fillPacked writes the run of tokens that is the task: t.length tokens from t.from
+// on, to offset t.at of the row's column. All three count tokens.
 func (l *Loader) fillPacked(lane *transform.Lane, prog *transform.Program, i int, data []byte, t *task) error {
 	shape, err := prog.Begin(lane, data, t.key)
 	if err != nil {
@@ -171,7 +175,7 @@ func (l *Loader) fillPacked(lane *transform.Lane, prog *transform.Program, i int
 	}
 	has, end, said := int64(shape[0]), t.from+t.length, int64(l.lens[t.req.Sample])
 	if has != said || end > said {
-		return errs.New(errs.Config, "sample %d has %d tokens (or bytes), and its length is given as %d", t.req.Sample, has, said).
+		return errs.New(errs.Config, "sample %d has %d tokens (or bytes), but its length is given as %d", t.req.Sample, has, said).
 			Try("lengths= must count what is packed; the name of the field counts its tokens, or its bytes")
 	}
 	size := int64(max(prog.DType().Size(), 1))
@@ -190,7 +194,7 @@ func (l *Loader) fillRun(t *task) {
 	binary.LittleEndian.PutUint32(ob.layout.Row(ob.slot.Mem, n-1, t.row), uint32(t.length))
 }
 
-// blank writes a run that no sample fills: the unused end of a packed row, or a
+// blank clears a run that has no sample: the unused end of a packed row, or a
 // sample that was skipped.
 func (l *Loader) blank(ob *openBatch, t *task, id int64) {
 	for i, f := range l.fields {
@@ -229,8 +233,8 @@ func (l *Loader) fillField(lane *transform.Lane, prog *transform.Program, i int,
 	return t.looseFailed(n, prog.Finish(lane, row))
 }
 
-// sampleError is the error of a sample as users see it, and whether it is one
-// that on_bad may pass over: damage is, a source that fails is not.
+// sampleError returns the error of a sample as users see it, and whether on_bad may
+// skip it: damage may be skipped, a failing source may not.
 func (l *Loader) sampleError(t *task, err error) (*errs.Error, bool) {
 	e := *l.data.Placed(err, t.req.Sample)
 	p := t.batch.pass
@@ -238,27 +242,28 @@ func (l *Loader) sampleError(t *task, err error) (*errs.Error, bool) {
 	switch {
 	case e.Code == errs.NotFound:
 		e.Code = errs.Changed
-		e.Hint = "it vanished since the dataset was indexed: put it back, or start again without it; on_bad=\"skip\" goes on"
+		e.Hint = "it was removed after the dataset was indexed: put it back, or start again without it; on_bad=\"skip\" skips such samples"
 	case errors.Is(err, fs.ErrPermission):
 		e.Code = errs.Forbidden
-		e.Hint = "give the user who trains the right to read it, or pass on_bad=\"skip\""
+		e.Hint = "give the user who runs the training permission to read it, or pass on_bad=\"skip\""
 	}
 	if e.Code == errs.Changed {
 		part, _ := l.data.Of(t.req.Sample)
-		part.Stale() // the next start indexes anew
+		part.Stale() // the next start makes a new index
 	}
 	class := errs.Classes[e.Code]
 	if class.Python == "DataError" && e.Hint == "" {
 		e.Hint = "replace the file, or pass on_bad=\"skip\" or \"replace\" to go on without it"
 	}
 	if class.Python == "SourceError" && e.Hint == "" {
-		e.Hint = "look at the storage: what it fails to give is never counted as a bad sample, so on_bad does not pass over it"
+		e.Hint = "check the storage: a failed read never counts as a bad sample, so on_bad does not skip it"
 	}
 	return &e, class.Python == "DataError"
 }
 
-// finish is called once for every task, by the lane that did it, with what
-// became of it. It is now the moment now. It says whether others may go on since.
+// finish is called exactly once for every task, by the lane that did it, with its
+// error. now is the current stats.Monotonic. It reports whether it woke other
+// goroutines.
 func (l *Loader) finish(t *task, err error, now int64) (woke bool) {
 	s := l.shared
 	ob := t.batch
@@ -300,8 +305,8 @@ func (l *Loader) finish(t *task, err error, now int64) (woke bool) {
 	return true
 }
 
-// finishBatch closes a batch whose tasks are all done, since the moment now.
-// Shared.mu is held, and let go.
+// finishBatch closes a batch whose tasks have all been done since now. Shared.mu is
+// held, and released meanwhile.
 func (l *Loader) finishBatch(ob *openBatch, now int64) {
 	s := l.shared
 	ob.closing = true
@@ -324,7 +329,7 @@ func (l *Loader) finishBatch(ob *openBatch, now int64) {
 	s.changed.Broadcast()
 }
 
-// closeTimed is close, with its time taken from begin (stats.Monotonic) on.
+// closeTimed calls close and measures its time from begin (stats.Monotonic) on.
 func (l *Loader) closeTimed(ob *openBatch, begin int64) error {
 	st := l.stats.Batch
 	if st == nil {
@@ -347,8 +352,8 @@ func (l *Loader) closeTimed(ob *openBatch, begin int64) error {
 	return err
 }
 
-// stamp marks a row as holding its sample. Under Skip a sample that stands in
-// for a skipped one leaves its id and mark.
+// stamp marks a row as holding its sample. Under Skip, a sample that replaces a
+// skipped one leaves the id and mark unchanged.
 func (l *Loader) stamp(t *task) {
 	ob := t.batch
 	ob.good[t.row] = true
@@ -359,29 +364,30 @@ func (l *Loader) stamp(t *task) {
 	ob.layout.Stamp(ob.slot.Mem, t.row, t.req.Sample, ob.pass.order.Real(t.place))
 }
 
-// onBad applies the policy to a sample that failed, and reports whether the
-// task goes on with another sample. Shared.mu is held.
+// onBad applies the policy to a sample that failed, and reports whether the task
+// continues with another sample. Shared.mu is held.
 func (l *Loader) onBad(t *task, e *errs.Error, may bool) (again bool) {
 	ob := t.batch
 	if !may || l.spec.OnBad.Policy == spec.Fail {
 		ob.fail(e)
 		return false
 	}
-	// A replacement that is bad too has a place of its own, and counts there; a
-	// sample that was split counts with its first run.
+	// A replacement that is bad too counts in its own place of the epoch; a sample
+	// that was split counts with its first run.
 	if t.attempt == 0 && t.from == 0 {
 		ob.bad = append(ob.bad, Bad{Place: t.place, Sample: t.req.Sample, Put: -1, Err: e})
 	}
 	return (l.spec.OnBad.Policy == spec.Replace || t.attempt > 0) && l.another(t, e)
 }
 
-// another gives a task another sample of the epoch, chosen by key, unless too
-// many were bad. Where batches are of one dataset each, it is of that one.
+// another gives a task another sample of the epoch, chosen by key, unless too many
+// were bad. If batches are of one dataset each, the other sample is of that
+// dataset.
 func (l *Loader) another(t *task, e *errs.Error) bool {
 	if t.attempt++; t.attempt > maxAttempts {
-		t.batch.fail(errs.New(errs.BadLimit, "%d samples in a row, chosen for one place, are bad; the last: %s", maxAttempts, e.What).
+		t.batch.fail(errs.New(errs.BadLimit, "%d samples in a row, drawn for one place, are bad; the last: %s", maxAttempts, e.What).
 			At(e.Where).Because(e.Cause).
-			Try("most of this dataset can not be read: look at it with `stoker inspect`"))
+			Try("most of this dataset cannot be read: check it with `stoker inspect`"))
 		return false
 	}
 	epoch, key := t.batch.pass.order, t.key.With(wordReplace)
@@ -393,10 +399,10 @@ func (l *Loader) another(t *task, e *errs.Error) bool {
 	return true
 }
 
-// fillIn finds a row to copy from for a batch in which every sample is to be
-// skipped: another sample takes the place of the last one, still marked as not
-// valid. Of the last by place: which one was done last depends on the lanes. nil:
-// there is nothing to do. Shared.mu is held.
+// fillIn finds a row to copy from for a batch in which every sample is skipped:
+// another sample is decoded into the row of the last one, which stays marked as not
+// valid. Last means last by place, because which task ends last depends on the
+// lanes. It returns nil if there is nothing to do. Shared.mu is held.
 func (l *Loader) fillIn(ob *openBatch) *task {
 	if ob.gone.Load() || l.spec.Batch.Pack > 0 || len(ob.bad) < ob.rows || ob.err != nil || slices.Contains(ob.good[:ob.rows], true) {
 		return nil
@@ -409,7 +415,8 @@ func (l *Loader) fillIn(ob *openBatch) *task {
 	return t
 }
 
-// fail keeps the error of the first bad row, whichever lane meets one first.
+// fail keeps the error of the first bad row of the batch, independent of which lane
+// finishes first.
 func (ob *openBatch) fail(e *errs.Error) {
 	if old, ok := ob.err.(*errs.Error); ok && old.Where.Sample.Or(-1) <= e.Where.Sample.Or(-1) { //nolint:errorlint // ours alone
 		return

@@ -119,7 +119,7 @@ func nameFields(t testing.TB, s *Shared, d Dataset) (out []Field) {
 func TestFieldsOfTheFormat(t *testing.T) {
 	s := ground(t)
 	for name, d := range stores(t) {
-		if name == "mds" || strings.HasPrefix(name, "parquet") { // have columns that can not be read, or nulls
+		if name == "mds" || strings.HasPrefix(name, "parquet") { // have columns that cannot be read, or nulls
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestFieldsOfTheFormat(t *testing.T) {
 	}
 }
 
-// Formats that can not be told, and keys that a format has no use for.
+// Formats that cannot be recognized, and keys that a format does not use.
 func TestFormatsThatCanNotBe(t *testing.T) {
 	all := stores(t)
 	both := t.TempDir()

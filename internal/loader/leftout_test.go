@@ -75,8 +75,8 @@ func TestDefaultsMeetNoNull(t *testing.T) {
 	}
 }
 
-// Files of 0 bytes among TensorFlow's shards are of no records, wherever they
-// stand, and are told of.
+// Files of 0 bytes among TensorFlow's shards have no records, wherever they are in
+// the list, and are reported.
 func TestEmptyShardsAreTold(t *testing.T) {
 	s := ground(t)
 	whole, err := os.ReadFile("../../testdata/tfrecord/pictures.tfrecord")

@@ -115,7 +115,7 @@ func TestListTails(t *testing.T) {
 	}
 }
 
-// Lists that can not be are refused, and the loader works on.
+// Impossible lists are rejected, and the loader continues to work.
 func TestListsThatCanNotBe(t *testing.T) {
 	s := ground(t)
 	g := newGrid(t)

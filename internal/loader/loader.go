@@ -1,11 +1,12 @@
-// Package loader joins the stages into one stream of batches: Spec in, batches
-// out, in order, with back-pressure from the consumer to the disk.
+// Package loader joins the stages into one stream of batches: a Spec goes in,
+// batches come out, in order, with back-pressure from the consumer to the disk.
 //
 //	order -> fetch -> lanes: parse, decode, transform -> batch -> consumer
 //	  plan     readers           (Shared)                 Next
 //
-// It knows no format: those that there are come with the Options of package dataset.
-// It knows no transport: what it gives out is a Batch, and whoever sends one says where
+// It knows no format: Options.Formats has them all. It knows no transport: it
+// returns a Batch, and the sender of the batch describes its columns in messages of
+// its own.
 // its columns are in messages of his own.
 package loader
 
@@ -33,15 +34,15 @@ import (
 )
 
 const (
-	// atOnce is the reads at once of one loader: enough to keep a disk busy
-	// with small files, few enough to cost nothing.
+	// atOnce is the number of concurrent reads of one loader: enough to keep a disk
+	// busy with small files, few enough to cost nothing.
 	atOnce = 16
-	// readAheadBytes bounds what is read and not decoded yet, if Options do not.
+	// readAheadBytes bounds what is read but not yet decoded, unless Options do.
 	readAheadBytes = 32 << 20
 )
 
-// Loader is an open stream over one dataset. Passes walk it. Safe for
-// concurrent use.
+// Loader is an open stream of batches over one dataset. Passes walk through its
+// epochs. Safe for concurrent use.
 type Loader struct {
 	Stream
 	shared *Shared
@@ -53,20 +54,20 @@ type Loader struct {
 	fetch     *fetch.Fetcher
 	budget    *mem.Budget
 	slots     slots
-	most      int64 // bytes, what slots.limit was at first
+	most      int64 // bytes, the initial slots.limit
 	lanes     int
 	prefetch  int
-	cache     *cache        // nil: nothing is kept
+	cache     *cache        // nil without a cache
 	cuts      []cuts        // of each part; nil without a cache
-	deadly    map[int64]int // samples in work when an engine died -> times
+	deadly    map[int64]int // sample -> how often the engine died working on it
 	stats     *stats.Stream
-	closing   seldom // CPU is measured
+	closing   seldom // chooses closings whose CPU is measured
 	sending   seldom
 	planning  seldom
-	filling   seldom // of bunches
+	filling   seldom // the same for bunches
 	costs     map[*transform.Program]*costs
 	crew      crew // fills rows
-	small     bool // it is the readers
+	small     bool // the crew is readers
 	pace      pace
 	hands     sync.Pool // *hand
 	samples   atomic.Int64
@@ -75,11 +76,11 @@ type Loader struct {
 	passes   []*Pass
 	current  *Pass // begun last
 	ahead    *Pass // the next epoch, begun before it was asked for
-	running  int   // lanes at work here
+	running  int   // lanes working for this loader
 	inflight int   // open batches
-	fetching int   // samples submitted and not fetched
-	batches  int64 // handed out
-	moved    int64 // stats.Monotonic, when a sample was last finished
+	fetching int   // samples submitted but not yet fetched
+	batches  int64 // delivered
+	moved    int64 // stats.Monotonic of the last finished sample
 	spare    []*openBatch
 	closed   bool
 }
@@ -89,20 +90,20 @@ type Options struct {
 	Formats  []dataset.Format                     // nil: dataset.Formats()
 	Sources  []source.Scheme                      // nil: dataset.Sources()
 	Progress func(done, total int64, what string) // of indexing; may be nil
-	// Wrap puts something between the loader and its storage; may be nil.
+	// Wrap wraps the storage of the loader, for tests and measurements; may be nil.
 	Wrap func(source.Source) source.Source
-	// Deadly are the samples of a dataset that were in work when an engine died,
-	// and how often; may be nil.
+	// Deadly returns the samples of a dataset that the engine was working on when
+	// it died, and how often; may be nil.
 	Deadly func(digest string) map[int64]int
-	// Stored says that what is stored is looked at, and no batch is made: no field
-	// need be left to deliver.
+	// Stored says that only stored samples are read and no batch is made: it is
+	// then no error if no field is left to deliver.
 	Stored bool
-	// ReadAhead bounds the bytes that are read and not decoded yet; 0: 32 MiB. One
-	// sample is read however long it is.
+	// ReadAhead bounds the bytes that are read but not yet decoded; 0 is 32 MiB. A
+	// sample longer than this is still read, alone.
 	ReadAhead int64
 }
 
-// Open opens a loader. Errors name every problem of the Spec at once.
+// Open opens a loader. Its errors name every problem of the Spec at once.
 func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Loader, error) {
 	data, err := dataset.Open(ctx, spec, dataset.Options{Formats: opt.Formats, Sources: opt.Sources, Progress: opt.Progress, Wrap: opt.Wrap, Stored: opt.Stored})
 	if err != nil {
@@ -130,7 +131,8 @@ func Open(ctx context.Context, shared *Shared, spec spec.Spec, opt Options) (*Lo
 	return l, nil
 }
 
-// size decides how much memory batches may take, and refuses what cannot work.
+// size decides how much memory batches may take, and rejects limits that cannot
+// work.
 func (l *Loader) size() error {
 	available := mem.Available()
 	limit := int64(l.spec.Deliver.Memory)
@@ -143,7 +145,7 @@ func (l *Loader) size() error {
 		l.shared.mu.Unlock()
 	}
 	if l.loose() {
-		limit /= 2 // rows of unequal length are collected before they are packed
+		limit /= 2 // rows of unequal length are first collected, then laid out
 	}
 	if err := l.fits(l.slotBytes, limit); err != nil {
 		e := errs.From(err)
@@ -155,18 +157,19 @@ func (l *Loader) size() error {
 	l.slots, l.most = slots{l: l, limit: limit, auto: !asked}, limit
 	l.setPrefetch(limit)
 	if l.loose() {
-		l.prefetch = 1 // until the first batch tells how large they are
+		l.prefetch = 1 // until the first batch shows how large they are
 	}
 	return nil
 }
 
-// loose says whether the length of a batch is known only when it is there.
+// loose reports whether the size of a batch is only known when its rows are
+// decoded.
 func (l *Loader) loose() bool {
 	return slices.ContainsFunc(l.fields, func(f batch.Field) bool { return f.Loose })
 }
 
-// fits says that memory holds two batches: one that the user has, one that is
-// being filled.
+// fits reports an error unless memory has room for two batches: one that the user
+// has and one that is being filled.
 func (l *Loader) fits(slot, limit int64) error {
 	if 2*slot <= limit {
 		return nil
@@ -175,11 +178,11 @@ func (l *Loader) fits(slot, limit int64) error {
 	if l.loose() {
 		whole = 2
 	}
-	return errs.New(errs.Memory, "a batch takes %s, and two must fit: memory is %s", mem.Size(slot*whole), mem.Size(limit*whole)).
+	return errs.New(errs.Memory, "a batch takes %s and two must fit, but memory is %s", mem.Size(slot*whole), mem.Size(limit*whole)).
 		Try("raise memory= to at least %s, or lower batch_size", mem.AtLeast(2*slot*whole))
 }
 
-// setPrefetch is as many batches ahead as were asked for and fit.
+// setPrefetch sets prefetch to as many batches as were asked for and fit.
 func (l *Loader) setPrefetch(limit int64) {
 	l.prefetch = int(max(1, min(int64(l.spec.Deliver.Prefetch), limit/l.slotBytes-1)))
 }
@@ -207,11 +210,11 @@ func (l *Loader) start(readAhead int64) {
 	})
 }
 
-// Pass begins a walk through an epoch at a position (items of the epoch that all
-// ranks were given before), counting steps on from step.
+// Pass begins a walk through an epoch at a position (the items of the epoch that
+// all ranks were given before). Its first step has the number step.
 func (l *Loader) Pass(epoch, position, step int64) (*Pass, error) {
 	if epoch < 0 || position < 0 {
-		return nil, errs.New(errs.State, "epoch %d, position %d: there is no such place", epoch, position)
+		return nil, errs.New(errs.State, "epoch %d, position %d: neither can be negative", epoch, position)
 	}
 	l.shared.mu.Lock()
 	if p := l.ahead; p != nil && !p.cancelled && p.failed == nil && p.epoch == epoch && position == 0 && step == 0 {
@@ -222,15 +225,15 @@ func (l *Loader) Pass(epoch, position, step int64) (*Pass, error) {
 	l.shared.mu.Unlock()
 	e := l.Epoch(epoch)
 	if position > e.Len() {
-		return nil, errs.New(errs.State, "epoch %d, position %d: an epoch of %d places has no such place", epoch, position, e.Len())
+		return nil, errs.New(errs.State, "epoch %d, position %d: the epoch has %d places", epoch, position, e.Len())
 	}
 	l.shared.mu.Lock()
 	defer l.shared.mu.Unlock()
 	return l.begin(l.newPass(epoch, step, e, l.slice(e, position)))
 }
 
-// PassOver begins a walk over a List, which a user's sampler gave: the whole of
-// it is this rank's.
+// PassOver begins a walk over a List, which a user's sampler gave. All of it
+// belongs to this rank.
 func (l *Loader) PassOver(list order.List, epoch, step int64) (*Pass, error) {
 	if err := l.checkList(list, epoch); err != nil {
 		return nil, err
@@ -245,23 +248,23 @@ func (l *Loader) PassOver(list order.List, epoch, step int64) (*Pass, error) {
 	return l.begin(p)
 }
 
-// checkList refuses lists that no pass can walk.
+// checkList rejects lists that no pass can walk.
 func (l *Loader) checkList(list order.List, epoch int64) error {
 	most := int64(math.MaxInt64 - len(list.IDs))
 	if epoch < 0 || list.Place < 0 || list.Place > most || list.Item < 0 || list.Item > most || list.Cuts == nil && list.Place != list.Item {
-		return errs.New(errs.State, "epoch %d, place %d, item %d: there is no such place for a list", epoch, list.Place, list.Item)
+		return errs.New(errs.State, "epoch %d, place %d, item %d: a list cannot begin there", epoch, list.Place, list.Item)
 	}
 	for i, id := range list.IDs {
 		if id < 0 || id >= l.data.Len() {
-			return errs.New(errs.Config, "the sampler gave sample %d at place %d, and there are %d samples", id, list.Place+int64(i), l.data.Len()).
-				Try("samplers give numbers from 0 to len(dataset) - 1")
+			return errs.New(errs.Config, "the sampler gave sample %d at place %d, but there are %d samples", id, list.Place+int64(i), l.data.Len()).
+				Try("a sampler gives numbers from 0 to len(dataset) - 1")
 		}
 	}
 	left := int64(len(list.IDs))
 	for i, n := range list.Cuts {
 		if n < 1 || n > left {
-			return errs.New(errs.Config, "the batch sampler gave %d samples as batch %d, and %d ids are left of the %d ids that came", n, list.Item+int64(i), left, len(list.IDs)).
-				Try("every batch of a batch sampler holds at least one sample")
+			return errs.New(errs.Config, "the batch sampler announced %d samples for batch %d, but only %d of its %d ids are left", n, list.Item+int64(i), left, len(list.IDs)).
+				Try("every batch of a batch sampler needs at least one sample")
 		}
 		left -= n
 	}
@@ -269,13 +272,13 @@ func (l *Loader) checkList(list order.List, epoch int64) error {
 		return errs.New(errs.Config, "the batch sampler gave %d ids, of which %d are in no batch", len(list.IDs), left)
 	}
 	if b := l.spec.Batch; b.ByLength() {
-		return errs.New(errs.Config, "a sampler decides the order, and bucket %d, tokens %d, pack %d would make another", b.Bucket, b.Tokens, b.Pack).
-			Try("leave the sampler out, or cut batches by length in a batch sampler")
+		return errs.New(errs.Config, "a sampler decides the order, so bucket %d, tokens %d, pack %d cannot change it", b.Bucket, b.Tokens, b.Pack).
+			Try("leave the sampler out, or make batches by length in a batch sampler")
 	}
 	return nil
 }
 
-// begin makes p the pass that the consumer walks. Shared.mu is held.
+// begin makes p the pass that the consumer reads. Shared.mu is held.
 func (l *Loader) begin(p *Pass) (*Pass, error) {
 	if l.closed {
 		return nil, errs.New(errs.Config, "the loader is closed")
@@ -300,15 +303,15 @@ func (l *Loader) newPass(epoch, step int64, e order.Epoch, slice order.Slice) *P
 	return p
 }
 
-// startPass sets a pass's planner to work. Shared.mu is held.
+// startPass starts a pass's planner. Shared.mu is held.
 func (l *Loader) startPass(p *Pass) {
 	p.started = true
 	l.passes = append(l.passes, p)
 	go p.plan()
 }
 
-// lookAhead begins the epoch after p's, once all of p is on its way. Shared.mu is
-// held, and let go while the order of that epoch is made.
+// lookAhead begins the epoch after p's as soon as all batches of p are open.
+// Shared.mu is held, and released while the order of that epoch is made.
 func (l *Loader) lookAhead(p *Pass) {
 	if p != l.current || p.alone || p.looked || l.ahead != nil || l.closed || p.epoch == math.MaxInt64 {
 		return
@@ -325,7 +328,7 @@ func (l *Loader) lookAhead(p *Pass) {
 	l.startPass(l.ahead)
 }
 
-// drop forgets a pass that has ended. Shared.mu is held.
+// drop removes a pass that has ended. Shared.mu is held.
 func (l *Loader) drop(p *Pass) {
 	l.passes = slices.DeleteFunc(l.passes, func(q *Pass) bool { return q == p })
 	l.shared.reconsider()
@@ -358,7 +361,7 @@ func (l *Loader) Close() {
 		l.closeData()
 		return
 	}
-	go l.closeWhenQuiet() // a read may hang: nobody waits for it
+	go l.closeWhenQuiet() // a read may hang, so Close does not wait for it
 }
 
 func (l *Loader) closeWhenQuiet() {
@@ -371,7 +374,8 @@ func (l *Loader) closeWhenQuiet() {
 	l.closeData()
 }
 
-// closeData closes what samples are read from; none is in work.
+// closeData closes the storage that samples are read from; no sample may be in
+// work.
 func (l *Loader) closeData() {
 	l.data.Close()
 	if l.cache != nil {
@@ -383,13 +387,13 @@ func (l *Loader) closeData() {
 // ID is the loader's number in this process.
 func (l *Loader) ID() int64 { return l.id }
 
-// Dataset is what is read; nil if it is synthetic or a mixture.
+// Dataset is the stored dataset; nil if it is synthetic or a mixture.
 func (l *Loader) Dataset() format.Stored { return l.data.Dataset() }
 
-// Notes are lines that the user should see once.
+// Notes are notices that the user should see once.
 func (l *Loader) Notes() []string { return append(l.data.Notes(), l.cacheNotes()...) }
 
-// Table is columns of the dataset; see dataset.Collection.
+// Table returns columns of the dataset; see dataset.Collection.
 func (l *Loader) Table(names []string) (map[string]any, error) {
 	if !l.hold() {
 		return nil, errs.New(errs.Config, "the loader is closed")
@@ -398,7 +402,7 @@ func (l *Loader) Table(names []string) (map[string]any, error) {
 	return l.data.Table(names)
 }
 
-// Explain is Stream's, of a loader that is open.
+// Explain is Stream.Explain for a loader that is open.
 func (l *Loader) Explain(epoch, position int64) (*Explanation, error) {
 	if !l.hold() {
 		return nil, errs.New(errs.Config, "the loader is closed")
@@ -407,7 +411,7 @@ func (l *Loader) Explain(epoch, position int64) (*Explanation, error) {
 	return l.Stream.Explain(epoch, position)
 }
 
-// Answer is Ask's answer as JSON, of a loader that is open.
+// Answer returns Ask's answer as JSON, for a loader that is open.
 func (l *Loader) Answer(q Question) (json.RawMessage, error) {
 	if !l.hold() {
 		return nil, errs.New(errs.Config, "the loader is closed")
@@ -436,7 +440,8 @@ func (l *Loader) changed(before *Loader, part int64) (json.RawMessage, error) {
 	return json.Marshal(l.data.Parts[part].Changed(before.data.Parts[0]))
 }
 
-// hold keeps the dataset open until letGo; false: it is closed already.
+// hold keeps the dataset open until letGo. It returns false if the loader is
+// closed.
 func (l *Loader) hold() bool {
 	l.shared.mu.Lock()
 	defer l.shared.mu.Unlock()
@@ -453,10 +458,10 @@ func (l *Loader) letGo() {
 	l.shared.changed.Broadcast()
 }
 
-// Fields says what batches hold.
+// Fields describes the columns of batches.
 func (l *Loader) Fields() []dataset.Column { return l.data.Columns() }
 
-// Stats is the loader's numbers at this moment.
+// Stats returns the loader's statistics at this moment.
 func (l *Loader) Stats() stats.Snapshot {
 	s := l.shared
 	out := l.stats.Snapshot()

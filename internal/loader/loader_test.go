@@ -204,7 +204,7 @@ func TestGoOnFromEveryStep(t *testing.T) {
 	}
 }
 
-// failing is an arena whose second slot can not be had, after a while.
+// failing is an arena that cannot allocate a second slot, after a while.
 type failing struct {
 	batch.Heap
 	n     atomic.Int32

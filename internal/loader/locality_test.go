@@ -74,7 +74,7 @@ func TestNodesReadTheirOwnShards(t *testing.T) {
 		window int64
 	}{
 		{"shuffled in windows", 40 << 10, 0},
-		{"small samples, read as they lie", 3 << 10, 1},
+		{"small samples, read in place", 3 << 10, 1},
 		{"small samples, shuffled in windows", 3 << 10, 0},
 	} {
 		dir, samples, data := unequalShards(t, 40, c.size)
@@ -131,7 +131,7 @@ func TestNodesReadTheirOwnShards(t *testing.T) {
 					}
 				}
 				if twice > streams-1 {
-					t.Errorf("%d shards were read by more than one node: %d lie at cuts", twice, streams-1)
+					t.Errorf("%d shards were read by more than one node: %d are at cuts", twice, streams-1)
 				}
 				if ratio := float64(total) / float64(data); ratio > 1.05 {
 					t.Errorf("%d bytes read of %d: %.3f of the data", total, data, ratio)

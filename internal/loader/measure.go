@@ -13,50 +13,54 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// What is measured and how often: a lane takes the time of every sample; its CPU of
-// about one in cpuTime of work, and what each transform took of it of one in
-// splitTime, so that what measuring costs does not depend on how small samples are.
-// Readers of small samples take the time of bunches, and the CPU of about one in
-// bunchCPU of work. Batches are planned, closed and sent with their time taken, and
-// the CPU of as few. Everything is scaled by counts, which are
-// exact. The first sample of a lane is not measured: it makes the lane's memory.
+// What is measured, and how often:
 //
-// To ask a clock takes as long as to move a small sample, so who has just asked one
-// says what it was to whoever comes next.
+//   - lanes: the time of every sample; the CPU time of about one sample per cpuTime of work; the time of each transform of about one sample per splitTime of work
+//   - readers of small samples: the time of every bunch; the CPU time of about one bunch per bunchCPU of work
+//   - planning, closing and sending a batch: the time of every batch; the CPU time as seldom as that
+//
+// Choosing by work and not by count keeps the cost of measuring independent of the
+// size of samples. Samples of the measurements are scaled up by counts, which are
+// exact. The first sample of a lane is not measured, because it allocates the
+// lane's memory. All times are in ns.
+//
+// Reading the clock costs as much as moving a small sample, so the last reading is
+// passed on.
 const (
 	cpuTime   = int64(8 * time.Millisecond)
 	splitTime = int64(20 * time.Millisecond)
 	bunchCPU  = int64(4 * time.Millisecond)
 
-	mostBatches = 64 // one in so many at least: there are few of them
+	mostBatches = 64 // measure at least one batch in this many: there are few of them
 )
 
-// seldom chooses what CPU is measured of: about one in so much of the work. By chance,
-// which the last digits of the clock are: what is due by time is the first after a
-// pause too often, and what is due by count may be the first of each pass, or of what
-// a collection of garbage took away; those find their caches cold. The first of all is
-// chosen. Safe for concurrent use.
+// seldom chooses about one in every items for a measurement of CPU time, at random
+// by the last digits of the clock. Choosing by time would favour the first item
+// after a pause, and choosing by count could hit the first item of each pass or of
+// each garbage collection; those find their caches cold. The very first item is
+// always chosen. Safe for concurrent use.
 type seldom struct{ every atomic.Int64 }
 
-// due says whether this one is; now is stats.Monotonic.
+// due reports whether to measure this item; now is stats.Monotonic.
 func (s *seldom) due(now int64) bool {
 	every := s.every.Load()
 	return every == 0 || now%every == 0
 }
 
-// took is what one took that was due, of which so much comes to each.
+// took adjusts the rate after a measurement: the item took so many ns, and one item
+// per each ns of work is to be measured.
 func (s *seldom) took(took, each int64) { s.every.Store(max(each/max(took, 1), 1)) }
 
-// tookBatch is took for what is done once a batch.
+// tookBatch is took for work that is done once per batch.
 func (s *seldom) tookBatch(d time.Duration) {
 	s.took(int64(d), min(cpuTime, mostBatches*int64(d)))
 }
 
-// costs are where the transforms of one program are counted.
+// costs are the counters of the transforms of one program.
 type costs struct{ stages []*stats.Stage }
 
-// measure begins the loader's books, and says where each program's transforms
-// stand in them: transforms of one name count together.
+// measure begins the loader's statistics, and assigns each program's transforms to
+// stages: transforms with the same name count together.
 func (l *Loader) measure() {
 	if l.shared.quiet {
 		l.stats = stats.Off()
@@ -88,16 +92,16 @@ func (l *Loader) measure() {
 	}
 }
 
-// filler is what filling in samples takes: of one goroutine.
+// filler is the state for filling in samples. It belongs to one goroutine.
 type filler struct {
 	lane   *transform.Lane
 	sample format.Sample
 	tally  tally
 }
 
-// tally is what a lane has counted and not yet put into the books of a loader: the
-// words there are all lanes', and adding to them for every sample would cost more
-// the more lanes there are.
+// tally is what a lane has counted but not yet added to the statistics of a loader.
+// All lanes share the words there, and adding to them for every sample would cost
+// more the more lanes there are.
 type tally struct {
 	l        *Loader
 	took     [16]int64 // ns, of n samples
@@ -111,7 +115,7 @@ type done struct {
 	n int64
 }
 
-// flush puts it there.
+// flush adds the tally to the statistics and to the lane's book, and resets it.
 func (y *tally) flush(book *stats.Worker) {
 	if y.n == 0 {
 		return
@@ -127,24 +131,25 @@ func (y *tally) flush(book *stats.Worker) {
 	y.n, y.programs, y.jpeg = 0, y.programs[:0], stats.Ways{}
 }
 
-// worker is what a lane keeps for itself.
+// worker is the state of one lane. Only the lane uses it, except for asleep, which
+// Shared.mu guards.
 type worker struct {
 	filler
 	book   *stats.Worker
 	hand   fetch.Hand
 	asleep bool
-	woke   bool // it has woken somebody, who may be on its thread's queue
+	woke   bool // it has woken a goroutine, which may be on the run queue of its thread
 
-	mean           int64 // ns, of the last samples
-	cpuIn, splitIn int64 // samples until one is measured
+	mean           int64 // ns per sample, of the last samples
+	cpuIn, splitIn int64 // samples until the next measurement
 }
 
 func newWorker(lane *transform.Lane) *worker {
 	return &worker{filler: filler{lane: lane}, cpuIn: 1, splitIn: 1}
 }
 
-// timed is fill, with its time taken from begin (stats.Monotonic) on; it says when it
-// ended.
+// timed calls fill and measures its time from begin (stats.Monotonic) on. It
+// returns when fill ended.
 func (l *Loader) timed(w *worker, t *task, begin int64) (end int64, err error) {
 	if l.stats.Decode == nil {
 		err = l.fill(&w.filler, t)
@@ -175,12 +180,12 @@ func (l *Loader) timed(w *worker, t *task, begin int64) (end int64, err error) {
 	return end, err
 }
 
-// spent is what one bunch took, ns, to read and to fill so many items.
+// spent is the total cost of bunches: ns to read, ns to fill, items, bytes.
 type spent struct{ read, fill, items, bytes int64 }
 
-// enter puts what a batch's bunches took into the books, together: every reader
-// writes the words there, and a bunch may take no more than some microseconds. Once
-// their last task is done; again it does nothing.
+// enter adds the cost of a batch's bunches to the statistics, all at once: every
+// reader writes the same words there, and a bunch may take only some microseconds.
+// It is called after the last task; calling it again does nothing.
 func (ob *openBatch) enter() {
 	l := ob.pass.l
 	if len(ob.bunches) == 0 || l.stats.Decode == nil {
@@ -199,8 +204,8 @@ func (ob *openBatch) enter() {
 	ob.bunches = ob.bunches[:0]
 }
 
-// countdown goes to the next sample to measure, one in every so many. Not the first
-// after some time: a lane that has slept finds its caches cold.
+// countdown counts to the next sample to measure, one in every. Lanes that have
+// slept do not measure the next sample, which finds cold caches.
 func countdown(in, every int64) int64 {
 	if in == 0 {
 		return every
@@ -208,10 +213,11 @@ func countdown(in, every int64) int64 {
 	return in - 1
 }
 
-// readNow reads a sample whose bytes are at hand; else it goes to the readers.
+// readNow reads a sample whose bytes are in memory and returns true; otherwise it
+// sends the sample to the readers.
 func (l *Loader) readNow(w *worker, work *stats.Work, t *task) bool {
 	if t.unread = false; t.batch.gone.Load() {
-		return true // and nothing is done with it
+		return true // nothing will be done with the sample
 	}
 	read := l.stats.Read
 	begin := work.Begin(wire.StageRead, uint32(l.id), t.req.Sample)
@@ -222,7 +228,7 @@ func (l *Loader) readNow(w *worker, work *stats.Work, t *task) bool {
 	}
 	hot := l.fetch.Now(t.batch.pass.ctx, &w.hand, &t.req)
 	work.End()
-	if hot && read != nil && len(t.req.Extents) > 0 { // a sample that is kept has none
+	if hot && read != nil && len(t.req.Extents) > 0 { // a cached sample has none
 		read.Add(time.Duration(stats.Monotonic()-begin), 1, t.req.Bytes())
 	}
 	if onThread {
@@ -236,14 +242,14 @@ func (l *Loader) readNow(w *worker, work *stats.Work, t *task) bool {
 	l.shared.mu.Lock()
 	l.running--
 	l.shared.mu.Unlock()
-	// Where a whole batch has to be read after all, that keeps to the budget, and a lane
-	// never waits for it.
+	// A new goroutine, because Submit may wait for read-ahead memory if the whole
+	// batch has to be read after all, and a lane must never wait for that.
 	go l.send([]*fetch.Request{&t.req}, false, t.batch)
 	return false
 }
 
-// counted counts a JPEG by its decoder, and a program's transforms, which have just been
-// done for a sample.
+// counted counts a JPEG by its decoder, and the transforms of a program that was
+// just run.
 func (l *Loader) counted(f *filler, prog *transform.Program) {
 	if way, ok := f.lane.Way(); ok && prog.Kind() == "image" && l.stats.Decode != nil {
 		switch way {
@@ -266,7 +272,7 @@ func (l *Loader) counted(f *filler, prog *transform.Program) {
 		y.programs = append(y.programs, done{costs: c})
 	}
 	y.programs[i].n++
-	var few [8]time.Duration // of most programs: nothing is allocated
+	var few [8]time.Duration // enough for most programs, on the stack
 	if spent, timed := prog.Divide(f.lane, few[:0]); timed {
 		for k, stage := range c.stages {
 			stage.Timed(spent[k])
@@ -274,16 +280,16 @@ func (l *Loader) counted(f *filler, prog *transform.Program) {
 	}
 }
 
-// cause is what lanes that sleep wait for: a state of package stats, and the
-// loader whose decoding it is that waits (nil: nobody's).
+// cause is why lanes sleep: a state of package stats, and the loader that waits for
+// its consumer or its storage (nil: none).
 type cause struct {
 	l     *Loader
 	state int
 }
 
-// why is the cause of there being no sample to decode now. Samples that are being
-// read are input; without any, batches that may not be opened, because enough are
-// ready or the user holds all slots, are output. Shared.mu is held.
+// why returns the cause if there is no sample to decode now. Samples that are being
+// read mean input. Without any, batches that may not be opened, because enough are
+// ready or the user holds all slots, mean output. Shared.mu is held.
 func (s *Shared) why() (found cause) {
 	for _, l := range s.loaders {
 		switch {
@@ -297,15 +303,15 @@ func (s *Shared) why() (found cause) {
 	return found
 }
 
-// more says whether a pass has batches that were not begun.
+// more reports whether a pass has batches that were not begun.
 func (l *Loader) more() bool {
 	return slices.ContainsFunc(l.passes, func(p *Pass) bool {
 		return !p.cancelled && p.failed == nil && !p.resting && p.nextStep < p.slice.Steps()
 	})
 }
 
-// sleeps books a lane that finds nothing to do, and wakes one that does.
-// Shared.mu is held.
+// sleeps records that a lane finds nothing to do, or that it works again. Shared.mu
+// is held.
 func (s *Shared) sleeps(w *worker) {
 	s.reconsider()
 	if w.asleep {
@@ -329,7 +335,7 @@ func (s *Shared) wakes(w *worker) {
 	s.turn(w, stats.Busy, stats.Monotonic())
 }
 
-// turn ends a sleeping lane's state: it is charged to the cause it had.
+// turn ends a sleeping lane's state and charges the time to its cause.
 func (s *Shared) turn(w *worker, state int, now int64) {
 	was, took := w.book.Turn(state, now)
 	if l := s.cause.l; l != nil {
@@ -337,8 +343,8 @@ func (s *Shared) turn(w *worker, state int, now int64) {
 	}
 }
 
-// reconsider is called where the cause may have changed; lanes that sleep on are
-// booked on the new one. Shared.mu is held.
+// reconsider is called wherever the cause may have changed; lanes that are still
+// asleep are charged to the new one. Shared.mu is held.
 func (s *Shared) reconsider() {
 	if len(s.asleep) == 0 {
 		return
@@ -354,8 +360,8 @@ func (s *Shared) reconsider() {
 	s.cause = now
 }
 
-// queues notes what waits in front of each stage, as the consumer asks. Shared.mu
-// is held.
+// queues records what waits before each stage, at a request of the consumer.
+// Shared.mu is held.
 func (p *Pass) queues() {
 	l := p.l
 	if l.stats.Decode == nil {
@@ -373,8 +379,8 @@ func (p *Pass) queues() {
 	l.stats.Wait.Queue(done)
 }
 
-// asks books a request for a batch at the moment now: until then the consumer was at
-// work. Shared.mu is held.
+// asks records a request for a batch at now; until then the consumer was working.
+// Shared.mu is held.
 func (p *Pass) asks(now int64) {
 	if p.l.stats.Wait == nil {
 		return
@@ -387,8 +393,8 @@ func (p *Pass) asks(now int64) {
 	p.queues()
 }
 
-// given books the answer, which the consumer has waited for until now; nil: there was
-// no batch. Shared.mu is held.
+// given records the answer to a request; b is nil if there was no batch. Shared.mu
+// is held.
 func (p *Pass) given(now int64, b *Batch) {
 	st := p.l.stats
 	if st.Wait == nil {
@@ -399,14 +405,15 @@ func (p *Pass) given(now int64, b *Batch) {
 	if b != nil {
 		items = b.span.Steps
 	} else {
-		p.givenAt = 0 // what comes behind the end is nobody's
+		p.givenAt = 0 // time after the end is not counted
 	}
 	waited := time.Duration(now - p.askedAt)
 	st.Wait.Add(waited, items, 0)
 	st.Deliver.Blocked(stats.Input, waited)
 }
 
-// hand takes the oldest batch, which is done, at the moment now. Shared.mu is held.
+// hand takes the oldest batch, which is complete, at the time now. Shared.mu is
+// held.
 func (p *Pass) hand(now int64) (*Batch, error) {
 	l := p.l
 	if l.stats.Deliver == nil || !l.sending.due(now) {
@@ -416,13 +423,13 @@ func (p *Pass) hand(now int64) (*Batch, error) {
 	b, err := p.handOut(now)
 	if used := thread.Used(); b != nil {
 		b.onThread, b.cpu = true, used
-		l.sending.tookBatch(4 * used) // to send it takes more
+		l.sending.tookBatch(4 * used) // sending it takes longer
 	}
 	return b, err
 }
 
-// book puts a batch that is handed out now, and how far the loader has come, into the
-// page. Shared.mu is held.
+// book records a delivered batch, and how far the loader has come, on the
+// statistics page. Shared.mu is held.
 func (p *Pass) book(ob *openBatch, b *Batch, now int64) {
 	l := p.l
 	if l.stats.Batch == nil {
@@ -454,14 +461,14 @@ func (p *Pass) book(ob *openBatch, b *Batch, now int64) {
 	l.stats.Hand(at)
 }
 
-// Sending is the books of a batch on its way to its consumer.
+// Sending measures the sending of a batch to its consumer.
 type Sending struct {
 	b      *Batch
 	thread stats.Thread
 }
 
-// Sending is to be called where sending the batch begins, by the goroutine that got it
-// of Next; the same calls Done when it is sent. Both are one stage with handing it out.
+// Sending begins the measurement. The goroutine that got the batch from Next calls
+// it, and calls Done when the batch is sent. Delivering and sending are one stage.
 func (b *Batch) Sending() Sending {
 	s := Sending{b: b}
 	if b.onThread {
@@ -470,7 +477,8 @@ func (b *Batch) Sending() Sending {
 	return s
 }
 
-// Done ends it. The slot may be the consumer's by now, or another batch's.
+// Done ends the measurement. The slot may already belong to the consumer or to
+// another batch.
 func (s *Sending) Done() {
 	st := s.b.l.stats
 	if st.Deliver == nil {

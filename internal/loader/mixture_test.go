@@ -153,10 +153,10 @@ func TestMixtureTables(t *testing.T) {
 	}
 	paths = table["path"].([]jsontext.Name)
 	if p := string(paths[gridFolder]); p != filepath.Join(g.tars, "m-000.tar") {
-		t.Errorf("the first sample of the shards lies in %s", p)
+		t.Errorf("the first sample of the shards is in %s", p)
 	}
 	if p := string(paths[gridFolder+gridTars+gridMore-1]); p != filepath.Join(g.more, "m-001.tar") {
-		t.Errorf("the last sample lies in %s", p)
+		t.Errorf("the last sample is in %s", p)
 	}
 	if _, err := three.Table([]string{"label"}); errs.CodeOf(err) != errs.Config {
 		t.Errorf("labels of shards: %v", err)
@@ -173,7 +173,7 @@ func TestMixtureTables(t *testing.T) {
 }
 
 // Damage in a member is reported with its file, the sample's id over all members
-// and what stands there.
+// and the cause.
 func TestMixtureDamage(t *testing.T) {
 	s := ground(t)
 	for _, policy := range []string{Fail, Skip, Replace} {
@@ -226,7 +226,8 @@ func TestMixtureDamage(t *testing.T) {
 	}
 }
 
-// A mixture is named by its members in their order, whatever lies where.
+// The digest of a mixture depends on its members in their order, wherever they are
+// stored.
 func TestMixtureDigest(t *testing.T) {
 	s := ground(t)
 	g := newGrid(t)
@@ -266,8 +267,8 @@ func TestMixtureDigest(t *testing.T) {
 	}
 }
 
-// A list of one dataset is a mixture of one, and synthetic members may stand
-// between stored ones.
+// A list of one dataset is a mixture of one, and synthetic members may be between
+// stored ones.
 func TestOddMixtures(t *testing.T) {
 	s := ground(t)
 	g := newGrid(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// numbersDigest names the numbers, for states.
+// numbersDigest is the digest of a list of numbers, for states.
 func numbersDigest(numbers []float64) string {
 	h := xxhash.New()
 	var b [8]byte
@@ -21,7 +21,7 @@ func numbersDigest(numbers []float64) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// int32s are numbers as lengths.
+// int32s converts numbers to lengths.
 func int32s(numbers []float64) ([]int32, error) {
 	out := make([]int32, len(numbers))
 	for i, x := range numbers {
@@ -33,7 +33,7 @@ func int32s(numbers []float64) ([]int32, error) {
 	return out, nil
 }
 
-// ids are numbers as ids of n samples.
+// ids converts numbers to ids of a dataset of n samples.
 func ids(numbers []float64, n int64) ([]int64, error) {
 	out := make([]int64, len(numbers))
 	for i, x := range numbers {

@@ -229,7 +229,8 @@ func (f full) items(l *Loader) (out []string) {
 					fmt.Fprintf(&b, "%s %x\n", name, row(name, r, f.PackedRows))
 				}
 			}
-			// An empty sample stands between two runs: which row it is of does not show.
+			// An empty sample is between two runs: it does not matter to which row
+			// it belongs.
 			for at < (r+1)*pack {
 				for _, name := range names {
 					if lens[run] == 0 {

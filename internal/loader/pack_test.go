@@ -45,7 +45,7 @@ func TestLengthsOfAField(t *testing.T) {
 	files.Batch = BatchSpec{Lengths: Lengths{Field: "image"}, Tokens: 4 * int64(len(ramp(0)))}
 	for _, b := range walkAll(t, open(t, s, files), 0, 0, 0) {
 		if slices.Contains(b.ids(), 3) && b.Rows > 3 {
-			t.Errorf("the longer file lies in a batch of %d", b.Rows)
+			t.Errorf("the longer file is in a batch of %d", b.Rows)
 		}
 	}
 	for field, says := range map[string]string{"label": "does not know how long", "nothing": "nothing"} {
@@ -103,7 +103,7 @@ func readPacked(t *testing.T, b full, pack int, seen map[int64][]bool) {
 		n := lens[run]
 		tokens, places := bin[at:at+n], position[at:at+n]
 		if at/pack != (at+n-1)/pack && n > 0 {
-			t.Errorf("run %d lies in two rows: %d bytes from %d", run, n, at)
+			t.Errorf("run %d is in two rows: %d bytes from %d", run, n, at)
 		}
 		at += n
 		if id < 0 {
@@ -137,7 +137,7 @@ func readPacked(t *testing.T, b full, pack int, seen map[int64][]bool) {
 	}
 }
 
-// What pack can not work with is told when the loader opens.
+// What pack cannot work with is reported when the loader opens.
 func TestPackRefuses(t *testing.T) {
 	s := ground(t)
 	g := newGrid(t)

@@ -19,67 +19,66 @@ import (
 // Pass is one walk through an epoch: parallel work, delivered in order.
 //
 // Its planner opens batches ahead of the consumer, as far as prefetch and slots
-// allow, and submits their samples to fetch in the order of the plan. Lanes
-// take samples of the oldest open batch first. Whichever lane fills the last
-// row of a batch closes it. Next hands out the oldest batch once it is closed.
+// allow, and submits their samples to fetch in the order of the plan. Lanes take
+// samples of the oldest open batch first. The lane that fills the last row of a
+// batch closes it. Next delivers the oldest batch once it is closed.
+// Two invariants: batches are delivered in the order of steps; and every task of an
+// open batch is finished exactly once, by a lane or as given up, so that its slot
+// always comes back. A pool of finished samples with a reorder buffer would be
+// simpler, but needs a copy of every sample.
 //
-// Two invariants: batches are handed out in the order of steps; and every task
-// of an open batch is finished exactly once, by a lane or as given up, so that
-// its slot always comes back. A pool of finished samples with a reorder buffer
-// was the simpler design; it needs a copy of every sample.
-//
-// Everything below is guarded by Shared.mu, but for what is said to be atomic.
+// Everything below is guarded by Shared.mu, except for what is said to be atomic.
 type Pass struct {
 	l     *Loader
 	epoch int64
 	order order.Epoch
 	slice order.Slice
-	from  int64 // number of the first step: a pass that goes on counts on
+	from  int64 // number of the first step; not 0 for a resumed epoch
 
 	started   bool         // its planner runs
-	alone     bool         // of a List: no other epoch follows
+	alone     bool         // over a List: no other epoch follows
 	looked    bool         // it began the next epoch, or tried to
-	draft     draft        // of the next step; the planner's own
-	seen      int64        // samples of the batches handed out
-	open      []*openBatch // in order; the first is the next to be handed out
-	nextStep  int64        // of the slice: the next to open
-	delivered int64        // of the slice: steps handed out
+	draft     draft        // of the next step; only the planner uses it
+	seen      int64        // samples of the batches delivered
+	open      []*openBatch // in order; the first is the next to be delivered
+	nextStep  int64        // the next to open, counted from the start of slice
+	delivered int64        // steps delivered, counted from the start of slice
 	bundles   bundles      // how many steps are made together
 	waiting   int          // consumers in Next
 	heldSince time.Time    // when Next first found every slot leased
 	ahead     bool         // begun before it was asked for
-	resting   bool         // gave up its batches to others; Next wakes it
+	resting   bool         // its batches were given up for other passes; Next wakes it
 	cancelled bool
 	failed    error
 	ctx       context.Context // of its reads: it ends with the pass, and hung reads with it
 	stop      context.CancelFunc
-	bad       int64 // samples that could not be delivered, up to the last batch handed out
+	bad       int64 // samples that could not be delivered, up to the last batch delivered
 	lastBad   *errs.Error
 	asked     int64 // when Next was last called: Shared.clock
 
-	// For the books, stats.Monotonic; 0: not known.
+	// For statistics: stats.Monotonic; 0: unknown.
 	askedAt, givenAt int64
-	began            bool // its first batch was handed out
+	began            bool // its first batch was delivered
 	planning         planning
 }
 
-// openBatch is a batch on its way, or a bundle of them: the rows of several steps,
-// one step behind the other.
+// openBatch is a batch in the making, or a bundle of batches: the rows of several
+// steps, one step after the other.
 type openBatch struct {
 	pass    *Pass
-	step    int64 // of the slice, the first
+	step    int64 // the first, counted from the start of the slice
 	steps   int   // all have the same number of rows
 	rows    int   // of all steps
 	slot    *batch.Slot
 	layout  *batch.Layout
 	tasks   []task
-	bunches []bunch       // of tasks, where the samples are small
-	ready   []*task       // fetched, not taken; guarded by Shared.mu
-	left    int           // tasks not finished
-	loose   []batch.Loose // one a field
+	bunches []bunch       // of tasks, if the samples are small
+	ready   []*task       // fetched, not yet taken by a lane; guarded by Shared.mu
+	left    int           // tasks not yet finished
+	loose   []batch.Loose // one per field
 	bad     []Bad         // guarded by Shared.mu
-	counts  []Count       // of its receipt, a step each
-	good    []bool        // rows that hold their sample; one writer each
+	counts  []Count       // for its receipt, one per step
+	good    []bool        // rows that have their sample; each has a single writer
 
 	begun, filled int64 // stats.Monotonic
 
@@ -87,7 +86,7 @@ type openBatch struct {
 	done    bool
 	err     error
 	columns []batch.Column
-	gone    atomic.Bool // given up: its tasks only have to come back
+	gone    atomic.Bool // given up: its tasks come back undone
 
 	collected atomic.Int64 // bytes of loose rows
 }
@@ -98,50 +97,51 @@ type task struct {
 	batch   *openBatch
 	row     int
 	place   int64
-	sample  int64 // that the order names; req.Sample may be one in its stead
+	sample  int64 // as ordered; req.Sample may be its replacement
 	from    int64 // packed: first token of the run
 	length  int64 // packed: tokens of the run
-	at      int64 // packed: where the run begins, in tokens of the batch
+	at      int64 // packed: where the run begins in the column, in tokens
 	key     rng.Key
 	attempt int  // replacements so far
-	apart   bool // in no bunch
-	unread  bool // the lane that takes it reads
+	apart   bool // not in a bunch
+	unread  bool // the lane that takes it also reads it
 }
 
-// Bad is one sample that was not delivered as the order says: once an epoch, also
-// where several packed rows would hold runs of it.
+// Bad is one sample that was not delivered as ordered. It comes once per epoch,
+// even if several packed rows have runs of it.
 type Bad struct {
 	Place  int64
 	Sample int64 // the one that failed
-	Put    int64 // the one that stands there instead
+	Put    int64 // its replacement
 	Err    error
 }
 
-// Batch is one batch as it is handed out, or a bundle of consecutive ones, where
-// the consumer asked for them. Release gives its slot back; nothing of it may be
-// read afterwards.
+// Batch is a batch as it is delivered, or a bundle of consecutive batches if the
+// consumer asked for bundles. Release gives its slot back; nothing of the batch may
+// be read afterwards.
 type Batch struct {
 	Epoch    int64
 	Step     int64
-	Position int64 // places of the epoch that all ranks have been given after it, of a bundle after its last step
-	Rows     int   // of each step; those of a bundle lie one step behind the other in every column
+	Position int64 // places of the epoch that all ranks have received after it; for a bundle, after its last step
+	Rows     int   // of each step; the steps of a bundle follow each other in every column
 	Slot     *batch.Slot
 	Columns  []batch.Column
-	Bad      []Bad // of a bundle none
-	Count          // of a bundle, that of its first step
-	// Counts is what each step of a bundle adds to a receipt, and where it ends; nil: one step.
+	Bad      []Bad // empty for a bundle
+	Count          // for a bundle, of its first step
+	// Counts is what each step of a bundle adds to a receipt, and where it ends;
+	// nil for a single step.
 	Counts []Count
 
 	span     stats.Span
 	bytes    int64 // of the slot
-	handed   int64 // stats.Monotonic, when it was taken from the pass
-	onThread bool  // the CPU of handing it out and sending it is measured
+	handed   int64 // stats.Monotonic when it was taken from the pass
+	onThread bool  // the CPU time of delivering and sending it is measured
 	cpu      time.Duration
 	l        *Loader
 }
 
-// Count is what one step adds to a receipt: the sum of the hashes of the samples
-// that stand at places of the epoch, and their number; After is the step's Position.
+// Count is what one step adds to a receipt: the sum of the hashes of the samples in
+// places of the epoch, and their number. After is the step's Position.
 type Count struct {
 	Sum   order.Sum
 	Real  int64
@@ -151,14 +151,14 @@ type Count struct {
 // Release gives the slot back for the next batch.
 func (b *Batch) Release() { b.l.slots.release(b.Slot, true) }
 
-// Discard gives the slot back never to be written again.
+// Discard gives the slot back, never to be written to again.
 func (b *Batch) Discard() { b.l.slots.release(b.Slot, false) }
 
 // Steps is the number of batches of the whole pass.
 func (p *Pass) Steps() int64 { return p.slice.Steps() }
 
-// Next waits for the next batch. io.EOF is the end of the pass. A deadline of 0
-// never stalls.
+// Next waits for the next batch. It returns io.EOF at the end of the pass. A
+// deadline of 0 never reports a stall.
 func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err error) {
 	s := p.l.shared
 	if b, err, ready := p.nextReady(ctx); ready {
@@ -212,7 +212,8 @@ func (p *Pass) Next(ctx context.Context, deadline time.Duration) (b *Batch, err 
 	}
 }
 
-// nextReady is Next where the batch is there already: without what waiting takes.
+// nextReady is Next for a batch that is complete already, without the cost of
+// waiting.
 func (p *Pass) nextReady(ctx context.Context) (b *Batch, err error, ready bool) { //nolint:revive // the error is b's
 	s := p.l.shared
 	s.mu.Lock()
@@ -239,7 +240,7 @@ func (p *Pass) Moved() int64 {
 	return p.l.moved
 }
 
-// handOut takes the oldest batch, which is done. Shared.mu is held.
+// handOut takes the oldest batch, which is complete. Shared.mu is held.
 func (p *Pass) handOut(now int64) (*Batch, error) {
 	ob := p.open[0]
 	p.open[0] = nil
@@ -268,9 +269,9 @@ func (p *Pass) handOut(now int64) (*Batch, error) {
 	return out, nil
 }
 
-// judge is the error of a batch, its own or that of too many bad samples. They
-// are counted here, in the order of delivery, so that which batch ends a run
-// does not depend on lanes or prefetch.
+// judge returns the error of a batch, its own or that of too many bad samples. Bad
+// samples are counted here, in the order of delivery, so that the batch that ends a
+// run does not depend on lanes or prefetch.
 func (p *Pass) judge(ob *openBatch) error {
 	if ob.err != nil {
 		return ob.err
@@ -292,11 +293,12 @@ func (p *Pass) judge(ob *openBatch) error {
 	last := p.lastBad
 	return errs.New(errs.BadLimit, "%d of %d samples of this pass are bad, more than on_bad allows; the last: %s", p.bad, seen, last.What).
 		At(last.Where).Because(last.Cause).
-		Try("see which they are with `stoker inspect`, mend them, or raise max_bad or max_bad_rate")
+		Try("list them with `stoker inspect` and repair them, or raise max_bad or max_bad_rate")
 }
 
-// Cancel ends the pass and what it had prefetched, and does not wait. A pass that
-// has ended by itself stays as it is: the next epoch is prefetched behind it.
+// Cancel ends the pass and drops what it had prefetched. It does not wait. A pass
+// that has ended by itself is left alone, and so is the next epoch, which is being
+// prefetched.
 func (p *Pass) Cancel() {
 	s := p.l.shared
 	s.mu.Lock()
@@ -315,8 +317,8 @@ func (p *Pass) cancel() {
 	p.l.shared.changed.Broadcast()
 }
 
-// giveUp drops what is prefetched, from open batch number from on: it will be
-// made again, to the same bytes. Shared.mu is held.
+// giveUp drops what is prefetched, from open batch number from on. It will be made
+// again, with the same bytes. Shared.mu is held.
 func (p *Pass) giveUp(from int) {
 	for _, ob := range p.open[from:] {
 		ob.gone.Store(true)
@@ -349,7 +351,7 @@ func (p *Pass) plan() {
 		case p.nextStep >= p.slice.Steps():
 			l.lookAhead(p)
 			if p.cancelled || p.nextStep < p.slice.Steps() {
-				continue // the lock was let go
+				continue // the lock was released
 			}
 			if p.delivered >= p.slice.Steps() && !p.ahead {
 				l.drop(p)
@@ -377,7 +379,7 @@ func (p *Pass) plan() {
 				s.changed.Broadcast()
 				return
 			}
-			switch { // the lock was let go while memory was made
+			switch { // the lock was released while memory was allocated
 			case slot == nil:
 			case p.cancelled || p.resting || p.failed != nil || p.draft.step != p.nextStep || p.draft.steps > p.together() || int64(len(slot.Mem)) < l.layout.Bytes():
 				l.slots.put(slot)
@@ -392,8 +394,8 @@ func (p *Pass) plan() {
 	}
 }
 
-// mayOpen says whether prefetch has room for one more batch; the one that the
-// consumer waits for always has.
+// mayOpen reports whether prefetch has room for one more batch. There is always
+// room for the batch that the consumer waits for.
 func (p *Pass) mayOpen() bool {
 	room := p.l.prefetch
 	if p.together() > 1 {
@@ -405,8 +407,8 @@ func (p *Pass) mayOpen() bool {
 	return len(p.open) < room
 }
 
-// begin opens the next step in slot and submits its samples. Shared.mu is held,
-// and let go while fetch makes it wait.
+// begin opens the next step in slot and submits its samples. Shared.mu is held, and
+// released while fetch waits.
 func (p *Pass) begin(slot *batch.Slot) {
 	l := p.l
 	ob := l.newBatch(p, slot)
@@ -415,21 +417,21 @@ func (p *Pass) begin(slot *batch.Slot) {
 	p.open = append(p.open, ob)
 	steps := int64(ob.steps)
 	l.shared.mu.Unlock()
-	waited := l.crew.begin(ob) // the batch may be another's now
+	waited := l.crew.begin(ob) // the batch may already be reused
 	p.planning.done(waited, steps)
 	l.shared.mu.Lock()
 }
 
-// stalled says what has been in work for longest.
+// stalled returns an error that names what has been in work for longest.
 func (p *Pass) stalled(after time.Duration) error {
 	l := p.l
 	stage, sample, since := l.shared.Board.Oldest(uint32(l.id))
 	e := errs.New(errs.Stalled, "no batch for %.0f s", after.Seconds())
 	if stage == 0 {
-		return e.Try("nothing is in work: the engine waits for memory or for its lanes; look at loader.stats(), or raise timeout=")
+		return e.Try("no sample is being worked on: the engine waits for memory or for its lanes; see loader.stats(), or raise timeout=")
 	}
 	e.Where = l.data.Where(sample)
 	e.Where.Moment = &errs.Moment{Epoch: p.epoch, Step: p.from + p.delivered, Rank: l.spec.Rank}
 	e.What += ": stage " + wire.StageNames[stage] + " has been at one sample for " + time.Duration(stats.Monotonic()-since).Round(time.Second).String()
-	return e.Try("see whether its storage answers (a hung mount shows here as stage read), or raise timeout=")
+	return e.Try("check that its storage answers (a hung mount shows here as stage read), or raise timeout=")
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// orderState is what a State says of the order: everything that decides which
-// sample stands at which place, lists by their digests. The zero value of a key
-// is left out, so that states of simple orders stay as they are.
+// orderState is what a State says about the order: everything that decides which
+// sample is in which place, lists by their digests. Zero values are left out, so
+// that states of simple orders stay as they are.
 type orderState struct {
 	Shuffle     order.Shuffle `json:"shuffle"`
 	Block       int64         `json:"block,omitempty"`
@@ -35,7 +35,8 @@ type orderState struct {
 	Sorted      int64         `json:"sorted,omitempty"` // batch.window
 }
 
-// newPlan is the plan of the Spec over the collection, and what states say of it.
+// newPlan makes the plan of the Spec over the collection, and what states say about
+// it.
 func (l *Stream) newPlan() error {
 	o, b := l.spec.Order, l.spec.Batch
 	state := orderState{
@@ -113,16 +114,16 @@ func (l *Stream) block(s order.Shuffle, sizes func(int64) []int64) order.Block {
 	return order.Block{}
 }
 
-// weights are those of the Spec, or those that make all classes alike; one for
-// every sample of the subset, if there is one.
+// weights returns those of the Spec, or those that make all classes equally likely;
+// one for every sample of the subset, if there is one.
 func (l *Stream) weights(subset []int64) ([]float64, error) {
 	if !l.spec.Order.Balanced {
 		return l.spec.Order.Weights.Read()
 	}
 	labels := l.data.Labels()
 	if labels == nil {
-		return nil, errs.New(errs.Config, "balanced needs the class of every sample, and a %s dataset does not keep it in its index", l.Format()).
-			Try("give weights= instead: one number a sample")
+		return nil, errs.New(errs.Config, "balanced needs the class of every sample, which a %s dataset does not keep in its index", l.Format()).
+			Try("pass weights= instead: one number per sample")
 	}
 	if subset != nil {
 		all := labels
@@ -154,7 +155,7 @@ func (l *Stream) lengths() ([]int32, error) {
 	return int32s(numbers)
 }
 
-// mix is the mixture of the Spec.
+// mix returns the mixture of the Spec.
 func (l *Stream) mix() *order.Mix {
 	s := l.spec
 	m := &order.Mix{Linear: s.Mix.Linear, Stop: s.Mix.Stop, Num: s.Order.NumSamples}
@@ -201,8 +202,8 @@ func (l *Stream) slice(e order.Epoch, position int64) order.Slice {
 	return s
 }
 
-// Epoch is the order of one epoch. The one asked for last is kept: some cost a
-// pass over the lengths of all samples.
+// Epoch is the order of one epoch. The last one of each parity is kept, because
+// some cost a pass over the lengths of all samples.
 func (l *Stream) Epoch(e int64) order.Epoch {
 	l.epochMu.Lock()
 	defer l.epochMu.Unlock()
@@ -214,23 +215,24 @@ func (l *Stream) Epoch(e int64) order.Epoch {
 	return at.Epoch
 }
 
-// knownEpoch is an epoch that was computed.
+// knownEpoch is an epoch that was computed already.
 type knownEpoch struct {
 	order.Epoch
 	number int64
 	known  bool
 }
 
-// Steps is the number of batches of an epoch from a position on, on every rank.
+// Steps is the number of batches of an epoch from a position on, the same on every
+// rank.
 func (l *Stream) Steps(epoch, position int64) int64 {
 	return l.slice(l.Epoch(epoch), position).Steps()
 }
 
-// Stride is the items that one step takes over all ranks: places, or batches
-// where the order makes them.
+// Stride is the number of items that one step takes over all ranks. Items are
+// places, or batches if the order makes them.
 func (l *Stream) Stride() int64 { return l.strideIn(int64(l.spec.World)) }
 
-// strideIn is that in another world, with batches of this Spec.
+// strideIn is the stride with another number of ranks and the batches of this Spec.
 func (l *Stream) strideIn(world int64) int64 {
 	switch b := l.spec.Batch; {
 	case b.GlobalSize > 0:
@@ -242,19 +244,19 @@ func (l *Stream) strideIn(world int64) int64 {
 	}
 }
 
-// StepOf is the number of the step that begins at, or first after, a position of
-// an epoch.
+// StepOf is the number of the step that begins at a position of an epoch, or of the
+// first step after it.
 func (l *Stream) StepOf(position int64) int64 {
 	return (position + l.Stride() - 1) / l.Stride()
 }
 
-// inSpec is an error of order's with the keys of a Spec in the place of its own names;
-// byLength says that a window is that of lengths.
+// inSpec is the text of an error of package order, with Spec keys for order's own
+// names. byLength says that windows are those of lengths.
 func inSpec(err error, byLength bool) string {
 	text := strings.TrimPrefix(err.Error(), "order: ")
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "draw: "), "mix: ")
 	text = strings.NewReplacer(
-		"set num to", "set num_samples to", "num is", "num_samples is", "make num smaller", "lower num_samples",
+		"set num to", "set num_samples to", "num is", "num_samples is", "num needs", "num_samples needs", "make num smaller", "lower num_samples",
 		"raise Tokens", "raise tokens", "raise Pack", "raise pack", "draw with replacement", "set replacement",
 	).Replace(text)
 	if byLength {

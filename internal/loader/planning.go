@@ -6,26 +6,26 @@ import (
 	"github.com/stoker-data/stoker/internal/base/stats"
 )
 
-// planning is the books of a pass's planner: what it takes to choose the samples of a
-// batch, to say where they lie and to begin it. Its planner uses it alone. A batch may
-// be planned in two pieces, with a wait for memory between them; they count as one,
-// once it has begun.
+// planning measures a pass's planner: choosing the samples of a batch, locating
+// them and beginning the batch. Only the planner uses it. A batch may be planned in
+// two parts with a wait for memory between them; they count as one, once the batch
+// has begun.
 type planning struct {
-	stage *stats.Stage // nil: nothing is measured
+	stage *stats.Stage // nil: not measured
 	due   *seldom
 
-	from   int64 // stats.Monotonic, since when it is at work; 0: it is not
-	rested int64 // since when it is not
-	took   int64 // ns of this batch, before from
+	from   int64 // stats.Monotonic when work began; 0: not working
+	rested int64 // when work ended
+	took   int64 // ns spent on this batch before from
 
 	begun    bool // works was called for this batch
-	onThread bool // its CPU is measured
+	onThread bool // its CPU time is measured
 	thread   stats.Thread
 	cpu      time.Duration
 }
 
-// works begins work, if it has not begun: until now enough batches were on their way,
-// or there was no memory for another.
+// works begins work, if it has not begun. Until now enough batches were open, or
+// there was no memory for another.
 func (y *planning) works() {
 	if y.stage == nil || y.from != 0 {
 		return
@@ -42,7 +42,7 @@ func (y *planning) works() {
 	}
 }
 
-// rests ends it, if it has begun.
+// rests ends work, if it has begun.
 func (y *planning) rests() {
 	if y.from == 0 {
 		return
@@ -55,8 +55,8 @@ func (y *planning) rests() {
 	y.from, y.rested = 0, now
 }
 
-// done ends it with a batch of so many steps, which begins; for so long it waited
-// until earlier samples were decoded.
+// done ends the work on a batch of so many steps. For waited of that time it waited
+// until earlier samples were decoded, which does not count.
 func (y *planning) done(waited time.Duration, steps int64) {
 	if y.stage == nil {
 		return

@@ -14,38 +14,38 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// Profile is what samples took, one after another in one goroutine.
+// Profile is how long samples took, one after another in one goroutine.
 type Profile struct {
-	Names []string // of transforms; what Timing.Transforms stands for
+	Names []string // of transforms, in the order of Timing.Transforms
 	Each  []Timing
-	Bad   int // samples that could not be read or decoded, and are not in Each
+	Bad   int // samples that could not be read or decoded; they are not in Each
 	JPEGs int // decoded
-	// Others are those of them that another decoder than stoker's own took, by kind:
-	// of libjpeg-turbo's, or where that is not built in, the standard library's.
+	// Others counts the JPEGs that another decoder than stoker's own decoded, by
+	// kind: libjpeg-turbo, or the standard library if that is not built in.
 	Others map[string]int
 }
 
-// The kinds of JPEGs that are others'.
+// The kinds of JPEGs that another decoder decodes.
 const (
 	Progressive = "progressive"
 	FourInks    = "CMYK"
 	Unusual     = "odd sampling, several scans, arithmetic coding"
 )
 
-// Timing is what one sample took.
+// Timing is how long one sample took.
 type Timing struct {
-	File       string // that its first bytes lie in
+	File       string // that has its first bytes
 	Bytes      int64  // read
 	Read       time.Duration
-	Decode     time.Duration   // all that is neither reading nor a transform's
-	Transforms []time.Duration // one a name; see transform.Program.Divide
+	Decode     time.Duration   // everything except reading and transforms
+	Transforms []time.Duration // one per name; see transform.Program.Divide
 }
 
-// Profile times up to n samples, spread evenly over the first epoch, and ends after
-// about a time. Unlike the statistics it takes every part of every sample, which
-// costs too much beside a training; batches, lanes and the cache of samples have no
-// part in it. Of a synthetic dataset there is nothing to time. It is an error if all
-// samples are bad: that of the first.
+// Profile times up to n samples, spread evenly over the first epoch, and stops
+// after about most. Unlike the statistics it times every part of every sample,
+// which would cost too much during training. Batches, lanes and the cache are not
+// part of it. A synthetic dataset has nothing to time. If all samples are bad, it
+// returns the error of the first.
 func (l *Loader) Profile(ctx context.Context, n int64, most time.Duration) (Profile, error) {
 	if !l.hold() {
 		return Profile{}, errs.New(errs.Config, "the loader is closed")
@@ -69,7 +69,7 @@ func (l *Loader) Profile(ctx context.Context, n int64, most time.Duration) (Prof
 		if part, _ := l.data.Of(e.At(place)); part.Format().Made {
 			continue
 		}
-		if len(out.Each) == 0 { // the first makes the lane's memory, and opens its file
+		if len(out.Each) == 0 { // the first sample allocates the lane's memory and opens its file
 			_, _ = r.time(place)
 			r.jpegs, r.others = 0, map[string]int{}
 		}
@@ -95,7 +95,7 @@ func (l *Loader) Profile(ctx context.Context, n int64, most time.Duration) (Prof
 	return out, nil
 }
 
-// profiler is what timing samples takes.
+// profiler is the state for timing samples.
 type profiler struct {
 	l       *Loader
 	ctx     context.Context
@@ -122,7 +122,7 @@ func (r *profiler) name(prog *transform.Program) {
 	}
 }
 
-// time is what the sample at a place takes.
+// time times the sample at a place.
 func (r *profiler) time(place int64) (t Timing, err error) {
 	id := r.epoch.At(place)
 	part, local := r.l.data.Of(id)
@@ -156,7 +156,7 @@ func (r *profiler) time(place int64) (t Timing, err error) {
 	return t, nil
 }
 
-// read reads the extents of a sample into memory that stays.
+// read reads the extents of a sample into memory that is reused.
 func (r *profiler) read() error {
 	for i, e := range r.extents {
 		if i == len(r.raw) {
@@ -173,7 +173,7 @@ func (r *profiler) read() error {
 	return nil
 }
 
-// field makes one field, as a batch would hold it but for padding.
+// field makes one field as a batch would have it, without padding.
 func (r *profiler) field(part *dataset.Part, i int, prog *transform.Program, place int64, t *Timing) error {
 	f := &r.sample.Fields[part.Value[i]]
 	if f.IsInt || prog == nil {
@@ -200,7 +200,7 @@ func (r *profiler) field(part *dataset.Part, i int, prog *transform.Program, pla
 	return nil
 }
 
-// decoded counts the JPEG that was finished last, if it was one.
+// decoded counts the JPEG that was decoded last, if it was one.
 func (r *profiler) decoded(data []byte) {
 	way, ok := r.lane.Way()
 	if !ok {

@@ -11,8 +11,9 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// Receipt is what one rank's training loop really received: of which stream, and
-// in which parts. Receipts of all ranks, and of a run's resumed pieces, add up.
+// Receipt is what one rank's training loop really received: of which stream, and in
+// which parts. The receipts of all ranks, and of the resumed pieces of a run, add
+// up.
 type Receipt struct {
 	Version int             `json:"version"`
 	Dataset string          `json:"dataset"`
@@ -22,17 +23,17 @@ type Receipt struct {
 }
 
 // ReceiptPart is one run of steps of one pass: the items [From, To) of its epoch
-// were dealt to World ranks, and this one got its share.
+// were dealt to World ranks, and this rank got its share.
 type ReceiptPart struct {
 	Epoch   int64     `json:"epoch"`
 	From    int64     `json:"from"`
 	To      int64     `json:"to"`
 	Rank    int64     `json:"rank"`
 	World   int64     `json:"world_size"`
-	Samples int64     `json:"samples"` // in Sum: padding and what was skipped apart
+	Samples int64     `json:"samples"` // in Sum: without padding and skipped samples
 	Sum     order.Sum `json:"sum"`
-	// Skipped are samples that were not delivered, [place, sample]; Replaced those
-	// that another came for, [place, sample, other].
+	// Skipped are samples that were not delivered, as [place, sample]; Replaced
+	// those that were replaced, as [place, sample, replacement].
 	Skipped  [][2]int64 `json:"skipped,omitempty"`
 	Replaced [][3]int64 `json:"replaced,omitempty"`
 }
@@ -40,27 +41,27 @@ type ReceiptPart struct {
 // ReceiptVersion is the version of Receipt.
 const ReceiptVersion = 1
 
-// Verdict is what receipts come to when they are held against the plan.
+// Verdict is the result of comparing receipts with the plan.
 type Verdict struct {
 	OK       bool           `json:"ok"`       // no problem
-	Complete bool           `json:"complete"` // and every epoch but the last is covered whole
+	Complete bool           `json:"complete"` // and every epoch but the last is covered completely
 	Problems []string       `json:"problems,omitempty"`
 	Epochs   []EpochVerdict `json:"epochs"`
 }
 
-// EpochVerdict is that for one epoch.
+// EpochVerdict is the verdict on one epoch.
 type EpochVerdict struct {
 	Epoch    int64      `json:"epoch"`
 	Items    int64      `json:"items"`   // of the epoch
 	Covered  [][2]int64 `json:"covered"` // runs of items that were delivered
 	Samples  int64      `json:"samples"` // received over all ranks, as receipts say
-	Planned  int64      `json:"planned"` // that the plan has there, skipped ones apart
+	Planned  int64      `json:"planned"` // that the plan has there, without skipped ones
 	Skipped  int64      `json:"skipped,omitempty"`
 	Replaced int64      `json:"replaced,omitempty"`
 }
 
-// Verify adds up receipts and compares them with the plan of this loader, whose
-// own rank and world do not matter.
+// Verify adds up receipts and compares them with the plan of this loader, whose own
+// rank and world do not matter.
 func (l *Stream) Verify(receipts []Receipt) Verdict {
 	var v Verdict
 	parts := map[int64][]ReceiptPart{}
@@ -71,7 +72,7 @@ func (l *Stream) Verify(receipts []Receipt) Verdict {
 			Processing: mine.Processing,
 		}
 		if r.Version != ReceiptVersion {
-			v.problemf("receipt %d is of version %d, and this release reads %d", i, r.Version, ReceiptVersion)
+			v.problemf("receipt %d has version %d, but this release reads %d", i, r.Version, ReceiptVersion)
 			continue
 		}
 		for _, why := range mine.differences(theirs, l.Sources(), l.Unlike()) {
@@ -110,15 +111,16 @@ func (v *Verdict) problemf(format string, a ...any) {
 // run is a run of items that was dealt to the ranks of one world.
 type run struct{ from, to, world int64 }
 
-// epoch judges the parts of one epoch, and says which of its items they leave at
-// its end, behind a run of which world; all, if they do not begin at its start.
+// epoch judges the parts of one epoch. left is the run of items that they do not
+// cover at its end, and the world of the run before it; all items, if the parts do
+// not begin at its start.
 func (v *Verdict) epoch(e order.Epoch, number int64, parts []ReceiptPart) (left run) {
 	out := EpochVerdict{Epoch: number, Items: e.Len()}
 	ranks := map[run]map[int64]int{}
 	var sum, want order.Sum
 	for _, p := range parts {
 		if p.To > e.Len() {
-			v.problemf("epoch %d: rank %d of %d got items up to %d, and there are %d", number, p.Rank, p.World, p.To, e.Len())
+			v.problemf("epoch %d: rank %d of %d received items up to %d, but there are %d", number, p.Rank, p.World, p.To, e.Len())
 			return run{0, e.Len(), p.World}
 		}
 		r := run{p.From, p.To, p.World}
@@ -163,7 +165,7 @@ func (v *Verdict) epoch(e order.Epoch, number int64, parts []ReceiptPart) (left 
 	return left
 }
 
-// ranks says which ranks of a run are missing or came twice.
+// ranks reports which ranks of a run are missing or came twice.
 func (v *Verdict) ranks(epoch int64, r run, got map[int64]int) {
 	for _, rank := range slices.Sorted(maps.Keys(got)) {
 		if n := got[rank]; n > 1 {
@@ -187,8 +189,8 @@ func (v *Verdict) ranks(epoch int64, r run, got map[int64]int) {
 // mostNamed is how many ranks one sentence names.
 const mostNamed = 16
 
-// adjust takes what was skipped from the plan's sum, and puts in what stood in
-// for others. A sample counts once, whatever number of packed rows it lay in.
+// adjust removes skipped samples from the plan's sum, and adds replacements. A
+// sample counts once, in however many packed rows it was.
 func (v *EpochVerdict) adjust(e order.Epoch, want *order.Sum, parts []ReceiptPart) {
 	seen := map[int64]bool{}
 	first := func(place int64) bool {
@@ -220,8 +222,8 @@ func (v *Verdict) sums(e *EpochVerdict, got, want order.Sum) {
 	switch {
 	case got == want && e.Samples == e.Planned:
 	case e.Samples != e.Planned:
-		v.problemf("epoch %d: %d samples were delivered, and the plan has %d there", e.Epoch, e.Samples, e.Planned)
+		v.problemf("epoch %d: %d samples were delivered, but the plan has %d there", e.Epoch, e.Samples, e.Planned)
 	default:
-		v.problemf("epoch %d: as many samples were delivered as the plan has, %d, but not the same ones at the same places", e.Epoch, e.Samples)
+		v.problemf("epoch %d: as many samples were delivered as the plan has, %d, but not the same ones in the same places", e.Epoch, e.Samples)
 	}
 }

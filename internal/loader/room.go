@@ -1,16 +1,17 @@
 package loader
 
-// What lanes hold for large pictures counts against the memory of the loader whose
-// picture it is, with its batches. Lanes of all loaders wait for one another by the rule
-// of mem.Scratch, at one place: in transform.Program.Finish, where they hold no lock, no
-// room and nothing else that another lane waits for. Batches do not wait for them: a
-// slot that the consumer waits for is taken at once, only those ahead of it are put
-// off (slots.take), until Give wakes their planner.
+// The memory that lanes use for large pictures counts against the memory limit of
+// the picture's loader, together with its batches. Lanes of all loaders wait for
+// each other by the rule of mem.Scratch, in one place: transform.Program.Finish,
+// where they hold no lock, no room and nothing else that another lane waits for.
+// Batches do not wait for them: a slot that the consumer waits for is taken at
+// once; only those ahead of it are put off (slots.take), until Give wakes their
+// planner.
 
-// Take waits until a lane may hold n bytes for a picture of this loader.
+// Take waits until a lane may use n bytes for a picture of this loader.
 func (l *Loader) Take(n int64) { l.shared.scratch.Take(n, l.left) }
 
-// Give gives them back.
+// Give returns the bytes of Take.
 func (l *Loader) Give(n int64) {
 	s := l.shared
 	s.scratch.Give(n)
@@ -19,15 +20,15 @@ func (l *Loader) Give(n int64) {
 	s.mu.Unlock()
 }
 
-// left is the memory that batches leave.
+// left is the memory that batches leave for lanes.
 func (l *Loader) left() int64 {
 	l.shared.mu.Lock()
 	defer l.shared.mu.Unlock()
 	return l.slots.limit - l.slots.bytes
 }
 
-// looseRow is memory for a row whose size only the sample tells. A batch is refused as
-// soon as no slot can hold what it has collected.
+// looseRow returns memory for a row whose size only the sample tells. It refuses as
+// soon as no slot has room for what the batch has collected.
 func (l *Loader) looseRow(t *task, field int, n int) ([]byte, error) {
 	if all := t.batch.collected.Add(int64(n)); 2*all > l.most {
 		return nil, l.fits(all, l.most)
@@ -35,7 +36,7 @@ func (l *Loader) looseRow(t *task, field int, n int) ([]byte, error) {
 	return t.batch.loose[field].Row(t.row, n), nil
 }
 
-// looseFailed takes a row out of the account that was not filled in.
+// looseFailed removes a row that was not filled in from the batch's total.
 func (t *task) looseFailed(n int, err error) error {
 	if err != nil {
 		t.batch.collected.Add(int64(-n))
@@ -43,7 +44,7 @@ func (t *task) looseFailed(n int, err error) error {
 	return err
 }
 
-// trim lets go of rows that are too large to be kept for another batch.
+// trim frees rows that are too large to be kept for another batch.
 func (ob *openBatch) trim() {
 	for i := range ob.loose {
 		ob.loose[i].Trim()

@@ -288,7 +288,7 @@ func TestEpochsOfAlmostNothing(t *testing.T) {
 						}
 					}
 					if rest := walkAll(t, l, 0, n, 0); len(rest) != 0 {
-						t.Errorf("%d steps behind the end", len(rest))
+						t.Errorf("%d steps after the end", len(rest))
 					}
 					_, samples = l.Epoch(0).Sum(0, n)
 				}
@@ -300,8 +300,8 @@ func TestEpochsOfAlmostNothing(t *testing.T) {
 	}
 }
 
-// Where batches are cut by tokens, epochs differ in length: a state stands in
-// its own epoch.
+// If batches are cut by tokens, epochs differ in length: a state belongs to its own
+// epoch.
 func TestEpochsOfUnequalLength(t *testing.T) {
 	s := ground(t)
 	spec, _ := newGrid(t).byLength(newGrid(t).spec(t), "tokens")
@@ -323,7 +323,7 @@ func TestEpochsOfUnequalLength(t *testing.T) {
 	if err := l.Check(saved(t, l, long, m)); err != nil {
 		t.Error(err)
 	}
-	if err := l.Check(saved(t, l, short, m)); errs.CodeOf(err) != errs.State || !strings.Contains(err.Error(), fmt.Sprintf("there are %d places", n)) {
+	if err := l.Check(saved(t, l, short, m)); errs.CodeOf(err) != errs.State || !strings.Contains(err.Error(), fmt.Sprintf("which has %d places", n)) {
 		t.Errorf("place %d of %d: %v", m, n, err)
 	}
 	if _, err := l.Pass(short, m, 0); errs.CodeOf(err) != errs.State {

@@ -11,44 +11,44 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/transform"
 )
 
-// Shared is what all loaders of one process share: lanes, the memory of
-// batches, buffers, the board. One lock guards all of it and all passes: it is
-// taken a few times a sample, for less than a microsecond.
+// Shared is what all loaders of one process share: lanes, the memory of batches,
+// buffers, the statistics page. One lock guards all of it and all passes: it is
+// taken a few times per sample, for less than a microsecond.
 type Shared struct {
 	Arena batch.Arena
 	Board *stats.Board
 	Pool  *mem.Pool
-	Page  *stats.Page // nil: numbers are this process's alone
+	Page  *stats.Page // nil: statistics are not shared with other processes
 
 	mu      sync.Mutex
 	changed sync.Cond // a batch, a slot, a pass, a consumer: rare events
 	work    sync.Cond // a sample is ready for a lane
 	loaders []*Loader
 	lanes   int // running
-	resting int // of them, those that wait for work
+	resting int // those of lanes that wait for work
 	clock   int64
 	lastID  int64
 	closed  bool
 	done    sync.WaitGroup
-	auto    int64 // bytes that the batches of all loaders without a limit of their own may take together
-	taken   int64 // of them
+	auto    int64 // bytes that the batches of all loaders without their own limit may take together
+	taken   int64 // of auto
 
-	scratch mem.Scratch // what lanes hold for large pictures
+	scratch mem.Scratch // memory of lanes for large pictures
 
 	asleep []*worker // lanes with nothing to do
 	cause  cause     // why
-	quiet  bool      // nothing is measured, so that what measuring costs can be
+	quiet  bool      // nothing is measured; for finding out what measuring costs
 }
 
-// NewShared is the common ground of loaders whose batches lie in arena.
+// NewShared returns the shared part of loaders whose batches are allocated in
+// arena.
 func NewShared(arena batch.Arena, board *stats.Board) *Shared {
 	s := &Shared{Arena: arena, Board: board, Pool: &mem.Pool{KeepBytes: 64 << 20}}
 	s.changed.L, s.work.L = &s.mu, &s.mu
 	return s
 }
 
-// Close ends the lanes, once their samples in work are done. All loaders must
-// be closed.
+// Close ends the lanes after their current samples. All loaders must be closed.
 func (s *Shared) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -58,7 +58,7 @@ func (s *Shared) Close() {
 	s.done.Wait()
 }
 
-// grow runs at least n lanes.
+// grow makes sure that at least n lanes run.
 func (s *Shared) grow(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +74,8 @@ func (s *Shared) Lanes() int {
 	return s.lanes
 }
 
-// lane is one worker: it takes the next sample that is ready, of the batch that
-// is needed first, and decodes it into its place.
+// lane is one worker. It takes the next sample that is ready, of the batch that is
+// needed first, and decodes it into its row.
 func (s *Shared) lane() {
 	kernel := transform.NewLane()
 	defer kernel.Close()
@@ -89,11 +89,11 @@ func (s *Shared) lane() {
 		defer func() { w.tally.flush(w.book) }()
 	}
 	for t := s.take(w); t != nil; t = s.take(w) {
-		// Whoever this lane has woken runs now. It would wait on this thread's queue while
-		// the sample is decoded in C; and Go's monitor, which takes such queues away, then
-		// looks for more of them every 70 µs for a while: a twentieth of a processor, all
-		// the time. Not for every sample: to yield wakes another thread, to see whether it
-		// finds anything to do.
+		// Let the goroutine that this lane has woken run now. It would wait on this
+		// thread's run queue while the sample is decoded in C; Go's monitor thread
+		// takes such queues away, and then looks for more of them every 70 µs for a
+		// while, which costs a twentieth of a core. This is not done for every
+		// sample, because yielding also wakes another thread, which looks for work.
 		if w.woke {
 			runtime.Gosched()
 		}
@@ -109,9 +109,10 @@ func (s *Shared) lane() {
 	}
 }
 
-// take waits for the next task. nil: the lanes end. Where loaders leave others that
-// may be taken, it wakes a lane that sleeps: nobody else does when the sample that kept
-// a loader at its limit is done, and the lane that did it goes on with another loader's.
+// take waits for the next task. It returns nil if the lanes end. If tasks are left
+// that may be taken, it wakes another sleeping lane: nobody else does when a loader
+// was at its limit of lanes and the lane that finished its sample goes on with
+// another loader's.
 func (s *Shared) take(w *worker) *task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +142,9 @@ func (s *Shared) take(w *worker) *task {
 	}
 }
 
-// next is where the next task is: the oldest batch of the pass that is needed most,
-// of loaders that may have one more lane. nil: nowhere. Shared.mu is held.
+// next returns the batch with the next task: the oldest batch of the pass that is
+// needed most, of loaders that may have one more lane. nil: there is none.
+// Shared.mu is held.
 func (s *Shared) next() (best *openBatch) {
 	bestRank := 1 << 30
 	for _, l := range s.loaders {
@@ -158,12 +160,12 @@ func (s *Shared) next() (best *openBatch) {
 	return best
 }
 
-// oldestReady is the oldest batch of the pass with a sample to decode, and how
-// urgent that is: less is more.
+// oldestReady returns the oldest batch of the pass with a sample to decode, and how
+// urgent it is: smaller is more urgent.
 func (p *Pass) oldestReady() (*openBatch, int) {
 	for i, ob := range p.open {
 		if len(ob.ready) > 0 {
-			rank := 2 * i // batches that stand between it and the consumer
+			rank := 2 * i // twice the batches between it and the consumer
 			if p.waiting == 0 {
 				rank += 1000
 			}
@@ -176,7 +178,7 @@ func (p *Pass) oldestReady() (*openBatch, int) {
 	return nil, 0
 }
 
-// fetched is fetch's call when a sample's bytes are there.
+// fetched is called by fetch when a sample's bytes have arrived.
 func (s *Shared) fetched(t *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +198,7 @@ func (s *Shared) fetched(t *task) {
 	s.work.Signal()
 }
 
-// unread gives the unread samples of a batch to the lanes, which read them.
+// unread passes the unread samples of a batch to the lanes, which read them.
 func (s *Shared) unread(ob *openBatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,8 +215,8 @@ func (s *Shared) unread(ob *openBatch) {
 	s.work.Broadcast()
 }
 
-// settle gives the slot of a batch that was given up back, once nobody works on
-// it. Shared.mu is held.
+// settle gives back the slot of a batch that was given up, once no task of it is in
+// work. Shared.mu is held.
 func (ob *openBatch) settle() {
 	if ob.gone.Load() && ob.left == 0 && !ob.closing && ob.slot != nil {
 		ob.enter()

@@ -9,25 +9,25 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
-// heldGrace is how long every slot may be held by the user before that is an
-// error: another thread may be about to let one go.
+// heldGrace is how long the user may hold every slot before that is an error:
+// another thread may be about to release one.
 const heldGrace = time.Second
 
-// slots is the memory of one loader's batches, within its limit, which they share with
-// what lanes hold for large pictures: slots ahead of need are put off for these. Slots are made
-// when first needed and used again; Shared.mu guards all of it.
+// slots is the memory of one loader's batches. Lanes take memory for large pictures
+// from the same limit, and slots ahead of need wait for them. Slots are allocated
+// when first needed and then reused. Shared.mu guards all of it.
 type slots struct {
 	l      *Loader
 	limit  int64 // bytes
-	auto   bool  // the limit is that of all loaders together that have none of their own
-	bytes  int64 // of all slots, free and not
+	auto   bool  // the limit is shared by all loaders without their own
+	bytes  int64 // of all slots, free or leased
 	count  int
 	leased int
 	free   []*batch.Slot
 }
 
-// take is a slot for pass p, or nil if there is none now. Shared.mu is held, and
-// let go while new memory is made.
+// take returns a slot for pass p, or nil if there is none now. Shared.mu is held,
+// and released while memory is allocated.
 func (s *slots) take(p *Pass) (*batch.Slot, error) {
 	l := s.l
 	s.makeRoom(p)
@@ -45,13 +45,13 @@ func (s *slots) take(p *Pass) (*batch.Slot, error) {
 		beside = l.shared.scratch.Used()
 	}
 	if s.count == 0 || s.room(l.slotBytes+beside) {
-		p.planning.rests() // to make memory is no planning: it takes as long as a thousand batches, a few times
+		p.planning.rests() // allocating does not count as planning: it is rare, and takes as long as a thousand batches
 		slot, err := s.alloc(l.slotBytes)
 		p.planning.works()
 		if err == nil || s.count == 0 {
 			return slot, err
 		}
-		s.limit = s.bytes // make do with what there is
+		s.limit = s.bytes // continue with the slots that exist
 		if p.starves() {
 			l.shared.reclaim(l, p, true)
 		}
@@ -63,9 +63,9 @@ func (s *slots) take(p *Pass) (*batch.Slot, error) {
 	return nil, nil
 }
 
-// room says whether so many bytes more are within the limits. Of a limit that it
-// shares every loader has two slots in any case: one that the user has, and one
-// that is being filled, so that no loader waits for another.
+// room reports whether bytes more are within the limits. If the limit is shared,
+// every loader may always have two slots, one that the user has and one that is
+// being filled, so that no loader waits for another.
 func (s *slots) room(bytes int64) bool {
 	if s.bytes+bytes > s.limit {
 		return false
@@ -73,7 +73,8 @@ func (s *slots) room(bytes int64) bool {
 	return !s.auto || s.count < 2 || s.l.shared.taken+s.l.shared.kept(s)+s.weight(bytes) <= s.l.shared.auto
 }
 
-// kept is what the loaders that share the limit with s still need for two slots each.
+// kept is what the loaders that share the limit with but still need for two slots
+// each.
 func (s *Shared) kept(but *slots) (bytes int64) {
 	for _, l := range s.loaders {
 		if l.slots.auto && &l.slots != but {
@@ -83,8 +84,8 @@ func (s *Shared) kept(but *slots) (bytes int64) {
 	return bytes
 }
 
-// makeRoom takes what the loaders that share the limit do not use: the free slots
-// of those that walk no pass, and, where the consumer of p starves, all that was
+// makeRoom frees what the loaders that share the limit do not use: the free slots
+// of those without a pass, and, if the consumer of p starves, everything that was
 // made ahead for consumers that do not wait. Shared.mu is held.
 func (s *slots) makeRoom(p *Pass) {
 	l := s.l
@@ -101,7 +102,7 @@ func (s *slots) makeRoom(p *Pass) {
 	}
 }
 
-// drain gives the free slots back to the machine.
+// drain frees the free slots.
 func (s *slots) drain() {
 	for _, slot := range s.free {
 		s.discard(slot)
@@ -109,7 +110,7 @@ func (s *slots) drain() {
 	s.free = nil
 }
 
-// add keeps the books of bytes more, or fewer.
+// add adjusts the totals by bytes, which may be negative.
 func (s *slots) add(bytes int64) {
 	s.bytes += bytes
 	if s.auto {
@@ -117,8 +118,8 @@ func (s *slots) add(bytes int64) {
 	}
 }
 
-// weight is what bytes of slots take of a limit: rows of unequal length are there
-// twice, while they are collected and when they are packed.
+// weight is how much of a limit bytes of slots take: rows of unequal length count
+// twice, as collected and as laid out.
 func (s *slots) weight(bytes int64) int64 {
 	if s.l.loose() {
 		return 2 * bytes
@@ -126,10 +127,11 @@ func (s *slots) weight(bytes int64) int64 {
 	return bytes
 }
 
-// starves says that the consumer waits and nothing is on its way.
+// starves reports whether the consumer waits and no batch is open.
 func (p *Pass) starves() bool { return p.waiting > 0 && len(p.open) == 0 }
 
-// held is the error of a user who holds every slot, once that has lasted.
+// held returns the error of a user who holds every slot, once that has lasted for
+// heldGrace.
 func (s *slots) held(p *Pass) error {
 	if p.heldSince.IsZero() {
 		p.heldSince = time.Now()
@@ -152,7 +154,7 @@ func (s *slots) held(p *Pass) error {
 		Try("release batches (del images, or copy what you keep: images.clone()), or raise memory=")
 }
 
-// alloc makes a slot. Shared.mu is held, and let go meanwhile.
+// alloc allocates a slot. Shared.mu is held, and released meanwhile.
 func (s *slots) alloc(bytes int64) (*batch.Slot, error) {
 	s.add(bytes)
 	s.count++
@@ -167,12 +169,13 @@ func (s *slots) alloc(bytes int64) (*batch.Slot, error) {
 	return slot, nil
 }
 
-// errLater says that a batch outgrew its slot and that memory has no room for a
-// larger one now: the batch is to be made again when it has.
+// errLater says that a batch outgrew its slot and that there is no memory for a
+// larger one now: the batch is made again when there is.
 var errLater = errors.New("loader: a larger slot, later")
 
-// replace is a larger slot with the fixed columns (so many bytes) of an old one,
-// which is gone. Slots of the old size are no longer used, and fewer batches are made ahead.
+// replace returns a larger slot with the fixed columns (so many bytes) of an old
+// one, which is freed. Slots of the old size are not used again, and fewer batches
+// are made ahead.
 func (s *slots) replace(old *batch.Slot, fixed, bytes int64) (*batch.Slot, error) {
 	l := s.l
 	bytes = (bytes + 4095) / 4096 * 4096
@@ -203,7 +206,7 @@ func (s *slots) discard(slot *batch.Slot) {
 	s.l.shared.Arena.Free(slot)
 }
 
-// put takes back a slot that nobody uses. Shared.mu is held.
+// put takes back a slot that is not in use. Shared.mu is held.
 func (s *slots) put(slot *batch.Slot) {
 	if s.l.closed || int64(len(slot.Mem)) < s.l.slotBytes {
 		s.discard(slot)
@@ -213,8 +216,8 @@ func (s *slots) put(slot *batch.Slot) {
 	s.l.shared.changed.Broadcast()
 }
 
-// release takes a leased slot back: for the next batch, or never to be written
-// again.
+// release takes a leased slot back, for the next batch if again, or else never to
+// be written to again.
 func (s *slots) release(slot *batch.Slot, again bool) {
 	mu := &s.l.shared.mu
 	mu.Lock()
@@ -228,9 +231,9 @@ func (s *slots) release(slot *batch.Slot, again bool) {
 	s.l.shared.changed.Broadcast()
 }
 
-// reclaim takes what is prefetched from passes that nobody waits for, the one
-// that was asked longest ago first: those of the same loader, or, where the
-// machine has no memory left, of all. Shared.mu is held.
+// reclaim drops what is prefetched by passes whose consumers do not wait, the one
+// that was asked longest ago first: those of the same loader, or of all loaders if
+// the machine has no memory left. Shared.mu is held.
 func (s *Shared) reclaim(l *Loader, p *Pass, everybody bool) {
 	for {
 		var victim *Pass

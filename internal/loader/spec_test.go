@@ -12,7 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// refused is the error of a Spec that can not be.
+// refused returns the error of an invalid Spec.
 func refused(t *testing.T, s *Shared, spec Spec) *errs.Error {
 	t.Helper()
 	l, err := Open(context.Background(), s, spec, Options{})
@@ -35,9 +35,9 @@ func TestOrdersThatCanNotBe(t *testing.T) {
 	}{
 		"shuffle":           {func(s *Spec) { s.Order.Shuffle = "ful" }, []string{`shuffle is "ful"`, "none, full, block, window"}},
 		"tail":              {func(s *Spec) { s.Order.Tail = "cut" }, []string{`tail is "cut"`}},
-		"negative window":   {func(s *Spec) { s.Order.Window = -1 }, []string{"window -1", "none is negative"}},
+		"negative window":   {func(s *Spec) { s.Order.Window = -1 }, []string{"window -1", "none can be negative"}},
 		"negative num":      {func(s *Spec) { s.Order.NumSamples = -4 }, []string{"num_samples -4"}},
-		"streams alone":     {func(s *Spec) { s.Order.Streams = 4 }, []string{"streams are of shuffle block"}},
+		"streams alone":     {func(s *Spec) { s.Order.Streams = 4 }, []string{"streams need shuffle block"}},
 		"window alone":      {func(s *Spec) { s.Order.Window = 100 }, []string{"window"}},
 		"window and full":   {func(s *Spec) { s.Order.Shuffle, s.Order.Window = order.Full, 100 }, []string{"window"}},
 		"window of one":     {func(s *Spec) { s.Order.Shuffle, s.Order.Window = order.WindowAlone, 1 }, []string{"window"}},
@@ -60,10 +60,10 @@ func TestOrdersThatCanNotBe(t *testing.T) {
 		"both sizes":        {func(s *Spec) { s.Batch = BatchSpec{Size: 4, GlobalSize: 6} }, []string{"keep one"}},
 		"global and tokens": {func(s *Spec) { s.Batch = BatchSpec{GlobalSize: 6, Tokens: 60, Lengths: lengthsOf(upTo(41)...)} }, []string{"keep one"}},
 		"negative tokens":   {func(s *Spec) { s.Batch.Tokens = -1 }, []string{"tokens -1"}},
-		"bucket and pack":   {func(s *Spec) { s.Batch.Bucket, s.Batch.Pack, s.Batch.Lengths = 4, 9, lengthsOf(upTo(41)...) }, []string{"exclude one another"}},
-		"lengths alone":     {func(s *Spec) { s.Batch.Lengths = lengthsOf(upTo(41)...) }, []string{"none of bucket, tokens and pack"}},
+		"bucket and pack":   {func(s *Spec) { s.Batch.Bucket, s.Batch.Pack, s.Batch.Lengths = 4, 9, lengthsOf(upTo(41)...) }, []string{"exclude each other"}},
+		"lengths alone":     {func(s *Spec) { s.Batch.Lengths = lengthsOf(upTo(41)...) }, []string{"lengths are used by bucket, tokens and pack"}},
 		"bucket alone":      {func(s *Spec) { s.Batch.Bucket = 4 }, []string{"need lengths"}},
-		"long alone":        {func(s *Spec) { s.Batch.Bucket, s.Batch.Lengths, s.Batch.Long = 4, lengthsOf(upTo(41)...), order.Split }, []string{"only pack has use for it"}},
+		"long alone":        {func(s *Spec) { s.Batch.Bucket, s.Batch.Lengths, s.Batch.Long = 4, lengthsOf(upTo(41)...), order.Split }, []string{"only pack uses it"}},
 		"no rule for long":  {func(s *Spec) { s.Batch.Pack, s.Batch.Lengths, s.Batch.Long = 4, Lengths{Field: "bin"}, "cut" }, []string{"cut", "split", "truncate"}},
 		"half a length": {func(s *Spec) {
 			s.Batch.Bucket, s.Batch.Lengths = 4, lengthsOf(upTo(41)...)
@@ -75,7 +75,7 @@ func TestOrdersThatCanNotBe(t *testing.T) {
 		}, []string{"length 3 is -1"}},
 		"beyond the budget":  {func(s *Spec) { s.Batch.Tokens, s.Batch.Lengths = 4, lengthsOf(upTo(41)...) }, []string{"4 tokens"}},
 		"batch window alone": {func(s *Spec) { s.Batch.Window = 50 }, []string{"window"}},
-		"mix of one":         {func(s *Spec) { s.Mix.Stop = order.Repeat }, []string{"mix is for a list of datasets"}},
+		"mix of one":         {func(s *Spec) { s.Mix.Stop = order.Repeat }, []string{"mix needs a list of datasets"}},
 		"weight of one":      {func(s *Spec) { s.Dataset.Weight = 2 }, []string{"members of a mixture"}},
 		"an empty list":      {func(s *Spec) { s.Dataset = Dataset{Mixed: []Dataset{}} }, []string{"empty list"}},
 		"no such format":     {func(s *Spec) { s.Dataset.Format = "zip" }, []string{`format is "zip"`}},
@@ -105,7 +105,7 @@ func TestMixturesThatCanNotBe(t *testing.T) {
 	}{
 		"stop":               {func(s *Spec) { s.Mix.Stop = "never" }, []string{`mix.stop is "never"`}},
 		"batches":            {func(s *Spec) { s.Mix.Batches = "pure" }, []string{`mix.batches is "pure"`}},
-		"num without repeat": {func(s *Spec) { s.Order.NumSamples = 9 }, []string{"num_samples goes with repeat"}},
+		"num without repeat": {func(s *Spec) { s.Order.NumSamples = 9 }, []string{"num_samples needs mix.stop repeat"}},
 		"block over all":     {func(s *Spec) { s.Order.Shuffle = order.BlockWise }, []string{"give every member of the mixture its own shuffle"}},
 		"weights twice":      {func(s *Spec) { s.Mix.Schedule = []Stage{{Place: 0, Weights: []float64{1, 1, 1}}} }, []string{"keep one"}},
 		"negative weight":    {func(s *Spec) { s.Dataset.Mixed[1].Weight = -1 }, []string{"-1"}},
@@ -166,7 +166,7 @@ func TestOrderProblemsComeAtOnce(t *testing.T) {
 	spec.World = 4
 	spec.Dataset.Mixed[0].Path = Paths{"/nowhere/at/all"}
 	e := refused(t, s, spec)
-	for _, word := range []string{`"ful"`, `"cut"`, "block is -1", "7 cannot be divided over 4", "exclude one another", `"never"`, `"pure"`, "/nowhere"} {
+	for _, word := range []string{`"ful"`, `"cut"`, "block is -1", "7 cannot be divided over 4", "exclude each other", `"never"`, `"pure"`, "/nowhere"} {
 		if !strings.Contains(e.Error(), word) {
 			t.Errorf("%q is not said in: %v", word, e)
 		}

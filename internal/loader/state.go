@@ -10,7 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// State is where a stream stands: plain JSON, equal on every rank.
+// State is a position in a stream: plain JSON, equal on every rank.
 type State struct {
 	Version  int             `json:"version"`
 	Dataset  string          `json:"dataset"`
@@ -19,13 +19,14 @@ type State struct {
 	Epoch    int64           `json:"epoch"`
 	Position int64           `json:"position"`
 	Order    json.RawMessage `json:"order"`
-	// Processing is Pipeline without the names of fields, and Blocks the sizes of a
-	// block shuffle's: with them the state goes on over a packing of its dataset,
-	// whose names and shards are others. States of earlier releases have neither.
+	// Processing is Pipeline without the names of fields, and Blocks the block
+	// sizes of a block shuffle. With them the state can be used with a packing of
+	// its dataset, which has other names and shards. States of earlier releases
+	// have neither.
 	Processing string `json:"processing,omitempty"`
 	Blocks     string `json:"blocks,omitempty"`
-	// Skipped are the runs of an epoch that were passed over by Skip, the newest
-	// last; those before the last maxSkipped are forgotten.
+	// Skipped are the runs of an epoch that Skip passed over, the newest last; only
+	// the last maxSkipped are kept.
 	Skipped []Skipped `json:"skipped,omitempty"`
 }
 
@@ -35,7 +36,7 @@ type Skipped [3]int64
 // maxSkipped keeps a state below 1 KiB.
 const maxSkipped = 12
 
-// Skip is the state, passed over its next items up to position.
+// Skip returns the state after passing over the next items up to position.
 func (s State) Skip(position int64) State {
 	last := len(s.Skipped) - 1
 	if last >= 0 && s.Skipped[last][0] == s.Epoch && s.Skipped[last][2] == s.Position {
@@ -49,9 +50,10 @@ func (s State) Skip(position int64) State {
 	return s
 }
 
-// differences says in what a state is not of this stream, wherever in it. sources
-// are the digests of what the dataset was packed from, unlike those of what it was
-// packed from as another sequence of samples, and how.
+// differences says in what a state does not belong to this stream. sources are the
+// digests of the datasets that this one was packed from as the same sequence of
+// samples; unlike has those that it was packed from as another sequence, and how it
+// differs.
 func (s State) differences(other State, sources []string, unlike map[string]string) (why []string) {
 	differ := func(what string, theirs, mine any) {
 		if fmt.Sprint(theirs) != fmt.Sprint(mine) {
@@ -61,7 +63,7 @@ func (s State) differences(other State, sources []string, unlike map[string]stri
 	differ("version", other.Version, s.Version)
 	switch {
 	case unlike[other.Dataset] != "":
-		why = append(why, fmt.Sprintf("it is of the dataset that this one was packed from, and does not fit here: %s", unlike[other.Dataset]))
+		why = append(why, fmt.Sprintf("it belongs to the dataset that this one was packed from, and does not fit here: %s", unlike[other.Dataset]))
 	case other.Dataset == s.Dataset || !slices.Contains(sources, other.Dataset):
 		differ("dataset", other.Dataset, s.Dataset)
 		differ("pipeline", other.Pipeline, s.Pipeline)
@@ -69,7 +71,7 @@ func (s State) differences(other State, sources []string, unlike map[string]stri
 			differ("the digest of the block sizes", other.Blocks, s.Blocks)
 		}
 	case other.Processing == "":
-		why = append(why, "the state is of the dataset that this one was packed from, and an earlier release saved it without the digests needed to resume here")
+		why = append(why, "the state belongs to the dataset that this one was packed from, and an earlier release saved it without the digests needed to resume here")
 	default:
 		differ("what is done to the fields, whatever their names,", other.Processing, s.Processing)
 		differ("the digest of the block sizes", other.Blocks, s.Blocks)
@@ -85,7 +87,7 @@ func (s State) differences(other State, sources []string, unlike map[string]stri
 // StateVersion is the version of State.
 const StateVersion = 1
 
-// State is the state after a batch at position of an epoch.
+// State is the state after the batch that ends at position of an epoch.
 func (l *Stream) State(epoch, position int64) State {
 	return State{
 		Version: StateVersion, Dataset: l.data.Digest(), Pipeline: l.data.Pipeline(), Seed: l.spec.Order.Seed,
@@ -93,26 +95,26 @@ func (l *Stream) State(epoch, position int64) State {
 	}
 }
 
-// Sources are the digests of the datasets that this one was packed from; states of
-// those go on here, sample by sample.
+// Sources are the digests of the datasets that this one was packed from; their
+// states can be resumed here, sample by sample.
 func (l *Stream) Sources() []string { return l.data.Sources() }
 
-// Unlike is the datasets that this one was packed from as another sequence of samples,
-// by digest, and how each was: their states do not fit.
+// Unlike are the datasets that this one was packed from as another sequence of
+// samples, by digest, with the difference: their states do not fit.
 func (l *Stream) Unlike() map[string]string { return l.data.Unlike() }
 
-// Altered says how packing changed what is delivered, such as "resize 256"; "":
-// not at all, or nothing was packed.
+// Altered says how packing changed what is delivered, such as "resize 256". It is
+// empty if nothing was changed or nothing was packed.
 func (l *Stream) Altered() string { return l.data.Altered() }
 
-// Check says why a state is not one of this loader's stream.
+// Check returns an error unless a state belongs to this loader's stream.
 func (l *Stream) Check(st State) error {
 	why := l.State(0, 0).differences(st, l.Sources(), l.Unlike())
 	if st.Epoch < 0 || st.Position < 0 {
-		why = append(why, fmt.Sprintf("its place is %d, its epoch %d, and neither can be negative", st.Position, st.Epoch))
+		why = append(why, fmt.Sprintf("its place is %d and its epoch is %d, and neither can be negative", st.Position, st.Epoch))
 	} else if len(why) == 0 {
 		if n := l.Epoch(st.Epoch).Len(); st.Position > n {
-			why = append(why, fmt.Sprintf("its place is %d in epoch %d, and there are %d places", st.Position, st.Epoch, n))
+			why = append(why, fmt.Sprintf("its place is %d in epoch %d, which has %d places", st.Position, st.Epoch, n))
 		}
 	}
 	if len(why) == 0 {

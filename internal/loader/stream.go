@@ -12,24 +12,24 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// Stream is what a Spec means, without anybody who delivers it: an open dataset, the
-// order of every epoch, this rank's share, states and receipts. It starts nothing; a
+// Stream is the meaning of a Spec without delivery: an open dataset, the order of
+// every epoch, this rank's share, states and receipts. It starts no goroutine; a
 // Loader is a Stream with lanes and slots. Safe for concurrent use until Close.
 type Stream struct {
 	data *dataset.Collection
-	spec spec.Spec // defaults written out
+	spec spec.Spec // with all defaults filled in
 
 	plan       order.Plan
 	orderState json.RawMessage
-	blocks     string  // digest of the sizes of blocks, for states; "": the order has none
-	lens       []int32 // of every sample, where batches are made by length
+	blocks     string  // digest of the block sizes, for states; "": the order has no blocks
+	lens       []int32 // of every sample, if batches are made by length
 
 	epochMu sync.Mutex
 	epochs  [2]knownEpoch // even and odd
 }
 
-// OpenStream opens the dataset of a Spec and plans its epochs. Errors name every
-// problem of the Spec at once.
+// OpenStream opens the dataset of a Spec and plans its epochs. Its errors name
+// every problem of the Spec at once.
 func OpenStream(ctx context.Context, spec spec.Spec, opt dataset.Options) (*Stream, error) {
 	data, err := dataset.Open(ctx, spec, opt)
 	if err != nil {
@@ -43,28 +43,29 @@ func OpenStream(ctx context.Context, spec spec.Spec, opt dataset.Options) (*Stre
 	return l, nil
 }
 
-// Close closes the dataset. Nothing of the Stream may be in use.
+// Close closes the dataset. The Stream must not be in use.
 func (l *Stream) Close() { l.data.Close() }
 
 // Len is the number of samples.
 func (l *Stream) Len() int64 { return l.data.Len() }
 
-// Digest names the contents of the dataset.
+// Digest identifies the contents of the dataset.
 func (l *Stream) Digest() string { return l.data.Digest() }
 
 // Contents are what there was of each dataset when it was indexed.
 func (l *Stream) Contents() []dataset.Contents { return l.data.Contents() }
 
-// Pipeline names what is done to a sample.
+// Pipeline identifies what is done to a sample.
 func (l *Stream) Pipeline() string { return l.data.Pipeline() }
 
-// Spec is the Spec with every default written out.
+// Spec is the Spec with every default filled in.
 func (l *Stream) Spec() spec.Spec { return l.spec }
 
-// Classes are the names of the classes, where the dataset has them.
+// Classes are the names of the classes, if the dataset has them.
 func (l *Stream) Classes() []string { return l.data.Classes() }
 
-// Format is the name of the dataset's format; of a mixture, its members'.
+// Format is the name of the dataset's format; for a mixture, of its members'
+// formats.
 func (l *Stream) Format() string { return l.data.Format() }
 
 // Every says whether the formats of all parts of the dataset are so.
@@ -72,8 +73,8 @@ func (l *Stream) Every(is func(format.Format) bool) bool {
 	return !slices.ContainsFunc(l.data.Parts, func(p *dataset.Part) bool { return !is(p.Format()) })
 }
 
-// draw appends the runs of one step of a slice: in a packed row, the unused end too.
-// Some orders sort thousands of lengths for it.
+// draw appends the runs of one step of a slice, including the unused end of a
+// packed row. Some orders sort thousands of lengths for it.
 func (l *Stream) draw(e order.Epoch, slice order.Slice, step int64, pieces []order.Piece) []order.Piece {
 	for i := range slice.Rows(step) {
 		begin := len(pieces)

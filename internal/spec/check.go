@@ -12,10 +12,11 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// Problems collects what is wrong, so that the user hears of all of it at once.
+// Problems collects everything that is wrong, so that the user sees all of it at
+// once.
 type Problems []string
 
-// Addf adds one.
+// Addf adds one problem.
 func (p *Problems) Addf(format string, a ...any) { *p = append(*p, fmt.Sprintf(format, a...)) }
 
 // Err is one error for all Problems, or nil.
@@ -29,12 +30,12 @@ func (p Problems) Err() error {
 	return errs.New(errs.Config, "%d things are wrong: %s", len(p), strings.Join(p, "; "))
 }
 
-// Formats are the names that dataset.format can have, and which of them need no path:
-// their samples are made and not stored.
+// Formats are the names that dataset.format can have; Made are those that need no
+// path, because their samples are made and not stored.
 type Formats struct{ Names, Made []string }
 
-// Check names every problem that can be seen without the dataset; formats are
-// those that there are.
+// Check returns every problem that can be found without the dataset. formats are
+// the formats that exist.
 func (s Spec) Check(formats Formats) (p Problems) {
 	oneOf := func(key, got string, want ...string) {
 		for _, w := range want {
@@ -51,10 +52,10 @@ func (s Spec) Check(formats Formats) (p Problems) {
 	if s.Dataset.Mixed == nil {
 		s.Dataset.check(&p, oneOf, formats)
 		if s.Dataset.Weight != 0 || s.Dataset.Shuffle != "" || s.Dataset.Fields != nil {
-			p.Addf("weight, fields and shuffle of a dataset are for the members of a mixture: make dataset a list")
+			p.Addf("weight, fields and shuffle of a dataset apply to the members of a mixture: make dataset a list")
 		}
 		if s.Mix.Schedule != nil || s.Mix.Linear || s.Mix.Stop != "" || s.Mix.Batches != "" {
-			p.Addf("mix is for a list of datasets, and there is one")
+			p.Addf("mix needs a list of datasets, but dataset is a single one")
 		}
 	}
 	for _, d := range s.Dataset.Mixed {
@@ -78,7 +79,7 @@ func (s Spec) Check(formats Formats) (p Problems) {
 		p.Addf("rank is %d in a world of %d: ranks go from 0 to world_size - 1", s.Rank, s.World)
 	}
 	if s.OnBad.MaxBad < 0 || s.OnBad.MaxBadRate < 0 || s.OnBad.MaxBadRate > 1 {
-		p.Addf("max_bad is %d and max_bad_rate %g: a count, and a share between 0 and 1", s.OnBad.MaxBad, s.OnBad.MaxBadRate)
+		p.Addf("max_bad is %d and max_bad_rate is %g: the first is a count, the second a share between 0 and 1", s.OnBad.MaxBad, s.OnBad.MaxBadRate)
 	}
 	checkFields(&p, s.Fields, oneOf)
 	return p
@@ -88,11 +89,11 @@ func (s Spec) Check(formats Formats) (p Problems) {
 // epoch, within 64 bits.
 const (
 	maxWorld = 1 << 24 // ranks
-	maxAhead = 1 << 31 // batches made ahead, in all or for each lane
-	maxCount = 1 << 53 // samples or tokens; floats of other languages hold it too
+	maxAhead = 1 << 31 // batches made ahead, in total or per lane
+	maxCount = 1 << 53 // samples or tokens; a float64 is still exact
 )
 
-// atMost names the counts that are too large to reckon with.
+// atMost reports the counts that are too large to calculate with.
 func atMost(p *Problems, counts map[string]int64) {
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
 		if counts[key] > maxCount {
@@ -106,14 +107,14 @@ var (
 	shuffles = []string{string(order.None), string(order.Full), string(order.BlockWise), string(order.WindowAlone)}
 )
 
-// choice says whether a value is one of those that a key can have.
+// choice checks that a value is one of those that a key can have.
 type choice func(key, got string, want ...string)
 
 func (d Dataset) check(p *Problems, oneOf choice, formats Formats) {
 	oneOf("format", d.Format, formats.Names...)
 	switch {
 	case d.Mixed != nil:
-		p.Addf("a member of a mixture is a list: mixtures do not nest")
+		p.Addf("a member of a mixture cannot be a list: mixtures do not nest")
 	case d.Format == "synthetic":
 		if d.Samples <= 0 || len(d.Shape) == 0 {
 			p.Addf("a synthetic dataset needs samples and a shape")
@@ -128,7 +129,7 @@ func (d Dataset) check(p *Problems, oneOf choice, formats Formats) {
 	checkFields(p, d.Fields, oneOf)
 }
 
-// Openable says that Check finds nothing in the way of opening it.
+// Openable reports whether Check finds nothing that prevents opening the dataset.
 func (d Dataset) Openable(formats Formats) bool {
 	if d.Mixed != nil {
 		return len(d.Mixed) > 0 && !slices.ContainsFunc(d.Mixed, func(m Dataset) bool { return m.Mixed != nil || !m.Openable(formats) })
@@ -149,10 +150,10 @@ func (s Spec) checkMix(p *Problems, oneOf choice) {
 	oneOf("mix.stop", string(s.Mix.Stop), string(order.FirstExhausted), string(order.AllExhausted), string(order.Repeat))
 	oneOf("mix.batches", s.Mix.Batches, BatchesMixed, BatchesSingle)
 	if s.Order.NumSamples != 0 && s.Mix.Stop != order.Repeat {
-		p.Addf("num_samples is %d, and mix.stop %s says when an epoch ends: num_samples goes with repeat", s.Order.NumSamples, s.Mix.Stop)
+		p.Addf("num_samples is %d, but mix.stop %s decides when an epoch ends: num_samples needs mix.stop repeat", s.Order.NumSamples, s.Mix.Stop)
 	}
 	if s.Order.Shuffle == order.BlockWise {
-		p.Addf("shuffle block is of one dataset: give every member of the mixture its own shuffle")
+		p.Addf("shuffle block needs a single dataset: give every member of the mixture its own shuffle")
 	}
 	weighted := 0
 	for i, d := range s.Dataset.Mixed {
@@ -165,41 +166,41 @@ func (s Spec) checkMix(p *Problems, oneOf choice) {
 	}
 	switch {
 	case s.Mix.Schedule != nil && weighted > 0:
-		p.Addf("weight of a dataset and mix.schedule say the same: keep one")
+		p.Addf("weight of a dataset and mix.schedule exclude each other: keep one")
 	case s.Mix.Schedule != nil && len(s.Mix.Schedule) == 0:
 		p.Addf("mix.schedule is empty: it gives the weights from place 0 on")
 	case s.Mix.Schedule == nil && s.Mix.Linear:
-		p.Addf("mix.linear moves weights along mix.schedule, and there is none")
+		p.Addf("mix.linear needs mix.schedule, which is missing")
 	}
 }
 
 func (s Spec) checkOrder(p *Problems) {
 	o := s.Order
 	if o.Block < 0 || o.Window < 0 || o.Streams < 0 || o.NumSamples < 0 {
-		p.Addf("block is %d, window %d, streams %d, num_samples %d: none is negative", o.Block, o.Window, o.Streams, o.NumSamples)
+		p.Addf("block is %d, window %d, streams %d, num_samples %d: none can be negative", o.Block, o.Window, o.Streams, o.NumSamples)
 	}
 	atMost(p, map[string]int64{"block": o.Block, "window": o.Window, "streams": o.Streams, "num_samples": o.NumSamples})
 	if !s.shuffles(order.BlockWise) && (o.Block != 0 || o.Streams != 0) {
-		p.Addf("block and streams are of shuffle block, and shuffle is %s", o.Shuffle)
+		p.Addf("block and streams need shuffle block, but shuffle is %s", o.Shuffle)
 	}
 	if !s.shuffles(order.BlockWise, order.WindowAlone) && o.Window != 0 {
-		p.Addf("window is of shuffle block and of shuffle window, and shuffle is %s", o.Shuffle)
+		p.Addf("window needs shuffle block or window, but shuffle is %s", o.Shuffle)
 	}
 	if o.Weights.Len() > 0 && o.Balanced {
-		p.Addf("weights and balanced both give the weights: keep one")
+		p.Addf("weights and balanced both set the weights: keep one")
 	}
 	if !o.Subset.IsZero() && s.Dataset.Mixed != nil {
-		p.Addf("subset is of one dataset, and this is a mixture")
+		p.Addf("subset needs a single dataset, but this is a mixture")
 	}
 	draws := o.Weights.Len() > 0 || o.Balanced || o.Replacement != nil && *o.Replacement
 	if draws && s.Dataset.Mixed != nil {
-		p.Addf("weights, balanced and replacement are of one dataset: a mixture has the weights of its members")
+		p.Addf("weights, balanced and replacement need a single dataset: a mixture has the weights of its members")
 	}
 }
 
 func (s Spec) checkBatch(p *Problems) {
 	b := s.Batch
-	if (b.Size < 0 || b.Size > 1<<20) && b.GlobalSize <= 1<<30 { // else it is what a wrong global size comes to
+	if (b.Size < 0 || b.Size > 1<<20) && b.GlobalSize <= 1<<30 { // else a wrong global size is reported instead
 		p.Addf("batch.size is %d: it can be 1 to %d", b.Size, 1<<20)
 	}
 	switch {
@@ -208,12 +209,12 @@ func (s Spec) checkBatch(p *Problems) {
 	case b.GlobalSize > 0 && s.World > 0 && b.GlobalSize%s.World != 0:
 		p.Addf("batch.global_size %d cannot be divided over %d ranks: world sizes that divide it are %s", b.GlobalSize, s.World, divisors(b.GlobalSize, s.World))
 	case b.GlobalSize > 0 && b.Size*s.World != b.GlobalSize:
-		p.Addf("batch.size %d and batch.global_size %d both say how large batches are: keep one", b.Size, b.GlobalSize)
+		p.Addf("batch.size %d and batch.global_size %d both set the size of batches: keep one", b.Size, b.GlobalSize)
 	case b.GlobalSize > 0 && b.Tokens > 0:
-		p.Addf("batch.global_size %d and batch.tokens %d both say how large batches are: keep one", b.GlobalSize, b.Tokens)
+		p.Addf("batch.global_size %d and batch.tokens %d both set the size of batches: keep one", b.GlobalSize, b.Tokens)
 	}
 	if b.Bucket < 0 || b.Tokens < 0 || b.Pack < 0 || b.Window < 0 {
-		p.Addf("bucket is %d, tokens %d, pack %d, window %d: none is negative", b.Bucket, b.Tokens, b.Pack, b.Window)
+		p.Addf("bucket is %d, tokens %d, pack %d, window %d: none can be negative", b.Bucket, b.Tokens, b.Pack, b.Window)
 	}
 	atMost(p, map[string]int64{"bucket": b.Bucket, "tokens": b.Tokens, "pack": b.Pack, "batch.window": b.Window})
 	kinds := 0
@@ -224,15 +225,15 @@ func (s Spec) checkBatch(p *Problems) {
 	}
 	switch {
 	case kinds > 1:
-		p.Addf("bucket, tokens and pack exclude one another")
+		p.Addf("bucket, tokens and pack exclude each other")
 	case kinds == 0 && !b.Lengths.IsZero():
-		p.Addf("lengths are given, and none of bucket, tokens and pack to use them")
+		p.Addf("lengths are used by bucket, tokens and pack, but none of these is set")
 	case kinds == 1 && b.Lengths.IsZero():
-		p.Addf("batches by length need lengths: the name of a stored field, or a list")
+		p.Addf("bucket, tokens and pack need lengths: the name of a stored field, or a list")
 	case kinds == 0 && b.Window != 0:
-		p.Addf("batch.window is the samples that bucket, tokens or pack look at together, and none is set")
+		p.Addf("batch.window is used by bucket, tokens and pack, but none of these is set")
 	case b.Pack == 0 && b.Long != "":
-		p.Addf("long is %q, and only pack has use for it", b.Long)
+		p.Addf("long is %q, but only pack uses it", b.Long)
 	}
 	switch b.Long {
 	case "", order.Split, order.Truncate, order.Refuse:
@@ -241,7 +242,7 @@ func (s Spec) checkBatch(p *Problems) {
 	}
 }
 
-// divisors are world sizes that divide n, those nearest to the one that does not.
+// divisors are world sizes that divide n, nearest to the one that does not.
 func divisors(n, near int) string {
 	var all []int
 	for d := 1; d <= n/d; d++ {

@@ -10,12 +10,12 @@ import (
 	"github.com/stoker-data/stoker/internal/base/cgroup"
 )
 
-// MaxLanes is more lanes than any machine has use for.
+// MaxLanes is the limit on lanes, more than any machine can use.
 const MaxLanes = 256
 
-// Cores is how many lanes this process should run: the cores that its affinity
-// and its cgroups' quotas leave, shared with the other ranks of this machine
-// (LOCAL_WORLD_SIZE), less one for the trainer if there are more than two.
+// Cores is how many lanes this process should run: the cores that its affinity and
+// its cgroups' quotas allow, shared with the other ranks of this machine
+// (LOCAL_WORLD_SIZE), minus one for the trainer if there are more than two.
 func Cores() int {
 	quota, _ := cgroup.Self().Quota()
 	n := min(float64(affinity()), quota)

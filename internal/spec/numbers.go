@@ -16,7 +16,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// Numbers is one number a sample: a list in the Spec, or the path of a .npy file
+// Numbers is one number per sample: a list in the Spec, or the path of a .npy file
 // (one dimension of float64, float32, int64, int32 or uint8), which is read when
 // the loader opens.
 type Numbers struct {
@@ -31,7 +31,7 @@ type Lengths struct {
 	Field string
 }
 
-// Len is the number of numbers that a list has; 1 for a file.
+// Len is the length of a list, and 1 for a file.
 func (n Numbers) Len() int {
 	if n.File != "" {
 		return 1
@@ -39,20 +39,20 @@ func (n Numbers) Len() int {
 	return len(n.List)
 }
 
-// IsZero says that nothing was given.
+// IsZero reports whether nothing was given.
 func (n Numbers) IsZero() bool { return n.List == nil && n.File == "" }
 
-// IsZero says that nothing was given.
+// IsZero reports whether nothing was given.
 func (l Lengths) IsZero() bool { return l.Numbers.IsZero() && l.Field == "" }
 
-// UnmarshalJSON takes a list or the path of a .npy file.
+// UnmarshalJSON reads a list or the path of a .npy file.
 func (n *Numbers) UnmarshalJSON(b []byte) error {
 	*n = Numbers{}
 	if json.Unmarshal(b, &n.File) == nil {
 		return nil
 	}
 	if err := json.Unmarshal(b, &n.List); err != nil {
-		return errs.New(errs.Config, "a list of numbers, or the path of a .npy file, is wanted: %s", err)
+		return errs.New(errs.Config, "not a list of numbers or the path of a .npy file: %s", err)
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (n Numbers) MarshalJSON() ([]byte, error) {
 	return json.Marshal(n.List)
 }
 
-// UnmarshalJSON takes a list, a path that ends in .npy or begins with /, or the
+// UnmarshalJSON reads a list, a path that ends in .npy or begins with /, or the
 // name of a field.
 func (l *Lengths) UnmarshalJSON(b []byte) error {
 	*l = Lengths{}
@@ -86,19 +86,19 @@ func (l Lengths) MarshalJSON() ([]byte, error) {
 	return l.Numbers.MarshalJSON()
 }
 
-// Read is the numbers.
+// Read returns the numbers.
 func (n Numbers) Read() ([]float64, error) {
 	if n.File == "" {
 		return n.List, nil
 	}
 	raw, err := source.ReadFile(n.File)
 	if err != nil {
-		return nil, errs.New(errs.Config, "the numbers in %s can not be read", n.File).Because(err)
+		return nil, errs.New(errs.Config, "cannot read the numbers in %s", n.File).Because(err)
 	}
 	out, err := parseNPY(raw)
 	if err != nil {
-		return nil, errs.New(errs.Config, "%s is no .npy file of one number a sample", n.File).Because(err).
-			Try("save it with numpy.save(path, weights), weights having one dimension")
+		return nil, errs.New(errs.Config, "%s is not a .npy file with one number per sample", n.File).Because(err).
+			Try("save it with numpy.save(path, weights), where weights has one dimension")
 	}
 	return out, nil
 }
@@ -106,7 +106,7 @@ func (n Numbers) Read() ([]float64, error) {
 // parseNPY reads a .npy file of one dimension: NumPy's NEP 1, versions 1 to 3.
 func parseNPY(b []byte) ([]float64, error) {
 	if len(b) < 12 || !bytes.HasPrefix(b, []byte("\x93NUMPY")) {
-		return nil, errors.New("it does not begin as one")
+		return nil, errors.New("it does not begin with the .npy signature")
 	}
 	at, size := 10, int(binary.LittleEndian.Uint16(b[8:]))
 	if b[6] > 1 {
@@ -123,7 +123,7 @@ func parseNPY(b []byte) ([]float64, error) {
 	}
 	read, width := reader(kind)
 	if read == nil {
-		return nil, fmt.Errorf("its numbers are of type %q: float64, float32, int64, int32 and uint8 are read", kind)
+		return nil, fmt.Errorf("its numbers are of type %q: only float64, float32, int64, int32 and uint8 are read", kind)
 	}
 	if n < 0 || len(data)/width < n {
 		return nil, io.ErrUnexpectedEOF
@@ -135,7 +135,8 @@ func parseNPY(b []byte) ([]float64, error) {
 	return out, nil
 }
 
-// reader reads one number of a type of NumPy's, of so many bytes.
+// reader returns a function that reads one number of a NumPy type, and the type's
+// size in bytes.
 func reader(kind string) (func([]byte) float64, int) {
 	le := binary.LittleEndian
 	switch kind {
@@ -153,7 +154,7 @@ func reader(kind string) (func([]byte) float64, int) {
 	return nil, 0
 }
 
-// between is the text between two others; "" where they are not there.
+// between is the text between open and end; "" if they are missing.
 func between(s, open, end string) string {
 	_, s, _ = strings.Cut(s, open)
 	s, _, _ = strings.Cut(s, end)

@@ -13,9 +13,9 @@ import (
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 )
 
-// Read reads a Spec from JSON. Keys that it does not know are passed over; the
-// error of values of the wrong type names every one of them, what was given and
-// what is expected.
+// Read reads a Spec from JSON. It ignores keys that it does not know. If values
+// have the wrong type, the error names every one of them, what was given and what
+// is expected.
 func Read(raw []byte) (Spec, error) {
 	var spec Spec
 	err := jsontext.UnmarshalNames(raw, &spec)
@@ -39,19 +39,19 @@ func Read(raw []byte) (Spec, error) {
 	return Spec{}, out
 }
 
-// values collects the values of a document that are not of their key's type.
-// encoding/json stops at the first, and forgets the keys above types that read
-// themselves.
+// values collects the values of a document that do not have their key's type.
+// encoding/json stops at the first, and does not name the keys above types with
+// their own UnmarshalJSON.
 type values struct {
 	found Problems
-	hint  string // of the first that has one
+	hint  string // of the first value that has one
 }
 
-// walk compares a value with the type that it is to become.
+// walk compares a value with the type that it should have.
 func (v *values) walk(raw json.RawMessage, t reflect.Type, at string) {
 	raw = bytes.TrimSpace(raw)
 	if string(raw) == "null" {
-		return // leaves the default
+		return // keeps the default
 	}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -90,8 +90,8 @@ func (v *values) walk(raw json.RawMessage, t reflect.Type, at string) {
 	}
 }
 
-// try decodes one value. A type that reads itself has words of its own, where it
-// does not only pass on those of encoding/json.
+// try decodes one value. A type with its own UnmarshalJSON describes its errors
+// itself, unless it only passes on those of encoding/json.
 func (v *values) try(raw json.RawMessage, t reflect.Type, at string) {
 	err := json.Unmarshal(raw, reflect.New(t).Interface())
 	if err == nil {
@@ -106,7 +106,7 @@ func (v *values) try(raw json.RawMessage, t reflect.Type, at string) {
 	v.found = append(v.found, fmt.Sprintf("%s is %s: it must be %s", cmp.Or(at, "the Spec"), given(raw), Wanted(t, string(raw))))
 }
 
-// given is a value as an error repeats it: on one line, shortened.
+// given is a value as an error quotes it: on one line, shortened.
 func given(raw []byte) string {
 	const most = 60
 	var line bytes.Buffer
@@ -120,8 +120,8 @@ func given(raw []byte) string {
 	return string(text)
 }
 
-// Wanted says what values of a type are, in the words of a Spec, to somebody who
-// gave another one.
+// Wanted describes the valid values of a type, in the words of a Spec, for an error
+// about another value.
 func Wanted(t reflect.Type, given string) string {
 	whole := given != "" && strings.Trim(given[1:], "0123456789") == "" && strings.Trim(given[:1], "-0123456789") == ""
 	switch t.Kind() {
@@ -137,7 +137,7 @@ func Wanted(t reflect.Type, given string) string {
 	return cmp.Or(wanted(t), "a value of another type")
 }
 
-// wanted is that; "" for types whose own errors say it.
+// wanted is Wanted for one type; "" for types whose own errors say it.
 func wanted(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[Paths]():
@@ -149,9 +149,9 @@ func wanted(t reflect.Type) string {
 	case reflect.TypeFor[Lengths]():
 		return "a list of numbers, the path of a .npy file, or the name of a field"
 	case reflect.TypeFor[PadTo]():
-		return `"longest", or a length from 1 on`
+		return `"longest", or a length of at least 1`
 	case reflect.TypeFor[View]():
-		return "[from, to], null for an open end"
+		return "[from, to], with null for an open end"
 	case reflect.TypeFor[Column]():
 		return "a name, or an object with the keys name, from and path"
 	case reflect.TypeFor[Dataset]():

@@ -30,8 +30,8 @@ func TestReadSpecTeaches(t *testing.T) {
 		`{"batch": {"lengths": true}}`:                        `batch.lengths is true: it must be a list of numbers, the path of a .npy file, or the name of a field`,
 		`{"batch": []}`:                                       `batch is []: it must be an object with keys`,
 		`{"fields": {}}`:                                      `fields is {}: it must be a list`,
-		`{"fields": [{"view": 1}]}`:                           `fields[0].view is 1: it must be [from, to], null for an open end`,
-		`{"fields": [{"pad": {"to": "short"}}]}`:              `fields[0].pad.to is "short": it must be "longest", or a length from 1 on`,
+		`{"fields": [{"view": 1}]}`:                           `fields[0].view is 1: it must be [from, to], with null for an open end`,
+		`{"fields": [{"pad": {"to": "short"}}]}`:              `fields[0].pad.to is "short": it must be "longest", or a length of at least 1`,
 		`{"fields": [{"transform": [{"op": 1}]}]}`:            `fields[0].transform[0]: the "op" of a transform is its name, not 1`,
 		`{"on_bad": {"max_bad_rate": "` + long + `"}}`:        `on_bad.max_bad_rate is "` + long[:59] + `...: it must be a number`,
 		`{"mix": {"schedule": [{"place": 0, "weights": 1}]}}`: `mix.schedule[0].weights is 1: it must be a list`,
@@ -50,7 +50,7 @@ func TestReadSpecTeaches(t *testing.T) {
 
 var long = strings.Repeat("x", 100)
 
-// No error speaks of Go, whatever stands at whatever key.
+// No error mentions Go, whatever the value of whatever key.
 func TestReadSpecOfAnything(t *testing.T) {
 	var keys [][]string
 	var collect func(reflect.Type, []string)

@@ -1,6 +1,6 @@
-// Package spec is what a user says: everything that decides what a loader delivers,
-// and how. It reads it, writes it, fills in its defaults and names every problem
-// that can be seen without opening a dataset. It opens none.
+// Package spec is what a user asks for: everything that decides what a loader
+// delivers, and how. It reads and writes a Spec, fills in its defaults and reports
+// every problem that can be found without opening a dataset.
 package spec
 
 import (
@@ -14,9 +14,9 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// Spec is everything that decides what a loader delivers, and how. The zero
-// value of every key is its documented default. The same keys stand in files,
-// flags, Python keywords and saved states.
+// Spec is everything that decides what a loader delivers, and how. The zero value
+// of every key is its documented default. Files, flags, Python keywords and saved
+// states all use the same keys.
 type Spec struct {
 	Dataset Dataset `json:"dataset"`          // one, or a list: a mixture
 	Mix     Mix     `json:"mix,omitzero"`     // how the datasets of a list are mixed
@@ -25,24 +25,25 @@ type Spec struct {
 	Batch   Batch   `json:"batch,omitzero"`
 	Cache   Cache   `json:"cache,omitzero"`
 	Deliver Deliver `json:"deliver,omitzero"`
-	Workers int     `json:"workers,omitempty"` // lanes; 0: all that this process may use
+	Workers int     `json:"workers,omitempty"` // lanes; 0: as many as this process may use
 	OnBad   OnBad   `json:"on_bad,omitzero"`
 	Rank    int     `json:"rank,omitempty"`
 	World   int     `json:"world_size,omitempty"` // 0: 1
 }
 
-// Dataset says where samples lie. In a document it is one, or a list of them.
+// Dataset says where samples are stored. In a document it is one dataset, or a
+// list.
 type Dataset struct {
 	Path       Paths    `json:"path,omitempty"`
 	Format     string   `json:"format,omitempty"` // auto (""), or the name of one: folder, tar, tfrecord, npy, npz, hdf5, lmdb, parquet, tokens, mds, beton, files, table, synthetic
 	Extensions []string `json:"extensions,omitempty"`
-	AllowEmpty bool     `json:"allow_empty,omitempty"` // folder: classes without a sample
+	AllowEmpty bool     `json:"allow_empty,omitempty"` // folder: allow classes without samples
 	Samples    int64    `json:"samples,omitempty"`     // synthetic
 	Shape      []int    `json:"shape,omitempty"`       // synthetic: of one uint8 sample
 	Columns    []Column `json:"columns,omitempty"`     // npy, npz, hdf5: the arrays; none: all
-	Group      string   `json:"group,omitempty"`       // hdf5: where the arrays lie
+	Group      string   `json:"group,omitempty"`       // hdf5: the group that has the arrays
 	Pictures   bool     `json:"pictures,omitempty"`    // beton: raw pictures as pictures, not as arrays
-	Manifest   string   `json:"manifest,omitempty"`    // files: a table (CSV, TSV, JSONL, Parquet) with a file a row
+	Manifest   string   `json:"manifest,omitempty"`    // files: a table (CSV, TSV, JSONL, Parquet) with one file per row
 	PathColumn string   `json:"path_column,omitempty"` // files: the column of the manifest that has the paths; "": path, file, filename, ...
 	Root       string   `json:"root,omitempty"`        // files: the folder that those paths are relative to; "": the manifest's
 	Window     Window   `json:"window,omitzero"`       // tokens: what a sample is
@@ -50,23 +51,23 @@ type Dataset struct {
 	Label      string   `json:"label,omitempty"`       // parquet, files, table: the column that numbers the classes; files: folder, or none
 	Unpacked   Bytes    `json:"unpacked,omitempty"`    // npy, mds, parquet, hdf5: memory for what was decompressed; 0: the format's own
 	MaxPixels  int64    `json:"max_pixels,omitempty"`  // of one picture; larger ones are not decoded; 0: kernel.MaxPixels
-	Database   string   `json:"database,omitempty"`    // lmdb: the database in the environment; "": the only one
+	Database   string   `json:"database,omitempty"`    // lmdb: the name of the database in the environment; "": the only one
 	Values     string   `json:"values,omitempty"`      // lmdb: what values are: auto (""), bytes, datum (Caffe's)
 
-	// Of the members of a mixture only.
-	Weight  float64       `json:"weight,omitempty"`  // its share of the samples, in whatever unit; 0: 1
-	Fields  []Field       `json:"fields,omitempty"`  // of this member, where the Spec's are not also its own
+	// Only for the members of a mixture.
+	Weight  float64       `json:"weight,omitempty"`  // its share of the samples, relative to the others; 0: 1
+	Fields  []Field       `json:"fields,omitempty"`  // of this member; none: the Spec's
 	Shuffle order.Shuffle `json:"shuffle,omitempty"` // of this member; "": order.shuffle
 
-	// Mixed are the members, where the Spec has a list.
+	// Mixed are the members, if the document has a list.
 	Mixed []Dataset `json:"-"`
 }
 
 // Column is one field of a dataset that has columns: a name, or an object.
 type Column struct {
 	Name string `json:"name"`
-	From string `json:"from,omitempty"` // its name in the file; "": Name
-	Path Paths  `json:"path,omitempty"` // npy: the files that hold it; none: those of the dataset
+	From string `json:"from,omitempty"` // stored name; "": Name
+	Path Paths  `json:"path,omitempty"` // npy: the files that have it; none: those of the dataset
 }
 
 // Window is what a sample of a file of tokens is: Length tokens (and the next one,
@@ -74,21 +75,21 @@ type Column struct {
 type Window struct {
 	Length int64 `json:"length,omitempty"`
 	Stride int64 `json:"stride,omitempty"` // from the start of a window to that of the next; 0: Length
-	// Random makes so many samples of windows that begin anywhere, drawn by Seed;
+	// Random makes that many samples of windows that begin anywhere, drawn by Seed;
 	// 0: windows by stride.
 	Random int64  `json:"random,omitempty"`
 	Seed   uint64 `json:"seed,omitempty"`
-	Next   bool   `json:"next,omitempty"` // one token more: inputs are all but the last, targets all but the first
+	Next   bool   `json:"next,omitempty"` // one more token: inputs are all but the last, targets all but the first
 
 	Documents bool   `json:"documents,omitempty"`
-	EOS       *int64 `json:"eos,omitempty"` // the token that ends a document, where no index says where they are
-	BOS       *int64 `json:"bos,omitempty"` // the one that begins one
+	EOS       *int64 `json:"eos,omitempty"` // the token that ends a document, if no index tells
+	BOS       *int64 `json:"bos,omitempty"` // the token that begins a document
 }
 
 // column is a Column without its methods.
 type column Column
 
-// UnmarshalJSON takes a name or an object.
+// UnmarshalJSON reads a name or an object.
 func (c *Column) UnmarshalJSON(b []byte) error {
 	*c = Column{}
 	if json.Unmarshal(b, &c.Name) == nil {
@@ -100,7 +101,7 @@ func (c *Column) UnmarshalJSON(b []byte) error {
 // dataset is a Dataset without its methods.
 type dataset Dataset
 
-// UnmarshalJSON takes one dataset or a list of them.
+// UnmarshalJSON reads one dataset or a list of them.
 func (d *Dataset) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '[' {
 		*d = Dataset{}
@@ -124,13 +125,13 @@ func (d Dataset) MarshalJSON() ([]byte, error) {
 // Mix is how the datasets of a list become one stream. Shares are exact within
 // every thousand samples (or batches).
 type Mix struct {
-	// Schedule gives the members' weights from a place of the epoch on, instead
-	// of the datasets' own.
+	// Schedule sets the members' weights from a place of the epoch on, instead of
+	// the datasets' own.
 	Schedule []Stage `json:"schedule,omitempty"`
 	// Linear moves the weights evenly from one stage of the schedule to the next.
 	Linear bool `json:"linear,omitempty"`
-	// Stop ends an epoch: first_exhausted (""), all_exhausted, or repeat, after
-	// order.num_samples places.
+	// Stop decides when an epoch ends: first_exhausted (""), all_exhausted, or
+	// repeat, after order.num_samples places.
 	Stop order.Stop `json:"stop,omitempty"`
 	// Batches is mixed ("") or single: every batch from one dataset.
 	Batches string `json:"batches,omitempty"`
@@ -145,7 +146,7 @@ type Stage struct {
 // Paths is one path or a list of them; globs and braces are allowed.
 type Paths []string
 
-// UnmarshalJSON takes a string or a list.
+// UnmarshalJSON reads a string or a list.
 func (p *Paths) UnmarshalJSON(b []byte) error {
 	var one string
 	if json.Unmarshal(b, &one) == nil {
@@ -155,8 +156,8 @@ func (p *Paths) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(p))
 }
 
-// MarshalJSON writes a list, in which every byte of a path is kept: whoever reads it
-// uses jsontext.UnmarshalNames.
+// MarshalJSON writes a list in which every byte of a path is kept; read it with
+// jsontext.UnmarshalNames.
 func (p Paths) MarshalJSON() ([]byte, error) { return json.Marshal(jsontext.Names(p)) }
 
 // Order decides which sample comes when.
@@ -165,54 +166,54 @@ type Order struct {
 	Seed    uint64        `json:"seed,omitempty"`
 	Tail    order.Tail    `json:"tail,omitempty"` // pad (""), fill, drop
 
-	Block   int64 `json:"block,omitempty"`   // block: samples of a block; 0: a stored shard, or 1,024 where a file is a sample
+	Block   int64 `json:"block,omitempty"`   // block: samples per block; 0: those of a stored shard, or 1,024 if every file is one sample
 	Window  int64 `json:"window,omitempty"`  // block, window: samples that are permuted together; 0: 10,000
-	Streams int64 `json:"streams,omitempty"` // block: blocks read side by side; 0: 8
+	Streams int64 `json:"streams,omitempty"` // block: blocks read concurrently; 0: 8
 
 	Weights     Numbers `json:"weights,omitzero"`      // of every sample, for a weighted draw
-	Balanced    bool    `json:"balanced,omitempty"`    // weights from the labels: every class alike
-	Replacement *bool   `json:"replacement,omitempty"` // whether a sample may come again; nil: with weights yes, else no
-	NumSamples  int64   `json:"num_samples,omitempty"` // places of an epoch; 0: one a sample
-	Subset      Numbers `json:"subset,omitzero"`       // the samples that there are, as far as the order knows; none: all
+	Balanced    bool    `json:"balanced,omitempty"`    // weights from the labels: every class equally likely
+	Replacement *bool   `json:"replacement,omitempty"` // whether a sample may come again; nil: only with weights
+	NumSamples  int64   `json:"num_samples,omitempty"` // places of an epoch; 0: one per sample
+	Subset      Numbers `json:"subset,omitzero"`       // ids of the samples to use; none: all
 }
 
-// Batch is how many samples come at once.
+// Batch decides how many samples come at once.
 type Batch struct {
 	Size       int `json:"size,omitempty"`        // per rank; 0: 1
 	GlobalSize int `json:"global_size,omitempty"` // over all ranks, instead of Size; the world must divide it
 
 	// Batches by length. At most one of Bucket, Tokens and Pack is set.
 	Lengths Lengths    `json:"lengths,omitzero"`
-	Bucket  int64      `json:"bucket,omitempty"` // runs of so many samples have nearly one length
-	Tokens  int64      `json:"tokens,omitempty"` // batches pad to at most so many tokens, and have at most Size rows (0: any number)
-	Pack    int64      `json:"pack,omitempty"`   // rows of so many tokens, filled with whole samples
+	Bucket  int64      `json:"bucket,omitempty"` // runs of this many samples have nearly the same length
+	Tokens  int64      `json:"tokens,omitempty"` // batches have at most this many tokens after padding, and at most Size rows (0: any number)
+	Pack    int64      `json:"pack,omitempty"`   // rows of this many tokens, filled with whole samples
 	Long    order.Long `json:"long,omitempty"`   // samples longer than Pack: split (""), truncate, refuse
-	Window  int64      `json:"window,omitempty"` // samples that are looked at together; 0: 10,000
+	Window  int64      `json:"window,omitempty"` // samples that are sorted together; 0: 10,000
 }
 
-// ByLength says that lengths decide how samples are put together.
+// ByLength reports whether lengths decide how samples are put together.
 func (b Batch) ByLength() bool { return b.Bucket != 0 || b.Tokens != 0 || b.Pack != 0 }
 
-// Deliver is how far ahead, and within which memory.
+// Deliver decides how far ahead batches are made, and in how much memory.
 type Deliver struct {
 	Prefetch int `json:"prefetch,omitempty"` // batches ready ahead; 0: 4
-	// PrefetchFactor is the same by the lane, as torch counts; 0: Prefetch holds.
+	// PrefetchFactor is the same per lane, as torch counts; 0: use Prefetch.
 	PrefetchFactor int   `json:"prefetch_factor,omitempty"`
-	Memory         Bytes `json:"memory,omitempty"` // for batches; 0: a quarter of what is left, for all loaders together
+	Memory         Bytes `json:"memory,omitempty"` // for batches; 0: a quarter of the free memory, for all loaders together
 }
 
-// OnBad is what happens to a sample that cannot be delivered.
+// OnBad decides what happens to a sample that cannot be delivered.
 type OnBad struct {
 	Policy     string  `json:"policy,omitempty"`       // fail (""), skip, replace
-	MaxBad     int64   `json:"max_bad,omitempty"`      // a pass with more ends; 0: no limit
-	MaxBadRate float64 `json:"max_bad_rate,omitempty"` // likewise, of the samples so far, from the first 100 on and at the end; 0: no limit
+	MaxBad     int64   `json:"max_bad,omitempty"`      // a pass with more of them ends; 0: no limit
+	MaxBadRate float64 `json:"max_bad_rate,omitempty"` // the same as a share of the samples so far, from the first 100 on and at the end; 0: no limit
 }
 
 // The policies.
 const (
 	Fail    = "fail"
-	Skip    = "skip"    // a good row of the batch stands there, valid = False
-	Replace = "replace" // another sample, chosen by key, stands there
+	Skip    = "skip"    // a good row of the batch is repeated, with valid = False
+	Replace = "replace" // another sample, chosen by key, replaces it
 )
 
 // Bytes is an amount of memory: a number, or text such as "8GiB" or "500MB".
@@ -262,7 +263,7 @@ func (b *Bytes) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// Defaults is the Spec with every default written out.
+// Defaults returns the Spec with every default filled in.
 func (s Spec) Defaults() Spec {
 	if s.World == 0 {
 		s.World = 1
@@ -318,37 +319,38 @@ func (s Spec) Defaults() Spec {
 	return s
 }
 
-// shuffles says that the dataset, or a member of the mixture, is shuffled in one
-// of these ways.
+// shuffles reports whether the dataset, or a member of the mixture, is shuffled in
+// one of these ways.
 func (s Spec) shuffles(ways ...order.Shuffle) bool {
 	return slices.Contains(ways, s.Order.Shuffle) ||
 		slices.ContainsFunc(s.Dataset.Mixed, func(d Dataset) bool { return slices.Contains(ways, d.Shuffle) })
 }
 
-// defaultWindow is the samples that are shuffled, or sorted by length, together.
+// defaultWindow is the number of samples that are shuffled, or sorted by length,
+// together.
 const defaultWindow = 10_000
 
-// Cache keeps in memory what comes out the same in every epoch: the fields of
-// samples, their pictures decoded and worked on up to the first random step. What
-// is delivered is the same with and without it.
+// Cache keeps in memory what is the same in every epoch: the fields of samples,
+// with pictures decoded and transformed up to the first random step. What is
+// delivered is the same with and without it.
 type Cache struct {
-	// Memory bounds it; 0: a quarter of what is left.
+	// Memory bounds it; 0: a quarter of the free memory.
 	Memory Bytes `json:"memory,omitempty"`
-	// After is where it is put: random (""), before the first random step, or
-	// decode, right after decoding.
+	// After decides where the cache is: random (""), before the first random step,
+	// or decode, right after decoding.
 	After string `json:"after,omitempty"`
 }
 
-// IsZero says that nothing is kept.
+// IsZero reports whether nothing is kept.
 func (c Cache) IsZero() bool { return c == Cache{} }
 
-// The places at which a cache can be put.
+// The positions of a cache.
 const (
 	AfterRandom = "random"
 	AfterDecode = "decode"
 )
 
-// Paths are those of the dataset, or of its columns where they have their own.
+// Paths are those of the dataset, or of its columns if they have their own.
 func (d Dataset) Paths() (all []string) {
 	if d.Path != nil {
 		return d.Path

@@ -14,22 +14,21 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// Faulty is a source that fails as it is told. Every rule is one line:
+// Faulty is a source that fails on request. Every rule is one line:
 //
 //	operation pattern [#n | #n+] fault
 //
 //	operation  read, head, stat, list, or any
-//	pattern    matches the base name, or the whole name where it has a slash
+//	pattern    matches the base name, or the whole name if it has a slash
 //	#n, #n+    only the nth call that matches, or the nth and all later ones
 //	fault      a code of package errs (not_found, unreadable, changed, ...)
 //	           hang          nothing happens until the context ends
 //	           delay=50ms    it happens later
 //	           flip=100      one bit of the byte at offset 100 of the file is wrong
 //
-// "read *.tar #3 unreadable" fails the third read of any tar file. The first
-// rule that matches a call takes it, and those after it do not count it. Safe for
-// concurrent use; the numbers are of
-// the calls as they come in.
+// "read *.tar #3 unreadable" fails the third read of any tar file. The first rule
+// that matches a call takes it, and later rules do not count it. Safe for
+// concurrent use; calls are numbered as they arrive.
 type Faulty struct {
 	src   source.Source
 	mu    sync.Mutex
@@ -46,7 +45,7 @@ type rule struct {
 	seen        int
 }
 
-// WithFaults wraps src; a rule that is not one is a panic.
+// WithFaults wraps src. It panics if a rule is invalid.
 func WithFaults(src source.Source, rules ...string) *Faulty {
 	f := &Faulty{src: src}
 	for _, line := range rules {
@@ -76,14 +75,14 @@ func parseRule(line string) rule {
 	return r
 }
 
-// Reads is how many reads were asked for.
+// Reads is the number of reads so far.
 func (f *Faulty) Reads() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.reads
 }
 
-// match counts the call and is the rule that it falls under.
+// match counts the call and returns the rule that applies to it.
 func (f *Faulty) match(op, name string) *rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +106,7 @@ func (f *Faulty) match(op, name string) *rule {
 	return nil
 }
 
-// before carries out what a rule does before the call itself.
+// before does what the rule says before the call itself.
 func (f *Faulty) before(ctx context.Context, op, name string) (*rule, error) {
 	r := f.match(op, name)
 	if r == nil {
@@ -134,7 +133,7 @@ func (f *Faulty) before(ctx context.Context, op, name string) (*rule, error) {
 	return r, errs.New(errs.Code(r.fault), "a fault of the test").At(errs.Where{File: strings.Clone(name)})
 }
 
-// Stat is source.Source's.
+// Stat implements source.Source.
 func (f *Faulty) Stat(ctx context.Context, name string) (source.Info, error) {
 	if _, err := f.before(ctx, "stat", name); err != nil {
 		return source.Info{}, err
@@ -142,7 +141,7 @@ func (f *Faulty) Stat(ctx context.Context, name string) (source.Info, error) {
 	return f.src.Stat(ctx, name)
 }
 
-// ReadAt is source.Source's.
+// ReadAt implements source.Source.
 func (f *Faulty) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
 	r, err := f.before(ctx, "read", obj.Name)
 	if err != nil {
@@ -163,7 +162,7 @@ func (f *Faulty) ReadAt(ctx context.Context, obj source.Info, p []byte, off int6
 	return nil
 }
 
-// List is source.Source's.
+// List implements source.Source.
 func (f *Faulty) List(ctx context.Context, prefix string) iter.Seq2[source.Info, error] {
 	return func(yield func(source.Info, error) bool) {
 		if _, err := f.before(ctx, "list", prefix); err != nil {

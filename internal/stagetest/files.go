@@ -17,13 +17,14 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// TB is what helpers need of a *testing.T, *testing.B, *testing.F or *rapid.T.
+// TB is the part that helpers need of a *testing.T, *testing.B, *testing.F or
+// *rapid.T.
 type TB interface {
 	Helper()
 	Fatalf(format string, a ...any)
 }
 
-// Must ends a test that an error has made pointless.
+// Must ends a test if err is not nil.
 func Must(t TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -31,10 +32,10 @@ func Must(t TB, err error) {
 	}
 }
 
-// Memory is a source of objects by their names; nothing is listed.
+// Memory is a source of objects by name; it lists nothing.
 type Memory map[string][]byte
 
-// Stat is source.Source's.
+// Stat implements source.Source.
 func (m Memory) Stat(_ context.Context, name string) (source.Info, error) {
 	data, ok := m[name]
 	if !ok {
@@ -43,13 +44,13 @@ func (m Memory) Stat(_ context.Context, name string) (source.Info, error) {
 	return source.Info{Name: name, Size: int64(len(data)), Version: "1"}, nil
 }
 
-// ReadAt is source.Source's.
+// ReadAt implements source.Source.
 func (m Memory) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) error {
 	data := m[obj.Name]
 	at := errs.Where{File: strings.Clone(obj.Name), Offset: errs.Known(off)} // names are not kept
 	switch {
 	case int64(len(data)) != obj.Size:
-		return errs.New(errs.Changed, "the object is another one").At(at)
+		return errs.New(errs.Changed, "the object was changed").At(at)
 	case off < 0 || off > obj.Size || int64(len(p)) > obj.Size-off:
 		return errs.New(errs.Bug, "%d bytes at %d of %d", len(p), off, len(data)).At(at)
 	}
@@ -57,30 +58,30 @@ func (m Memory) ReadAt(_ context.Context, obj source.Info, p []byte, off int64) 
 	return nil
 }
 
-// List is source.Source's.
+// List implements source.Source.
 func (m Memory) List(context.Context, string) iter.Seq2[source.Info, error] {
 	return func(func(source.Info, error) bool) {}
 }
 
-// Bytes is a source in which every name is an object of these bytes.
+// Bytes is a source in which every name is an object with these bytes.
 type Bytes []byte
 
-// Stat is source.Source's.
+// Stat implements source.Source.
 func (b Bytes) Stat(_ context.Context, name string) (source.Info, error) {
 	return Memory{name: b}.Stat(context.Background(), name)
 }
 
-// ReadAt is source.Source's.
+// ReadAt implements source.Source.
 func (b Bytes) ReadAt(ctx context.Context, obj source.Info, p []byte, off int64) error {
 	return Memory{obj.Name: b}.ReadAt(ctx, obj, p, off)
 }
 
-// List is source.Source's.
+// List implements source.Source.
 func (b Bytes) List(context.Context, string) iter.Seq2[source.Info, error] {
 	return Memory{}.List(context.Background(), "")
 }
 
-// Unzipped is a fixture that is kept as gzip.
+// Unzipped returns the contents of a fixture that is stored as gzip.
 func Unzipped(t TB, path string) []byte {
 	t.Helper()
 	packed, err := os.ReadFile(path)
@@ -92,8 +93,8 @@ func Unzipped(t TB, path string) []byte {
 	return data
 }
 
-// Put writes a file, below folders that it makes, and dates it an hour back, so that
-// no index waits for the clock.
+// Put writes a file and the folders above it, and dates it an hour back, so that an
+// index need not wait for the clock.
 func Put(t TB, path string, data []byte) string {
 	t.Helper()
 	Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -103,8 +104,8 @@ func Put(t TB, path string, data []byte) string {
 	return path
 }
 
-// OwnCache runs a package's tests with a cache of indexes of their own, so that none
-// touches the user's. It returns the status to exit with.
+// OwnCache runs a package's tests with an index cache of their own, so that the
+// user's is not touched. It returns the exit status.
 func OwnCache(m *testing.M) int {
 	cache, err := os.MkdirTemp("", "stoker-cache-")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// Read gets the wanted fields of one sample as the engine does, without its
-// reading ahead. raw is memory to use again; it may be nil.
+// Read gets the wanted fields of one sample as the engine does, without read-ahead.
+// raw is memory to reuse; it may be nil.
 func Read(d format.Stored, src source.Source, id int64, fields []string, s *format.Sample) error {
 	raw, err := readExtents(d, src, d.Extents(id, fields, nil))
 	if err != nil {
@@ -40,8 +40,8 @@ func readExtents(d format.Stored, src source.Source, extents []format.Extent) ([
 	return raw, nil
 }
 
-// Dataset checks an open dataset against the contract of format.Stored. All
-// samples must be sound.
+// Dataset checks an open dataset against the contract of format.Stored. All samples
+// must be undamaged.
 func Dataset(t *testing.T, d format.Stored, src source.Source) {
 	x := d.Index()
 	if x.Len() < 1 || x.Files() < 1 || len(x.Digest()) != 32 {
@@ -65,7 +65,7 @@ func Dataset(t *testing.T, d format.Stored, src source.Source) {
 		}
 	})
 	t.Run("chosen fields", func(t *testing.T) {
-		var s format.Sample // its memory is used again, as in the engine
+		var s format.Sample // reused, as in the engine
 		for id := range x.Len() {
 			for _, fields := range choices(everything[id].Fields) {
 				checkExtents(t, d, id, fields)
@@ -116,13 +116,14 @@ func Dataset(t *testing.T, d format.Stored, src source.Source) {
 	})
 }
 
-// diffSamples is cmp.Diff, which takes seconds for what is equal and large.
+// diffSamples is cmp.Diff, without the seconds that it takes for large equal
+// samples.
 func diffSamples(want, got format.Sample) string {
 	return cmp.Diff(want, got, cmp.Comparer(bytes.Equal), cmpopts.IgnoreUnexported(format.Sample{}))
 }
 
-// choices are every field alone, all of them backwards, one of them twice, and
-// one after an alternative that is not there.
+// choices are every field alone, all of them backwards, one of them twice, and one
+// after an alternative that does not exist.
 func choices(have []format.Field) [][]string {
 	out := [][]string{{}}
 	var names []string
@@ -171,7 +172,7 @@ func checkExtents(t *testing.T, d format.Stored, id int64, fields []string) {
 	}
 }
 
-// checkSample holds every field against the bytes of its file.
+// checkSample compares every field with the bytes of its file.
 func checkSample(t *testing.T, d format.Stored, src source.Source, id int64, s format.Sample) {
 	t.Helper()
 	if s.ID != id || len(s.Fields) == 0 {
@@ -188,12 +189,13 @@ func checkSample(t *testing.T, d format.Stored, src source.Source, id int64, s f
 		}
 		raw, err := readExtents(d, src, []format.Extent{{File: f.File, Off: f.Off, Len: int64(len(f.Data))}})
 		if err != nil || !bytes.Equal(raw[0], f.Data) {
-			t.Errorf("sample %d, field %q is not what is at its offset (%v)", id, f.Name, err)
+			t.Errorf("sample %d, field %q is not what is stored at its offset (%v)", id, f.Name, err)
 		}
 	}
 }
 
-// wrongBytes hands in what cannot be the extents: an error, and never a panic.
+// wrongBytes passes in bytes that cannot be the extents: the result is an error,
+// and never a panic.
 func wrongBytes(t *testing.T, d format.Stored, src source.Source) {
 	for id := range min(d.Index().Len(), 20) {
 		raw, err := readExtents(d, src, d.Extents(id, nil, nil))
@@ -216,7 +218,8 @@ func wrongBytes(t *testing.T, d format.Stored, src source.Source) {
 	}
 }
 
-// NoHeap checks that extents and fields of a sample cost no heap once warm.
+// NoHeap checks that extents and fields of a sample allocate nothing after the
+// first use.
 func NoHeap(t *testing.T, d format.Stored, src source.Source, fields []string) {
 	t.Helper()
 	id := d.Index().Len() / 2

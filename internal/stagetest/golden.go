@@ -11,11 +11,11 @@ import (
 
 // update is registered here, once for every test binary that uses Golden. A
 // package that does so must not have an -update flag of its own.
-var update = flag.Bool("update", false, "write the golden files anew instead of comparing with them")
+var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
-// Golden compares got with the file testdata/name, byte for byte; under
-// -update it writes the file. A golden is a promise to somebody: look at the
-// difference before you commit it.
+// Golden compares got with the file testdata/name, byte for byte; with -update it
+// writes the file. A golden is a promise to users: look at the difference before
+// you commit it.
 func Golden(t testing.TB, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", filepath.FromSlash(name))
@@ -37,8 +37,8 @@ func Golden(t testing.TB, name string, got []byte) {
 	}
 }
 
-// goldenDiff tells where two files part: the first line that differs, or, where
-// they are not text, the first byte; "" where they are equal.
+// goldenDiff tells where two files begin to differ: in which line, or, if they are
+// not text, in which byte. It returns "" if they are equal.
 func goldenDiff(got, want []byte) string {
 	if bytes.Equal(got, want) {
 		return ""

@@ -3,15 +3,15 @@ package stagetest
 import "encoding/binary"
 
 // Harmed is a copy of a file that is changed in a few places, for fuzz targets of
-// formats whose files are long and have signatures: what is mutated is short, and
-// finds its way past them. Every five bytes of harm are one place: three of the
-// offset (modulo the length), and two that say what happens there:
+// formats whose files are long and have signatures: the mutated input is short, and
+// gets past them. Every five bytes of harm are one change: three bytes of offset
+// (modulo the length), and two that say what happens there:
 //
 //	0  the byte becomes the second one
 //	1  the bits of the second one are flipped
 //	2  eight bytes become a number: 2 to the power of the second byte's lower six
 //	   bits, less 1 where the seventh is set
-//	3  the second byte times eight bytes are copied from what lies before them
+//	3  the second byte times eight bytes are copied from what is before them
 //	4  the file ends here
 func Harmed(data, harm []byte) []byte {
 	out := append([]byte(nil), data...)

@@ -1,6 +1,6 @@
-// Package stagetest is what every source and every format has to pass, and a
-// source that fails as it is told. A new one of either is its code and ten lines
-// that call a suite here.
+// Package stagetest has the tests that every source and every format has to pass,
+// and a source that fails on request. A new source or format is its own code and
+// ten lines that call a suite here.
 package stagetest
 
 import (
@@ -18,8 +18,8 @@ import (
 )
 
 // Source checks a source against its contract. open stores these objects (names
-// with slashes) and returns the source and what to put before a name, which ends
-// in a slash; write replaces the contents of one of them.
+// with slashes) and returns the source and the prefix of their names, which ends in
+// a slash; write replaces the contents of one of them.
 func Source(t *testing.T, open func(t *testing.T, objects map[string][]byte) (src source.Source, prefix string, write func(name string, data []byte))) {
 	big := make([]byte, 1<<20+17)
 	for i := range big {
@@ -203,8 +203,8 @@ func Source(t *testing.T, open func(t *testing.T, objects map[string][]byte) (sr
 	})
 }
 
-// wantCode checks that err is an error that teaches: of this code, with its
-// place, and something to try.
+// wantCode checks that err is an error that helps: with this code, its place, and
+// something to try.
 func wantCode(t *testing.T, err error, code errs.Code, file string) {
 	t.Helper()
 	var e *errs.Error

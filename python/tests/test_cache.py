@@ -149,7 +149,7 @@ def test_an_order_of_transforms_that_wastes_the_cache_is_said(folder: Path, capl
     wasteful = T.Compose([T.RandomHorizontalFlip(), T.Resize((40, 40)), T.ToTensor()])
     with caplog.at_level(logging.INFO, "stoker"):
         stoker.DataLoader(stoker.ImageFolder(folder, wasteful), 8, cache="1MiB")
-    assert "Resize stands behind RandomHorizontalFlip" in caplog.text
+    assert "Resize comes after RandomHorizontalFlip" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_an_order_of_transforms_that_wastes_the_cache_is_said(folder: Path, capl
         (1.5, "memory 1.5"),
         ({"memory": "1GiB", "before": "decode"}, "'before'"),
         ({"after": "shuffle"}, "'shuffle'"),
-        ("100TiB", "cache may take"),
+        ("100TiB", "cache may use"),
     ],
 )
 def test_what_makes_no_cache_is_said(cache: Any, words: str, folder: Path) -> None:

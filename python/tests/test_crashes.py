@@ -76,7 +76,7 @@ def test_what_the_client_lets_through_the_engine_answers(folder: Path) -> None:
         for bad in (FAR, 1 << 64, 1.5, "x", [1], {"a": 1}):
             with pytest.raises(stoker.ConfigError, match=r"epoch is .*: it must be a whole number"):
                 remote.call(lambda e, n, bad=bad: e.request({"type": "pass", "loader": n, "epoch": bad}, 10.0))
-        with pytest.raises(stoker.StateError, match="there is no such place"):
+        with pytest.raises(stoker.StateError, match="neither can be negative"):
             remote.call(lambda e, n: e.request({"type": "pass", "loader": n, "epoch": -1}, 10.0))
         loader.set_epoch(0)
         assert rows(loader) == expected

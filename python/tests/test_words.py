@@ -41,7 +41,7 @@ def mixture(path: str) -> stoker.Mixture:
             lambda x: first(stoker.NpyDataset(x, fields=[stoker.Field("x", to=2)])),
             "raise to=, cut longer samples with truncate=True",
         ),
-        (lambda x: stoker.NpyDataset(x, fields=[stoker.Field("x", truncate=True)]), "what is longer than to"),
+        (lambda x: stoker.NpyDataset(x, fields=[stoker.Field("x", truncate=True)]), "needs a length in to"),
         (
             lambda x: stoker.NpyDataset(x, fields=[stoker.Field("x", view=(3, 3))]),
             "(begin, end) as of a slice, None for",
@@ -136,7 +136,7 @@ KEYWORDS: list[tuple[dict[str, Any], str]] = [
     ({"num_workers": 100000}, "num_workers is 100000: it can be 1 to 256 lanes"),
     ({"prefetch": 1 << 40}, "prefetch is 1099511627776"),
     ({"prefetch_factor": 1 << 62, "num_workers": 2}, "prefetch_factor is 4611686018427387904"),
-    ({"length_window": 5}, "length_window is the samples that"),
+    ({"length_window": 5}, "length_window is used by bucket, tokens and pack"),
     ({"lengths": [1] * 4, "bucket": 3, "length_window": 1 << 60}, "length_window is 1152921504606846976"),
     ({"lengths": [1] * 4, "bucket": 3, "length_window": 2}, "bucket is 3 and length_window 2"),
     ({"lengths": [5] * 4, "tokens": 3}, "raise tokens"),
@@ -171,7 +171,7 @@ def test_the_engine_names_the_keywords_of_datasets(rows: str) -> None:
 
 def test_small_amounts_of_memory_are_not_zero(rows: str) -> None:
     with pytest.raises(
-        stoker.ResourceError, match=r"a batch takes \d\.\d KiB, and two must fit: memory is 1 B"
+        stoker.ResourceError, match=r"a batch takes \d\.\d KiB and two must fit, but memory is 1 B"
     ) as caught:
         first(stoker.NpyDataset(rows), memory=1)
     assert "raise memory= to at least 8 KiB, or lower batch_size" in str(caught.value.hint)

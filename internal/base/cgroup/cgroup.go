@@ -1,10 +1,10 @@
 // Package cgroup reads the limits and counters of the cgroups that a process is
 // in: version 1, version 2, and machines that have both (hybrid).
 //
-// A limit of a cgroup holds for everything below it, so each question is asked
-// of the process's own cgroup and of all its parents, and the tightest answer
-// counts. Files that are missing or cannot be parsed are skipped: a limit that
-// cannot be read is not a limit.
+// A limit of a cgroup applies to everything below it, so each question is asked of
+// the process's own cgroup and of all its parents, and the tightest answer counts.
+// Files that are missing or cannot be parsed are skipped: a limit that cannot be
+// read is not a limit.
 //
 // Everything is read below a root folder, "/" on a real machine; tests give it
 // trees of files. Nothing is cached, because limits change while a process runs.
@@ -21,7 +21,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/procfs"
 )
 
-// unlimited is what version 1 shows as "no limit", less the rounding to pages
+// unlimited is the value of "no limit" in version 1, minus the rounding to pages
 // that differs between kernels.
 const unlimited = 1 << 60
 
@@ -31,10 +31,10 @@ type Groups struct {
 	cpu, memory []string // folders: the process's own first, then its parents
 }
 
-// Self are the cgroups of this process.
+// Self returns the cgroups of this process.
 func Self() Groups { return Of("/", "self") }
 
-// Of are the cgroups of a process, by the files below root.
+// Of returns the cgroups of a process, from the files below root.
 func Of(root, pid string) (g Groups) {
 	b, err := os.ReadFile(filepath.Join(root, "proc", pid, "cgroup"))
 	if err != nil {
@@ -72,7 +72,7 @@ func Of(root, pid string) (g Groups) {
 	return g
 }
 
-// isUnified says whether version 2 is mounted at a folder.
+// isUnified reports whether version 2 is mounted at a folder.
 func isUnified(dir string) bool {
 	s, err := os.Stat(filepath.Join(dir, "cgroup.controllers"))
 	return err == nil && s.Mode().IsRegular()
@@ -90,8 +90,8 @@ func mounted(base, controller string) string {
 	return filepath.Join(base, controller)
 }
 
-// withParents are the folder of a cgroup and those above it that exist: inside a
-// container the upper part of the path in /proc may not.
+// withParents returns the folder of a cgroup and those above it that exist: inside
+// a container the upper part of the path in /proc may not.
 func withParents(base, path string) (out []string) {
 	for p := filepath.Clean("/" + path); ; p = filepath.Dir(p) {
 		if dir := filepath.Join(base, p); isDir(dir) {
@@ -108,8 +108,8 @@ func isDir(path string) bool {
 	return err == nil && s.IsDir()
 }
 
-// Version is 1 or 2, and 0 if the process is in no cgroup that can be read. A
-// hybrid machine is 1: that is where its limits are.
+// Version is 1 or 2, or 0 if no cgroup of the process can be read. A hybrid machine
+// has version 1, because its limits are there.
 func (g Groups) Version() int { return g.version }
 
 // Quota is the number of cores that the tightest cgroup allows, and the folder of
@@ -130,14 +130,15 @@ func (g Groups) Quota() (cores float64, dir string) {
 	return cores, dir
 }
 
-// Throttle are the counters of the quota of one cgroup.
+// Throttle is the counters of the quota of one cgroup.
 type Throttle struct {
-	Periods, Throttled float64 // periods with something to run; those of them that were cut short
+	Periods, Throttled float64 // periods with something to run; those that were throttled
 	Seconds            float64 // stopped, summed over cores
 	Known              bool    // the kernel counts them
 }
 
-// ThrottleOf reads the counters of a folder that Quota named; none of "".
+// ThrottleOf reads the counters of a folder that Quota returned; they are zero for
+// "".
 func ThrottleOf(dir string) (t Throttle) {
 	if dir == "" {
 		return t
@@ -155,8 +156,9 @@ func ThrottleOf(dir string) (t Throttle) {
 	return t
 }
 
-// Memory is the limit that leaves least and what is used of it, in bytes; ok is
-// false if there is no limit. Page cache that the kernel can drop is not used.
+// Memory is the limit that leaves the least memory, and how much of it is used, in
+// bytes; ok is false if there is no limit. Page cache that the kernel can drop does
+// not count as used.
 func (g Groups) Memory() (limit, used int64, ok bool) {
 	left := int64(math.MaxInt64)
 	for _, d := range g.memory {

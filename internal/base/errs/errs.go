@@ -1,4 +1,4 @@
-// Package errs is the one shape of an error in stoker: a code, what happened,
+// Package errs defines the one form of an error in stoker: a code, what happened,
 // where (file, shard, member, offset, sample), the cause, and what to try.
 //
 // The table Classes maps every code to the exit status of the command line and
@@ -18,12 +18,12 @@ type Code string
 
 // The codes. A new one gets a row in Classes.
 const (
-	Bug          Code = "bug"           // ours
+	Bug          Code = "bug"           // a bug in stoker
 	Config       Code = "config"        // the request cannot be carried out as written
 	NotFound     Code = "not_found"     // a path that does not exist
-	Empty        Code = "empty"         // a dataset without a sample
+	Empty        Code = "empty"         // a dataset without samples
 	Damaged      Code = "damaged"       // bytes that are not what their format says
-	Unsupported  Code = "unsupported"   // valid bytes of a kind that is not built
+	Unsupported  Code = "unsupported"   // valid bytes of a kind that is not supported
 	Changed      Code = "changed"       // a file or shard differs from its index
 	Forbidden    Code = "forbidden"     // a file that may not be read
 	MissingField Code = "missing_field" // a sample without a field that was asked for
@@ -39,7 +39,7 @@ const (
 	Died         Code = "died"          // the engine died too often
 )
 
-// Class is what a code becomes at the doors.
+// Class is how a code is reported to users.
 type Class struct {
 	Exit   int    // exit status of the command line
 	Python string // exception of the Python package
@@ -68,15 +68,14 @@ var Classes = map[Code]Class{
 	Died:         {1, "EngineError"},
 }
 
-// Moment is when in a run a failure came.
+// Moment is the position in a run at which a failure came.
 type Moment struct {
 	Epoch int64 `json:"epoch"`
 	Step  int64 `json:"step"`
 	Rank  int   `json:"rank"`
 }
 
-// Where is the place of a failure. The zero value knows nothing; each field that is
-// zero is unknown.
+// Where is the location of a failure. Every field that is zero is unknown.
 type Where struct {
 	File   string `json:"file,omitempty"`   // a file of a folder dataset, or a path of the user's
 	Shard  string `json:"shard,omitempty"`  // the stored file that holds several samples
@@ -87,17 +86,17 @@ type Where struct {
 	*Moment
 }
 
-// Number is a number from 0 that may be unknown, which the zero value is. In JSON an
+// Number is a number from 0 on, or unknown, which is the zero value. In JSON an
 // unknown number is -1.
 type Number struct{ next int64 } // one more than the number; 0: unknown
 
-// Known is n; unknown if n is negative.
+// Known returns n as a Number, which is unknown if n is negative.
 func Known(n int64) Number { return Number{max(n, -1) + 1} }
 
-// Get is the number, and whether it is known.
+// Get returns the number, and whether it is known.
 func (n Number) Get() (int64, bool) { return n.next - 1, n.next != 0 }
 
-// Or is the number, and unknown if it is not known.
+// Or returns the number, or unknown if it is not known.
 func (n Number) Or(unknown int64) int64 {
 	if n.next == 0 {
 		return unknown
@@ -105,18 +104,18 @@ func (n Number) Or(unknown int64) int64 {
 	return n.next - 1
 }
 
-// Equal says whether both are unknown, or the same number.
+// Equal reports whether both are unknown, or the same number.
 func (n Number) Equal(o Number) bool { return n == o }
 
 // String is the number as text, for messages.
 func (n Number) String() string { return strconv.FormatInt(n.Or(-1), 10) }
 
-// MarshalJSON is json.Marshaler's.
+// MarshalJSON implements json.Marshaler.
 func (n Number) MarshalJSON() ([]byte, error) { return strconv.AppendInt(nil, n.Or(-1), 10), nil }
 
-// UnmarshalJSON is json.Unmarshaler's.
+// UnmarshalJSON implements json.Unmarshaler.
 func (n *Number) UnmarshalJSON(b []byte) error {
-	v := int64(-1) // of null
+	v := int64(-1) // for null
 	if err := json.Unmarshal(b, &v); err != nil {
 		return err
 	}
@@ -156,7 +155,7 @@ func (w Where) String() string {
 	return b.String()
 }
 
-// Error is the one error that crosses a door.
+// Error is the only type of error that users see.
 type Error struct {
 	Code  Code
 	What  string // one sentence: what happened
@@ -165,12 +164,12 @@ type Error struct {
 	Hint  string // what to try
 }
 
-// New makes an error without a place.
+// New makes an error without a location.
 func New(code Code, format string, a ...any) *Error {
 	return &Error{Code: code, What: fmt.Sprintf(format, a...)}
 }
 
-// At sets the place and returns e.
+// At sets the location and returns e.
 func (e *Error) At(w Where) *Error { e.Where = w; return e }
 
 // Because sets the cause and returns e.
@@ -199,7 +198,7 @@ func From(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
-	return New(Bug, "an error that nobody expected").Because(err).Try("please report this with the steps that lead to it")
+	return New(Bug, "an unexpected error").Because(err).Try("please report this with the steps that lead to it")
 }
 
 // CodeOf is From(err).Code.

@@ -2,10 +2,10 @@ package errs
 
 import "strings"
 
-// Nearest is the candidate that word was most likely meant to be, or "" where
-// none is near: at most a third of its letters, and two at least, are wrong,
-// missing, too many or swapped with their neighbour. Capitals count half. Ties
-// go to the earlier candidate.
+// Nearest is the candidate that word was most likely meant to be, or "" if none is
+// near: at most a third of its letters, and at least two, may be wrong, missing,
+// extra or swapped with their neighbour. Wrong case counts half. On a tie the
+// earlier candidate wins.
 func Nearest(word string, candidates []string) string {
 	w := []rune(word)
 	limit := 2 * max(2, len(w)/3) // halves of a letter
@@ -25,8 +25,8 @@ func Nearest(word string, candidates []string) string {
 
 func abs(n int) int { return max(n, -n) }
 
-// distance is the number of edits from a to b in halves of a letter (optimal
-// string alignment). rows is memory to use again.
+// distance is the number of edits from a to b in halves of a letter (optimal string
+// alignment). rows is memory to reuse.
 func distance(a, b []rune, rows *[3][]int) int {
 	for i := range rows {
 		rows[i] = append(rows[i][:0], make([]int, len(b)+1)...)

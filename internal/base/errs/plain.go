@@ -6,11 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// Names and texts of datasets are anybody's: a key may hold what clears a terminal
-// or ends a line. What people read is therefore written by these two.
+// Names and texts of datasets are untrusted: a key may contain an escape that
+// clears a terminal, or a newline. Text for people is therefore written by these
+// two.
 
-// Name is a name out of data (a key, a path, a field) on one line: as it is, or
-// quoted as Go quotes it where a character cannot be printed.
+// Name is a name from data (a key, a path, a field) on one line: unchanged, or
+// quoted as in Go if a character cannot be printed.
 func Name(s string) string {
 	if strings.HasPrefix(s, `"`) || strings.ContainsAny(s, "\n\t") || !printable(s) {
 		return strconv.Quote(s)
@@ -18,7 +19,7 @@ func Name(s string) string {
 	return s
 }
 
-// Plain is a text of which only new lines and tabs move anything: every other
+// Plain is a text in which only newlines and tabs move the cursor: every other
 // character that cannot be printed is escaped as in Go's strings.
 func Plain(s string) string {
 	if printable(s) {
@@ -27,7 +28,7 @@ func Plain(s string) string {
 	return string(AppendPlain(nil, s))
 }
 
-// AppendPlain appends what Plain of s is to dst.
+// AppendPlain appends Plain(s) to dst.
 func AppendPlain(dst []byte, s string) []byte {
 	for len(s) > 0 {
 		r, n := utf8.DecodeRuneInString(s)
@@ -48,7 +49,7 @@ func AppendPlain(dst []byte, s string) []byte {
 	return dst
 }
 
-// printable is true where Plain has nothing to do.
+// printable reports whether Plain changes nothing.
 func printable(s string) bool {
 	for i, r := range s {
 		switch {

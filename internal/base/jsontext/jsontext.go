@@ -1,17 +1,13 @@
-// Package jsontext keeps the bytes of texts in JSON that is not Unicode.
+// Package jsontext keeps the bytes of texts in JSON that are not Unicode.
 //
-// encoding/json replaces what it cannot represent by U+FFFD and says nothing: bytes
-// that are not UTF-8, and escapes of half a surrogate pair such as \ud800. In data
-// that is a wrong sample, in names it is another name, and two names become one.
-// Whoever reads JSON of a user takes one of three ways here:
+// encoding/json silently replaces what it cannot represent by U+FFFD: bytes that
+// are not UTF-8, and escapes of half a surrogate pair such as \ud800. In data that
+// is a wrong sample; in names it is another name, and two names become one. Code
+// that reads a user's JSON has three choices here:
 //
-//   - Check or Unmarshal refuse such a text, and say at which byte it is;
-//   - Unquote gives its bytes unchanged, and a lone surrogate as the three bytes
-//     that UTF-8 would have for it (Python's "surrogatepass"). These are not UTF-8
-//     either, so that whoever needs text finds out;
-//   - Name is the name of a file, in which Linux allows every byte: a byte that is
-//     not UTF-8 travels as the lone surrogate that Python's file functions take for
-//     it (PEP 383, "surrogateescape").
+//   - Check and Unmarshal reject such a text, and say at which byte it is;
+//   - Unquote returns its bytes unchanged, and a lone surrogate as the three bytes that UTF-8 would use for it (Python's "surrogatepass"). These are not UTF-8 either, so code that needs text notices;
+//   - Name is the name of a file, in which Linux allows every byte: a byte that is not UTF-8 becomes the lone surrogate that Python's file functions use for it (PEP 383, "surrogateescape").
 package jsontext
 
 import (
@@ -22,23 +18,23 @@ import (
 	"unicode/utf8"
 )
 
-// Error is a text that is not Unicode.
+// Error describes a text that is not Unicode.
 type Error struct {
-	Offset int    // of its first byte that is not, in the JSON
+	Offset int    // of its first invalid byte, in the JSON
 	What   string // "byte 0xff is not UTF-8", `\ud800 is half a surrogate pair`
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s, at byte %d", e.What, e.Offset) }
 
-// Check refuses JSON with texts that encoding/json would change. It does not look
-// at anything else: what is not JSON may pass. The error is an *Error.
+// Check rejects JSON with texts that encoding/json would change. It checks nothing
+// else: invalid JSON may pass. The error is an *Error.
 func Check(b []byte) error {
 	for i := 0; i < len(b); {
 		switch c := b[i]; {
 		case c == '\\' && i+1 < len(b) && b[i+1] == 'u':
 			r, n := escape(b[i:])
 			if n == 0 {
-				i += 2 // not JSON, which is not looked at here
+				i += 2 // invalid JSON, which is not checked here
 				continue
 			}
 			if utf16.IsSurrogate(r) {
@@ -60,7 +56,7 @@ func Check(b []byte) error {
 	return nil
 }
 
-// Unmarshal is json.Unmarshal, which refuses texts that would be changed.
+// Unmarshal is json.Unmarshal, but rejects texts that it would change.
 func Unmarshal(b []byte, v any) error {
 	if err := Check(b); err != nil {
 		return err
@@ -68,8 +64,8 @@ func Unmarshal(b []byte, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-// escape reads \uXXXX, or two of them that are a pair; a half of a pair is returned
-// as it is. n is the bytes it took; 0: it is not one.
+// escape reads \uXXXX, or two of them that are a pair; half of a pair is returned
+// unchanged. n is the number of bytes read; 0 if it is not an escape.
 func escape(b []byte) (r rune, n int) {
 	if r = hex(b); r < 0 {
 		return 0, 0
@@ -82,7 +78,7 @@ func escape(b []byte) (r rune, n int) {
 	return r, 6
 }
 
-// hex is the number of \uXXXX at the beginning of b; -1: there is none.
+// hex is the number of \uXXXX at the beginning of b; -1 if there is none.
 func hex(b []byte) (r rune) {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return -1
@@ -103,7 +99,8 @@ func hex(b []byte) (r rune) {
 	return r
 }
 
-// Plain is the bytes of a quoted text without escapes, as a view; false: it has some.
+// Plain returns the bytes of a quoted text without escapes, as a view; false if it
+// has some.
 func Plain(quoted []byte) ([]byte, bool) {
 	for _, c := range quoted {
 		if c == '\\' {
@@ -113,13 +110,13 @@ func Plain(quoted []byte) ([]byte, bool) {
 	return quoted[1 : len(quoted)-1 : len(quoted)-1], true
 }
 
-// Unquote appends the bytes of a quoted text, which is valid JSON: at most as many
-// as quoted has.
+// Unquote appends the bytes of a quoted text, which must be valid JSON: at most
+// len(quoted) bytes.
 func Unquote(dst, quoted []byte) []byte {
 	return unquote(dst, quoted, appendSurrogate)
 }
 
-// unquote appends a text; half says what becomes of half a surrogate pair.
+// unquote appends a text; half converts half of a surrogate pair.
 func unquote(dst, quoted []byte, half func([]byte, rune) []byte) []byte {
 	b := quoted[1 : len(quoted)-1]
 	for i := 0; i < len(b); i++ {
@@ -158,8 +155,8 @@ func appendSurrogate(dst []byte, r rune) []byte {
 	return append(dst, 0xE0|byte(r>>12), 0x80|byte(r>>6)&0x3F, 0x80|byte(r)&0x3F)
 }
 
-// Members is the keys of an object, quoted, and their values, views both. b is valid
-// JSON; what is no object has none.
+// Members returns the keys of an object, quoted, and their values, both as views. b
+// is valid JSON; a value that is not an object has no members.
 func Members(b []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		i := space(b, 0)
@@ -181,7 +178,7 @@ func Members(b []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// space is where the white space from i on ends.
+// space is the end of the white space from i on.
 func space(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
 		i++
@@ -189,7 +186,7 @@ func space(b []byte, i int) int {
 	return min(i, len(b))
 }
 
-// value is where the value that begins at i ends.
+// value is the end of the value that begins at i.
 func value(b []byte, i int) int {
 	depth := 0
 	for ; i < len(b); i++ {

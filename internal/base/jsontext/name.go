@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Name is the name of a file, or part of one: a byte that is not UTF-8 is the lone
-// surrogate \udcXX in JSON, which Python's os.fsencode takes back (PEP 383).
+// Name is the name of a file, or part of one. In JSON, a byte that is not UTF-8 is
+// the lone surrogate \udcXX, which Python's os.fsencode converts back (PEP 383).
 type Name string
 
 // MarshalJSON writes the name as one JSON string.
@@ -36,8 +36,8 @@ func (n Name) MarshalJSON() ([]byte, error) {
 	return append(out, '"'), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. A surrogate that is not a byte's is
-// refused.
+// UnmarshalJSON reads what MarshalJSON writes. It rejects a surrogate that does not
+// encode a byte.
 func (n *Name) UnmarshalJSON(b []byte) error {
 	if len(b) == 0 || b[0] != '"' || Check(b) == nil {
 		return json.Unmarshal(b, (*string)(n))
@@ -59,7 +59,7 @@ func (n *Name) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Names is texts as names.
+// Names converts texts to names.
 func Names(texts []string) []Name {
 	if texts == nil {
 		return nil
@@ -71,7 +71,7 @@ func Names(texts []string) []Name {
 	return out
 }
 
-// Texts is names as texts.
+// Texts converts names to texts.
 func Texts(names []Name) []string {
 	if names == nil {
 		return nil
@@ -83,12 +83,12 @@ func Texts(names []Name) []string {
 	return out
 }
 
-// mark stands for the byte whose number is the next character, between the two
-// steps of UnmarshalNames. It is no character, and in no text.
+// mark announces that the next character is the number of a byte, between the two
+// steps of UnmarshalNames. It is a noncharacter, and in no text.
 const mark = '\ufdd0'
 
-// UnmarshalNames is json.Unmarshal for what may hold names of files: every text is
-// read as a Name. Texts of json.RawMessage stay as they are.
+// UnmarshalNames is json.Unmarshal for values with names of files: every text is
+// read as a Name. Texts in a json.RawMessage stay unchanged.
 func UnmarshalNames(b []byte, v any) error {
 	if Check(b) == nil {
 		return json.Unmarshal(b, v)
@@ -104,10 +104,10 @@ func UnmarshalNames(b []byte, v any) error {
 	return nil
 }
 
-// markBytes is b with every byte of a name as mark and that byte.
+// markBytes is b with every byte of a name that is not UTF-8 as mark and that byte.
 func markBytes(b []byte) ([]byte, error) {
 	if !utf8.Valid(b) || bytes.ContainsRune(b, mark) || bytes.Contains(bytes.ToLower(b), []byte(`\ufdd0`)) {
-		return nil, Check(b) // which was asked before, and is not nil
+		return nil, Check(b) // which was called before, and is not nil
 	}
 	out := make([]byte, 0, 2*len(b))
 	for i := 0; i < len(b); {
@@ -131,7 +131,7 @@ func markBytes(b []byte) ([]byte, error) {
 	return out, nil
 }
 
-// restore puts bytes back where markBytes has marked them.
+// restore puts the bytes back that markBytes has marked.
 func restore(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -72,7 +72,8 @@ static void h_n(ROWS) { h_rows(h, row, lo, hi, h->pairs, 0); }
 static void h_big(ROWS) { h_rows(h, row, lo, hi, h->pairs, 1); }
 
 // Eight elements at a time, whatever their pixel or channel: the first two taps of
-// each lie within the 16 bytes from its half's base. shared: so do all others.
+// each are within the 16 bytes from the base of its half. shared: so are all
+// others.
 static inline void h_dense(const stk_hplan *h, const uint8_t *const row[4], uint32_t *lo, uint32_t *hi, const int c,
                            const int pairs, const int shared, const int big) {
   const consts k = consts_of(h->prec, big);

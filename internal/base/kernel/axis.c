@@ -1,5 +1,5 @@
-// One dimension of antialiased bilinear resampling: where each output looks,
-// and its weights in fixed point.
+// One dimension of antialiased bilinear resampling: the source positions of each
+// output, and its weights in fixed point.
 //
 // The arithmetic is ATen's for uint8 (and Pillow's before it), step by step in
 // double precision, because the promise is equality with torchvision:
@@ -11,10 +11,11 @@
 //	weight  = triangle((tap - center + 0.5) / max(scale, 1)), divided by their sum
 //	prec    = the most bits with which the largest weight stays below 2^15, at most 22
 //
-// prec follows from all outputs, also where only a window of them is wanted.
+// prec depends on all outputs, even if only a window of them is wanted.
 //
-// size is the source's, and at is 0, but where a box lies between pixels of a picture
-// that was decoded smaller: then taps are those that the box covers, if only in part.
+// size is the source's and at is 0, except for a box that begins or ends between
+// pixels of a picture that was decoded smaller: then the taps are the pixels that
+// the box covers, even if only in part.
 #include "stk.h"
 
 #include <math.h>
@@ -162,8 +163,8 @@ void stk_axis_make(stk_lane *l, stk_axis *a, stk_span s, int out, int lo, int n,
   if (mirror_out) mirror_outputs(a);
 }
 
-// stk_axis_pull moves windows that end beyond the last position used back onto
-// it, behind weights of zero, so that wide loads stay within STK_SLACK of it.
+// stk_axis_pull moves windows that end past the last position used back onto it,
+// with weights of zero in front, so that wide loads stay within STK_SLACK of it.
 void stk_axis_pull(stk_axis *a) {
   for (int i = 0; i < a->n; i++) {
     int d = a->start[i] + a->k - a->hi;

@@ -113,9 +113,9 @@ func BenchmarkInterval(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkUnread says what a table of segments could spare a reader: which share of
-// the bytes of indexed files lie between the first and the last segment of a box, and
-// which in segments of the box.
+// BenchmarkUnread measures what a table of segments could save a reader: which
+// share of the bytes of indexed files is between the first and the last segment of
+// a box, and which is in segments of the box.
 func BenchmarkUnread(b *testing.B) {
 	l := NewLane()
 	defer l.Close()

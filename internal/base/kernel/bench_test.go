@@ -63,7 +63,7 @@ var normalised = Output{
 	Scale: [3]float32{0.0171, 0.0175, 0.0174}, Bias: [3]float32{-2.118, -2.036, -1.804},
 }
 
-// indexed rewrites the files; what can not be stays as it is.
+// indexed rewrites the files; those that cannot be rewritten stay unchanged.
 func indexed(b *testing.B, l *Lane, files []photo) []photo {
 	all := make([]photo, len(files))
 	for i, f := range files {

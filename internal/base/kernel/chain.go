@@ -139,7 +139,7 @@ func (g *Chain) insert(i int, s Step) {
 	g.steps[i] = s
 }
 
-// Crop keeps only a box, which lies inside the picture.
+// Crop keeps only a box, which must be inside the picture.
 func (g *Chain) Crop(x, y, w, h int) {
 	b := rect{x, y, w, h}
 	at := size{g.w, g.h} // what b is a part of
@@ -230,8 +230,9 @@ func (g *Chain) Gray(c int) {
 // Region is a box with fractions of pixels.
 type Region struct{ X, Y, W, H float64 }
 
-// Origin is where r, a region of what the chain gives, lies in the picture that it
-// is given: the way back through every step. Outside of that picture is padding.
+// Origin is where r, a region of the chain's result, is in the picture that the
+// chain is given: the way back through every step. Outside of that picture is
+// padding.
 func (g *Chain) Origin(r Region) Region {
 	for i := len(g.steps) - 1; i >= 0; i-- {
 		s, in := &g.steps[i], g.sizes[i]

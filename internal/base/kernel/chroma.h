@@ -1,14 +1,14 @@
-// Chroma samples spread over the pixels they stand for, as libjpeg's "fancy"
-// upsampling does: each stands for the middle of what it covers, and a pixel takes
-// three quarters of the nearest and one of the next. One source, compiled for each
-// target; compilers make vectors of it.
+// Upsampling of chroma samples, as libjpeg's "fancy" upsampling does it: a sample
+// is at the middle of the pixels that it covers, and a pixel takes three quarters
+// of the nearest sample and one quarter of the next. One source, compiled for each
+// target; compilers vectorise it.
 //
 // Inputs can be read one sample to the left and to the right, where the next sample
-// stands, or, at the picture's edge, the same again. Outputs may be written STK_SLACK
-// bytes beyond their end.
+// is, or, at the edge of the picture, the same sample again. Outputs may be written
+// STK_SLACK bytes past their end.
 #include "stk.h"
 
-// h2 makes 2n pixels of n samples.
+// h2 makes 2n pixels from n samples.
 static void CHROMA(h2)(const uint8_t *restrict in, uint8_t *restrict out, int n) {
   for (int i = 0; i < n; i++) {
     const int c = 3 * in[i];
@@ -18,7 +18,7 @@ static void CHROMA(h2)(const uint8_t *restrict in, uint8_t *restrict out, int n)
 }
 
 // v2 makes n pixels between a row of samples and the next one; bias is 1 for the
-// upper of a row's two, 2 for the lower.
+// upper of two output rows, 2 for the lower.
 static void CHROMA(v2)(const uint8_t *restrict near, const uint8_t *restrict far, uint8_t *restrict out, int n, int bias) {
   for (int i = 0; i < n; i++) out[i] = (uint8_t)((3 * near[i] + far[i] + bias) >> 2);
 }

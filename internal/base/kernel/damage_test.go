@@ -65,8 +65,8 @@ func inner(h Header) []Step {
 	}
 }
 
-// samples are small files of every kind, in place of those that the build can not
-// write some of testdata.
+// samples are small files of every kind, instead of those of testdata that the
+// build cannot write.
 func samples(t testing.TB) map[string][]byte {
 	r := rand.New(rand.NewPCG(8, 9))
 	m := map[string][]byte{}
@@ -188,11 +188,11 @@ func TestStrict(t *testing.T) {
 				ok   bool
 			}{
 				{"as it was", jpeg, true},
-				{"bytes behind its end", append(slices.Clone(jpeg), "photographer's notes"...), true},
+				{"bytes after its end", append(slices.Clone(jpeg), "photographer's notes"...), true},
 				{"fill bytes before its end", with(0xff, 0xff, 0xff), true},
 				{"bytes before its end", with(make([]byte, 20)...), false},
 				{"a restart marker and bytes before its end", with(append([]byte{0xff, 0xd5}, make([]byte, 20)...)...), false},
-				{"a width that is a lie", narrow, false},
+				{"a wrong width", narrow, false},
 			} {
 				for _, steps := range [][]Step{nil, {{Op: OpCrop, W: 8, H: 8}}} {
 					j := Job{JPEG: c.jpeg, Steps: steps, Strict: true}

@@ -15,7 +15,7 @@
 //	v_pack32 v_pack16    saturate two registers to half the size, in each 128 bits
 //	v_short32            v_pack32 of what v_beyond lets pass; it need not saturate
 //	v_center(a)          adds 128 to every byte
-//	v_wild(a)            whether an int16 lies outside of +-8191
+//	v_wild(a)            whether an int16 is outside +-8191
 //	v_beyond(r, rows)    whether r[0] is wild, or the rows take more than v_short32 can
 //	v_rows(a, out, stride)  stores 16 bytes a block: its part of two rows
 //

@@ -27,10 +27,11 @@ func decodeGo(j *Job, h *header) (Pixels, Way, error) {
 	return p, WayGo, err
 }
 
-// checkScans makes sure that every component is in a scan, and its quantisation table there
-// before the first. The standard library gives grey, or whatever zeros make, where they are not.
-// It also refuses scans of one component in several blocks an MCU, with restart markers:
-// these stand after so many blocks, and the standard library counts MCUs.
+// checkScans checks that every component is in a scan, with its quantisation table
+// before the first scan. The standard library does not: it returns grey, or
+// whatever zeros give. It also refuses scans of one component with several blocks
+// per MCU and restart markers: these come after a number of blocks, but the
+// standard library counts MCUs.
 func checkScans(b []byte) error {
 	var tables [16]bool
 	table, scanned, blocks := map[byte]byte{}, map[byte]bool{}, map[byte]byte{}
@@ -63,14 +64,14 @@ func checkScans(b []byte) error {
 			}
 			for c := seg[1:min(len(seg), 1+2*int(seg[0]))]; len(c) >= 2; c = c[2:] {
 				if t := table[c[0]]; t > 15 || !tables[t] && !scanned[c[0]] {
-					return FormatError(fmt.Sprintf("quantisation table %d, which component %d takes, is not there", t, c[0]))
+					return FormatError(fmt.Sprintf("quantisation table %d, which component %d uses, is missing", t, c[0]))
 				}
 				scanned[c[0]] = true
 			}
 		}
 	}
 	if n := len(table) - len(scanned); n > 0 {
-		return FormatError(fmt.Sprintf("the JPEG ends before all of its scans: %d of %d components have none", n, len(table)))
+		return FormatError(fmt.Sprintf("the JPEG ends before all of its scans: %d of %d components have no scan", n, len(table)))
 	}
 	return nil
 }
@@ -88,7 +89,7 @@ func behindData(b []byte, at int) (m byte, next int, ok bool) {
 // decodeStandard leaves a JPEG to the standard library.
 func decodeStandard(b []byte, h *header) (Pixels, error) {
 	if h.Arithmetic && libjpegVersion() != "" {
-		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG, which the kernel without C does not decode, and " + kernelEnv + " asks for that one: unset it")
+		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG, which the Go kernel does not decode; " + kernelEnv + " selects that kernel: unset it")
 	}
 	if h.Arithmetic {
 		return Pixels{}, UnsupportedError("an arithmetic-coded JPEG, which only the C kernel with libjpeg-turbo decodes: build stoker with a C compiler and libjpeg-turbo (Debian: libjpeg62-turbo-dev)")
@@ -104,14 +105,14 @@ func decodeStandard(b []byte, h *header) (Pixels, error) {
 		var u jpeg.UnsupportedError
 		switch {
 		case errors.As(err, &u):
-			return Pixels{}, UnsupportedError(err.Error() + " (the standard library, which decodes what is not this decoder's own where libjpeg-turbo is not built in)")
+			return Pixels{}, UnsupportedError(err.Error() + " (from Go's standard library, which decodes such files in a build without libjpeg-turbo)")
 		case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-			return Pixels{}, FormatError("the data end within the picture")
+			return Pixels{}, FormatError("the data ends inside the picture")
 		}
 		return Pixels{}, FormatError(err.Error())
 	}
 	if s := img.Bounds().Size(); s.X != h.W || s.Y != h.H {
-		return Pixels{}, FormatError("two headers that contradict each other")
+		return Pixels{}, FormatError("two headers contradict each other")
 	}
 	switch m := img.(type) {
 	case *image.Gray:

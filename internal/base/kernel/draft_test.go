@@ -74,7 +74,7 @@ func TestDraftOfAnyFrame(t *testing.T) {
 	}
 }
 
-// before draws what may stand before a draft, and the size it leaves.
+// before draws what may come before a draft, and the size that it leaves.
 func before(r *rand.Rand, w, h int) ([]Step, int, int) {
 	var steps []Step
 	for range r.IntN(5) {
@@ -92,8 +92,8 @@ func before(r *rand.Rand, w, h int) ([]Step, int, int) {
 	return steps, w, h
 }
 
-// draftJob draws a chain that begins with a draft, of a box that mostly lies between
-// the smaller picture's pixels.
+// draftJob draws a chain that begins with a draft, of a box that mostly begins and
+// ends between the smaller picture's pixels.
 func draftJob(r *rand.Rand, jpeg []byte, w, h int) Job {
 	j := Job{JPEG: jpeg, Gray: r.IntN(4) == 0, Out: anyOutput(r)}
 	j.Steps, w, h = before(r, w, h)
@@ -128,7 +128,7 @@ func TestTargetsEqualTwinOfDrafts(t *testing.T) {
 	})
 }
 
-// A draft is near to what it stands for, wherever its box lies.
+// A draft is near to its exact result, wherever its box is.
 func TestDraftIsNear(t *testing.T) {
 	l := NewLane()
 	defer l.Close()
@@ -181,18 +181,18 @@ func waves(r *rand.Rand, w, h int) Pixels {
 	return p
 }
 
-// What a draft may not do: enlarge, stand for nearest, begin behind a padding, or be
-// there where nobody asked. All of these are exact.
+// What a draft may not do: enlarge, replace nearest, come after a padding, or be
+// used where nobody asked for it. All of these are exact.
 func TestDraftNotWanted(t *testing.T) {
 	l := NewLane()
 	defer l.Close()
 	r := rand.New(rand.NewPCG(79, 80))
 	jpeg := encodeKind(t, r, "4:2:0", 300, 200, encodeOptions{quality: 90})
 	for name, steps := range map[string][]Step{
-		"less than half":  {{Op: OpResize, W: 151, H: 50, Draft: true}},
-		"nearest":         {{Op: OpResize, W: 50, H: 50, Filter: Nearest, Draft: true}},
-		"behind a pad":    {{Op: OpPad, X: 1, Y: 1, W: 302, H: 202}, {Op: OpResize, W: 50, H: 50, Draft: true}},
-		"behind a resize": {{Op: OpResize, W: 200, H: 180}, {Op: OpResize, W: 50, H: 50, Draft: true}},
+		"less than half": {{Op: OpResize, W: 151, H: 50, Draft: true}},
+		"nearest":        {{Op: OpResize, W: 50, H: 50, Filter: Nearest, Draft: true}},
+		"after a pad":    {{Op: OpPad, X: 1, Y: 1, W: 302, H: 202}, {Op: OpResize, W: 50, H: 50, Draft: true}},
+		"after a resize": {{Op: OpResize, W: 200, H: 180}, {Op: OpResize, W: 50, H: 50, Draft: true}},
 	} {
 		j := Job{JPEG: jpeg, Steps: steps}
 		draft := run(t, l, j)

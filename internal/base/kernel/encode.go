@@ -36,13 +36,13 @@ func (o *encodeOptions) check(p *Pixels) (hs, vs int, err error) {
 		}
 	}
 	if p.W > 65500 || p.H > 65500 {
-		return 0, 0, JobError(fmt.Sprintf("a JPEG of %d x %d: its sides end at 65500", p.W, p.H))
+		return 0, 0, JobError(fmt.Sprintf("a JPEG of %d x %d: its sides can have at most 65500 pixels", p.W, p.H))
 	}
 	if o.quality < 1 || o.quality > 100 {
-		return 0, 0, JobError(fmt.Sprintf("a quality of %d: it goes from 1 to 100", o.quality))
+		return 0, 0, JobError(fmt.Sprintf("quality %d is not between 1 and 100", o.quality))
 	}
 	if o.restart < 0 || o.restart > 65535 {
-		return 0, 0, JobError(fmt.Sprintf("a restart interval of %d MCUs: it goes from 0 to 65535", o.restart))
+		return 0, 0, JobError(fmt.Sprintf("a restart interval of %d MCUs is not between 0 and 65535", o.restart))
 	}
 	if p.C == 1 {
 		return 1, 1, nil
@@ -62,5 +62,5 @@ func (o *encodeOptions) check(p *Pixels) (hs, vs int, err error) {
 	case "4:1:1":
 		return 4, 1, nil
 	}
-	return 0, 0, JobError(fmt.Sprintf("no subsampling %q: there are 4:4:4, 4:2:2, 4:2:0, 4:4:0 and 4:1:1", o.subsampling))
+	return 0, 0, JobError(fmt.Sprintf("unknown subsampling %q: the choices are 4:4:4, 4:2:2, 4:2:0, 4:4:0 and 4:1:1", o.subsampling))
 }

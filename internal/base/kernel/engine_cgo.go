@@ -24,8 +24,8 @@ func targets() []string {
 	return names[:2+int(C.stk_best_level())]
 }
 
-// engine is a lane of the C kernel; nil for the twin. Its job lies in C memory
-// and holds no pointers: those to Go memory go as arguments, which pins them.
+// engine is a lane of the C kernel; nil for the twin. Its job is in C memory and
+// has no pointers: pointers to Go memory are passed as arguments, which pins them.
 type engine struct {
 	lane  *C.stk_lane
 	job   *C.stk_job
@@ -94,7 +94,7 @@ func (e *engine) runRest(j *Job, h *header) error {
 	}
 	c, decode := e.job, time.Since(began)
 	if p.W != int(c.w) || p.H != int(c.h) || p.C != int(c.c) {
-		return FormatError("two headers that contradict each other")
+		return FormatError("two headers contradict each other")
 	}
 	c.components = 0
 	code := e.call(nil, p.Pix, j.Dst)
@@ -133,7 +133,7 @@ func (e *engine) index(dst, jpeg []byte, h *header, o IndexOptions) ([]byte, Ind
 		if _, _, err := decodeGo(&Job{JPEG: jpeg}, h); err != nil { // damaged files are called damaged
 			return dst, Indexed{}, err
 		}
-		return dst, Indexed{}, UnsupportedError("a JPEG that is progressive, CMYK, in several scans or of odd sampling: to rewrite it with restart markers takes libjpeg-turbo, which is not built in; " +
+		return dst, Indexed{}, UnsupportedError("a JPEG that is progressive, CMYK, in several scans or of unusual sampling: rewriting it with restart markers needs libjpeg-turbo, which is not built in; " +
 			"install its headers and static library (Debian's libjpeg62-turbo-dev) and build stoker again, or pack it as it is")
 	}
 	if err := e.failure(code); err != nil {

@@ -19,7 +19,7 @@ typedef struct {
   int td, ta;    // Tdj, Taj: its Huffman tables
 } stk_component;
 
-// stk_dht is a Huffman table as it stands in the file: BITS and HUFFVAL.
+// stk_dht is a Huffman table as stored in the file: BITS and HUFFVAL.
 typedef struct {
   const uint8_t *bits;    // [16], bits[i]: codes of i+1 bits; NULL: not defined
   const uint8_t *values;
@@ -36,7 +36,7 @@ typedef struct {
   unsigned have_quant;                     // a bit a table
   stk_dht dc[FRAME_TABLES], ac[FRAME_TABLES];
   int restart;                             // Ri, in MCUs; 0: none
-  const uint8_t *file, *scan, *end;        // the bytes; where the scan's data begin; behind the last byte
+  const uint8_t *file, *scan, *end;        // the bytes; the start of the scan's data; after the last byte
 } stk_frame;
 
 // Zigzag to natural order, figure A.6.

@@ -10,7 +10,7 @@ type header struct {
 	Header
 	blocks int64 // 8x8 blocks of all components
 	padded int64 // those that decoders make room for: up to whole MCUs
-	scan   int   // byte offset behind the first SOS segment
+	scan   int   // byte offset after the first SOS segment
 }
 
 // ReadHeader walks the markers of a JPEG up to its first scan and makes sure
@@ -52,11 +52,11 @@ func readHeader(b []byte) (h header, err error) {
 			return h, FormatError("the JPEG ends before its picture begins")
 		}
 		if at+2 > len(b) {
-			return h, FormatError("the JPEG ends within a marker segment")
+			return h, FormatError("the JPEG ends inside a marker segment")
 		}
 		n := int(b[at])<<8 | int(b[at+1])
 		if n < 2 || at+n > len(b) {
-			return h, FormatError("the JPEG ends within a marker segment")
+			return h, FormatError("the JPEG ends inside a marker segment")
 		}
 		seg := b[at+2 : at+n]
 		at += n
@@ -78,7 +78,7 @@ func readHeader(b []byte) (h header, err error) {
 				return h, FormatError("a scan before the frame header")
 			}
 			if !h.Progressive && !wholeScan(seg) {
-				return h, FormatError("a scan of a sequential JPEG that has not all coefficients, or not all of their bits")
+				return h, FormatError("a scan of a sequential JPEG lacks coefficients, or some of their bits")
 			}
 			h.scan = at
 			if h.Progressive || int(seg[0]) < h.Components { // as libjpeg's has_multiple_scans
@@ -128,13 +128,13 @@ func (h *header) frame(m byte, seg []byte) error {
 		return FormatError("a frame header of the wrong length")
 	}
 	if seg[0] != 8 {
-		return UnsupportedError(fmt.Sprintf("a JPEG of %d bits a sample", seg[0]))
+		return UnsupportedError(fmt.Sprintf("a JPEG of %d bits per sample", seg[0]))
 	}
 	h.H = int(seg[1])<<8 | int(seg[2])
 	h.W = int(seg[3])<<8 | int(seg[4])
 	h.Components = int(seg[5])
 	if h.H == 0 {
-		return FormatError("the header gives no height: it is damaged, or the height stands behind the scan, in a DNL marker, where neither libjpeg-turbo nor this decoder reads it")
+		return FormatError("the header gives no height: it is damaged, or the height is in a DNL marker after the scan, which neither libjpeg-turbo nor this decoder reads")
 	}
 	if err := CheckLimit(h.W, h.H, MostPixels); err != nil {
 		return err
@@ -166,11 +166,11 @@ func (h *header) countBlocks(comp []byte) error {
 	return nil
 }
 
-// checkEnd looks for the end marker from behind: what follows it does not
-// matter, and within entropy-coded data it can not occur. A block takes two
-// bits at least (one in a progressive file, one or less by arithmetic
-// coding), so a header that promises more than the bytes can hold is refused
-// before anything is allocated for it.
+// checkEnd looks for the end marker from the end of the file: what follows it does
+// not matter, and it cannot occur in entropy-coded data. A block takes at least two
+// bits (one in a progressive file, one or less with arithmetic coding), so a header
+// that declares more than the bytes can contain is rejected before anything is
+// allocated for it.
 func (h *header) checkEnd(b []byte) error {
 	end := len(b) - 2
 	for ; end >= h.scan; end-- {
@@ -179,7 +179,7 @@ func (h *header) checkEnd(b []byte) error {
 		}
 	}
 	if end < h.scan {
-		return FormatError("the JPEG is cut off: it has no end marker")
+		return FormatError("the JPEG is truncated: it has no end marker")
 	}
 	bits := int64(2)
 	if h.Progressive {

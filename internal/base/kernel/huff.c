@@ -1,18 +1,18 @@
 // Entropy decoding of sequential Huffman scans.
 //
-// It is three quarters of a picture's time, and a region needs most of it: there is
-// no way to a block but through those before it. This one
+// It takes three quarters of a picture's time, and a region needs most of it: a
+// block can only be reached through those before it. This decoder
 //
-//   - reads bytes from a window in which stuffing is already undone, so that
-//     refilling 56 bits is a load and a shift without a question;
-//   - looks up two symbols at a time, where they are short;
-//   - stores nothing of MCUs that the region does not show;
-//   - where restart markers cut the data into segments, reads only those with
-//     something of the region (segment.c finds them).
+//   - reads bytes from a window in which byte stuffing is already undone, so that refilling 56 bits is a load and a shift without a branch;
+//   - looks up two symbols at a time if they are short;
+//   - stores nothing of MCUs that the region does not need;
+//   - if restart markers divide the data into segments, reads only those that contain a part of the region (segment.c finds them).
 //
-// It is stricter than libjpeg's: a code that is none, more than 64
-// coefficients in a block, data that end early or go on behind an interval are
-// damage.
+// It is stricter than libjpeg: an invalid code, more than 64 coefficients in a
+// block, data that ends early or continues after an interval are damage.
+//
+// The stk_huff belongs to the lane and is used by one thread. Positions are counted
+// in MCUs (at, togo, want) or in coefficients in zigzag order (k, steps).
 #include "huff.h"
 
 #include <stdlib.h>
@@ -22,8 +22,8 @@
 #include <emmintrin.h>
 #endif
 
-// The place in a quad of the coefficient before k, in zigzag order. Steps beyond 63, of which
-// only the last counts, lead to the last place.
+// The offset in a quad of the coefficient before k, in zigzag order. Steps past 63,
+// of which only the last matters, lead to the last coefficient.
 #define AT(n) ((n) / 8 * QUAD_ROW + (n) % 8)
 static const uint8_t place[1 + BLOCK + END + BLOCK] = {
     0,
@@ -36,7 +36,8 @@ static const uint8_t place[1 + BLOCK + END + BLOCK] = {
 
 _Noreturn void stk_huff_corrupt(stk_huff *h, const char *what) {
   const ptrdiff_t left = unread(&h->b, h->end), at = h->in - h->f->file - (left > 0 ? left : 0);
-  // Behind the last bit anything may seem to stand.
+  // Bits after the last one are arbitrary, so an invalid code there means that data
+  // is missing.
   if (h->marker && left < 0) what = "premature end of data segment";
   stk_fail(h->l, STK_FORMAT, "Corrupt JPEG data: %s, near byte %td, in row %lld of %lld of its blocks", what, at,
            (long long)(h->at / h->cols + (h->at < h->mcus)), (long long)(h->mcus / h->cols));
@@ -67,12 +68,13 @@ static void fill_longer(stk_lane *l, longer *g, const stk_dht *t) {
   g->base[17] = 0;
 }
 
-// entry describes a code of n bits and its value of size bits, which is positive, or none.
+// entry describes a code of n bits and its value of size bits, which is positive,
+// or absent.
 static INLINE uint64_t entry(int n, int size, uint64_t step, uint64_t both) {
   return step << 32 | (uint64_t)size << 24 | (uint64_t)(64 - n - size) % 64 << 16 | both << 8 | (uint64_t)(n + size);
 }
 
-// negative is the entry of the same code where its value is negative.
+// negative is the entry of the same code if its value is negative.
 static INLINE uint64_t negative(uint64_t e, int size) { return e | (uint64_t)((1 - (1 << size)) & 0xffff) << 40; }
 
 static INLINE uint64_t *fill(uint64_t *p, uint64_t e, uint32_t n) {
@@ -80,7 +82,7 @@ static INLINE uint64_t *fill(uint64_t *p, uint64_t e, uint32_t n) {
   return p + n;
 }
 
-// signs fills n places of prefixes whose next bit is the sign of a value.
+// signs fills n entries for prefixes whose next bit is the sign of a value.
 static INLINE uint64_t *signs(uint64_t *p, uint64_t e, int size, uint32_t n) {
   return fill(fill(p, negative(e, size), n / 2), e, n / 2);
 }
@@ -101,9 +103,10 @@ static void build_dc(stk_lane *l, dc_table *d, const stk_dht *t) {
   d->l.from.n = t->n;
 }
 
-// seconds lists what the second symbol of a pair adds to its entry, for R bits that are left of
-// the prefix at follow + 2^R: 0 where its code and value take more. First for LOOK bits, by
-// symbols; for one bit less it is every other place, where it still fits.
+// seconds lists what the second symbol of a pair adds to its entry, for R bits that
+// are left of the prefix, at follow + 2^R: 0 if its code and value need more. First
+// for LOOK bits, by symbols; for one bit less it is every other entry that still
+// fits.
 static void seconds(uint64_t *follow, const stk_dht *t) {
   uint64_t *p = follow + (1 << LOOK);
   for (int n = 1, at = 0; n <= LOOK; n++)
@@ -127,8 +130,8 @@ static void seconds(uint64_t *follow, const stk_dht *t) {
   }
 }
 
-// build_pairs puts behind each symbol the next, if both lie within LOOK bits
-// and the block goes on.
+// build_pairs adds to each symbol the next one, if both fit into LOOK bits and the
+// block continues.
 static void build_pairs(ac_table *a, const stk_dht *t) {
   uint64_t follow[2 << LOOK];
   seconds(follow, t);
@@ -139,7 +142,7 @@ static void build_pairs(ac_table *a, const stk_dht *t) {
       const int size = t->values[at] & 15, rest = LOOK - n, left = rest - size;
       const uint64_t step = (uint64_t)step_of(t->values[at]), e = entry(n, size, step < END ? step : 1, step);
       if (size && rest == 0) {
-        p = fill(p, one, 1);  // the sign is beyond the prefix
+        p = fill(p, one, 1);  // the sign is not in the prefix
       } else if (left < 0) {
         p = signs(p, e, size, 1u << rest);
       } else if (step == END) {
@@ -169,8 +172,8 @@ static void build_ac(stk_lane *l, ac_table *a, const stk_dht *t) {
   a->l.from.n = t->n;
 }
 
-// copy_plain copies bytes up to a 0xff or n of them, and returns how many. It
-// may write a vector more.
+// copy_plain copies up to n bytes, or up to a 0xff, and returns how many. It may
+// write one vector more.
 static inline size_t copy_plain(uint8_t *out, const uint8_t *in, size_t n) {
   size_t i = 0;
 #ifdef __SSE2__
@@ -187,7 +190,8 @@ static inline size_t copy_plain(uint8_t *out, const uint8_t *in, size_t n) {
     uint64_t v;
     memcpy(&v, in + i, 8);
     memcpy(out + i, &v, 8);
-    // The lowest of the bits that stay is that of the first 0xff: what borrows lies above it.
+    // The lowest bit that remains is that of the first 0xff: borrows only change
+    // the bits above it.
     const uint64_t ff = (~v - low) & v & low << 7;
     if (ff) return i + (size_t)__builtin_ctzll(ff) / 8;
   }
@@ -242,16 +246,17 @@ static INLINE int one_symbol(stk_huff *h, bits *b, const ac_table *a, int *v) {
   return step_of(rs);
 }
 
-// block_ac goes over a block's coefficients behind DC, stores them where there is a block
-// to store into, and returns how far they reach. The bits hold one look's; a refill is
-// enough for two.
+// block_ac reads the AC coefficients of a block, stores them if there is a block to
+// store into, and returns how far they reach. On entry the bits are enough for one
+// lookup; a refill is enough for two.
 static INLINE int block_ac(stk_huff *h, bits *at, const ac_table *a, int16_t *block, const int bmi) {
   bits b = *at;
   size_t k = 1;
   for (;;) {
     uint64_t e, before;
-    // The second value first: where there is none, its place is the first's. Beyond the block's
-    // end lies its last place, which nothing real has reached then.
+    // The second value is stored first: if there is none, its position is that of
+    // the first. Positions past the end of the block are the block's last one,
+    // which no real coefficient has reached then.
 #define STEP                                                        \
   before = b.acc;                                                   \
   e = a->pair[PEEK(&b)];                                            \
@@ -274,7 +279,8 @@ static INLINE int block_ac(stk_huff *h, bits *at, const ac_table *a, int16_t *bl
       return (int)(k & (END - 1));
     }
     if (k == BLOCK) break;
-    // The second of a pair may be another block's, and a code longer than LOOK: one alone.
+    // The second symbol may belong to another block, or its code may be longer than
+    // LOOK: decode one symbol alone.
     b.acc = before;
     b.cnt += e & 255;
     k -= e >> 8 & 255;
@@ -291,16 +297,16 @@ static INLINE int block_ac(stk_huff *h, bits *at, const ac_table *a, int16_t *bl
   return k < END ? BLOCK : (int)(k & (END - 1));
 }
 
-// Bytes that libjpeg reads ahead, and does not miss where a marker follows.
+// Bytes that libjpeg reads ahead, and does not miss if a marker follows.
 enum { SLACK = 8 };
 
-// ended makes sure that an interval was read to its end, not short of it.
+// ended checks that an interval was read to its end, and not past it.
 static void ended(stk_huff *h, const char *otherwise) {
   if (!h->marker && h->end - h->b.p < MCU_BYTES) stk_huff_pull(h);
   if (unread(&h->b, h->end) > SLACK) stk_huff_corrupt(h, otherwise);
 }
 
-// begin_at goes on with the interval whose data begin at in.
+// begin_at continues with the interval whose data begins at in.
 static void begin_at(stk_huff *h, const uint8_t *in) {
   h->in = in;
   h->end = h->window;
@@ -310,7 +316,8 @@ static void begin_at(stk_huff *h, const uint8_t *in) {
   memset(h->pred, 0, sizeof h->pred);
 }
 
-// marked makes sure that an interval was read to its end, and that its restart marker is there.
+// marked checks that an interval was read to its end, and that its restart marker
+// follows.
 static void marked(stk_huff *h) {
   ended(h, "extraneous bytes before a restart marker");
   if (h->marker != M_RST0 + h->next) stk_huff_corrupt(h, "a restart marker is missing");
@@ -327,7 +334,7 @@ void stk_huff_next(stk_huff *h) {
   memset(h->pred, 0, sizeof h->pred);
 }
 
-// seek goes to the segment of MCU want, unless reading on leads there as soon.
+// seek moves to the segment of MCU want, unless reading on gets there as soon.
 static void seek(stk_huff *h, int64_t want) {
   const int64_t segment = want / h->restart, from = segment * h->restart;
   if (h->at > from && h->at <= want) return;
@@ -337,7 +344,7 @@ static void seek(stk_huff *h, int64_t want) {
   h->at = from;
 }
 
-// skip goes to MCU want.
+// skip moves to MCU want.
 static INLINE void skip(stk_huff *h, int64_t want, const int bmi) {
   if (h->seg && h->at != want) seek(h, want);
   bits b = h->b;
@@ -381,7 +388,7 @@ static INLINE void row_of(stk_huff *h, int64_t y, int first, int last, const int
 static void row_any(stk_huff *h, int64_t y, int first, int last) { row_of(h, y, first, last, 0); }
 
 #ifdef __x86_64__
-// With shifts that leave the flags alone, as every processor with AVX2 has them.
+// With shifts that do not change the flags, which every processor with AVX2 has.
 __attribute__((target("bmi,bmi2"))) static void row_bmi2(stk_huff *h, int64_t y, int first, int last) {
   row_of(h, y, first, last, 1);
 }
@@ -403,16 +410,16 @@ void stk_huff_rewind(stk_huff *h) {
   h->at = 0;
 }
 
-// scan_ended makes sure that the scan ends with the last MCU, which was read.
+// scan_ended checks that the scan ends with the last MCU, which was read.
 static void scan_ended(stk_huff *h) {
   ended(h, "extraneous bytes before the end marker");
-  // Some encoders mark a segment that never comes.
+  // Some encoders write a restart marker after the last segment.
   if (h->restart && h->togo == 0 && h->marker == M_RST0 + h->next) {
     h->marker = 0;
     h->b = (bits){0, 0, h->end};
     ended(h, "extraneous bytes before the end marker");
   }
-  if (h->marker >= M_RST0 && h->marker < M_RST0 + 8) stk_huff_corrupt(h, "a restart marker too many");
+  if (h->marker >= M_RST0 && h->marker < M_RST0 + 8) stk_huff_corrupt(h, "one restart marker too many");
 }
 
 // walk is skip without segments.
@@ -437,8 +444,8 @@ int stk_huff_keeps_interval(stk_huff *h) {
 
 void stk_huff_end(stk_huff *h) {
   scan_ended(h);
-  // A number of lines, which the header has said before, is no picture's loss.
-  if (h->marker != M_EOI && h->marker != M_DNL) stk_fail(h->l, STK_UNSUPPORTED, "a marker %#x behind the scan", 0xff00 | (unsigned)h->marker);
+  // A number of lines (DNL) that repeats the header's changes nothing.
+  if (h->marker != M_EOI && h->marker != M_DNL) stk_fail(h->l, STK_UNSUPPORTED, "a marker %#x after the scan", 0xff00 | (unsigned)h->marker);
 }
 
 stk_huff *stk_huff_begin(stk_lane *l, const stk_frame *f) {

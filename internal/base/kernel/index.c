@@ -1,12 +1,12 @@
-// Rewriting a JPEG so that a region of it can be found: restart markers every
-// few MCUs, and Huffman tables made for the picture, which pay for them. The
-// coefficients stay what they are, and so does every pixel.
+// Rewriting a JPEG so that a region of it can be found: restart markers every few
+// MCUs, and Huffman tables made for the picture, which compensate for their size.
+// The coefficients do not change, and neither does any pixel.
 //
-// The interval is what is asked for, or else the next longer one with which the
-// file stays within its budget. It need not divide the row: a row then begins within
-// a segment, as regions do anyway. No table of segments is written: markers are
-// found by looking at the bytes, at more than ten times the speed of anything
-// that is done with them (segment.c), and can not contradict them as a table can.
+// The interval is what is asked for, or the next longer one with which the file
+// stays within its budget. It need not divide the row: a row then begins inside a
+// segment, as regions do anyway. No table of segments is written: markers are found
+// by scanning the bytes, at more than ten times the speed of anything else that is
+// done with them (segment.c), and they cannot contradict the data as a table can.
 #include "index.h"
 
 #include <stdlib.h>

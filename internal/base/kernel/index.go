@@ -42,10 +42,10 @@ func (l *Lane) IndexJPEG(dst, jpeg []byte, o IndexOptions) ([]byte, Indexed, err
 		o.Growth = indexGrowth
 	}
 	if o.Segment < 0 || o.Segment > 65535 {
-		return dst, Indexed{}, JobError(fmt.Sprintf("segments of %d MCUs: they have 1 to 65535", o.Segment))
+		return dst, Indexed{}, JobError(fmt.Sprintf("segments of %d MCUs: the range is 1 to 65535", o.Segment))
 	}
 	if o.Growth < 0 || o.Growth > 10000 {
-		return dst, Indexed{}, JobError(fmt.Sprintf("a growth of %d hundredths of a percent: it goes from 1 to 10000", o.Growth))
+		return dst, Indexed{}, JobError(fmt.Sprintf("a growth of %d hundredths of a percent: the range is 1 to 10000", o.Growth))
 	}
 	h, err := readHeader(jpeg)
 	if err != nil {
@@ -60,7 +60,7 @@ func (l *Lane) IndexJPEG(dst, jpeg []byte, o IndexOptions) ([]byte, Indexed, err
 	case h.Progressive && !o.Progressive:
 		return dst, Indexed{}, UnsupportedError("a progressive JPEG: restart markers do not help to find a region in it; pack it as it is, or ask for its conversion to a sequential one")
 	case l.target == "go":
-		return dst, Indexed{}, UnsupportedError("the kernel without C does not rewrite JPEGs: pack where a C compiler is, or without --jpeg index")
+		return dst, Indexed{}, UnsupportedError("the kernel without C does not rewrite JPEGs: build stoker with a C compiler, or pack without --jpeg index")
 	}
 	dst, done, err := l.engine.index(dst, jpeg, &h, o)
 	done.Converted = err == nil && h.Progressive

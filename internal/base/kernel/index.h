@@ -1,6 +1,6 @@
-// What tokens.c, codes.c, write.c and index.c share: a JPEG on its way from one entropy
-// coding to another. Coefficients are never made: what is between the two is
-// the symbols of the first and the bits behind them, which the second keeps.
+// What tokens.c, codes.c, write.c and index.c share: a JPEG between one entropy
+// coding and another. Coefficients are never made: in between are the symbols of
+// the first coding and the bits after them, which the second keeps.
 #ifndef STK_INDEX_H
 #define STK_INDEX_H
 
@@ -10,7 +10,7 @@ enum { CODES = 2, MAX_COMPONENTS_IN = 4 };
 
 // A token is a symbol of AC and its value's bits, or a DC coefficient:
 //
-//	AC: bits  0-14  the value's bits, as they stand in the data
+//	AC: bits  0-14  the value's bits, as in the data
 //	    bit   15    LAST: the block ends here
 //	    bits 16-23  symbol: zeros before the value << 4 | its size
 //	DC: bits  0-15  the coefficient itself, not its difference

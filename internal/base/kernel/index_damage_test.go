@@ -83,7 +83,7 @@ func TestIndexDamage(t *testing.T) {
 		{"cut in a table", plain[:quant+20], false, "ends", false},
 		{"cut in the scan", plain[:len(plain)/2], false, "end marker", false},
 		{"cut in the scan, with an end marker", ended(plain[:len(plain)/2]), false, "premature end", false},
-		{"bytes behind the scan", splice(plain, len(plain)-2, len(plain)-2, make([]byte, 20)...), false, "extraneous bytes", false},
+		{"bytes after the scan", splice(plain, len(plain)-2, len(plain)-2, make([]byte, 20)...), false, "extraneous bytes", false},
 		{"a Huffman table of too many codes", patched(plain, huff+5, 3), false, "Huffman", false},
 		{"no quantisation table", splice(plain, quant, quantEnd), false, "uantization table", false},
 		{"two frame headers", splice(plain, sos, sos, plain[sofAt:sofAt+19]...), false, "second frame", false},
@@ -170,8 +170,8 @@ func sameRewritten(t *testing.T, l, stock *Lane, name string, jpeg []byte) bool 
 	}
 	was := Job{JPEG: jpeg, Dst: make([]byte, 3*h.W*h.H)}
 	is := Job{JPEG: out, Dst: make([]byte, 3*h.W*h.H)}
-	// Not by libjpeg's entropy decoder, which leaves coefficients of a first try
-	// in blocks where fill bytes stand in the data.
+	// Not by libjpeg's entropy decoder, which leaves coefficients of a first
+	// attempt in blocks with fill bytes in their data.
 	if err := l.Run(&was); err != nil {
 		t.Fatalf("%s: %+v: what does not decode was rewritten: %v", name, done, err)
 	}
@@ -241,14 +241,14 @@ func TestRegionAmidDamage(t *testing.T) {
 		for _, bad := range [][]byte{splice(jpeg, to, to+2), splice(jpeg, to, to+2, 0xff, 0xd0+(jpeg[to+1]-0xd0+3)&7)} {
 			switch got, err := decode(bad); {
 			case err == nil && !bytes.Equal(got, want):
-				t.Errorf("the marker behind segment %d: other pixels", seg)
+				t.Errorf("the marker after segment %d: other pixels", seg)
 			case err == nil && seg < 5*13:
-				t.Errorf("the marker behind segment %d is wrong, and that passes", seg)
+				t.Errorf("the marker after segment %d is wrong, and that passes", seg)
 			}
 		}
 	}
-	// A round of segments is gone, and the numbers agree: what then stands there is
-	// what libjpeg reads in order.
+	// A round of segments is missing, and the numbers agree: the data then is what
+	// libjpeg reads in order.
 	bad := splice(jpeg, restartAt(t, jpeg, 10), restartAt(t, jpeg, 18))
 	stock := stocked()
 	defer stock.Close()

@@ -101,7 +101,7 @@ func kept(t failing, jpeg []byte) (all []string) {
 	return nil
 }
 
-// withSegments puts segments behind the start marker, and bytes behind the end.
+// withSegments adds segments after the start marker, and bytes after the end.
 func withSegments(jpeg []byte) []byte {
 	out := append([]byte{}, jpeg[:2]...)
 	for i, text := range []string{"Exif\x00\x00MM\x00*", "ICC_PROFILE\x00\x01\x01profile", "Adobe not really", "Photoshop 3.0\x00"} {
@@ -110,7 +110,7 @@ func withSegments(jpeg []byte) []byte {
 	}
 	out = append(out, 0xff, 0xfe, 0, 2+7, 'c', 'o', 'm', 0xff, 0xd9, 0xff, 0xda)
 	out = append(out, jpeg[2:]...)
-	return append(out, "behind"...)
+	return append(out, "after"...)
 }
 
 func TestIndexKeepsPicturesAndMetadata(t *testing.T) {
@@ -262,7 +262,7 @@ func toGray(p Pixels) Pixels {
 	return g
 }
 
-// A file that can not pay for markers stays as it is.
+// A file that cannot compensate for markers stays unchanged.
 func TestIndexKeepsWhatDoesNotFit(t *testing.T) {
 	l := NewLane()
 	defer l.Close()
@@ -282,7 +282,7 @@ func TestIndexRefuses(t *testing.T) {
 	l := NewLane()
 	defer l.Close()
 	r := rand.New(rand.NewPCG(6, 6))
-	// A number of lines behind the scan, which some cameras write, says nothing new.
+	// A number of lines after the scan, which some cameras write, adds nothing.
 	lines := encodeKind(t, rand.New(rand.NewPCG(3, 4)), "gray", 40, 30, encodeOptions{quality: 80})
 	lines = slices.Concat(lines[:len(lines)-2], []byte{0xff, 0xdc, 0, 4, 0, 30, 0xff, 0xd9})
 	if _, _, err := l.IndexJPEG(nil, lines, IndexOptions{}); err != nil {

@@ -15,15 +15,16 @@ static int fast_base(stk_inflate *z, const uint8_t *src, size_t nsrc, uint8_t *d
 
 enum { MAX_CODE = 15, MAX_LIT = 286, MAX_DIST = 30, END_OF_BLOCK = 256 };
 
-// codes are those of one alphabet, in the order of their lengths: symbols of length l lie
-// from first[l] on, and there are count[l].
+// codes are those of one alphabet, sorted by length: symbols of length l begin at
+// first[l], and there are count[l] of them.
 typedef struct {
   uint16_t count[MAX_CODE + 2], first[MAX_CODE + 2];
   uint16_t symbol[288], code[288];  // code: its bits reversed, as they come
   int most;
 } codes;
 
-// order fills c of the lengths of n symbols. It returns 0 if they are no codes.
+// order fills c from the lengths of n symbols. It returns 0 if they are not valid
+// codes.
 static int order(codes *c, const uint8_t *lens, int n) {
   memset(c->count, 0, sizeof c->count);
   for (int i = 0; i < n; i++) c->count[lens[i]]++;

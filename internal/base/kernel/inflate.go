@@ -25,7 +25,7 @@ const (
 func (e InflateError) Error() string {
 	return [...]string{
 		InflateFull:   "it unpacks to more bytes than expected",
-		InflateCut:    "the deflate stream is cut off",
+		InflateCut:    "the deflate stream is truncated",
 		inflateBlock:  "a deflate block has an undefined type",
 		inflateStored: "the length of a stored deflate block is damaged",
 		inflateCodes:  "the codes of a deflate block are damaged",
@@ -37,8 +37,8 @@ func (e InflateError) Error() string {
 	}[e]
 }
 
-// InflateSlack is how many bytes of room behind the last one make unpacking of a stream
-// faster to its end.
+// InflateSlack is how many bytes of room after the end of a stream let it be
+// unpacked at full speed to its end.
 const InflateSlack = 320
 
 // inflateWindow is how far back a match may reach.
@@ -94,11 +94,12 @@ func (z *Inflater) Close() {
 	z.twin.close()
 }
 
-// Run unpacks into dst from place at on, until there are limit bytes or more, and returns how
-// many there are; end says that those are all. dst[:at] is what was unpacked before, of
-// which the last 32 KiB must still be there. With less than InflateSlack bytes behind limit
-// the stream may have more than dst has room for, which is InflateFull: dst is full then,
-// and Run cannot go on. Bytes behind those that were unpacked may change.
+// Run unpacks into dst from offset at on until there are limit bytes or more, and
+// returns how many there are; end says that these are all. dst[:at] is what was
+// unpacked before, of which the last 32 KiB must still be there. With less than
+// InflateSlack bytes after limit the stream may have more than dst has room for,
+// which is InflateFull: dst is full then, and Run cannot continue. Bytes after the
+// unpacked ones may change.
 func (z *Inflater) Run(dst []byte, at, limit int) (n int, end bool, err error) {
 	if z.level == inflateTwinLevel {
 		return z.twin.run(dst, at, limit)

@@ -43,11 +43,11 @@ typedef struct {
   uint32_t dist[STK_DIST_ROOM];
 } stk_inflate;
 
-// stk_inflate_run unpacks into dst, after the z->out bytes that are there, until z->out is
-// limit or more. Of dst's cap bytes those behind z->out may be overwritten. To run again
-// the same src is needed; dst may be another one if its last 32 KiB before z->out, which
-// the caller sets, are the same. If cap is at least limit + STK_INFLATE_SLACK, FULL is not
-// an answer.
+// stk_inflate_run unpacks into dst, after the z->out bytes that are there, until
+// z->out is limit or more. Of dst's cap bytes, those after z->out may be
+// overwritten. Running again needs the same src; dst may be another buffer if its
+// last 32 KiB before z->out, which the caller sets, are the same. If cap is at
+// least limit + STK_INFLATE_SLACK, the result is never FULL.
 enum { STK_INFLATE_SLACK = 320 };
 int stk_inflate_run(stk_inflate *z, const uint8_t *src, size_t nsrc, uint8_t *dst, size_t cap, size_t limit, int level);
 
@@ -62,7 +62,8 @@ int stk_inflate_fast_avx2(stk_inflate *z, const uint8_t *src, size_t nsrc, uint8
 uint32_t stk_adler32_avx2(uint32_t sum, const uint8_t *p, size_t n);
 #endif
 
-// An entry of the tables. Low byte: bits that are taken, those behind the code included.
+// An entry of the tables. Low byte: bits that are consumed, including those after
+// the code.
 //
 //   literals   31 set; 28-25 bits of the first; 24 set: there are two; 23-16 second, 15-8 first
 //   length     24-16 the least of the range; 11-8 bits of the code

@@ -10,7 +10,7 @@ func (z *Inflater) open()     {}
 func (z *Inflater) used() int { return 0 }
 
 func (z *Inflater) run([]byte, int, int) (n int, end bool, err error) {
-	panic("kernel: an inflater of C where there is none")
+	panic("kernel: the C inflater is not built in")
 }
 
 func (z *Inflater) adler32(sum uint32, p []byte) uint32 { return adlerGo(sum, p) }

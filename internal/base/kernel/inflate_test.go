@@ -66,7 +66,7 @@ func TestInflate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		data := drawnBytes(t)
 		raw := deflated(data, rapid.IntRange(-2, 9).Draw(t, "level"))
-		raw = append(raw, rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "behind")...)
+		raw = append(raw, rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "after")...)
 		slack := rapid.SampledFrom([]int{0, 1, 100, InflateSlack, 1000}).Draw(t, "slack")
 		step := rapid.IntRange(1, 50000).Draw(t, "step")
 		less := rapid.IntRange(0, len(data)).Draw(t, "less")
@@ -198,7 +198,8 @@ func TestInflateSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Codes of 15 bits, in tables behind tables, and literals whose codes have one bit.
+// Codes of 15 bits, in tables linked from tables, and literals whose codes have one
+// bit.
 func TestInflateLongCodes(t *testing.T) {
 	var data []byte
 	for v, n := 0, 1; v < 24; v, n = v+1, n+max(1, n/2) { // a Fibonacci-like tail makes codes long

@@ -1,9 +1,12 @@
 // One job: source -> passes -> output, row by row.
 //
-// Rows stream from the source in rising order, four at a time, through the
-// horizontal resampling into a ring of pair rows, and every output row is made
-// as soon as the rows it needs are there, so that all of it stays in the
-// nearest caches. Mirrored outputs are made in the order their sources come.
+// Rows come from the source in rising order, four at a time, and go through the
+// horizontal resampling into a ring of pair rows. Every output row is made as soon
+// as the rows that it needs are there, so that everything stays in the nearest
+// caches. Flipped outputs are made in the order in which their source rows come.
+//
+// The lane owns all buffers (stk_buf); the caller owns source and destination.
+// Widths and positions count pixels, strides and offsets count bytes.
 #include "stk.h"
 
 #include <math.h>
@@ -12,21 +15,21 @@
 
 #pragma GCC optimize("fp-contract=off")
 
-// A source hands out rows x0..x1 of a box; y rises from call to call.
+// A source returns rows of columns x0..x1 of a box; y rises from call to call.
 typedef struct {
   const uint8_t *pix;  // NULL: the JPEG
   int w, h, c;
   int x0, y0, x1, y1;
-  int row_bytes, off;  // of libjpeg's rows: length, byte of column x0
+  int row_bytes, off;  // bytes of libjpeg's rows, and the offset of column x0 in them
   int next;            // the JPEG's next row
-  int shift;           // it is decoded at 1 / 2^shift of its size, and so are all of these
+  int shift;           // it is decoded at 1 / 2^shift of its size; all of these count such pixels
 } source;
 
-// A sink takes rows of w pixels, c channels, in any order.
+// A sink takes rows of w pixels and c channels, in any order.
 typedef struct {
   uint8_t *dst;
   int w, h, c;
-  int final;           // in the output's layout; else uint8 HWC
+  int final;           // rows are in the output's layout; otherwise uint8 HWC
 } sink;
 
 static int64_t clock_ns(void) {
@@ -35,8 +38,9 @@ static int64_t clock_ns(void) {
   return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-// ticks is a clock of no known unit that may be read for every row: a tenth of what
-// clock_gettime costs. run scales it by the whole job.
+// ticks is a clock of unknown unit that is cheap enough to read for every row: a
+// tenth of the cost of clock_gettime. scale converts it by the time of the whole
+// job.
 static int64_t ticks(void) {
 #if defined(__x86_64__)
   return (int64_t)__builtin_ia32_rdtsc();
@@ -49,7 +53,8 @@ static int64_t ticks(void) {
 #endif
 }
 
-// tick is now, in ticks, or 0 where nobody wants to know; tock adds what went by since.
+// tick is the current time in ticks, or 0 if the job is not timed; tock adds the
+// time since then.
 static int64_t tick(const stk_lane *l) { return l->job.timed ? ticks() : 0; }
 
 static void tock(stk_lane *l, int64_t *sum, int64_t since) {
@@ -74,8 +79,8 @@ static void begin(stk_lane *l, source *s, int x0, int y0, int x1, int y1) {
   }
 }
 
-// fetch gives n rows from y, n <= 4, each readable STK_SLACK bytes past column x1.
-// They are valid until the next call.
+// fetch returns n rows from y on, n <= 4, each readable STK_SLACK bytes past column
+// x1. They are valid until the next call.
 static void fetch(stk_lane *l, source *s, int y, int n, const uint8_t **rows) {
   const size_t wide = (size_t)(s->x1 - s->x0) * s->c;
   if (s->pix) {
@@ -91,7 +96,7 @@ static void fetch(stk_lane *l, source *s, int y, int n, const uint8_t **rows) {
     return;
   }
   size_t stride = ((size_t)s->row_bytes + STK_SLACK + 63) & ~(size_t)63;
-  // Where rows are aligned to its vectors, libjpeg writes them past the caches.
+  // If rows are aligned to its vectors, libjpeg writes them past the caches.
   uint8_t *buf = (uint8_t *)stk_grow(l, &l->rows, 4 * stride + 8) + (l->job.own ? 0 : 8), *out[4];
   for (int i = 0; i < n; i++) out[i] = buf + i * stride;
   int64_t since = tick(l);
@@ -103,7 +108,7 @@ static void fetch(stk_lane *l, source *s, int y, int n, const uint8_t **rows) {
   for (int i = 0; i < n; i++) rows[i] = out[i] + s->off;
 }
 
-// fetch_gray is fetch, then luma where the pass asks for it.
+// fetch_gray is fetch, followed by luma if the pass asks for it.
 static void fetch_gray(stk_lane *l, source *s, const stk_pass *p, int y, int n, const uint8_t **rows) {
   fetch(l, s, y, n, rows);
   if (!p->gray_pre) return;
@@ -149,7 +154,7 @@ static void put(stk_lane *l, const sink *k, int y, const uint8_t *row) {
   if (k->final) tock(l, &l->job.write_ns, since);
 }
 
-// emit finishes a row of the window: luma, then the sink. c is what the row has.
+// emit finishes a row of the window: luma, then the sink. c is the row's channels.
 static void emit(stk_lane *l, const stk_pass *p, const sink *k, int y, const uint8_t *row, int c) {
   if (!p->gray_post || (c == 1 && p->gray_post == 1)) {
     put(l, k, y, row);
@@ -170,7 +175,7 @@ static void emit(stk_lane *l, const stk_pass *p, const sink *k, int y, const uin
   put(l, k, y, t);
 }
 
-// decode_pass is copy_pass where the decoder's rows are the result's.
+// decode_pass is copy_pass if the decoder's rows are the result's.
 static void decode_pass(stk_lane *l, const stk_pass *p, const sink *k, int c) {
   int64_t since = tick(l);
   for (int y = 0; y < p->bh; y++) {
@@ -180,7 +185,7 @@ static void decode_pass(stk_lane *l, const stk_pass *p, const sink *k, int c) {
   tock(l, &l->job.decode_ns, since);
 }
 
-// as_is reports whether rows go into the sink as they come.
+// as_is reports whether rows go into the sink unchanged.
 static int as_is(const stk_lane *l, const stk_pass *p, const sink *k) {
   return !p->gray_pre && !p->gray_post && !p->post_h && plain_rows(l, k);
 }
@@ -207,7 +212,7 @@ static void copy_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k, 
   }
 }
 
-// nearest is ATen's: the scale and the product in single precision.
+// nearest follows ATen: scale and product in single precision.
 static int nearest(int i, int in, int out) {
   if (in == out) return i;
   if (out == 2 * in) return i >> 1;
@@ -251,15 +256,16 @@ static void nearest_pass(stk_lane *l, const stk_pass *p, source *s, const sink *
   }
 }
 
-// vertical weights as v wants them: per output its first pair row, their
-// number, and the weights of both rows of each.
+// Vertical weights in the form that v needs: for each output its first pair row,
+// the number of pair rows, and the weights of both rows of each pair.
 typedef struct {
   const int32_t *first, *num;
   const uint32_t *w;
   int stride, most;
 } vplan;
 
-// pair_weights writes k weights from an even or an odd row on, with nothing around them: k/2 + 1 pairs.
+// pair_weights writes k weights that begin at an even or an odd row, with zeros
+// around them: k/2 + 1 pairs.
 static inline void pair_weights(uint32_t *d, const int16_t *w, int k, int odd) {
   uint64_t x = 0;
   memcpy(&x, w, k == 2 ? 4 : 8);
@@ -291,7 +297,8 @@ static vplan vprep(stk_lane *l, const stk_axis *a) {
   return v;
 }
 
-// fused makes an output row and writes it in the output's layout, in one loop, where the target has one.
+// fused makes an output row and writes it in the output's layout in one loop, if
+// the target can.
 static int fused(stk_lane *l, const sink *k, int y, STK_VERTICAL) {
   const stk_job *j = &l->job;
   const stk_target *t = l->target;
@@ -313,15 +320,16 @@ static int fused(stk_lane *l, const sink *k, int y, STK_VERTICAL) {
   return 1;
 }
 
-// draft is how often the box can be halved before it would be smaller than what is made of it.
+// draft is how often the box can be halved before it would be smaller than its
+// result.
 static int draft(const stk_pass *p) {
   int shift = 0;
   while (shift < 3 && p->bw >> (shift + 1) >= p->rw && p->bh >> (shift + 1) >= p->rh) shift++;
   return shift;
 }
 
-// span_of is n pixels from x on where 2^shift of them have become one; *first is the
-// pixel that it is counted from.
+// span_of is n pixels from x on after 2^shift of them have become one; *first is
+// the pixel that it is counted from.
 static stk_span span_of(int x, int n, int shift, int *first) {
   const int one = 1 << shift;
   *first = x >> shift;
@@ -350,10 +358,11 @@ static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink 
     stk_base_hprep(l, h);
   vplan v = vprep(l, ay);
 
-  // The ring holds what one output needs, and the four rows that come at a time.
+  // The ring has room for the rows of one output, and for four more that come at a
+  // time.
   int ring = 4;
   while (ring < v.most + 4) ring *= 2;
-  size_t stride = ((size_t)h->elems + 64 + 63) & ~(size_t)63;  // targets may write and read up to 64 elements more
+  size_t stride = ((size_t)h->elems + 64 + 63) & ~(size_t)63;  // targets may read and write up to 64 elements more
   uint32_t *buf = stk_grow(l, &l->ring, ring * stride * 4);
   const uint32_t **pairs = stk_grow(l, &l->ptrs, (size_t)v.most * sizeof *pairs);
   uint8_t *t = stk_grow(l, &l->tmp, (size_t)h->elems);
@@ -389,7 +398,7 @@ static void bilinear_pass(stk_lane *l, const stk_pass *p, source *s, const sink 
   }
 }
 
-// outside maps a coordinate beyond [0, n) back inside; -1: the fill.
+// outside maps a coordinate outside [0, n) back inside; -1 is the fill.
 static int outside(int i, int n, int mode) {
   enum { CONSTANT, EDGE, REFLECT, SYMMETRIC };
   if (i >= 0 && i < n) return i;
@@ -413,7 +422,7 @@ static void pad_pass(stk_lane *l, const stk_pass *p, const uint8_t *in, const si
   int c = k->c;
   int32_t *xs = stk_grow(l, &l->xmap, (size_t)p->pw * 4);
   for (int x = 0; x < p->pw; x++) xs[x] = outside(x - p->px, p->ww, p->mode);
-  int a = p->px < 0 ? 0 : p->px > p->pw ? p->pw : p->px;       // columns that are inside
+  int a = p->px < 0 ? 0 : p->px > p->pw ? p->pw : p->px;       // first column that is inside
   int b = p->px + p->ww > p->pw ? p->pw : p->px + p->ww;
   if (b < a) b = a;
   uint8_t *t = stk_grow(l, &l->tmp, (size_t)p->pw * c);
@@ -450,7 +459,7 @@ static void run_pass(stk_lane *l, const stk_pass *p, source *s, const sink *k) {
   if (p->pad) pad_pass(l, p, in.dst, k);
 }
 
-// scale makes nanoseconds of the job's ticks; all of them took all_ns.
+// scale converts the job's ticks to nanoseconds; all ticks together took all_ns.
 static void scale(stk_lane *l, int64_t all, int64_t all_ns) {
   const double each = all > 0 ? (double)all_ns / (double)all : 0;
   l->job.decode_ns = (int64_t)((double)l->job.decode_ns * each);
@@ -458,7 +467,7 @@ static void scale(stk_lane *l, int64_t all, int64_t all_ns) {
   l->job.all_ns = all_ns;
 }
 
-// close_jpeg ends the JPEG, which went well as far as it was read.
+// close_jpeg ends a JPEG that was read without errors so far.
 static void close_jpeg(stk_lane *l) {
   const stk_job *j = &l->job;
   if (j->own) {

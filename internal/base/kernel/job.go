@@ -5,24 +5,24 @@ import (
 	"fmt"
 )
 
-// JobError says that a job contradicts itself or its picture: a box outside
-// of it, a destination of the wrong length. It is the caller's mistake.
+// JobError says that a job is invalid or does not fit its picture: a box outside
+// it, a destination of the wrong length. It is the caller's mistake.
 type JobError string
 
 func (e JobError) Error() string { return string(e) }
 
-// ErrMemory says that there is no memory for a job's scratch.
-var ErrMemory = errors.New("no memory for the picture")
+// ErrMemory says that there is no memory for a job's scratch buffers.
+var ErrMemory = errors.New("out of memory for the picture")
 
-// maxSteps bounds the steps of a job; maxSide the width and height of what a
-// resampling reads and a step makes, and so the tables for it.
+// maxSteps bounds the steps of a job; maxSide bounds the width and height of what a
+// resampling reads and a step makes, and so the size of its tables.
 const (
 	maxSteps = 64
 	maxSide  = 1 << 20
 )
 
-// ResultSize is the size of what a job makes of a w x h picture: of its steps,
-// from a picture of c channels (1 or 3).
+// ResultSize is the size of the result of steps for a w x h picture of c channels
+// (1 or 3).
 func ResultSize(steps []Step, w, h, c int) (ow, oh, oc int, err error) {
 	return resultSize(w, h, c, steps)
 }
@@ -32,7 +32,7 @@ func checkSource(p *Pixels) error {
 		return err
 	}
 	if p.C != 1 && p.C != 3 {
-		return JobError(fmt.Sprintf("a source of %d channels: it takes 1 or 3", p.C))
+		return JobError(fmt.Sprintf("a source of %d channels: it must have 1 or 3", p.C))
 	}
 	if len(p.Pix) != p.W*p.H*p.C {
 		return JobError(fmt.Sprintf("a source of %d x %d x %d has %d bytes, not %d", p.H, p.W, p.C, p.W*p.H*p.C, len(p.Pix)))
@@ -40,7 +40,7 @@ func checkSource(p *Pixels) error {
 	return nil
 }
 
-// resultSize checks every step against the picture as it stands before it.
+// resultSize checks every step against the size of the picture before it.
 func resultSize(w, h, c int, steps []Step) (int, int, int, error) {
 	if len(steps) > maxSteps {
 		return 0, 0, 0, JobError(fmt.Sprintf("%d steps; the limit is %d", len(steps), maxSteps))
@@ -51,7 +51,7 @@ func resultSize(w, h, c int, steps []Step) (int, int, int, error) {
 		case OpCrop:
 			// Written so that no sum can overflow.
 			if s.W <= 0 || s.H <= 0 || s.X < 0 || s.Y < 0 || s.W > w || s.H > h || s.X > w-s.W || s.Y > h-s.H {
-				return 0, 0, 0, JobError(fmt.Sprintf("step %d: the box %d,%d %dx%d does not lie in %dx%d", i, s.X, s.Y, s.W, s.H, w, h))
+				return 0, 0, 0, JobError(fmt.Sprintf("step %d: the box %d,%d %dx%d is not inside %dx%d", i, s.X, s.Y, s.W, s.H, w, h))
 			}
 			w, h = s.W, s.H
 		case OpResize, OpPad:
@@ -59,13 +59,13 @@ func resultSize(w, h, c int, steps []Step) (int, int, int, error) {
 				return 0, 0, 0, JobError(fmt.Sprintf("step %d: a result of %dx%d", i, s.W, s.H))
 			}
 			if s.Op == OpResize && (w > maxSide || h > maxSide) {
-				return 0, 0, 0, UnsupportedError(fmt.Sprintf("a picture of %d x %d to be resized: its sides may have %d pixels", w, h, maxSide))
+				return 0, 0, 0, UnsupportedError(fmt.Sprintf("cannot resize a picture of %d x %d: its sides can have at most %d pixels", w, h, maxSide))
 			}
 			if s.Op == OpResize && s.Filter > Nearest {
-				return 0, 0, 0, JobError(fmt.Sprintf("step %d: no filter %d", i, s.Filter))
+				return 0, 0, 0, JobError(fmt.Sprintf("step %d: unknown filter %d", i, s.Filter))
 			}
 			if s.Op == OpPad && (s.Mode > PadSymmetric || s.X < 0 || s.Y < 0 || s.X > s.W-w || s.Y > s.H-h) {
-				return 0, 0, 0, JobError(fmt.Sprintf("step %d: %dx%d at %d,%d does not lie in %dx%d", i, w, h, s.X, s.Y, s.W, s.H))
+				return 0, 0, 0, JobError(fmt.Sprintf("step %d: %dx%d at %d,%d is not inside %dx%d", i, w, h, s.X, s.Y, s.W, s.H))
 			}
 			w, h = s.W, s.H
 		case OpFlipH, OpFlipV:
@@ -75,7 +75,7 @@ func resultSize(w, h, c int, steps []Step) (int, int, int, error) {
 			}
 			c = s.C
 		default:
-			return 0, 0, 0, JobError(fmt.Sprintf("step %d: no operation %d", i, s.Op))
+			return 0, 0, 0, JobError(fmt.Sprintf("step %d: unknown operation %d", i, s.Op))
 		}
 	}
 	return w, h, c, nil

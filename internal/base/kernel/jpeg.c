@@ -1,24 +1,25 @@
 // Regions of sequential Huffman pictures.
 //
-// A group of MCUs at a time: huff.c stores its coefficients, the transform turns them
-// into samples of each component's plane, and every row of pixels that is asked for is
-// spread and coloured out of the planes on its way out, so that all of it stays in
-// the nearest caches. Planes hold two rows of MCUs, because chroma between two samples
-// looks at the row before and the row behind. The pixels are those of libjpeg-turbo's
-// accurate transform and fancy upsampling, of the whole picture.
+// A group of MCUs is decoded at a time: huff.c stores its coefficients, the
+// transform turns them into samples of each component's plane, and every row of
+// pixels that is requested is upsampled and converted from the planes, so that
+// everything stays in the nearest caches. Planes have two rows of MCUs, because
+// chroma between two samples depends on the row before and the row after. The
+// pixels are those of libjpeg-turbo's accurate transform and fancy upsampling of
+// the whole picture.
 //
-// Where a half, a quarter or an eighth of the picture is asked for, blocks are
-// transformed to 4, 2 or 1 samples a side (reduced.h), and are all that is smaller: the
-// pixels are again libjpeg-turbo's, of its scale_denom.
+// For a half, a quarter or an eighth of the picture, blocks are transformed to 4, 2
+// or 1 samples per side (reduced.h), and nothing else is smaller: the pixels are
+// again those of libjpeg-turbo with its scale_denom.
 //
-// What stk_frame_read does not take goes to libjpeg.c.
+// Pictures that stk_frame_read does not accept go to libjpeg.c.
 #include "jpeg.h"
 
 #include "reduced.h"
 
 #include <stdlib.h>
 
-enum { MARGIN = 64 };  // bytes before and behind a row of a plane
+enum { MARGIN = 64 };  // bytes before and after a row of a plane
 
 // side_of is the samples of a component's block: as libjpeg's choice in
 // jpeg_calc_output_dimensions. A component that is subsampled both ways is made less

@@ -91,8 +91,8 @@ func tables(part []byte) (all [][]byte) {
 	return all
 }
 
-// divided gives every table a segment of its own, joined all of them one, where the
-// first stood.
+// divided gives every table a segment of its own, joined puts all of them into one,
+// in the position of the first.
 func (m marked) divided(marker byte) marked {
 	return m.each(marker, func(p []byte) (all [][]byte) {
 		for _, t := range tables(p) {
@@ -170,17 +170,17 @@ func TestFormDoesNotMatter(t *testing.T) {
 			f := m[i]
 			return slices.Delete(m, i, i+1).insert(1, f).join()
 		},
-		"bytes behind the end": func(m marked) []byte { return append(m.join(), long[:800]...) },
-		"0xff behind the end":  func(m marked) []byte { return append(m.join(), bytes.Repeat([]byte{0xff}, 5000)...) },
-		"zeros behind the end": func(m marked) []byte { return append(m.join(), make([]byte, 70000)...) },
-		"a picture behind":     func(m marked) []byte { return append(m.join(), m.join()...) },
+		"bytes after the end": func(m marked) []byte { return append(m.join(), long[:800]...) },
+		"0xff after the end":  func(m marked) []byte { return append(m.join(), bytes.Repeat([]byte{0xff}, 5000)...) },
+		"zeros after the end": func(m marked) []byte { return append(m.join(), make([]byte, 70000)...) },
+		"another picture":     func(m marked) []byte { return append(m.join(), m.join()...) },
 		"an interval said twice": func(m marked) []byte {
 			if i := slices.IndexFunc(m, func(p []byte) bool { return p[1] == 0xdd }); i > 0 {
 				m = m.insert(i, segmentOf(0xdd, 0, 99))
 			}
 			return m.join()
 		},
-		"a number of lines behind the scan": func(m marked) []byte {
+		"a number of lines after the scan": func(m marked) []byte {
 			f := m[slices.IndexFunc(m, func(p []byte) bool { return p[1] >= 0xc0 && p[1] <= 0xc2 })]
 			return m.insert(len(m)-1, segmentOf(0xdc, f[5], f[6])).join()
 		},
@@ -192,7 +192,7 @@ func TestFormDoesNotMatter(t *testing.T) {
 			inside := []Step{{Op: OpCrop, X: h.W / 3, Y: h.H / 3, W: h.W / 3, H: h.H / 2}}
 			wantInside := run(t, l, Job{JPEG: jpeg, Steps: inside})
 			for how, way := range ways {
-				if l.target == "go" && strings.Contains(how, "lines behind") {
+				if l.target == "go" && strings.Contains(how, "lines after") {
 					continue // the standard library knows no such segment
 				}
 				bad := way(slices.Clone(cutMarkers(t, jpeg)))
@@ -212,7 +212,7 @@ func TestFormDoesNotMatter(t *testing.T) {
 	})
 }
 
-// Values of 16 bits say what those of 8 say, and what 8 can not.
+// Values of 16 bits mean the same as those of 8, and what 8 cannot express.
 func TestWideQuantisation(t *testing.T) {
 	stock := stocked()
 	defer stock.Close()
@@ -332,7 +332,7 @@ func TestRestartsOutOfStep(t *testing.T) {
 			bad := way(slices.Clone(good)).join()
 			err := l.Run(&Job{JPEG: bad, Dst: make([]byte, 3*160*96)})
 			if how == "more of them at the end" {
-				return // they are behind the last row
+				return // they are after the last row
 			}
 			var f FormatError
 			if !errors.As(err, &f) {
@@ -344,10 +344,10 @@ func TestRestartsOutOfStep(t *testing.T) {
 	}
 }
 
-// A marker that stands where none may be is met by whoever goes past it, also on the
-// way from one segment to another; one out of step leads nowhere.
-// An interval that is a lie, and cuts the picture into as many segments, is damage for
-// every region, also where each segment is left before its end.
+// A marker in a wrong position is found by a decoder that passes it, even on the
+// way from one segment to another; one with the wrong number is never a target. A
+// wrong interval that divides the picture into as many segments is damage for every
+// region, even if each segment is left before its end.
 func TestLiedInterval(t *testing.T) {
 	r := rand.New(rand.NewPCG(135, 136))
 	jpeg := encodeKind(t, r, "4:4:4", 448, 304, encodeOptions{quality: 85, restart: 56}) // a row
@@ -370,7 +370,8 @@ func TestLiedInterval(t *testing.T) {
 	}
 }
 
-// A header with millions of pairs that are no markers is damage, and no more work.
+// A header with millions of pairs that are not markers is damage, and costs no more
+// work.
 func TestBytesBetweenSegments(t *testing.T) {
 	jpeg := samples(t)["420"]
 	bad := slices.Concat(jpeg[:2], bytes.Repeat([]byte{0xff, 0}, 12<<20), jpeg[2:])
@@ -387,10 +388,10 @@ func TestStrayMarkers(t *testing.T) {
 	first := slices.IndexFunc(good, func(p []byte) bool { return p[1] == 0xd0 })
 	right := []Step{{Op: OpCrop, X: 120, Y: 8, W: 40, H: 80}} // the last segment of each row
 	for how, bad := range map[string][]byte{
-		"a restart out of step":        good.insert(first+10, []byte{0xff, 0xd7}).join(),
-		"segments twice":               good.insert(first+11, good[first+8:first+11]...).join(),
-		"a segment behind a segment":   good.insert(first+7, segmentOf(0xe5, 1, 2, 3)).join(), // of row 1, the last
-		"a marker behind that segment": good.insert(first+7, []byte{0xff, 0x42}).join(),
+		"a restart out of step":       good.insert(first+10, []byte{0xff, 0xd7}).join(),
+		"segments twice":              good.insert(first+11, good[first+8:first+11]...).join(),
+		"a segment after a segment":   good.insert(first+7, segmentOf(0xe5, 1, 2, 3)).join(), // of row 1, the last
+		"a marker after that segment": good.insert(first+7, []byte{0xff, 0x42}).join(),
 	} {
 		each(t, func(t *testing.T, l *Lane) {
 			if l.target == "go" {

@@ -54,9 +54,9 @@ static INLINE void four(V a, uint8_t *out) {
   memcpy(out + 6, half + 1, 8);
 }
 
-enum { PIXELS = 16, BEHIND = 2 };
+enum { PIXELS = 16, EXTRA = 2 };
 
-// interleave stores PIXELS pixels, and BEHIND bytes more.
+// interleave stores PIXELS pixels, and EXTRA bytes more.
 static INLINE void interleave(V r, V g, V b, uint8_t *out) {
   const V rg0 = v_lo8(r, g), rg1 = v_hi8(r, g), b0 = v_lo8(b, v_zero()), b1 = v_hi8(b, v_zero());
   four(v_lo(rg0, b0), out);
@@ -84,7 +84,7 @@ static INLINE void sixteen(const uint8_t *y, const uint8_t *cb, const uint8_t *c
 static void rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, int n) {
   int i = 0;
   for (; i + PIXELS < n; i += PIXELS) sixteen(y + i, cb + i, cr + i, out + 3 * i);
-  uint8_t last[3 * PIXELS + BEHIND];
+  uint8_t last[3 * PIXELS + EXTRA];
   sixteen(y + i, cb + i, cr + i, last);
   memcpy(out + 3 * i, last, 3 * (size_t)(n - i));
 }
@@ -92,7 +92,7 @@ static void rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t 
 static void merge(const uint8_t *r, const uint8_t *g, const uint8_t *b, uint8_t *out, int n) {
   int i = 0;
   for (; i + PIXELS < n; i += PIXELS) interleave(v_load(r + i), v_load(g + i), v_load(b + i), out + 3 * i);
-  uint8_t last[3 * PIXELS + BEHIND];
+  uint8_t last[3 * PIXELS + EXTRA];
   interleave(v_load(r + i), v_load(g + i), v_load(b + i), last);
   memcpy(out + 3 * i, last, 3 * (size_t)(n - i));
 }

@@ -41,9 +41,9 @@ import (
 // Op is the kind of a step.
 type Op uint8
 
-// The steps. Coordinates are pixels of the picture as it stands before the step.
+// The steps. Coordinates are pixels of the picture before the step.
 const (
-	OpCrop   Op = iota + 1 // to the box X, Y, W, H, which lies inside the picture
+	OpCrop   Op = iota + 1 // to the box X, Y, W, H, which must be inside the picture
 	OpResize               // to W x H by Filter
 	OpPad                  // to W x H, the picture at X, Y; the rest by Mode
 	OpFlipH                // left to right
@@ -60,7 +60,7 @@ const (
 	Nearest                // floor(i * in / out), as torchvision's NEAREST
 )
 
-// PadMode is what stands in the padding.
+// PadMode is the contents of the padding.
 type PadMode uint8
 
 // The modes, by torchvision's names.

@@ -38,7 +38,7 @@ func CheckTarget() error {
 	if want == "" || slices.Contains(names, want) {
 		return nil
 	}
-	return JobError(fmt.Sprintf("%s=%s names no kernel: there are %s", kernelEnv, want, strings.Join(names, ", ")))
+	return JobError(fmt.Sprintf("%s=%s is not a kernel: the choices are %s", kernelEnv, want, strings.Join(names, ", ")))
 }
 
 // Libraries names the C libraries that are built in, with their versions:
@@ -56,7 +56,8 @@ func Libraries() []string {
 // names are the targets that there may be, the best last.
 var names = []string{"go", "base", "avx2", "avx512"}
 
-// portable is no name for a user: base as processors have it that are none of these, for tests.
+// portable is not a name for users: it is the base target on processors without
+// vectors of their own, for tests.
 const portable = "portable"
 
 // rank orders targets; a name that is none asks for the best.
@@ -74,7 +75,7 @@ func newLane(target string) *Lane {
 	return &Lane{target: target, engine: newEngine(target)}
 }
 
-// Close gives the lane's memory back. The lane can not be used after it.
+// Close frees the lane's memory. The lane cannot be used after it.
 func (l *Lane) Close() { l.engine.close() }
 
 // Run runs one job and writes all of j.Dst, or fails: with FormatError or

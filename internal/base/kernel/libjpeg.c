@@ -67,7 +67,7 @@ static void on_progress(j_common_ptr c) {
 static void src_nothing(j_decompress_ptr c) { (void)c; }
 
 static boolean src_end(j_decompress_ptr c) {
-  stk_fail(stk_libjpeg_of(c)->l, STK_FORMAT, "the data end within the picture");
+  stk_fail(stk_libjpeg_of(c)->l, STK_FORMAT, "the data ends inside the picture");
   return FALSE;
 }
 
@@ -187,7 +187,7 @@ void stk_libjpeg_open(stk_lane *l, const uint8_t *p, size_t n) {
   jpeg_read_header(c, TRUE);
   if ((int64_t)c->image_width != l->job.w || (int64_t)c->image_height != l->job.h ||
       c->num_components != l->job.components)
-    stk_fail(l, STK_FORMAT, "two headers that contradict each other");
+    stk_fail(l, STK_FORMAT, "two headers contradict each other");
   c->dct_method = JDCT_ISLOW;
   c->do_fancy_upsampling = TRUE;
   if (c->num_components == 1)
@@ -216,9 +216,9 @@ void stk_libjpeg_complete(stk_lane *l, const struct jpeg_decompress_struct *c) {
       stk_fail(l, STK_FORMAT, "the JPEG ends before all of its scans: component %d of %d has none", i + 1, c->num_components);
 }
 
-// stk_libjpeg_region starts decoding the box and returns at which pixel of a row
-// column x0 lies. Fancy upsampling looks one chroma sample beyond, so what is
-// decoded is padded, and the padding trimmed by the caller.
+// stk_libjpeg_region starts decoding the box and returns the number of the pixel of
+// a row that is column x0. Fancy upsampling reads one more chroma sample on each
+// side, so what is decoded is padded, and the caller trims the padding.
 int stk_libjpeg_region(stk_lane *l, int x0, int y0, int x1, int shift, int *row_pixels) {
   struct jpeg_decompress_struct *c = &l->libjpeg->c;
   c->scale_denom = 1u << shift;  // of scale_num 1
@@ -287,7 +287,8 @@ void stk_libjpeg_end(stk_lane *l) {
   jpeg_finish_decompress(c);
 }
 
-// stk_libjpeg_close ends a picture, read to its end or not. It can not fail.
+// stk_libjpeg_close ends a picture, whether or not it was read to its end. It
+// cannot fail.
 void stk_libjpeg_close(stk_lane *l) {
   stk_libjpeg *j = l->libjpeg;
   if (!j || !j->busy) return;

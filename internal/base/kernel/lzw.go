@@ -57,9 +57,9 @@ var (
 	errLZWStart = errors.New("LZW data does not begin with a clear code")
 )
 
-// lzwTwin holds LZW's strings as places in the output. Every string but the
-// single bytes is the one decoded before it and one byte more, and that byte
-// is what was decoded next: so it stands in the output, contiguous.
+// lzwTwin keeps LZW's strings as ranges of the output. Every string except the
+// single bytes is the one decoded before it and one more byte, which is what was
+// decoded next: so it is in the output, contiguous.
 type lzwTwin struct {
 	start [4096]int32 // no output has 2 GiB
 	size  [4096]uint16

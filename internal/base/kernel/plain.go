@@ -76,7 +76,7 @@ type frame struct {
 	strict     bool // it must end with the picture
 }
 
-// huffmanSpec is a table as it stands in the file (B.2.4.2).
+// huffmanSpec is a table as stored in the file (B.2.4.2).
 type huffmanSpec struct {
 	bits    []byte // BITS: how many codes of 1 to 16 bits
 	huffval []byte // HUFFVAL: their values, shortest code first
@@ -277,7 +277,7 @@ func (f *frame) decode(shift int) (Pixels, error) {
 	for i := range f.comp {
 		c := &f.comp[i]
 		if f.quant[c.tq] == nil {
-			return Pixels{}, FormatError(fmt.Sprintf("quantisation table %d, which component %d takes, is not there", c.tq, i))
+			return Pixels{}, FormatError(fmt.Sprintf("quantisation table %d, which component %d uses, is missing", c.tq, i))
 		}
 		c.side = f.side(c, shift)
 		c.w, c.hgt = ceilDiv(f.x*c.h*c.side, f.hmax*8), ceilDiv(f.y*c.v*c.side, f.vmax*8)

@@ -124,8 +124,8 @@ func onDamage(t *testing.T, n int, r *rand.Rand, draw func(r *rand.Rand, h heade
 	t.Logf("%d decoded, %d refused", both, refused)
 }
 
-// damage changes, drops and adds a byte or several: half of the time in the
-// markers, which are most of a small file, else behind them.
+// damage changes, drops and adds one or more bytes: half of the time in the
+// markers, which are most of a small file, otherwise after them.
 func damage(r *rand.Rand, jpeg []byte) []byte {
 	h, err := readHeader(jpeg)
 	if err != nil {

@@ -110,8 +110,8 @@ type draft struct {
 	w, h         int
 }
 
-// newDraft looks for one at the head of a job, and gives the steps behind it.
-// Before it there may be what keeps every pixel of a box.
+// newDraft looks for a draft at the start of a job, and returns the steps after it.
+// Before it there may be steps that keep every pixel of a box.
 func newDraft(j *Job, h *header) (d draft, rest []Step) {
 	x, y, w, hh := 0, 0, h.W, h.H
 	for i := range j.Steps {
@@ -151,7 +151,7 @@ func newDraft(j *Job, h *header) (d draft, rest []Step) {
 	return draft{}, nil
 }
 
-// smaller is where n pixels from at on lie when 2^shift of them have become one.
+// smaller is where n pixels from at on are after 2^shift of them have become one.
 func smaller(at, n, shift int) (first int, s span) {
 	one := 1 << shift
 	first = at >> shift

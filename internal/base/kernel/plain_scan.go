@@ -57,7 +57,7 @@ type bits struct {
 	end  int    // bits that there are
 }
 
-// beyondData is how many zero bytes lie behind the data. A code and its value, of
+// beyondData is the number of zero bytes after the data. A code and its value, of
 // 31 bits together, may begin with the last bit, and peek reads 4 bytes.
 const beyondData = 8
 
@@ -166,7 +166,7 @@ func (s *scan) ended(mcus int) error {
 		}
 	}
 	if m := s.marker(); m >= mRST0 && m < mRST0+8 {
-		return FormatError(fmt.Sprintf("at byte %d of the JPEG: a restart marker too many", s.next))
+		return FormatError(fmt.Sprintf("at byte %d of the JPEG: one restart marker too many", s.next))
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (s *scan) tables() error {
 				t.spec = &t.typical[t.n]
 			}
 			if t.spec == nil {
-				return FormatError(fmt.Sprintf("%s Huffman table %d, which component %d takes, is not there", t.class, t.n, i))
+				return FormatError(fmt.Sprintf("%s Huffman table %d, which component %d uses, is missing", t.class, t.n, i))
 			}
 			h, ok := newHuffman(t.spec)
 			if !ok {
@@ -226,8 +226,8 @@ func (s *scan) tables() error {
 // ahead, and so does not see them.
 const slack = 8
 
-// restart begins interval n. All but the first stand behind RST0 to RST7, which
-// count round (table B.1).
+// restart begins interval n. All but the first come after RST0 to RST7, which count
+// in turn (table B.1).
 func (s *scan) restart(n int) error {
 	if n > 0 {
 		if err := s.short("a restart marker"); err != nil {
@@ -235,7 +235,7 @@ func (s *scan) restart(n int) error {
 		}
 		want := byte(mRST0 + (n-1)&7)
 		if s.marker() != want {
-			return FormatError(fmt.Sprintf("at byte %d of the JPEG: restart marker %#x should stand there", s.next, 0xff00|int(want)))
+			return FormatError(fmt.Sprintf("at byte %d of the JPEG: restart marker %#x is missing", s.next, 0xff00|int(want)))
 		}
 		s.next += 2
 	}
@@ -281,7 +281,7 @@ func (s *scan) decodeBlock(c *component, pred *int32) error {
 	*pred += extend(b.receive(int(t)), int(t))
 	s.block[0] = int16(*pred)
 	// Figures F.13 and F.14: pairs of a run of zeros and the size of the value
-	// behind it.
+	// after it.
 	ac := s.ac[c.ta]
 	for k := 1; k < blockSize; k++ {
 		if b.pos > b.end {
@@ -308,18 +308,18 @@ func (s *scan) decodeBlock(c *component, pred *int32) error {
 	return nil
 }
 
-// none is where no code begins like the next bits: perhaps because they are the
-// zeros behind the last.
+// none is the error if no code begins with the next bits, perhaps because they are
+// the zeros after the data.
 func (s *scan) none() error {
 	if s.bits.pos+16 > s.bits.end {
 		return s.early()
 	}
-	return s.damaged("bits that are no Huffman code")
+	return s.damaged("bits that are not a Huffman code")
 }
 
 func (s *scan) early() error {
 	s.bits.pos = s.bits.end
-	return s.damaged("the data end within the picture")
+	return s.damaged("the data ends inside the picture")
 }
 
 // damaged says where in the file the next bit is.

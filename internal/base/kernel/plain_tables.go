@@ -29,7 +29,7 @@ var typicalDC = [2]huffmanSpec{
 }
 
 // typicalAC are tables K.5 and K.6. Values are runs of zeros, times 16, and the
-// size of the coefficient behind them; 0x00 is the end of a block, 0xf0 16 zeros.
+// size of the coefficient after them; 0x00 is the end of a block, 0xf0 16 zeros.
 var typicalAC = [2]huffmanSpec{
 	{
 		bits: []byte{0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125},

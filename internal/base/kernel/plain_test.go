@@ -38,7 +38,7 @@ func TestPlainConstants(t *testing.T) {
 	}
 }
 
-// definedDCT is the inverse DCT of A.3.3 as it stands there.
+// definedDCT is the inverse DCT exactly as A.3.3 defines it.
 func definedDCT(s *[64]float64) (out [64]float64) {
 	var cos [8][8]float64
 	for x := range 8 {
@@ -131,7 +131,7 @@ func bitsOf(text string) bits {
 	return bits{data: append(data, make([]byte, beyondData)...), end: len(text)}
 }
 
-// Codes of any lengths are found, wherever they lie.
+// Codes of any length are found, wherever they are.
 func TestPlainHuffman(t *testing.T) {
 	r := rand.New(rand.NewPCG(73, 74))
 	for range 200 {
@@ -256,18 +256,18 @@ func TestPlainErrors(t *testing.T) {
 		{file(dc, 0, 0b00001111), ""},
 		{file(dc, 0, 0b00001111, 0xff, 0), ""},
 		{file(dc, 1, 0b00111111, 0xff, 0xff, 0xd0, 0b00111111), ""},
-		{file(dc, 0, 0b00011111), fmt.Sprintf("at byte %d of the JPEG: the data end within the picture", at+1)},
-		{file(dc, 0, 0b11111111, 0, 1, 1, 1), fmt.Sprintf("at byte %d of the JPEG: bits that are no Huffman code", at)},
-		{file(dc, 0, 0b10111010, 0b11111111, 0, 0b11111111, 0, 0b11101011, 0b10101110, 0, 0, 0), fmt.Sprintf("at byte %d of the JPEG: bits that are no Huffman code", at+1)},
+		{file(dc, 0, 0b00011111), fmt.Sprintf("at byte %d of the JPEG: the data ends inside the picture", at+1)},
+		{file(dc, 0, 0b11111111, 0, 1, 1, 1), fmt.Sprintf("at byte %d of the JPEG: bits that are not a Huffman code", at)},
+		{file(dc, 0, 0b10111010, 0b11111111, 0, 0b11111111, 0, 0b11101011, 0b10101110, 0, 0, 0), fmt.Sprintf("at byte %d of the JPEG: bits that are not a Huffman code", at+1)},
 		{file(dc, 0, 0b01101101, 0b10110110, 0b11011000, 0, 0), fmt.Sprintf("at byte %d of the JPEG: more than 64 coefficients in a block", at+1)},
-		{file(dc, 1, 0b00111111, 0xff, 0xd1, 0b00111111), fmt.Sprintf("at byte %d of the JPEG: restart marker 0xffd0 should stand there", at+1)},
-		{file(dc, 1, 0b00111111, 0b00111111), fmt.Sprintf("at byte %d of the JPEG: restart marker 0xffd0 should stand there", at+2)},
+		{file(dc, 1, 0b00111111, 0xff, 0xd1, 0b00111111), fmt.Sprintf("at byte %d of the JPEG: restart marker 0xffd0 is missing", at+1)},
+		{file(dc, 1, 0b00111111, 0b00111111), fmt.Sprintf("at byte %d of the JPEG: restart marker 0xffd0 is missing", at+2)},
 		{file(dc, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xd0, 0b00111111), fmt.Sprintf("at byte %d of the JPEG: 9 bytes too many before a restart marker", at)},
 		{file(dc, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xd0, 0b00111111), ""},
 		{file("\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", 0, 0), "DC Huffman table 0 has more codes than there are"},
-		{without(file(dc, 0, 0), mDQT), "quantisation table 0, which component 0 takes, is not there"},
+		{without(file(dc, 0, 0), mDQT), "quantisation table 0, which component 0 uses, is missing"},
 		{without(file(dc, 0, 0), mDHT), ""}, // table K.3 has a code of 00
-		{bytes.Replace(file(dc, 0, 0), []byte{1, 1, 0, 0, 63, 0}, []byte{1, 1, 0x20, 0, 63, 0}, 1), "DC Huffman table 2, which component 0 takes, is not there"},
+		{bytes.Replace(file(dc, 0, 0), []byte{1, 1, 0, 0, 63, 0}, []byte{1, 1, 0x20, 0, 63, 0}, 1), "DC Huffman table 2, which component 0 uses, is missing"},
 		{bytes.Replace(file(dc, 0, 0), []byte("\x00\x03"), []byte("\x00\x10"), 1), "DC Huffman table 0 has differences of 16 bits"},
 	} {
 		err := newLane("go").Run(&Job{JPEG: c.file, Gray: true, Dst: make([]byte, 128)})

@@ -23,7 +23,7 @@ type pass struct {
 	pad          bool
 	mode         PadMode
 	fill         [3]uint8
-	out          rect // pad: the window lies at x, y of w x h; x, y may be negative
+	out          rect // pad: the window is at x, y of w x h; x, y may be negative
 }
 
 // maxPass is STK_MAX_PASS.

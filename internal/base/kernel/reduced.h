@@ -128,7 +128,7 @@ static void DCT2_NAME(int16_t *quad, const uint16_t *quant, int reach, uint8_t *
     quad[0] = quad[8] = quad[16] = quad[24] = 0;
     return;
   }
-  uint16_t done[4][8];  // rows of each block, and what is behind them
+  uint16_t done[4][8];  // rows of each block, and room after them
   for (int b = 0; b < 4; b += LANES / 8) {
     V r[8], sl, sh, dl, dh;
 #pragma GCC unroll 8

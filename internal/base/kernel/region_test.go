@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A region is the same bytes as that part of the whole picture as libjpeg alone
-// decodes it, wherever it lies.
+// A region has the same bytes as that part of the whole picture as libjpeg alone
+// decodes it, wherever it is.
 func TestRegionIsExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	l := NewLane()

@@ -1,7 +1,7 @@
-// Where the segments of a scan begin: behind its restart markers.
+// Where the segments of a scan begin: after its restart markers.
 //
-// Entropy-coded data never hold 0xff but before 0x00, so every marker is found
-// by looking at the bytes alone, many at a time, without decoding.
+// In entropy-coded data 0xff is always followed by 0x00, so every marker is found
+// by scanning the bytes alone, many at a time, without decoding.
 #include "stk.h"
 
 #include <string.h>
@@ -94,7 +94,7 @@ void stk_segments(stk_huff *h) {
 #else
   look(&s, h->f->scan, h->f->end);
 #endif
-  // The interval may be a lie with as many segments: then every one shows it, but whoever
-  // leaves segments before their end would not see it.
+  // The interval may be wrong but match the number of segments: then every segment
+  // shows it, but a decoder that leaves segments before their end would not notice.
   if (s.found == s.n && stk_huff_keeps_interval(h)) h->seg = s.seg;
 }

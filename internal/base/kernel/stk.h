@@ -1,10 +1,10 @@
 // The C side of package kernel: what its files share.
 //
-// A lane owns every byte that a job touches besides the caller's input and
-// output. One call runs one job, under one setjmp: whatever fails below it
-// (libjpeg, memory) calls stk_fail and lands there.
+// A lane owns every byte that a job uses besides the caller's input and output. One
+// call runs one job, under one setjmp: everything below it that fails (libjpeg,
+// memory) calls stk_fail, which returns there.
 //
-// Pictures between stages are uint8, HWC, rows without padding, followed by
+// Pictures between stages are uint8, HWC, with rows without padding, followed by
 // STK_SLACK readable bytes, because wide loads run past the last pixel.
 #ifndef STK_H
 #define STK_H
@@ -16,90 +16,93 @@
 
 typedef struct stk_lane stk_lane;
 
-// STK_ELSEWHERE: a JPEG that libjpeg would take, which is not built in. STK_TRAILING: a
-// strict job whose picture is whole, and whose scan goes on after its last block.
+// STK_ELSEWHERE: a JPEG that libjpeg would decode, which is not built in.
+// STK_TRAILING: a strict job with a complete picture, whose scan continues after
+// its last block.
 enum { STK_OK, STK_FORMAT, STK_UNSUPPORTED, STK_MEMORY, STK_ELSEWHERE, STK_TRAILING };
 enum { STK_MAX_PASS = 16, STK_SLACK = 128, STK_MSG = 256 };
 
-// stk_pass is one trip over the pixels: gray, box, resample, window, flips,
-// gray, pad, each of which may be absent. Go's planner folds steps into as
-// few of them as give the same pixels.
+// stk_pass is one pass over the pixels: gray, box, resample, window, flips, gray,
+// pad, each of which is optional. The Go planner folds steps into as few passes as
+// give the same pixels.
 typedef struct {
   int32_t c_in, c_out;             // channels read and written
   int32_t gray_pre;                // 3 channels to 1 before the resampling
-  int32_t gray_post;               // channels made of the luma after it; 0: as they are
+  int32_t gray_post;               // channels made from the luma after it; 0: unchanged
   int32_t bx, by, bw, bh;          // box of the source
-  int32_t resample, nearest;       // the box to rw x rh
+  int32_t resample, nearest;       // resamples the box to rw x rh
   int32_t draft;                   // bilinear may begin with a JPEG decoded smaller
   int32_t rw, rh;
-  int32_t pre_h, pre_v;            // the box is mirrored before the resampling
-  int32_t wx, wy, ww, wh;          // window of the resampled box that is made
-  int32_t post_h, post_v;          // the window is mirrored
-  int32_t pad, mode;               // the window lies at px, py of pw x ph
+  int32_t pre_h, pre_v;            // the box is flipped before the resampling
+  int32_t wx, wy, ww, wh;          // the part of the resampled box that is made
+  int32_t post_h, post_v;          // the window is flipped
+  int32_t pad, mode;               // the window is at px, py of pw x ph
   int32_t px, py, pw, ph;
   uint8_t fill[4];
 } stk_pass;
 
-// stk_job is filled by Go before stk_run; it holds no pointers.
+// stk_job is filled by Go before stk_run; it has no pointers.
 typedef struct {
-  int32_t w, h, c;                 // the source; of a JPEG: what its header says, c as decoded
-  int32_t components;              // of a JPEG; 0: raw pixels
-  int32_t stock;                   // everything by libjpeg, for tests and comparisons
-  int32_t strict;                  // the JPEG must be sound to its end
-  int32_t anew;                    // Huffman tables are made for each picture, for comparisons
+  int32_t w, h, c;                 // the source; for a JPEG: what its header says, c as decoded
+  int32_t components;              // components of a JPEG; 0: raw pixels
+  int32_t stock;                   // libjpeg decodes everything, for tests and comparisons
+  int32_t strict;                  // the JPEG must be undamaged to its end
+  int32_t anew;                    // Huffman tables are built for each picture, for comparisons
   int32_t npass;
   int32_t is_float, chw;
-  int32_t own;                     // result: the JPEG was one of jpeg.c's, not libjpeg's
-  int32_t timed;                   // what follows is wanted
-  int64_t decode_ns, write_ns, all_ns;  // in the decoder; writing rows; the whole run
+  int32_t own;                     // result: jpeg.c decoded the JPEG, not libjpeg
+  int32_t timed;                   // the times below are wanted
+  int64_t decode_ns, write_ns, all_ns;  // ns in the decoder, for writing rows, for the whole run
   float scale[3], bias[3];
   stk_pass pass[STK_MAX_PASS];
 } stk_job;
 
-// stk_buf is memory that only grows within a job; stk_run gives back what is
-// unreasonably large after it.
+// stk_buf is memory that only grows within a job; after it, stk_run frees what is
+// unreasonably large.
 typedef struct {
   uint8_t *p;
   size_t cap;
 } stk_buf;
 
-// stk_axis is one dimension of an antialiased bilinear resampling, by ATen's
+// stk_axis is one dimension of an antialiased bilinear resampling, with ATen's
 // arithmetic: output i is (sum of w[i*k+t] * source[start[i]+t] + half) >> prec.
-// Weights past cnt[i] are 0, and their pixels may lie outside the source.
+// Weights past cnt[i] are 0, and their pixels may be outside the source.
 typedef struct {
   int32_t n;                       // outputs
   int32_t k;                       // taps per output, even
   int32_t prec;
   int32_t most;                    // at least the largest weight
-  int32_t safe;                    // no sum reaches 256 << prec: clamping is moot
+  int32_t safe;                    // no sum reaches 256 << prec, so clamping is unnecessary
   int32_t lo, hi;                  // source positions that have a weight
-  int32_t *start, *cnt, *skip;     // skip: while it is made, weights dropped before the first
+  int32_t *start, *cnt, *skip;     // skip: weights dropped before the first, while it is being made
   int16_t *w;
   stk_buf b_start, b_cnt, b_w, b_tmp;
 } stk_axis;
 
-// stk_span is what an axis resamples: size pixels from at on, of in that there are.
-// Of a picture that is decoded as it is, 0 and in; of one that is decoded smaller,
-// a box lies between its pixels.
+// stk_span is what an axis resamples: size pixels from at on, out of in. For a
+// picture that is decoded at full size, at is 0 and size is in; in one that is
+// decoded smaller, a box may begin and end between pixels.
 typedef struct {
   int32_t in;
   double at, size;
 } stk_span;
 
-// stk_filter is what the weights of an axis are made of: the terms of axis.c.
-// taps is the most that an output can have.
+// stk_filter has the terms from which the weights of an axis are computed, see
+// axis.c. taps is the largest number that an output can have.
 typedef struct {
   int32_t in, out, taps;
   double at, scale, support, inv;
 } stk_filter;
 
-// Weights are made for SIDE outputs at a time: those of output x (from the
-// first on that was asked for) and tap j lie at w[(x / SIDE * taps + j) * SIDE + x % SIDE].
+// Weights are computed for SIDE outputs at a time: those of output x (counted from
+// the first one requested) and tap j are at w[(x / SIDE * taps + j) * SIDE + x %
+// SIDE].
 enum { SIDE = 4 };
 
-// stk_hplan is the horizontal half of a resampling, laid out for one target.
-// Four source rows become two pair rows: dword e of pair row j holds element
-// e of row 2j below and of row 2j+1 above, which is what pmaddwd wants.
+// stk_hplan is the horizontal half of a resampling, laid out for one target. Four
+// source rows become two pair rows: dword e of pair row j has element e of row 2j
+// in its lower half and of row 2j+1 in its upper half, which is the input of
+// pmaddwd.
 typedef struct stk_hplan stk_hplan;
 typedef void stk_hfunc(const stk_hplan *h, const uint8_t *const row[4], uint32_t *lo, uint32_t *hi);
 
@@ -115,17 +118,17 @@ struct stk_hplan {
   stk_buf b_off, b_idx, b_coef;
 };
 
-// stk_dct transforms a quad of coefficients, and zeroes it.
+// stk_dct transforms a quad of coefficients, and sets it to zero.
 typedef void stk_dct(int16_t *quad, const uint16_t *quant, int reach, uint8_t *out, ptrdiff_t stride);
 
-// stk_samples is the part of a JPEG's decoding that is made of vectors: see dct.h,
-// reduced.h, chroma.h and, for rgb and merge, colour.h.
+// stk_samples is the vectorised part of JPEG decoding: see dct.h, reduced.h,
+// chroma.h and jpeg_portable.h.
 typedef struct {
-  stk_dct *dct, *dct4, *dct2;      // to 8, 4 and 2 samples a side
+  stk_dct *dct, *dct4, *dct2;      // to 8, 4 and 2 samples per side
   void (*h2)(const uint8_t *in, uint8_t *out, int n);
   void (*v2)(const uint8_t *near, const uint8_t *far, uint8_t *out, int n, int bias);
   void (*h2v2)(const uint8_t *near, const uint8_t *far, uint8_t *out, int n);
-  // rgb makes n pixels of YCbCr, merge of planes that are red, green and blue.
+  // rgb makes n pixels from YCbCr, merge from planes that are red, green and blue.
   void (*rgb)(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *out, int n);
   void (*merge)(const uint8_t *r, const uint8_t *g, const uint8_t *b, uint8_t *out, int n);
 } stk_samples;
@@ -133,26 +136,30 @@ typedef struct {
 enum { STK_PAIRS = 16 };
 #define STK_VERTICAL const uint32_t *const *pair, const uint32_t *wp, int npair, int n, int prec
 
-// stk_target is what differs between processors. All give the same bytes.
+// stk_target is what differs between processors. All targets give the same bytes.
 typedef struct {
   const char *name;
-  // weigh makes the weights of n outputs from output i on, and returns the largest;
-  // fix makes a->w of them, a->k, and all that depends on the weights.
+  // weigh computes the weights of n outputs from output i on, and returns the
+  // largest; fix derives a->w from them, a->k, and everything else that depends on
+  // the weights.
   double (*weigh)(const stk_filter *f, int i, int n, double *w, int32_t *start, int32_t *cnt);
   void (*fix)(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w);
-  // hprep picks h->run and fills its tables.
+  // hprep selects h->run and fills its tables.
   void (*hprep)(stk_lane *l, stk_hplan *h);
-  // v makes n elements of one output row from npair pair rows; wp[p] holds the
-  // weights of both rows of pair p. That of the base clamps; others need an axis that is safe.
+  // v makes n elements of one output row from npair pair rows; wp[p] has the
+  // weights of both rows of pair p. The base's v clamps; the others need an axis
+  // that is safe.
   void (*v)(uint8_t *out, STK_VERTICAL);
-  // v, then planes, f32 of each plane, or f32 and f32_rgb (scale[e % 3] for element e),
-  // without a row of bytes between them, of at most STK_PAIRS pair rows. NULL: v, then those.
+  // v followed by planes, f32 of each plane, or f32 and f32_rgb (scale[e % 3] for
+  // element e), without a row of bytes between them, for at most STK_PAIRS pair
+  // rows. NULL: v, then those.
   void (*v_planes)(uint8_t *const out[3], STK_VERTICAL);
   void (*v_float_planes)(float *const out[3], const float *scale, const float *bias, STK_VERTICAL);
   void (*v_floats)(float *out, const float *scale, const float *bias, STK_VERTICAL);
   // planes splits n RGB pixels.
   void (*planes)(const uint8_t *rgb, uint8_t *r, uint8_t *g, uint8_t *b, int n);
-  // f32 and f32_rgb write x*scale + bias: of one channel, and of n interleaved RGB pixels.
+  // f32 and f32_rgb write x*scale + bias, for one channel, and for n interleaved
+  // RGB pixels.
   void (*f32)(const uint8_t *in, float *out, int n, float scale, float bias);
   void (*f32_rgb)(const uint8_t *rgb, float *out, int n, const float *scale, const float *bias);
   void (*luma)(const uint8_t *rgb, uint8_t *out, int n);
@@ -163,12 +170,12 @@ typedef struct {
 struct stk_lane {
   stk_job job;
   const stk_target *target;
-  int level;                       // of the target: 0 base, 1 AVX2, 2 AVX-512; -1 portable, for tests
+  int level;                       // the target: 0 base, 1 AVX2, 2 AVX-512; -1 portable, for tests
   jmp_buf env;
-  int ending;                      // the last block was read: what is wrong now is STK_TRAILING
+  int ending;                      // the last block was read: errors are STK_TRAILING from now on
   int code;
   char msg[STK_MSG];
-  struct stk_libjpeg *libjpeg;     // made at the first picture that needs it; so are the others
+  struct stk_libjpeg *libjpeg;     // allocated for the first picture that needs it; so are the others
   struct stk_jpeg *jpeg;
   struct stk_huff *huff;
   stk_axis ax, ay;
@@ -176,8 +183,8 @@ struct stk_lane {
   stk_buf ring, ptrs, vw, vnp;     // pair rows; pointers to them; vertical weights and their counts
   stk_buf rows, gray, post, tmp, line, xmap;
   stk_buf pic[2];                  // pictures between passes
-  stk_buf inner;                   // what a pad surrounds
-  struct stk_index *index;         // made at the first picture that is rewritten
+  stk_buf inner;                   // the picture inside a pad
+  struct stk_index *index;         // allocated for the first picture that is rewritten
 };
 
 // lane.c
@@ -199,10 +206,10 @@ double stk_axis_weigh(const stk_filter *f, int i, int n, double *w, int32_t *sta
 void stk_axis_fix(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w);
 void stk_axis_bound(stk_axis *a, int lo, int hi, int64_t worst);
 
-// jpeg.c: take reads the header and says whether the picture is one of those that
-// are decoded here. region begins with its rows at y0, columns x0 to x1, of the picture
-// at 1 / 2^shift of its size; rows makes the next n of them; end
-// reads what is left, and makes sure that the scan ends there; done says that all went well.
+// jpeg.c: take reads the header and reports whether the picture is one that is
+// decoded here. region begins with its rows at y0, columns x0 to x1, of the picture
+// at 1 / 2^shift of its size; rows makes the next n of them; end reads the rest,
+// and checks that the scan ends there; done says that there was no error.
 int stk_jpeg_take(stk_lane *l, const uint8_t *p, size_t n);
 void stk_jpeg_region(stk_lane *l, int x0, int y0, int x1, int shift);
 void stk_jpeg_rows(stk_lane *l, uint8_t **rows, int n);
@@ -212,9 +219,9 @@ void stk_jpeg_free(stk_lane *l);
 void stk_jpeg_each(stk_lane *l, void (*what)(stk_buf *));
 void stk_huff_free(struct stk_huff *h);
 
-// libjpeg.c, or where it is not built in nolibjpeg.c: open reads the header; region starts
-// decoding so that rows come from y0, row_pixels wide, and column x0 is pixel number
-// (returned) of each; shift and end as above.
+// libjpeg.c, or nolibjpeg.c if libjpeg is not built in: open reads the header;
+// region starts decoding so that rows come from y0 on, row_pixels wide, and column
+// x0 is the pixel of each row whose number is returned; shift and end as above.
 void stk_libjpeg_open(stk_lane *l, const uint8_t *p, size_t n);
 int stk_libjpeg_region(stk_lane *l, int x0, int y0, int x1, int shift, int *row_pixels);
 void stk_libjpeg_rows(stk_lane *l, uint8_t **rows, int n);
@@ -225,11 +232,12 @@ void stk_libjpeg_free(stk_lane *l);
 // job.c
 int stk_run(stk_lane *l, const uint8_t *jpeg, size_t njpeg, const uint8_t *src, uint8_t *dst);
 
-// base.c, avx2.c, avx512.c; their samples: jpeg_base.c, jpeg_portable.c, jpeg_avx2.c, jpeg_avx512.c
+// base.c, avx2.c, avx512.c; for samples: jpeg_base.c, jpeg_portable.c, jpeg_avx2.c,
+// jpeg_avx512.c
 extern const stk_target stk_base;
 extern const stk_samples stk_samples_base;
-// STK_VECTORS: compilers have vectors of 128 bits for the processor, which puts lower halves
-// first. Without SSE2 they make the samples of the base.
+// STK_VECTORS: the compiler has 128-bit vectors for the processor, with the lower
+// half first. Without SSE2 they are the samples of the base target.
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && \
     (defined __x86_64__ || defined __ARM_NEON || defined __VSX__)
 #define STK_VECTORS
@@ -248,14 +256,14 @@ void stk_avx2_fix(stk_lane *l, const stk_filter *f, stk_axis *a, const double *w
 // index.c
 typedef struct stk_index stk_index;
 
-// stk_rewrite is what stk_index_run is asked for, and what it did.
+// stk_rewrite is the request to stk_index_run, and its result.
 typedef struct {
   int32_t w, h, components;        // as the header says
-  int32_t wish;                    // MCUs of a segment, about
-  int32_t percent;                 // by which the file may grow, in hundredths
+  int32_t wish;                    // approximate MCUs per segment
+  int32_t percent;                 // by which the file may grow, in hundredths of a percent
   int32_t restart;                 // result: the interval; 0: none
-  int32_t kept;                    // result: nothing fits, the file is best as it is
-  const uint8_t *out;              // result: the lane's, until its next call
+  int32_t kept;                    // result: no interval fits the budget, keep the file unchanged
+  const uint8_t *out;              // result: owned by the lane, valid until its next call
   size_t nout;
 } stk_rewrite;
 

@@ -4,8 +4,8 @@
 
 enum { MOST_TOKENS = 4 << 20, MOST_DC = 2047 };
 
-// build_pairs makes an ac_table into one for tokens. An end of block is symbol
-// 0, whatever run stood in it.
+// build_pairs makes an ac_table into one for tokens. An end of block is symbol 0,
+// whatever its run.
 static void build_pairs(stk_pairs *p, const ac_table *a) {
   if (p->from.n && !memcmp(&p->from, &a->l.from, sizeof p->from)) return;
   p->from = a->l.from;

@@ -1,10 +1,11 @@
 // PNG's row filters, undone (PNG, Third Edition, 9.2). The twin is unfilterGo.
 //
-// A byte waits for the one at its left, some dozen cycles with the filter Paeth. So rows go
-// side by side: 4 rows of pixels of 3 or 4 bytes, 2 of 6 or 8, 16 of one byte, each a pixel
-// behind the row above it, whose result it needs. Every row has its own filter: all are
-// made, and a mask for each lane chooses. Rows that are left over and the corners of such a
-// band go one byte after the other.
+// A byte depends on the one to its left, some dozen cycles earlier with the filter
+// Paeth. So several rows are processed together: 4 rows of pixels of 3 or 4 bytes,
+// 2 of 6 or 8, 16 of one byte, each one pixel later than the row above it, whose
+// result it needs. Every row has its own filter: all filters are computed, and a
+// mask for each lane selects one. Remaining rows and the corners of such a band are
+// processed byte by byte.
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -121,9 +122,9 @@ static inline V undo(V x, V a, V b, V c, const masks *m) {
   return x + ((a & m->sub) | (b & m->up) | (mean & m->average) | (p & m->paeth));
 }
 
-// wide undoes a band of rows whose pixels are lanes of 4 or 8 bytes, of which back count.
-// Lane r is r pixels behind lane 0. A store takes a whole lane, so the last pixel of each
-// row is left to part.
+// wide undoes a band of rows whose pixels are lanes of 4 or 8 bytes, of which back
+// count. Lane r is r pixels later than lane 0. A store writes a whole lane, so the
+// last pixel of each row is left to part.
 static inline void wide(uint8_t *dst, const uint8_t *src, const uint8_t *up, size_t n, const size_t back, const int lane) {
   const int rows = 16 / lane;
   const masks m = masks_of(src, n + 1, rows);
@@ -239,10 +240,10 @@ static size_t band(uint8_t *dst, const uint8_t *src, const uint8_t *up, size_t n
 }
 #endif
 
-// stk_unfilter undoes the filters of rows of n bytes, each after the byte of its filter, whose
-// pixels have back bytes; up is the row above the first. It returns how many rows it did: the
-// next one has a filter that there is not. src may lie above dst in the same memory, by 16
-// rows at least, and is used up then.
+// stk_unfilter undoes the filters of rows of n bytes, each after the byte of its
+// filter, with pixels of back bytes; up is the row above the first. It returns how
+// many rows it did: the next one has an undefined filter. src may follow dst in the
+// same memory, at least 16 rows later, and is overwritten then.
 size_t stk_unfilter(uint8_t *dst, const uint8_t *src, const uint8_t *up, size_t n, size_t rows, size_t back) {
   size_t y = 0;
   while (y < rows) {

@@ -9,11 +9,11 @@ import (
 // row of src.
 const UnfilterRows = 16
 
-// Unfilter undoes PNG's filters: src is rows of n bytes, each after the byte of its filter, dst
-// gets them without it. A pixel has back bytes (1 where it has less), up is the row above the
-// first one, or zeros, with 8 bytes behind it that may be read. src and dst may be parts of one slice if dst begins
-// UnfilterRows rows before src at least; src is used up then. A filter that there is not
-// is a FormatError.
+// Unfilter undoes PNG's filters: src is rows of n bytes, each after the byte of its
+// filter, and dst gets them without it. A pixel has back bytes (1 if it has less).
+// up is the row above the first one, or zeros, followed by 8 bytes that may be
+// read. src and dst may be parts of one slice if dst begins at least UnfilterRows
+// rows before src; src is overwritten then. An undefined filter is a FormatError.
 func Unfilter(dst, src, up []byte, n, back int) error {
 	rows := len(src) / (n + 1)
 	if n < 1 || back < 1 || back > 8 || rows*(n+1) != len(src) || len(dst) != rows*n || len(up) < n+8 {

@@ -59,7 +59,7 @@ func webp(dst, stream []byte, i WebPInfo) error {
 	case C.VP8_STATUS_OK:
 		return nil
 	case C.VP8_STATUS_OUT_OF_MEMORY:
-		return errors.New("kernel: WebP: no memory for decoding")
+		return errors.New("kernel: WebP: out of memory")
 	case C.VP8_STATUS_UNSUPPORTED_FEATURE:
 		return UnsupportedError("WebP: not supported: a feature that libwebp does not know")
 	case C.VP8_STATUS_SUSPENDED, C.VP8_STATUS_NOT_ENOUGH_DATA:

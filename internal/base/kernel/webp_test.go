@@ -106,7 +106,7 @@ func TestWebPHeader(t *testing.T) {
 	} {
 		var f FormatError
 		if _, err := WebPHeader([]byte(stream)); !errors.As(err, &f) {
-			t.Errorf("%s: %v is no FormatError", name, err)
+			t.Errorf("%s: %v is not a FormatError", name, err)
 		}
 	}
 	if err := WebP(make([]byte, 5), []byte("\x2f\x01\x40\x00\x10")); err == nil {

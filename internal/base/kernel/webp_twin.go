@@ -60,10 +60,10 @@ func webpTwinError(err error) error {
 	return FormatError(fmt.Sprintf("WebP: the compressed pixels are damaged: %v", err))
 }
 
-// webpRGB turns 4:2:0 into RGB. A chroma sample stands at the centre of its
-// 2 x 2 pixels, so each pixel mixes the four samples around it, 9:3:3:1 by
-// nearness. At the left and right edge the outer two are missing, which leaves
-// 3:1 of the column; at top and bottom a row is its own neighbour.
+// webpRGB turns 4:2:0 into RGB. A chroma sample is at the centre of its 2 x 2
+// pixels, so each pixel mixes the four samples around it, 9:3:3:1 by distance. At
+// the left and right edge the outer two are missing, which leaves 3:1 of the
+// column; at top and bottom a row is its own neighbour.
 func webpRGB(dst []byte, m *image.YCbCr) {
 	w, h := m.Rect.Dx(), m.Rect.Dy()
 	chromaRows := (h + 1) / 2
@@ -97,8 +97,8 @@ func (r chromaRow) at(x, w int) int {
 	return ((sum+2*(side+above))>>3 + nearest) >> 1
 }
 
-// webpColour is BT.601 with video range luma in 14-bit fixed point: products
-// keep their upper bits above 8, sums stand at 6 bits below one.
+// webpColour is BT.601 with video range luma in 14-bit fixed point: products keep
+// their bits above the lowest 8, sums have 6 fraction bits.
 func webpColour(y, u, v int) (r, g, b byte) {
 	base := y * 19077 >> 8                      // 1.164
 	return webpClip(base + v*26149>>8 - 14234), // 1.596 (v - 128)

@@ -11,13 +11,13 @@ type Int struct {
 	Signed bool
 }
 
-// Widen writes the integers of src into dst in as many bytes each, which is more
-// than they have: signed ones keep their sign. dst holds as many as src and does
-// not overlap it; both may lie at any address.
+// Widen writes the integers of src into dst with more bytes each; signed ones keep
+// their sign. dst has as many integers as src and must not overlap it; both may be
+// at any address.
 func Widen(dst, src []byte, from Int, bytes int) error {
 	switch {
 	case from.Bytes != 1 && from.Bytes != 2 && from.Bytes != 4, bytes != 2 && bytes != 4 && bytes != 8, bytes <= from.Bytes:
-		return JobError(fmt.Sprintf("integers of %d bytes can not be widened to %d", from.Bytes, bytes))
+		return JobError(fmt.Sprintf("cannot widen integers of %d bytes to %d", from.Bytes, bytes))
 	case len(src)%from.Bytes != 0, len(dst)/bytes != len(src)/from.Bytes, len(dst)%bytes != 0:
 		return JobError(fmt.Sprintf("%d bytes of %d each do not fill %d bytes of %d each", len(src), from.Bytes, len(dst), bytes))
 	}

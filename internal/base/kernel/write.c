@@ -48,7 +48,7 @@ static void segments(stk_index *x, const uint8_t *in, size_t n, int sequential) 
     }
     if (m == 0xd9) return;
     const size_t len = (size_t)in[at + 2] << 8 | in[at + 3];
-    if (len < 2 || at + 2 + len > n) stk_fail(x->l, STK_FORMAT, "the JPEG ends within a marker segment");
+    if (len < 2 || at + 2 + len > n) stk_fail(x->l, STK_FORMAT, "the JPEG ends inside a marker segment");
     if (m == M_DQT && scans) stk_fail(x->l, STK_UNSUPPORTED, "a JPEG whose quantisation tables change between scans");
     if (m == M_SOS && ++scans && sequential) return;
     // What says how colours are coded counts for decoders before the first scan only.

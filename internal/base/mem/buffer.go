@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// Buffer is a counted run of bytes from a Pool. It begins with one reference;
-// the last Release gives the memory back. Whoever hands a Buffer on hands a
-// reference on.
+// Buffer is a reference-counted slice of bytes from a Pool. It begins with one
+// reference; the last Release frees the memory. Passing a Buffer on passes on a
+// reference.
 type Buffer struct {
-	Bytes []byte // as long as was asked for
+	Bytes []byte // of the requested length
 	pool  *Pool
 	class int
 	refs  atomic.Int32
@@ -25,12 +25,12 @@ func (b *Buffer) Release() {
 	case left == 0:
 		b.pool.put(b)
 	case left < 0:
-		panic("mem: a buffer was released more often than it was held")
+		panic("mem: a buffer was released more often than it was retained")
 	}
 }
 
-// The size classes are four to a power of two, from 4 KiB: at most a quarter
-// of a buffer is unused.
+// There are four size classes per power of two, from 4 KiB on: at most a quarter of
+// a buffer is unused.
 const (
 	minClassBits = 12
 	maxClasses   = 4 * 32
@@ -45,8 +45,8 @@ func classOf(n int) (class, size int) {
 	return (top-minClassBits)*4 + quarter, 1<<top + quarter<<(top-2)
 }
 
-// Pool hands out Buffers and keeps released ones, by size class, up to the
-// bytes it may keep. The zero value keeps nothing. Safe for concurrent use.
+// Pool allocates Buffers and keeps released ones, by size class, up to KeepBytes.
+// The zero value keeps nothing. Safe for concurrent use.
 type Pool struct {
 	KeepBytes int64 // released memory that is kept for reuse
 
@@ -56,7 +56,7 @@ type Pool struct {
 	out  atomic.Int64
 }
 
-// Get is a Buffer of n bytes with one reference. Its contents are arbitrary.
+// Get returns a Buffer of n bytes with one reference. Its contents are undefined.
 func (p *Pool) Get(n int) *Buffer {
 	class, size := classOf(n)
 	p.out.Add(1)
@@ -87,38 +87,36 @@ func (p *Pool) put(b *Buffer) {
 	p.mu.Unlock()
 }
 
-// Out is the number of buffers that are held somewhere: 0 once all is done,
-// which tests check.
+// Out is the number of buffers in use: 0 when all work is done, which tests check.
 func (p *Pool) Out() int64 { return p.out.Load() }
 
-// Budget is a number of bytes that may be in use at once. Safe for concurrent
-// use.
+// Budget limits the bytes that are in use at once. Safe for concurrent use.
 //
-// Who waits here may hold bytes already, for work that cannot go on without those
-// that it waits for. It says so (held), and nobody waits for such bytes: they are
-// not released before a waiter gets what it asks for. While other bytes are in use,
-// their release wakes the waiters; once there are none, a waiter goes on, whatever
-// the limit. So no order of calls, and no limit, makes everybody wait, and at most
-// one waiter at a time goes on above the limit.
+// A waiter may have bytes already, for work that cannot continue without those that
+// it waits for. It says so (held), and no one waits for such bytes: they are not
+// released before the waiter gets what it asks for. As long as other bytes are in
+// use, their release wakes the waiters; when there are none, one waiter continues,
+// whatever the limit. So no order of calls, and no limit, blocks everyone, and at
+// most one waiter at a time exceeds the limit.
 type Budget struct {
 	mu    sync.Mutex
 	more  sync.Cond
 	limit int64
 	used  int64
-	stuck int64 // of used: what the waiters hold
+	stuck int64 // part of used that waiters have
 }
 
-// NewBudget is a budget of limit bytes.
+// NewBudget returns a budget of limit bytes.
 func NewBudget(limit int64) *Budget {
 	b := &Budget{limit: limit}
 	b.more.L = &b.mu
 	return b
 }
 
-// Acquire waits until n bytes are free, or nothing is in use but what waiters hold
-// (so that what is larger than the budget goes through alone), or stop says true. It
-// reports whether it got them. held is the bytes that the caller has, and does not
-// release before it has got these too. Whoever makes stop true calls Wake.
+// Acquire waits until n bytes are free, or only waiters have bytes (so that a
+// request larger than the budget succeeds alone), or stop returns true. It reports
+// whether it got the bytes. held is the number of bytes that the caller has and
+// will not release before it gets these too. Call Wake after making stop true.
 func (b *Budget) Acquire(n, held int64, stop func() bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,7 +132,7 @@ func (b *Budget) Acquire(n, held int64, stop func() bool) bool {
 	return true
 }
 
-// Force takes n bytes whether they are free or not: for what must go on so
+// Force takes n bytes whether they are free or not, for work that must continue so
 // that others can be released.
 func (b *Budget) Force(n int64) {
 	b.mu.Lock()
@@ -142,7 +140,7 @@ func (b *Budget) Force(n int64) {
 	b.mu.Unlock()
 }
 
-// Release gives n bytes back.
+// Release gives back n bytes.
 func (b *Budget) Release(n int64) {
 	b.mu.Lock()
 	b.used -= n
@@ -150,10 +148,10 @@ func (b *Budget) Release(n int64) {
 	b.more.Broadcast()
 }
 
-// Wake lets waiting Acquires look at their stop again.
+// Wake makes waiting Acquires check their stop again.
 func (b *Budget) Wake() { b.Release(0) }
 
-// Used is the bytes in use.
+// Used is the number of bytes in use.
 func (b *Budget) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package mem is memory that is counted: element types, shapes, page-aligned
-// buffers under a budget, and a leak check for tests.
+// Package mem is about memory: element types, shapes, counted buffers, and budgets
+// for them.
 package mem
 
 // DType is the type of one element of a field.
@@ -41,13 +41,13 @@ var dtypes = [...]struct {
 	{"float16", 2},
 }
 
-// String is NumPy's name of the type.
+// String returns NumPy's name of the type.
 func (d DType) String() string { return dtypes[d].name }
 
-// Size is the bytes of one element; 0 for Object.
+// Size is the size of one element in bytes; 0 for Object.
 func (d DType) Size() int { return dtypes[d].size }
 
-// ParseDType is the type of that name; false: there is none.
+// ParseDType returns the type with this name; false if there is none.
 func ParseDType(name string) (DType, bool) {
 	for d := range dtypes {
 		if dtypes[d].name == name {
@@ -57,7 +57,7 @@ func ParseDType(name string) (DType, bool) {
 	return 0, false
 }
 
-// DTypes are the names of all types but Object.
+// DTypes returns the names of all types except Object.
 func DTypes() []string {
 	var names []string
 	for _, d := range dtypes[1:] {
@@ -66,10 +66,10 @@ func DTypes() []string {
 	return names
 }
 
-// Float says whether elements are floating-point numbers.
+// Float reports whether elements are floating-point numbers.
 func (d DType) Float() bool { return d == Float16 || d == Float32 || d == Float64 }
 
-// Int says whether elements are integers, and whether they have a sign.
+// Int reports whether elements are integers, and whether they are signed.
 func (d DType) Int() (is, signed bool) {
 	switch d {
 	case Uint8, Uint16, Uint32, Uint64:

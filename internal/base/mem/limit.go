@@ -5,12 +5,13 @@ import (
 	"github.com/stoker-data/stoker/internal/base/procfs"
 )
 
-// Available is the memory in bytes that this process may still take without
-// anybody being killed: the least of what the machine has available and what
-// each cgroup above it leaves (page cache that can be dropped counts as left).
+// Available is the memory in bytes that this process may still allocate without a
+// process being killed: the smallest of what the machine has available and what
+// each cgroup above the process leaves (page cache that can be dropped counts as
+// free).
 func Available() int64 { return availableBelow("/") }
 
-// availableBelow is Available by the files below root.
+// availableBelow is Available for the files below root.
 func availableBelow(root string) int64 {
 	left := machineAvailable(root)
 	if limit, used, ok := cgroup.Of(root, "self").Memory(); ok {

@@ -13,8 +13,8 @@ var units = []struct {
 	{"KiB", 1 << 10, 1},
 }
 
-// Size is n bytes as people read them, in the unit in which they are not 0: "17 B",
-// "1.5 KiB", "12.0 MiB", "2.25 GiB".
+// Size is n bytes for people, in the largest unit in which they are at least 1: "17
+// B", "1.5 KiB", "12.0 MiB", "2.25 GiB".
 func Size(n int64) string {
 	for _, u := range units {
 		if n >= u.bytes {
@@ -24,8 +24,8 @@ func Size(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// AtLeast is n bytes as an amount that somebody can set: a whole number of a unit,
-// never less than n.
+// AtLeast is n bytes as an amount for a setting: a whole number of a unit, never
+// less than n.
 func AtLeast(n int64) string {
 	for _, u := range units {
 		if n >= u.bytes {

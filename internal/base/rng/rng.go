@@ -1,12 +1,12 @@
-// Package rng is the keyed, counter-based generator: every random number is a
-// pure function of (seed, epoch, place, operation, draw), so that no worker,
-// restart or machine can change it.
+// Package rng is the keyed, counter-based generator: every random number is a pure
+// function of (seed, epoch, place, operation, draw), so that workers, restarts and
+// machines cannot change it.
 //
-// A key is a 64-bit state that each word is mixed into by the finaliser of
-// MurmurHash3 in David Stafford's variant 13; the draws below a key are
-// SplitMix64 (Steele, Lea, Flood 2014) started at it. Orders and crops that
-// users have seen depend on every constant here: testdata/rng.json locks them,
-// and they may never change.
+// A key is a 64-bit state into which each word is mixed by the finaliser of
+// MurmurHash3 in David Stafford's variant 13; the draws of a key are SplitMix64
+// (Steele, Lea, Flood 2014) started at it. Orders and crops that users have seen
+// depend on every constant here: testdata/rng.json locks them, and they may never
+// change.
 package rng
 
 import "math/bits"
@@ -22,20 +22,20 @@ func mix(z uint64) uint64 {
 // Key is a point in the space of random numbers. Keys are values.
 type Key uint64
 
-// New is the key of a seed.
+// New returns the key of a seed.
 func New(seed uint64) Key { return Key(mix(seed + golden)) }
 
-// With is the key one level down, named by word.
+// With returns the key one level down, named by word.
 func (k Key) With(word uint64) Key {
 	return Key(mix(uint64(k) ^ mix(word+golden)*0xD6E8FEB86659FD93 + golden))
 }
 
-// Sample is the key of everything random about one place of one epoch.
+// Sample returns the key of everything random about one place of one epoch.
 func Sample(seed uint64, epoch, place int64) Key {
 	return New(seed).With(uint64(epoch)).With(uint64(place))
 }
 
-// Uint64 is draw number n below the key.
+// Uint64 is draw number n of the key.
 func (k Key) Uint64(n uint64) uint64 { return mix(uint64(k) + (n+1)*golden) }
 
 // Float64 is draw number n, uniform in [0, 1) on a grid of 2^-53.

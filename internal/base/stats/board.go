@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Work is what one worker is at: an entry of the Board. Its layout is that of
-// the control page's work table (package wire), because there it may lie. It
-// has one writer, the worker; anybody may read.
+// Work is what one worker is doing: an entry of the Board. Its layout is that of
+// the control page's work table (package wire), which may have it. The worker is
+// its only writer; anyone may read it.
 type Work struct {
 	stage  atomic.Uint32 // 0: idle
 	loader atomic.Uint32
@@ -20,14 +20,14 @@ type Work struct {
 	count  atomic.Uint64
 }
 
-// WorkSize is the bytes of one entry.
+// WorkSize is the size of one entry in bytes.
 const WorkSize = int(unsafe.Sizeof(Work{}))
 
-// Begin says that the worker starts a stage of a sample, and returns when that is
+// Begin records that the worker starts a stage of a sample, and returns the time
 // (Monotonic).
 func (w *Work) Begin(stage, loader uint32, sample int64) int64 {
 	now := Monotonic()
-	if w.loader.Load() != loader { // to store takes ten times as long as to look
+	if w.loader.Load() != loader { // a store takes ten times as long as a load
 		w.loader.Store(loader)
 	}
 	w.sample.Store(sample)
@@ -38,9 +38,9 @@ func (w *Work) Begin(stage, loader uint32, sample int64) int64 {
 	return now
 }
 
-// Next is Begin for samples that can not hang: one of the stage that the worker is at
-// already does not ask the clock, which would take longer than a small sample does. The
-// stage is said to be at it since it began.
+// Next is Begin for samples that cannot hang. If the worker is in the same stage
+// already, it does not read the clock, which would take longer than a small sample
+// does. The stage then counts as begun when it really began.
 func (w *Work) Next(stage, loader uint32, sample int64) {
 	if w.stage.Load() != stage {
 		w.Begin(stage, loader, sample)
@@ -49,23 +49,23 @@ func (w *Work) Next(stage, loader uint32, sample int64) {
 	w.sample.Store(sample)
 }
 
-// End says that it is done.
+// End records that the worker is done.
 func (w *Work) End() {
 	w.stage.Store(0)
 	w.count.Add(1)
 }
 
-// Now is what the worker is at.
+// Now is what the worker is doing.
 func (w *Work) Now() (stage, loader uint32, sample, since int64) {
 	return w.stage.Load(), w.loader.Load(), w.sample.Load(), w.since.Load()
 }
 
-// Monotonic is CLOCK_MONOTONIC in nanoseconds: the clock that two processes of
-// one machine share.
+// Monotonic is CLOCK_MONOTONIC in nanoseconds: the clock that two processes of one
+// machine share.
 func Monotonic() int64 { return tie.at + int64(time.Since(tie.began)) }
 
-// tie is one moment by that clock and by Go's, which runs with it and is read
-// without a system call.
+// tie is one moment by that clock and by Go's, which runs at the same rate and is
+// read without a system call.
 var tie = newTie()
 
 type moment struct {
@@ -81,16 +81,15 @@ func newTie() moment {
 	return moment{time.Now(), ts.Nano()}
 }
 
-// Board is the entries of all workers. Take and Give are safe for concurrent
-// use.
+// Board has the entries of all workers. Take and Give are safe for concurrent use.
 type Board struct {
 	mu      sync.Mutex
 	entries []Work
 	taken   []bool
-	spare   Work // shared by workers beyond the board: they go unseen
+	spare   Work // shared by workers without an entry: they are not shown
 }
 
-// NewBoard is a board over entries, or over n of its own if entries is nil.
+// NewBoard returns a board over entries, or over n new ones if entries is nil.
 func NewBoard(entries []Work, n int) *Board {
 	if entries == nil {
 		entries = make([]Work, n)
@@ -98,7 +97,7 @@ func NewBoard(entries []Work, n int) *Board {
 	return &Board{entries: entries, taken: make([]bool, len(entries))}
 }
 
-// Take is an entry for one worker.
+// Take returns an entry for one worker.
 func (b *Board) Take() *Work {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,8 +122,8 @@ func (b *Board) Give(w *Work) {
 	}
 }
 
-// Oldest is what has been in work for longest, of one loader: stage 0 if
-// nothing is.
+// Oldest is what has been in work for longest, for one loader: stage 0 if nothing
+// is.
 func (b *Board) Oldest(loader uint32) (stage uint32, sample, since int64) {
 	for i := range b.entries {
 		s, l, id, t := b.entries[i].Now()

@@ -160,11 +160,11 @@ func TestPercentiles(t *testing.T) {
 	})
 }
 
-// Buckets follow each other without a gap, and a duration lies in its own.
+// Buckets follow each other without a gap, and a duration is in its own.
 func TestBuckets(t *testing.T) {
 	for i := range buckets - 1 {
 		if at := floor(i); Bucket(at) != i || i > 0 && Bucket(at-1) != i-1 {
-			t.Errorf("bucket %d begins at %d ns, and that lies in %d", i, at, Bucket(at))
+			t.Errorf("bucket %d begins at %d ns, which is in bucket %d", i, at, Bucket(at))
 		}
 	}
 	for _, c := range []struct {
@@ -172,7 +172,7 @@ func TestBuckets(t *testing.T) {
 		want int
 	}{{-5, 0}, {0, 0}, {511, 0}, {512, 1}, {639, 1}, {640, 2}, {1023, 4}, {1024, 5}, {1 << 62, buckets - 1}} {
 		if got := Bucket(c.ns); got != c.want {
-			t.Errorf("%d ns lie in bucket %d, not %d", c.ns, got, c.want)
+			t.Errorf("%d ns are in bucket %d, not %d", c.ns, got, c.want)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func TestCountingTogether(t *testing.T) {
 	}
 }
 
-// A Sum put in is what adding one by one gives, however its items lie in buckets.
+// A Sum put in is what adding one by one gives, whatever the buckets of its items.
 func TestSum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var one, together Stage

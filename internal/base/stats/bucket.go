@@ -2,8 +2,8 @@ package stats
 
 import "math/bits"
 
-// Buckets of durations: four to an octave from 512 ns to 137 s, with one below
-// and one above, so that a percentile is known to 12 % at worst.
+// Buckets of durations: four per octave from 512 ns to 137 s, with one below and
+// one above, so that a percentile has an error of at most 12 %.
 //
 //	0                 below 512 ns
 //	1 + 4*o + q       (4+q) << (o+7) ns and above, below the next: octave o of 28, quarter q
@@ -26,7 +26,7 @@ func Bucket(ns int64) int {
 	return 1 + 4*o + int(ns>>(o+firstOctave-2))&3
 }
 
-// floor is where a bucket begins, ns.
+// floor is the lower bound of a bucket in ns.
 func floor(i int) int64 {
 	if i == 0 {
 		return 0
@@ -35,8 +35,8 @@ func floor(i int) int64 {
 	return (4 + q) << (o + firstOctave - 2)
 }
 
-// percentile is the duration in seconds that a share q of the items stay below:
-// the middle of its bucket. 0 without items.
+// percentile is the duration in seconds that a share q of the items stay below: the
+// middle of its bucket. 0 without items.
 func percentile(counts []int64, q float64) float64 {
 	var all int64
 	for _, n := range counts {

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A goroutine moves between threads, and the kernel counts what threads use, so
-// what is measured is locked to its thread meanwhile. Asking the kernel and
-// locking take about a microsecond together: samples are measured one in some,
-// and scaled by their number.
+// A goroutine moves between threads, and the kernel counts CPU per thread, so a
+// goroutine is locked to its thread while it is measured. Asking the kernel and
+// locking take about a microsecond together: only some samples are measured, and
+// scaled by their number.
 
-// Thread is the CPU that a thread had used when its measuring began, and the moment
-// after that was asked. What is measured may be as short as asking, which counts in
-// the answer; a thread uses no more than goes by from after one question to before
-// the next.
+// Thread is the CPU time that a thread had used when its measurement began, and the
+// time just after. What is measured may be as short as the system call, which
+// counts in the result; so the result is limited to the time that went by from
+// after the first call to before the second.
 type Thread struct{ at, from int64 }
 
 // OnThread locks the goroutine to its thread until Used.
@@ -25,7 +25,7 @@ func OnThread() Thread {
 	return Thread{at, Monotonic()}
 }
 
-// Lap is what the thread has used since OnThread, or since the last Lap.
+// Lap returns what the thread has used since OnThread, or since the last Lap.
 func (t *Thread) Lap() time.Duration {
 	went := Monotonic() - t.from
 	at := clock(unix.CLOCK_THREAD_CPUTIME_ID)
@@ -34,16 +34,16 @@ func (t *Thread) Lap() time.Duration {
 	return time.Duration(used)
 }
 
-// Used is Lap; the goroutine may move again.
+// Used is Lap, and unlocks the goroutine from its thread.
 func (t *Thread) Used() time.Duration {
 	d := t.Lap()
 	runtime.UnlockOSThread()
 	return d
 }
 
-// ProcessCPU is the time that all threads of this process have used, in the kernel too.
-// It is the sum of what OnThread measures, by the same clock, to the nanosecond;
-// getrusage rounds to ticks on some kernels.
+// ProcessCPU is the CPU time of all threads of this process, including the
+// kernel's. It is the sum of what OnThread measures, by the same clock, to the
+// nanosecond; getrusage rounds to ticks on some kernels.
 func ProcessCPU() time.Duration { return time.Duration(clock(unix.CLOCK_PROCESS_CPUTIME_ID)) }
 
 func clock(id int32) int64 {

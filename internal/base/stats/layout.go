@@ -1,22 +1,20 @@
 package stats
 
-// The page is how a process shows its numbers: one memfd named stoker-stats
-// (/proc/PID/fd shows it as "/memfd:stoker-stats (deleted)"), mapped by its
-// writer, mapped read-only by anybody of the same user who looks. An engine and
-// its client have one each; both write this layout, and python's _page.py
-// repeats it. Golden pages in testdata/stats hold the two to each other.
+// The page is how a process publishes its statistics: one memfd named stoker-stats
+// (/proc/PID/fd shows it as "/memfd:stoker-stats (deleted)"), mapped by its writer,
+// and mapped read-only by any reader of the same user. An engine and its client
+// have one each; both write this layout, and python's _page.py repeats it. Golden
+// pages in testdata/stats keep the two equal.
 //
-// Everything is a word: an int64, little endian, at a multiple of eight bytes,
-// read and written in one piece. Times are nanoseconds of CLOCK_MONOTONIC,
-// durations nanoseconds, sizes bytes. Counters only grow. What is not known or
-// not used is 0.
+// Everything is a word: an int64, little endian, at a multiple of eight bytes, read
+// and written atomically. Times are nanoseconds of CLOCK_MONOTONIC, durations
+// nanoseconds, sizes bytes. Counters only grow. Unknown and unused words are 0.
 //
-// The header says where each table begins, how many entries it has and how long
-// an entry is: a later version may append words to an entry and tables to the
-// page, and never moves or renames a word. So a reader of any version steps by
-// the lengths that it finds, takes the words that it knows, and takes those that
-// an older page has not for 0. Version counts what was appended; Magic would
-// change with anything else.
+// The header says where each table begins, how many entries it has and how long an
+// entry is: a later version may append words to an entry and tables to the page,
+// and never moves or renames a word. So a reader of any version uses the lengths
+// that it finds, reads the words that it knows, and treats words that an older page
+// lacks as 0. Version counts additions; any other change would change Magic.
 //
 //	header
 //	 0 magic      "STKSTAT1"
@@ -26,18 +24,18 @@ package stats
 //	 4 pid        in the writer's own namespace
 //	 5 role       1 engine, 2 client
 //	 6 started    when the page was made
-//	 7 updated    when its writer last said so: an engine once a second, a client with every batch
+//	 7 updated    when its writer last wrote this: an engine once a second, a client with every batch
 //	 8 workers    where the table begins; 9 its entries, 10 the bytes of one
 //	11 loaders    where; 12 entries, 13 bytes
 //	14 stages     where, from the beginning of a loader's entry; 15 entries, 16 bytes
 //	17 buckets    where, from the beginning of a stage's entry; 18 how many
 //	19 spans      where; 20 entries, 21 bytes
-//	22 written    spans ever written: span n lies in entry n modulo entries
+//	22 written    spans ever written: span n is in entry n modulo entries
 //	23 unseen     loaders that found no free entry, and are not here
 //	24 cpu        of the whole process, by the kernel, at "updated"
 //
-// A worker is a lane or a reader. It alone writes its entry, or whoever holds
-// the lock under which it sleeps:
+// A worker is a lane or a reader. Only the worker writes its entry, or the
+// goroutine that has the lock under which the worker sleeps:
 //
 //	 0 seq
 //	 1 kind       0 free, 1 lane, 2 reader
@@ -83,7 +81,7 @@ package stats
 //	 0 kind       1 read, 2 decode, 3 transform, 4 batch, 5 deliver, 6 wait, 7 plan
 //	 1 busy       working
 //	 2 input      blocked on what comes before it
-//	 3 output     blocked on what comes behind it
+//	 3 output     blocked on what comes after it
 //	 4 cpu        of the threads, for cpuitems items
 //	 5 cpuitems   it was measured for these only: cpu*items/cpuitems is all of it
 //	 6 items
@@ -96,15 +94,16 @@ package stats
 //	24 buckets    items by what one took, see Bucket
 //
 // decode is a sample's whole way through a lane; transforms are parts of it. The
-// stages of an engine: plan (busy: choosing the samples of a batch, saying where they
-// lie and beginning it; output: enough are on their way), read, decode, transforms,
-// batch (closing one), deliver (busy: handing it out and sending it; input: there is no batch to send; output: nobody asks for
-// one), wait (busy: the consumer has asked and waits; output: it is at work). Those
-// of a client: wait (busy: making arrays of a batch; input: the engine has not
-// answered; output: the training loop is at work).
+// stages of an engine: plan (busy: choosing the samples of a batch, locating them
+// and beginning the batch; output: enough batches are open), read, decode,
+// transforms, batch (closing one), deliver (busy: delivering and sending a batch;
+// input: there is no batch to send; output: the consumer does not ask for one),
+// wait (busy: the consumer has asked and waits; output: it is working). Those of a
+// client: wait (busy: making arrays of a batch; input: the engine has not answered;
+// output: the training loop is working).
 //
-// A span is one batch, or a bundle of them; each page has those that it knows,
-// and (loader, epoch, step) joins them:
+// A span is one batch, or a bundle of them. Each page has those that it knows, and
+// (loader, epoch, step) joins them:
 //
 //	 0 seq
 //	 1 loader
@@ -118,13 +117,14 @@ package stats
 //	 9 got        the loop had it
 //	10 rows       of one step
 //
-// Rows that must agree have a seq word: odd while they are written, and another
-// even number afterwards. A reader reads seq, the row, and seq again, and begins
-// anew unless it saw one even number twice. A writer that dies between leaves it
-// odd: the row is then left out. Counters of stages, and words 32 to 34 of a loader, have many writers and no
-// seq: each word is true for itself, and two of them differ at most by what is in
-// work, with what a batch that is being filled has of small samples, and 16 samples a
-// lane that it has not put in yet.
+// Rows whose words must agree have a seq word: odd while they are written, and
+// another even number afterwards. A reader reads seq, the row, and seq again, and
+// tries again unless it saw the same even number twice. A writer that dies in
+// between leaves it odd: the row is then left out. Counters of stages, and words 32
+// to 34 of a loader, have many writers and no seq: each word is correct by itself,
+// and two of them differ at most by the samples in work, those of bunches of a
+// batch that is being filled, and 16 samples per lane that the lane has not added
+// yet.
 const (
 	Magic   = 0x31544154534b5453 // "STKSTAT1"
 	Version = 2
@@ -255,7 +255,7 @@ const (
 	Idle = iota
 	Busy
 	Input  // blocked on what comes before
-	Output // blocked on what comes behind
+	Output // blocked on what comes after
 )
 
 // The kinds of workers.

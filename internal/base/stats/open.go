@@ -14,22 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNone says that a process has no page: no stoker runs in it.
+// ErrNone says that a process has no page: stoker does not run in it.
 var ErrNone = errors.New("stats: the process has no statistics page")
 
 // linkName is how /proc/PID/fd shows a page.
 const linkName = "/memfd:" + Name + " (deleted)"
 
-// Reader is another process's page, or this one's, mapped read-only. It goes on
-// reading after its writer's death. One goroutine at a time uses it.
+// Reader is another process's page, or this one's, mapped read-only. It remains
+// readable after its writer's death. One goroutine at a time uses it.
 type Reader struct {
 	mem   []byte
 	words []atomic.Int64
 }
 
-// Open maps the page of a process of the same user: ErrNone where it has none, an
-// fs.ErrPermission where it is somebody else's, an fs.ErrNotExist where there is
-// no such process.
+// Open maps the page of a process of the same user. It returns ErrNone if the
+// process has none, an fs.ErrPermission if it belongs to another user, and an
+// fs.ErrNotExist if there is no such process.
 func Open(pid int) (*Reader, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
 	entries, err := os.ReadDir(dir)
@@ -43,7 +43,7 @@ func Open(pid int) (*Reader, error) {
 			continue
 		}
 		r, err := OpenFile(path)
-		if err == nil && !r.of(pid) { // a forked child holds its parent's
+		if err == nil && !r.of(pid) { // a forked child has its parent's page open
 			_ = r.Close()
 			continue
 		}
@@ -55,8 +55,8 @@ func Open(pid int) (*Reader, error) {
 	return nil, found
 }
 
-// of says whether a process wrote the page. A writer knows its number in its own
-// namespace only, which is the innermost.
+// of reports whether a process wrote the page. A writer knows its number only in
+// its own namespace, which is the innermost.
 func (r *Reader) of(pid int) bool {
 	own := r.Header().PID
 	if own == pid {
@@ -72,8 +72,8 @@ func (r *Reader) of(pid int) bool {
 	return false
 }
 
-// OpenFile maps a page that lies in a file: a descriptor of another process under
-// /proc, or a copy of a page.
+// OpenFile maps a page in a file: a descriptor of another process under /proc, or a
+// copy of a page.
 func OpenFile(path string) (*Reader, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would wait for its writer
 	if err != nil {
@@ -100,7 +100,7 @@ func OpenFile(path string) (*Reader, error) {
 	return r, nil
 }
 
-// Close gives the mapping back.
+// Close unmaps the page.
 func (r *Reader) Close() error {
 	m := r.mem
 	r.mem, r.words = nil, nil
@@ -110,11 +110,11 @@ func (r *Reader) Close() error {
 	return unix.Munmap(m)
 }
 
-// check refuses a page whose tables do not lie in it: what a header says is
-// followed nowhere before.
+// check rejects a page whose tables are not inside it. No offset of a header is
+// used before this check.
 func (r *Reader) check() error {
 	if magic := r.words[hMagic].Load(); magic != Magic {
-		return fmt.Errorf("stats: no statistics page of this kind (it begins with %#x)", uint64(magic))
+		return fmt.Errorf("stats: not a statistics page (it begins with %#x)", uint64(magic))
 	}
 	if v := r.words[hVersion].Load(); v < 1 {
 		return fmt.Errorf("stats: a statistics page of version %d", v)
@@ -123,31 +123,32 @@ func (r *Reader) check() error {
 	for _, t := range []struct {
 		name  string
 		at    int
-		bytes int64 // an entry has at least these: they never were fewer
+		bytes int64 // the smallest size of an entry in any version
 	}{{"workers", hWorkers, wEnd * word}, {"loaders", hLoaders, lEnd * word}, {"spans", hSpans, pEnd * word}} {
 		at, n, each := r.words[t.at].Load(), r.words[t.at+1].Load(), r.words[t.at+2].Load()
 		if !within(at, n, each, size) || each < t.bytes {
-			return fmt.Errorf("stats: %d %s of %d bytes at %d do not lie in a page of %d", n, t.name, each, at, size)
+			return fmt.Errorf("stats: %d %s of %d bytes at %d do not fit into a page of %d", n, t.name, each, at, size)
 		}
 	}
 	loader, stage := r.words[hLoaderBytes].Load(), r.words[hStageBytes].Load()
 	if !within(r.words[hStages].Load(), r.words[hStageCount].Load(), stage, loader) || stage < sBuckets*word {
-		return fmt.Errorf("stats: stages that do not lie in a loader's entry of %d bytes", loader)
+		return fmt.Errorf("stats: the stages do not fit into a loader's entry of %d bytes", loader)
 	}
 	if !within(r.words[hBuckets].Load(), r.words[hBucketCount].Load(), word, stage) {
-		return fmt.Errorf("stats: buckets that do not lie in a stage's entry of %d bytes", stage)
+		return fmt.Errorf("stats: the buckets do not fit into a stage's entry of %d bytes", stage)
 	}
 	return nil
 }
 
-// within says whether n entries of each bytes at at lie, in whole words, in size bytes.
+// within reports whether n entries of each bytes, at offset at, are whole words and
+// inside size bytes.
 func within(at, n, each, size int64) bool {
 	const most = 1 << 31
 	return at >= 0 && n >= 0 && each > 0 && at <= size && n < most && each < most &&
 		at%word == 0 && each%word == 0 && at+n*each <= size
 }
 
-// Header is what a page says of its process.
+// Header describes the process of a page.
 type Header struct {
 	Version int
 	PID     int // in its own namespace
@@ -169,13 +170,13 @@ func (r *Reader) Header() Header {
 	}
 }
 
-// entry is entry i of the table whose place stands at a word of the header.
+// entry is entry i of the table whose offset is in a word of the header.
 func (r *Reader) entry(table int, i int64) row {
 	at, each := r.words[table].Load()/word, r.words[table+2].Load()/word
 	return row{r.words[at+i*each : at+(i+1)*each]}
 }
 
-// Workers reads the books of all workers up to now.
+// Workers reads the times of all workers up to now.
 func (r *Reader) Workers() []WorkerSnapshot { return r.workers(Monotonic()) }
 
 func (r *Reader) workers(now int64) (out []WorkerSnapshot) {
@@ -190,8 +191,8 @@ func (r *Reader) workers(now int64) (out []WorkerSnapshot) {
 	return out
 }
 
-// Loaders reads the numbers of all loaders, closed ones too as long as nobody
-// needed their entry, in the order in which they were opened.
+// Loaders reads the numbers of all loaders, also of closed ones until their entry is
+// reused, in the order in which they were opened.
 func (r *Reader) Loaders() []Snapshot { return r.loaders(Monotonic()) }
 
 func (r *Reader) loaders(now int64) (out []Snapshot) {

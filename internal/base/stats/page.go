@@ -10,25 +10,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Page is the memory in which a process shows its numbers (layout.go). Safe for
-// concurrent use. It lives as long as the process: workers and loaders write to
-// it without asking whether it is there.
+// Page is the memory in which a process publishes its statistics (layout.go). Safe
+// for concurrent use. It lives as long as the process, so workers and loaders write
+// to it without checking.
 type Page struct {
 	words []atomic.Int64
-	now   func() int64 // Monotonic, but for goldens
+	now   func() int64 // Monotonic, except for goldens
 
 	mu    sync.Mutex
 	spans sync.Mutex
 }
 
-// NewLocal makes a page that nobody else can look at.
+// NewLocal makes a page that other processes cannot read.
 func NewLocal(role int) *Page {
 	m := make([]atomic.Int64, fullRoom().bytes()/word)
 	return layOut(m, fullRoom(), role, unix.Getpid(), Monotonic)
 }
 
-// NewPage makes the page of this process, which others of the same user can look
-// at. Beat keeps its header up to date.
+// NewPage makes the page of this process, which other processes of the same user
+// can read. Beat keeps its header up to date.
 func NewPage(role int) (*Page, error) {
 	size := fullRoom().bytes()
 	fd, err := unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -39,7 +39,7 @@ func NewPage(role int) (*Page, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("stats: %s of %d bytes: %w", what, size, err)
 	}
-	// Made at once, so that no write later can find no memory.
+	// Allocated at once, so that no later write can run out of memory.
 	for err = unix.EINTR; err == unix.EINTR; { //nolint:errorlint // a bare errno
 		err = unix.Fallocate(fd, 0, 0, int64(size))
 	}
@@ -54,8 +54,8 @@ func NewPage(role int) (*Page, error) {
 	return newPage(m, fullRoom(), role, unix.Getpid(), Monotonic), nil
 }
 
-// seal keeps others from shrinking the page under its readers and, where the
-// kernel knows how (5.1), from mapping it writable.
+// seal keeps others from shrinking the page under its readers and, if the kernel
+// supports it (5.1), from mapping it writable.
 func seal(fd int) {
 	const most = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, most|unix.F_SEAL_FUTURE_WRITE); err != nil {
@@ -63,12 +63,12 @@ func seal(fd int) {
 	}
 }
 
-// room is how many entries the tables of a page have.
+// room is the number of entries of the tables of a page.
 type room struct{ workers, loaders, stages, spans int64 }
 
 func fullRoom() room { return room{mostWorkers, mostLoaders, mostStages, mostSpans} }
 
-// bytes is the size of a page with that room.
+// bytes is the size of a page with these tables.
 func (r room) bytes() int {
 	return int(headerWords+r.workers*workerWords+r.loaders*(loaderWords+r.stages*stageWords)+r.spans*spanWords) * word
 }
@@ -96,11 +96,11 @@ func layOut(words []atomic.Int64, r room, role, pid int, clock func() int64) *Pa
 	set(hStages, loaderWords*word, r.stages, stageWords*word)
 	set(hBuckets, sBuckets*word, bucketWords)
 	set(hSpans, at, r.spans, spanWords*word)
-	p.words[hMagic].Store(Magic) // last: what has it is whole
+	p.words[hMagic].Store(Magic) // last: a page with it is complete
 	return p
 }
 
-// Beat says once a second that the writer lives, and what it has used. It does not
+// Beat records once a second that the writer lives, and its CPU time. It does not
 // return.
 func (p *Page) Beat() {
 	for range time.Tick(time.Second) {
@@ -112,8 +112,8 @@ func (p *Page) Beat() {
 // Reader reads this process's own page.
 func (p *Page) Reader() *Reader { return &Reader{words: p.words} }
 
-// Worker is an entry for a worker of a kind: in the page or, where there is none or
-// no room, in memory of its own. Give it back with Free.
+// Worker returns an entry for a worker of a kind: in the page or, if there is no
+// page or no room, in memory of its own. Give it back with Free.
 func (p *Page) Worker(kind int) *Worker {
 	if p == nil {
 		return new(Worker).begin(kind, Monotonic())
@@ -139,8 +139,8 @@ func (w *Worker) Free() {
 	}
 }
 
-// Span is one batch, or a bundle of batches, on its way. Times are Monotonic; 0:
-// not known here.
+// Span is one batch, or a bundle of batches, in the making. Times are Monotonic; 0:
+// unknown here.
 type Span struct {
 	Loader, Epoch, Step, Steps int64
 	Begun, Filled, Delivered   int64
@@ -148,7 +148,7 @@ type Span struct {
 	Rows                       int64
 }
 
-// Span puts a span into the ring, over the oldest.
+// Span writes a span into the ring, over the oldest.
 func (p *Page) Span(s Span) {
 	if p == nil {
 		return

@@ -23,8 +23,8 @@ const shared = "../../../../testdata/stats/"
 // second is the moment n seconds after the beginning of the goldens' clock.
 func second(n float64) int64 { return int64(n * 1e9) }
 
-// enginePage is a page with something in every table, written through the doors
-// that an engine uses, by a clock that stands still.
+// enginePage is a page with something in every table, written through the functions
+// that an engine uses, with a clock that does not move.
 func enginePage() []byte {
 	m := make([]byte, smallRoom.bytes())
 	now := second(100)
@@ -77,7 +77,7 @@ func enginePage() []byte {
 
 var smallRoom = room{workers: 3, loaders: 2, stages: 8, spans: 4}
 
-// dump writes the words of a page that are not 0, and for people where they stand.
+// dump writes the words of a page that are not 0, and where they are, for people.
 func dump(m []byte) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "words %d\n", len(m)/word)
@@ -272,7 +272,7 @@ func (r relayout) of(page []byte) []byte {
 	return m
 }
 
-// Whatever stands in a page, reading it ends, with an answer or an error.
+// Whatever a page contains, reading it ends, with an answer or an error.
 func TestHostilePages(t *testing.T) {
 	page := enginePage()
 	rapid.Check(t, func(t *rapid.T) {

@@ -6,20 +6,19 @@ type Interval struct {
 	Samples   float64 `json:"samples_per_s"`
 	Batches   float64 `json:"batches_per_s"`
 	Bytes     float64 `json:"read_bytes_per_s"`
-	WaitShare float64 `json:"wait_share"` // of that time, the consumer waiting; of the time since its first batch, if that is shorter
+	WaitShare float64 `json:"wait_share"` // share of that time, or of the time since the first batch if shorter, that the consumer waited
 	Queue     float64 `json:"queue_mean"` // batches ready when the consumer asked
 	JPEG      Ways    `json:"jpeg"`       // decoded
-	// Limiting is what the consumer waits for: see limiting.
+	// Limiting is the bottleneck, see limiting.
 	Limiting string `json:"limiting"`
 }
 
-// Since is what a loader did since an earlier snapshot of it, which may have gone
-// through JSON; the zero Snapshot stands for the moment it was opened.
+// Since is what a loader did since an earlier snapshot, which may have been through
+// JSON; the zero Snapshot means since it was opened.
 func (s Snapshot) Since(before Snapshot) Interval { return s.SinceWaiting(before, -1) }
 
-// SinceWaiting is Since where the consumer, in a process of its own, knows better
-// what share of the time it waited: with the way there and back. Negative: it does
-// not.
+// SinceWaiting is Since with a more exact share of time that the consumer waited,
+// measured in its own process, which includes the round trip. Negative: unknown.
 func (s Snapshot) SinceWaiting(before Snapshot, share float64) Interval {
 	d := s.less(before)
 	from := before.At
@@ -30,8 +29,8 @@ func (s Snapshot) SinceWaiting(before Snapshot, share float64) Interval {
 	if i.Seconds > 0 {
 		i.Samples, i.Batches, i.Bytes = float64(d.Samples)/i.Seconds, float64(d.Batches)/i.Seconds, float64(d.Read.Bytes)/i.Seconds
 	}
-	// Before its first request, and between passes, nobody waits and nobody works:
-	// only the time between asking and asking again is the consumer's.
+	// Before its first request, and between passes, the consumer neither waits nor
+	// works: only the time from one request to the next counts.
 	if whole := d.Wait.BusySeconds + d.Wait.OutputSeconds; whole > 0 {
 		i.WaitShare = min(d.Wait.BusySeconds/whole, 1)
 	}
@@ -43,8 +42,8 @@ func (s Snapshot) SinceWaiting(before Snapshot, share float64) Interval {
 	return i
 }
 
-// Stages is the work of all between two snapshots, each as a whole: percentiles
-// and means are of that time too.
+// less is the work between two snapshots: percentiles and means are of that time
+// too.
 func (s Snapshot) less(b Snapshot) Snapshot {
 	s.Read, s.Decode, s.Batch = s.Read.less(b.Read), s.Decode.less(b.Decode), s.Batch.less(b.Batch)
 	s.Plan = s.Plan.less(b.Plan)
@@ -64,7 +63,7 @@ func (s Snapshot) less(b Snapshot) Snapshot {
 
 func (s StageSnapshot) less(b StageSnapshot) StageSnapshot {
 	s.BusySeconds, s.InputSeconds, s.OutputSeconds = s.BusySeconds-b.BusySeconds, s.InputSeconds-b.InputSeconds, s.OutputSeconds-b.OutputSeconds
-	s.CPUSeconds = max(s.CPUSeconds-b.CPUSeconds, 0) // scaled: an estimate may shrink
+	s.CPUSeconds = max(s.CPUSeconds-b.CPUSeconds, 0) // scaled estimates may shrink
 	s.BusySeconds = max(s.BusySeconds, 0)
 	s.Items, s.Bytes = s.Items-b.Items, s.Bytes-b.Bytes
 	queued := s.QueueMean*float64(s.Queues) - b.QueueMean*float64(b.Queues)
@@ -84,11 +83,11 @@ func (s StageSnapshot) less(b StageSnapshot) StageSnapshot {
 // littleWait is the share of waiting below which the consumer limits itself.
 const littleWait = 0.05
 
-// limiting is the rule for what a consumer waits for, in words: "training loop"
-// where it hardly waits; "" where nothing is known. Otherwise what the lanes spend
-// most of their time on decides: working, it is decoding or the costliest
-// transform; blocked on input, it is "read"; blocked on output, though somebody
-// waits for batches, planning, closing or sending them is slow. Where samples are so small
+// limiting names what a consumer waits for: "training loop" if it hardly waits; ""
+// if nothing is known. Otherwise it depends on what the lanes do most of the time:
+// if they work, it is decoding or the most expensive transform; if they are blocked
+// on input, it is "read"; if they are blocked on output although the consumer waits
+// for batches, planning, closing or sending them is slow. If samples are so small
 // that readers do all the work, it is what costs them most.
 func (s *Snapshot) limiting(waitShare float64) string {
 	if s.Batches == 0 {
@@ -115,8 +114,8 @@ func (s *Snapshot) limiting(waitShare float64) string {
 	return "deliver"
 }
 
-// costliest is decode, or the transform that costs more than what decoding costs
-// without transforms.
+// costliest is decode, or the transform that costs more than decoding without
+// transforms.
 func (s *Snapshot) costliest() string {
 	name, most, alone := "decode", 0.0, s.Decode.BusySeconds
 	for _, t := range s.Transforms {

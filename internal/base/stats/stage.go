@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Stage counts the work of one stage, in the layout of the page, in which it may
-// lie. Safe for concurrent use; the zero value is ready, and a nil Stage counts
-// nothing, so that what is not measured costs nothing.
+// Stage counts the work of one stage, in the layout of the page, which may have it.
+// Safe for concurrent use. The zero value is ready, and a nil Stage counts nothing,
+// so that what is not measured costs nothing.
 type Stage [stageWords]atomic.Int64
 
-// Add counts items that took d together and were of so many bytes.
+// Add counts items that took d together and have this many bytes.
 func (s *Stage) Add(d time.Duration, items, bytes int64) {
 	if s == nil {
 		return
@@ -27,7 +27,7 @@ func (s *Stage) Add(d time.Duration, items, bytes int64) {
 	}
 }
 
-// AddEach counts items that took so long each.
+// AddEach counts items that took this many ns each.
 func (s *Stage) AddEach(took []int64) {
 	if s == nil {
 		return
@@ -39,13 +39,14 @@ func (s *Stage) AddEach(took []int64) {
 	s.Put(&sum, 0)
 }
 
-// Sum is items of one stage that are put into it together. It is one goroutine's.
+// Sum is items of one stage that are added to it together. It belongs to one
+// goroutine.
 type Sum struct {
 	busy, items, same int64 // same: items in bucket at
 	at                int
 }
 
-// Several adds items that took so many nanoseconds together to a Sum of the stage's.
+// Several adds items that took took ns together to a Sum of the stage.
 func (s *Stage) Several(sum *Sum, took, items int64) {
 	if items <= 0 {
 		return
@@ -60,7 +61,7 @@ func (s *Stage) Several(sum *Sum, took, items int64) {
 	}
 }
 
-// Put puts a Sum, and the bytes of its items, into the stage.
+// Put adds a Sum, and the bytes of its items, to the stage.
 func (s *Stage) Put(sum *Sum, bytes int64) {
 	if sum.items == 0 {
 		return
@@ -74,15 +75,15 @@ func (s *Stage) Put(sum *Sum, bytes int64) {
 	*sum = Sum{}
 }
 
-// Count counts items whose time was not taken.
+// Count counts items that were not timed.
 func (s *Stage) Count(items int64) {
 	if s != nil {
 		s[sItems].Add(items)
 	}
 }
 
-// Timed adds what one of the items counted took: busy is then of the timed items
-// alone.
+// Timed adds the time of one of the items counted; busy is then the time of the
+// timed items only.
 func (s *Stage) Timed(d time.Duration) {
 	if s == nil {
 		return
@@ -100,7 +101,7 @@ func (s *Stage) CPU(d time.Duration, items int64) {
 	}
 }
 
-// Blocked counts time blocked, on input or on output.
+// Blocked counts time blocked on input or on output.
 func (s *Stage) Blocked(state int, d time.Duration) {
 	switch {
 	case s == nil || d == 0:
@@ -111,7 +112,7 @@ func (s *Stage) Blocked(state int, d time.Duration) {
 	}
 }
 
-// Queue notes how many items wait in front of the stage.
+// Queue records how many items wait before the stage.
 func (s *Stage) Queue(n int) {
 	if s == nil {
 		return
@@ -123,13 +124,13 @@ func (s *Stage) Queue(n int) {
 	s[sQueues].Add(1)
 }
 
-// Lap is a time that is being taken.
+// Lap is a measurement in progress.
 type Lap struct {
 	stage *Stage
 	begin time.Time
 }
 
-// Begin takes the time, unless the stage is nil.
+// Begin begins a measurement, unless the stage is nil.
 func (s *Stage) Begin() Lap {
 	if s == nil {
 		return Lap{}
@@ -137,7 +138,7 @@ func (s *Stage) Begin() Lap {
 	return Lap{s, time.Now()}
 }
 
-// End counts what was done since Begin, and says how long it took.
+// End counts what was done since Begin, and returns how long it took.
 func (l Lap) End(items, bytes int64) time.Duration {
 	if l.stage == nil {
 		return 0
@@ -147,7 +148,7 @@ func (l Lap) End(items, bytes int64) time.Duration {
 	return d
 }
 
-// Took is how long it is since Begin; 0 where that is not measured.
+// Took is the time since Begin; 0 if it is not measured.
 func (l Lap) Took() time.Duration {
 	if l.stage == nil {
 		return 0

@@ -1,10 +1,10 @@
-// Package stats is the only way anything in stoker reports a number: what every
-// stage of every loader did and what it waited for, what each worker is at right
-// now, and the page in which other processes of the same user can read it.
+// Package stats is how everything in stoker reports numbers: what every stage of
+// every loader did and waited for, what each worker is doing right now, and the
+// page in which other processes of the same user can read it.
 //
 //	Stage, Stream   the counters of a stage, and of a loader
-//	Worker, Board   the books of a lane or reader, and the sample it is at
-//	Page            where all of it lies: layout.go
+//	Worker, Board   the times of a lane or reader, and its current sample
+//	Page            the memory of all that: layout.go
 //	Open, Reader    another process's page
 //	Snapshot        a loader's numbers at one moment; Since: between two
 package stats
@@ -13,26 +13,26 @@ import (
 	"sync/atomic"
 )
 
-// StageSnapshot is one stage's numbers.
+// StageSnapshot is the numbers of one stage.
 type StageSnapshot struct {
 	Name          string  `json:"name,omitempty"`
 	BusySeconds   float64 `json:"busy_s"`
 	InputSeconds  float64 `json:"blocked_in_s"`
 	OutputSeconds float64 `json:"blocked_out_s"`
-	CPUSeconds    float64 `json:"cpu_s"` // of all items, from those that it was measured for
+	CPUSeconds    float64 `json:"cpu_s"` // of all items, estimated from those that were measured
 	Items         int64   `json:"items"`
 	Bytes         int64   `json:"bytes"`
-	P50           float64 `json:"p50_s"` // of an item
+	P50           float64 `json:"p50_s"` // per item
 	P99           float64 `json:"p99_s"`
-	Queue         int64   `json:"queue"` // waiting in front of it when a batch was last handed out
+	Queue         int64   `json:"queue"` // waiting before it when the last batch was delivered
 	QueueMean     float64 `json:"queue_mean"`
-	Queues        int64   `json:"queues"` // batches that it is the mean of
+	Queues        int64   `json:"queues"` // batches of the mean
 
 	kind    int64
 	buckets []int64
 }
 
-// Snapshot is a loader's numbers at one moment, since it was opened.
+// Snapshot is the numbers of a loader at one moment, since it was opened.
 type Snapshot struct {
 	Plan       StageSnapshot   `json:"plan"`
 	Read       StageSnapshot   `json:"read"`
@@ -52,8 +52,8 @@ type Snapshot struct {
 	Batches    int64           `json:"batches"`       // batches delivered
 	Epoch      int64           `json:"epoch"`         // of the last batch
 	Step       int64           `json:"step"`          // of the last batch
-	Passes     int64           `json:"passes"`        // that gave a batch
-	First      float64         `json:"first_batch_s"` // that the last pass's first batch took
+	Passes     int64           `json:"passes"`        // passes that gave a batch
+	First      float64         `json:"first_batch_s"` // seconds for the last pass's first batch
 	FirstMean  float64         `json:"first_batch_mean_s"`
 	Loader     int64           `json:"loader"`
 	Open       bool            `json:"open"`
@@ -62,24 +62,25 @@ type Snapshot struct {
 	Cache      *Cache          `json:"cache,omitempty"`
 }
 
-// Ways is how many JPEGs were decoded, by which decoder.
+// Ways is how many JPEGs each decoder decoded.
 type Ways struct {
-	Own     int64 `json:"own"`     // stoker's own: what nearly all photographs are
-	Libjpeg int64 `json:"libjpeg"` // libjpeg-turbo: progressive, four components, odd sampling, several scans
-	Go      int64 `json:"go"`      // these, where libjpeg-turbo is not built in: the standard library
+	Own     int64 `json:"own"`     // stoker's own: nearly all photographs
+	Libjpeg int64 `json:"libjpeg"` // libjpeg-turbo: progressive, four components, unusual sampling, several scans
+	Go      int64 `json:"go"`      // the standard library, for these if libjpeg-turbo is not built in
 }
 
 // WayCount is how many decoders there are.
 const WayCount = 3
 
-// Others is the share of JPEGs that another decoder than stoker's own took; 0 without JPEGs.
+// Others is the share of JPEGs that another decoder than stoker's own decoded; 0
+// without JPEGs.
 func (w Ways) Others() float64 {
 	return per(float64(w.Libjpeg+w.Go), w.Own+w.Libjpeg+w.Go)
 }
 
 func (w Ways) less(b Ways) Ways { return Ways{w.Own - b.Own, w.Libjpeg - b.Libjpeg, w.Go - b.Go} }
 
-// Cache is what a cache of samples holds.
+// Cache is the contents of a cache of samples.
 type Cache struct {
 	Samples int64 `json:"samples"`
 	Bytes   int64 `json:"bytes"`
@@ -87,7 +88,8 @@ type Cache struct {
 	Full    bool  `json:"full"`  // it takes no more samples
 }
 
-// row is an entry of a table, as its writer made it: what an older one has not is 0.
+// row is an entry of a table as its writer made it: words that an older writer
+// lacks are 0.
 type row struct{ words []atomic.Int64 }
 
 func (r row) at(i int) int64 {
@@ -97,7 +99,8 @@ func (r row) at(i int) int64 {
 	return r.words[i].Load()
 }
 
-// set stores what is not there yet: to store takes ten times as long as to look.
+// set stores v unless it is there already: a store takes ten times as long as a
+// load.
 func set(w *atomic.Int64, v int64) {
 	if w.Load() != v {
 		w.Store(v)
@@ -107,7 +110,8 @@ func set(w *atomic.Int64, v int64) {
 // patience is how often a row that is being written is read again.
 const patience = 1000
 
-// steady runs read until no writer came between; false: one never got done, or died.
+// steady runs read until no writer interfered; false if a writer did not finish, or
+// died.
 func (r row) steady(seq int, read func()) bool {
 	for range patience {
 		before := r.at(seq)
@@ -122,7 +126,7 @@ func (r row) steady(seq int, read func()) bool {
 	return false
 }
 
-// Snapshot reads the loader's numbers; the caller fills in what only it knows.
+// Snapshot reads the numbers of the loader; the caller fills in what only it knows.
 func (s *Stream) Snapshot() Snapshot {
 	if s.row.words == nil {
 		return Snapshot{Bad: s.Bad.Load()}
@@ -132,10 +136,10 @@ func (s *Stream) Snapshot() Snapshot {
 	return out
 }
 
-// geometry is where the tables within a loader's entry lie, in words.
+// geometry is the offsets of the tables within a loader's entry, in words.
 type geometry struct{ stages, stage, count, buckets, bucketCount int }
 
-// loader reads a loader's entry; false: its row is half written.
+// loader reads a loader's entry; false if its row is only half written.
 func (r row) loader(g geometry, now int64) (out Snapshot, whole bool) {
 	var stages []StageSnapshot
 	var state int64
@@ -181,8 +185,8 @@ func (r row) loader(g geometry, now int64) (out Snapshot, whole bool) {
 	})
 }
 
-// stage reads a stage. Busy of which only some items were timed, and CPU, are
-// scaled to all of them.
+// stage reads a stage. CPU, and busy if only some items were timed, are scaled to
+// all items.
 func (r row) stage(g geometry) StageSnapshot {
 	s := StageSnapshot{
 		kind: r.at(sKind), Name: r.name(sName),
@@ -210,7 +214,7 @@ func per(sum float64, n int64) float64 {
 	return sum / float64(n)
 }
 
-// name is the text of nameWords words, without what pads it.
+// name is the text of nameWords words, without the padding.
 func (r row) name(at int) string {
 	var b [nameWords * word]byte
 	n := 0

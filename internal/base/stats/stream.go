@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// Stream is the numbers of one loader, in the layout of a loader's entry of the
+// Stream is the counters of one loader, in the layout of a loader's entry of the
 // page. A nil stage counts nothing. Stages are safe for concurrent use.
 type Stream struct {
 	Plan       *Stage // choosing the samples of batches, and beginning them
@@ -14,7 +14,7 @@ type Stream struct {
 	Decode     *Stage // parse, decode, transform and write, summed over lanes
 	Transforms []*Stage
 	Batch      *Stage // closing batches
-	Deliver    *Stage // handing them out and sending them
+	Deliver    *Stage // delivering and sending them
 	Wait       *Stage // the consumer waiting for a batch
 	Bad        atomic.Int64
 
@@ -24,11 +24,11 @@ type Stream struct {
 	now    func() int64
 }
 
-// Off is a Stream that counts nothing: what measuring costs is measured against it.
+// Off returns a Stream that counts nothing, for finding out what measuring costs.
 func Off() *Stream { return &Stream{} }
 
-// Stream is an entry for a loader with these transforms, in the page or, where
-// there is none or no room, in memory of its own.
+// Stream returns an entry for a loader with these transforms: in the page or, if
+// there is no page or no room, in memory of its own.
 func (p *Page) Stream(id int64, lanes int, transforms []string) *Stream {
 	s := &Stream{page: p, row: p.entry(), stages: mostStages, now: Monotonic}
 	if p != nil {
@@ -71,7 +71,7 @@ func (p *Page) Stream(id int64, lanes int, transforms []string) *Stream {
 	return s
 }
 
-// entry is a free entry: one never used, else the one closed first.
+// entry is a free entry: one never used, or the one closed first.
 func (p *Page) entry() row {
 	if p == nil {
 		return own()
@@ -102,8 +102,8 @@ func (p *Page) entry() row {
 
 func own() row { return row{make([]atomic.Int64, loaderWords+mostStages*stageWords)} }
 
-// Close says that the loader is closed. Its numbers stay until another needs the
-// entry: nobody may count in it any more.
+// Close marks the loader as closed. Its numbers stay until another loader needs the
+// entry; it must not count any more.
 func (s *Stream) Close() {
 	if s.row.words != nil {
 		s.row.words[lSeq].Add(1)
@@ -112,7 +112,7 @@ func (s *Stream) Close() {
 	}
 }
 
-// Decoded counts JPEGs by the decoder that took them.
+// Decoded counts JPEGs by their decoder.
 func (s *Stream) Decoded(ways Ways) {
 	if s.row.words == nil {
 		return
@@ -124,17 +124,17 @@ func (s *Stream) Decoded(ways Ways) {
 	}
 }
 
-// Progress is what is known when a batch is handed out.
+// Progress is what is known when a batch is delivered.
 type Progress struct {
 	At                            int64 // when, Monotonic; 0: now
 	Epoch, Step, Samples, Batches int64
 	Ready, Slots, Leased          int
 	Memory                        int64
-	Begins                        bool  // it is a pass's first batch,
-	First                         int64 // for which the consumer waited so many ns; 0: it was ready
+	Begins                        bool  // it is the first batch of a pass,
+	First                         int64 // for which the consumer waited this many ns; 0: it was ready
 }
 
-// Hand notes that a batch was handed out. One goroutine at a time calls it.
+// Hand records that a batch was delivered. One goroutine at a time calls it.
 func (s *Stream) Hand(p Progress) {
 	w := s.row.words
 	if w == nil {
@@ -155,5 +155,5 @@ func (s *Stream) Hand(p Progress) {
 	w[lSeq2].Add(1)
 }
 
-// Span notes a batch on its way.
+// Span records a batch in the making.
 func (s *Stream) Span(span Span) { s.page.Span(span) }

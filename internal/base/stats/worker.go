@@ -2,13 +2,13 @@ package stats
 
 import "sync/atomic"
 
-// Worker is the books of one lane or reader: what it does now, and for how long
-// it has done what. Busy, blocked and idle together are all of its time, without
-// a gap. One goroutine at a time writes it: the worker, or whoever holds the lock
-// under which the worker sleeps. Nil counts nothing.
+// Worker is the times of one lane or reader: what it is doing now, and how long it
+// has done what. Busy, blocked and idle add up to all of its time, without a gap.
+// One goroutine at a time writes it: the worker, or the one that has the lock under
+// which the worker sleeps. A nil Worker counts nothing.
 type Worker [workerWords]atomic.Int64
 
-// begin makes a free entry that of a new worker.
+// begin gives a free entry to a new worker.
 func (w *Worker) begin(kind int, now int64) *Worker {
 	w[wSeq].Add(1)
 	for i := wSeq + 1; i < wEnd; i++ {
@@ -21,8 +21,8 @@ func (w *Worker) begin(kind int, now int64) *Worker {
 	return w
 }
 
-// Turn ends the state that the worker was in, at the moment now (Monotonic), and
-// says which that was and how long it has lasted.
+// Turn ends the worker's state at the time now (Monotonic), and returns which it
+// was and how long it lasted.
 func (w *Worker) Turn(state int, now int64) (was int, took int64) {
 	if w == nil {
 		return Idle, 0
@@ -46,8 +46,8 @@ func (w *Worker) Done(loader, items int64) {
 	}
 }
 
-// WorkerSnapshot is a worker's books at one moment; the state that it is in
-// counts up to then.
+// WorkerSnapshot is the times of a worker at one moment; its current state counts
+// up to then.
 type WorkerSnapshot struct {
 	Kind          string  `json:"kind"` // lane, reader
 	State         string  `json:"state"`
@@ -65,7 +65,7 @@ var (
 	stateNames  = [...]string{"idle", "busy", "blocked on input", "blocked on output"}
 )
 
-// snapshot is the books at the moment now.
+// worker is the times at now.
 func (w row) worker(now int64) WorkerSnapshot {
 	s := WorkerSnapshot{Kind: named(workerKinds[:], w.at(wKind)), State: named(stateNames[:], w.at(wState))}
 	sums := [...]int64{w.at(wIdle), w.at(wBusy), w.at(wInput), w.at(wOutput)}
@@ -80,7 +80,8 @@ func (w row) worker(now int64) WorkerSnapshot {
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
-// named is the word for a number; a newer writer may have one that has none here.
+// named is the word for a number; a newer writer may have numbers without a word
+// here.
 func named(words []string, n int64) string {
 	if n < 0 || n >= int64(len(words)) {
 		return "unknown"

@@ -7,14 +7,13 @@ package wire
 //	0      magic      uint32  "STK1"
 //	4      protocol   uint32
 //	8      workers    uint32  entries in use in the work table
-//	64     slots      uint8[MaxSlots]    one byte a slot: 0, SlotFree or SlotDrop
-//	8192   work       WorkBytes[MaxWork] what every worker of the engine is at
+//	64     slots      uint8[MaxSlots]    one byte per slot: 0, SlotFree or SlotDrop
+//	8192   work       WorkBytes[MaxWork] what every worker of the engine is doing
 //
-// A slot's byte is written by the client when the last array over the slot is
-// gone, and cleared by the engine when it takes the slot back; a kick of the
-// eventfd follows the write. SlotFree gives the memory back for the next
-// batch; SlotDrop says that the memory may live on in a forked child, so that
-// it must never be written again.
+// The client sets a slot's byte when the last array in the slot is gone, and then
+// writes to the eventfd; the engine clears it when it takes the slot back. SlotFree
+// gives the memory back for the next batch; SlotDrop says that the memory may still
+// be used in a forked child, so it must never be written to again.
 //
 // One entry of the work table, written by its worker only:
 //

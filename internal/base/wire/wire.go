@@ -2,19 +2,19 @@
 // messages, and the control page they share. Golden frames in testdata/wire are
 // tested by both languages.
 //
-// A frame is a length (uint32, little endian: the bytes that follow) and that
-// many bytes of JSON: one object with a "type". A byte of a name of a file that is not
-// UTF-8 is a lone surrogate, as Python's file functions have it. Descriptors ride along with the
-// first byte of the frame that names them (SCM_RIGHTS). Arrays never travel
-// here. The first frame of each side is Hello. End of file is the death notice,
-// both ways.
+// A frame is a length (uint32, little endian: the number of bytes that follow) and
+// that many bytes of JSON: one object with a "type". A byte of a file name that is
+// not UTF-8 is a lone surrogate, as in Python's file functions. Descriptors are
+// sent with the first byte of the frame that names them (SCM_RIGHTS). Arrays are
+// never sent here. The first frame of each side is Hello. End of file means that
+// the other side is gone.
 //
-// The client asks, the engine answers: every request has a number ("req") that
-// its answer repeats; an Error answers any of them. Progress may come before
-// the answer to open (how far indexing has come) and to next (samples arrive,
-// though no batch is full): the client's patience begins anew with it. Cancel
-// and close are not answered. Slot may come before any answer: with bytes, it is
-// memory to map; without, memory that the engine has let go.
+// The client asks, the engine answers: every request has a number ("req") that its
+// answer repeats; an Error may answer any request. Progress may come before the
+// answer to open (how far indexing has come) and to next (samples arrive, though no
+// batch is full): the client's timeout begins again with it. Cancel and close have
+// no answer. Slot may come before any answer: with bytes, it is memory to map;
+// without, memory that the engine has freed.
 //
 //	client                          engine
 //	hello                  ->
@@ -27,7 +27,7 @@
 //	                       <-       progress* slot* (+ memfd) batch | batches | end
 //	table   {columns}      ->
 //	                       <-       table   (+ memfd)
-//	stats   {loader, stats?} ->      (what it was told before)
+//	stats   {loader, stats?} ->      (the statistics that it received before)
 //	                       <-       stats
 //	ask     {loader, ask}  ->
 //	                       <-       told
@@ -47,11 +47,11 @@ import (
 	"github.com/stoker-data/stoker/internal/base/jsontext"
 )
 
-// Protocol is the version of everything in this package. Engine and client
-// must have the same.
+// Protocol is the version of everything in this package. Engine and client must
+// have the same version.
 const Protocol = 1
 
-// MaxFrame is the longest frame that is read, in bytes.
+// MaxFrame is the length of the longest frame that is read, in bytes.
 const MaxFrame = 64 << 20
 
 // The types of messages.
@@ -76,8 +76,9 @@ const (
 	TypeError    = "error"
 )
 
-// Message is every message: the fields its type does not name are absent.
-// Requests and answers share names where they mean the same.
+// Message is every message. Fields that a type does not use are zero, and most of
+// them are then absent in JSON. Requests and answers share a field if it means the
+// same.
 type Message struct {
 	Type string `json:"type"`
 	Req  int64  `json:"req,omitempty"`
@@ -92,7 +93,7 @@ type Message struct {
 
 	// open (client): a loader over a Spec; opened (engine)
 	Spec     json.RawMessage `json:"spec,omitempty"`
-	Stored   bool            `json:"stored,omitempty"` // what is stored is looked at, and no batch is made
+	Stored   bool            `json:"stored,omitempty"` // only stored samples are read, and no batch is made
 	Loader   int64           `json:"loader,omitempty"`
 	Samples  int64           `json:"samples,omitempty"`
 	Digest   string          `json:"digest,omitempty"`   // of the dataset
@@ -101,9 +102,9 @@ type Message struct {
 	Format   string          `json:"format,omitempty"`
 	Fields   []Field         `json:"fields,omitempty"`
 	Notes    []string        `json:"notes,omitempty"`  // lines that the user should see once
-	Order    json.RawMessage `json:"order,omitempty"`  // opened: what states say of the order
+	Order    json.RawMessage `json:"order,omitempty"`  // opened: what states say about the order
 	Stride   int64           `json:"stride,omitempty"` // opened: items that a step takes over all ranks
-	// opened: what else states say, and of which other datasets they fit
+	// opened: what else states say, and which other datasets they fit
 	Processing string   `json:"processing,omitempty"` // pipeline, without the names of fields
 	Blocks     string   `json:"blocks,omitempty"`     // digest of the sizes of a block shuffle's blocks
 	Sources    []string `json:"sources,omitempty"`    // digests of what the dataset was packed from
@@ -115,7 +116,7 @@ type Message struct {
 
 	// progress (engine)
 	Done  int64  `json:"done,omitempty"`
-	Total int64  `json:"total,omitempty"` // 0: not known
+	Total int64  `json:"total,omitempty"` // 0: unknown
 	What  string `json:"what,omitempty"`
 
 	// pass (client) and passed, next, batch, end, cancel
@@ -125,8 +126,8 @@ type Message struct {
 	Steps    int64 `json:"steps"`             // passed: batches this pass will give
 	Step     int64 `json:"step"`              // batch: its number in the pass
 	Timeout  int64 `json:"timeout,omitempty"` // next: milliseconds until a stall is an error; 0: never
-	List     *List `json:"list,omitempty"`    // pass: the order, where the client decides it
-	Bundle   int   `json:"bundle,omitempty"`  // pass: batches that one answer may hold; 0: one
+	List     *List `json:"list,omitempty"`    // pass: the order, if the client decides it
+	Bundle   int   `json:"bundle,omitempty"`  // pass: batches that one answer may have; 0: one
 
 	// ask (client: a question about the order, see Ask), told (engine)
 	Ask    *Ask            `json:"ask,omitempty"`
@@ -134,17 +135,17 @@ type Message struct {
 
 	// slot and batch (engine): a batch is in a slot, a slot is a memfd
 	Slot  int64      `json:"slot"`
-	Bytes int64      `json:"bytes,omitempty"` // slot: size of its memfd, 0: it is gone; table: of the JSON
+	Bytes int64      `json:"bytes,omitempty"` // slot: size of its memfd, 0 if it was freed; table: size of the JSON
 	Rows  int        `json:"rows,omitempty"`  // batch: samples in it
 	Data  []Column   `json:"data,omitempty"`  // batch: where the fields are
 	Bad   []BadPlace `json:"bad,omitempty"`   // batch: samples skipped or replaced
 	Sum   string     `json:"sum,omitempty"`   // batch: what it adds to a receipt, 32 hexadecimal digits
 	Real  int64      `json:"real,omitempty"`  // batch: samples in sum
 
-	// batches (engine): a batch message for several steps from Step on, each of Rows
-	// rows, one step after the other in every column; Position is the last
-	// one's, and no sample is bad
-	Parts []Part `json:"parts,omitempty"` // one a step
+	// batches (engine): a batch message for several steps from Step on, each with
+	// Rows rows, one step after the other in every column; Position is that of the
+	// last step, and no sample is bad
+	Parts []Part `json:"parts,omitempty"` // one per step
 
 	// table (client: which columns of the dataset; engine: a memfd with them as JSON)
 	Columns []string `json:"columns,omitempty"`
@@ -155,42 +156,43 @@ type Message struct {
 	Error *Error `json:"error,omitempty"`
 }
 
-// Field says what a batch will hold under a name.
+// Field describes one column of batches.
 type Field struct {
 	Name  string `json:"name"`
 	Kind  string `json:"kind"`            // image | array | number | bytes | text | json
 	DType string `json:"dtype"`           // NumPy's name; "object" for bytes, text and json
-	Shape []int  `json:"shape,omitempty"` // of one sample in memory; absent if it depends on the sample; of an array whose first axis differs -1 comes first
-	Batch string `json:"batch,omitempty"` // of an array whose samples differ: padded | ragged
-	Of    string `json:"of,omitempty"`    // lengths of a padded field, int64 a sample: that field's name
-	// Axes is the order of an image in memory: "hwc" or "chw"; View is how it is shown.
+	Shape []int  `json:"shape,omitempty"` // of one sample in memory; absent if it depends on the sample; begins with -1 if the first axis differs
+	Batch string `json:"batch,omitempty"` // for an array whose samples differ: padded | ragged
+	Of    string `json:"of,omitempty"`    // in the column of a padded field's lengths (int64): that field's name
+	// Axes is the order of an image in memory: "hwc" or "chw"; View is the order
+	// for the user.
 	Axes string `json:"axes,omitempty"`
 	View string `json:"view,omitempty"`
 }
 
-// Column is where one field of a batch is in its slot. A dense column is
-// Rows*Shape elements from Off; a padded one likewise, Shape being that of this
-// batch. An object column has Rows+1 int64 offsets (bytes, relative to Data) at
-// Off and the bytes at Data. A ragged column has Rows+1 int64 offsets (steps of the
-// first axis) at Off and at Data its values, of which Shape is one step.
+// Column is where one field of a batch is in its slot. A dense column has
+// Rows*Shape elements at Off; a padded one too, with the Shape of this batch. An
+// object column has Rows+1 int64 offsets (bytes, relative to Data) at Off and the
+// bytes at Data. A ragged column has Rows+1 int64 offsets (steps of the first axis)
+// at Off, and at Data its values; Shape is that of one step.
 type Column struct {
 	Name  string `json:"name"`
-	Kind  string `json:"kind,omitempty"` // ragged; else what the field says
+	Kind  string `json:"kind,omitempty"` // ragged, or the field's kind
 	Off   int64  `json:"off"`
-	Shape []int  `json:"shape,omitempty"` // of one sample, dense
-	Rows  int    `json:"rows,omitempty"`  // dense: how many, where they are not those of the batch
-	Data  int64  `json:"at,omitempty"`    // object and ragged columns
+	Shape []int  `json:"shape,omitempty"` // of one sample, if dense
+	Rows  int    `json:"rows,omitempty"`  // dense: number of rows, if not the batch's
+	Data  int64  `json:"at,omitempty"`    // for object and ragged columns
 }
 
-// Part is what a batch message says of one step of several.
+// Part is one step of a message for several.
 type Part struct {
 	Position int64  `json:"position"`
 	Sum      string `json:"sum"`
 	Real     int64  `json:"real"`
 }
 
-// List is a part of an order that the client decided: ids from a place of the
-// epoch on, cut into batches where Cuts is there.
+// List is a part of an order that the client decided: ids from a place of the epoch
+// on, cut into batches if Cuts is set.
 type List struct {
 	IDs   []int64 `json:"ids"`
 	Cuts  []int64 `json:"cuts,omitempty"`
@@ -209,7 +211,7 @@ type Contents struct {
 // Ask is a question about the order of an epoch, or one of its steps.
 //
 //	steps    batches from position From on
-//	items    what an epoch has of places (or batches, where the order makes them)
+//	items    the places of an epoch (or batches, if the order makes them)
 //	sum      the plan's own sum over the items [From, To)
 //	shares   samples of each member of a mixture among the items [From, To)
 //	explain  the samples of the step that begins at position From, and why
@@ -224,7 +226,7 @@ type Ask struct {
 	Loader   int64           `json:"loader,omitempty"`
 }
 
-// Suspect is a sample that was in work when an engine died.
+// Suspect is a sample that an engine was working on when it died.
 type Suspect struct {
 	Loader int64  `json:"loader"` // of the engine that died
 	Digest string `json:"digest"` // of the dataset
@@ -232,7 +234,7 @@ type Suspect struct {
 	Deaths int    `json:"deaths"`
 }
 
-// BadPlace is one sample that was not delivered as the order says.
+// BadPlace is one sample that was not delivered as ordered.
 type BadPlace struct {
 	Place  int64  `json:"place"`
 	Sample int64  `json:"sample"`
@@ -250,7 +252,7 @@ type Error struct {
 	Hint      string     `json:"hint,omitempty"`
 }
 
-// FromError is err as it travels.
+// FromError converts err to its form in messages.
 func FromError(err error) *Error {
 	e := errs.From(err)
 	out := &Error{Code: e.Code, Exception: errs.Classes[e.Code].Python, What: e.What, Where: e.Where, Hint: e.Hint}
@@ -271,7 +273,7 @@ type place struct {
 	*errs.Moment
 }
 
-// told is an Error as it travels.
+// told is the JSON form of an Error.
 type told struct {
 	Code      errs.Code `json:"code"`
 	Exception string    `json:"exception"`
@@ -281,7 +283,7 @@ type told struct {
 	Hint      string    `json:"hint,omitempty"`
 }
 
-// MarshalJSON writes places as names, and sentences with every byte to be seen.
+// MarshalJSON writes locations as names, and sentences with all bytes visible.
 func (e Error) MarshalJSON() ([]byte, error) {
 	w := e.Where
 	return json.Marshal(told{
@@ -291,7 +293,7 @@ func (e Error) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// visible is a text whose bytes that are not UTF-8 are escaped.
+// visible is a text with bytes that are not UTF-8 escaped.
 func visible(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -324,11 +326,11 @@ func Append(b []byte, m *Message) ([]byte, error) {
 	return append(b, body...), nil
 }
 
-// A BadMessage is a whole frame whose message cannot be decoded. The frames after
-// it can be read.
+// A BadMessage is a complete frame whose message cannot be decoded. The frames
+// after it can be read.
 type BadMessage struct {
-	Message Message // what of it was decoded: Type and Req, unless it is not JSON
-	Key     string  // of the value that does not fit; "" where it is not JSON
+	Message Message // the part that was decoded: Type and Req, unless it is not JSON
+	Key     string  // of the invalid value; "" if the message is not JSON
 	Err     error
 }
 
@@ -351,16 +353,16 @@ func Read(r io.Reader, buf []byte) (*Message, []byte, error) {
 	}
 	buf = buf[:n]
 	if _, err := io.ReadFull(r, buf); err != nil {
-		if errors.Is(err, io.EOF) { // within a frame: not the end of the stream
+		if errors.Is(err, io.EOF) { // inside a frame: not the end of the stream
 			err = io.ErrUnexpectedEOF
 		}
-		return nil, buf, fmt.Errorf("wire: a frame was cut: %w", err)
+		return nil, buf, fmt.Errorf("wire: truncated frame: %w", err)
 	}
 	m := new(Message)
 	if err := json.Unmarshal(buf, m); err != nil {
 		bad := &BadMessage{Message: *m, Err: err}
-		// Decoding goes on after a value of another type, so that the number of the
-		// request is known even where its epoch is not.
+		// Decoding continues after a value of the wrong type, so that the number of
+		// the request is known even if, for example, its epoch is invalid.
 		if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) {
 			bad.Key = kind.Field
 		}

@@ -25,10 +25,10 @@ const (
 	Valid = "__valid__" // bool: false for padding and for skipped samples
 )
 
-// The columns that a packed batch has too. Its rows are runs: those of samples,
-// and the unused end of each packed row, with id -1.
+// The columns that a packed batch has too. Its rows are runs: those of samples, and
+// the unused end of each packed row, with id -1.
 const (
-	PositionIDs = "__position_ids__" // int32: of every token, its place in its sample
+	PositionIDs = "__position_ids__" // int32: the position of every token in its sample
 	SeqLens     = "__seqlens__"      // int32: tokens of each run
 )
 
@@ -49,26 +49,26 @@ type Field struct {
 	Name  string
 	DType mem.DType
 	Shape mem.Shape // of one sample, in memory
-	// Loose says that the samples' shapes or lengths differ; Shape is nil, or, of an
-	// array, that of one step along its first axis.
+	// Loose says that the samples' shapes or lengths differ. Shape is then nil, or,
+	// for an array, the shape of one step along its first axis.
 	Loose bool
 	Form  Form
-	// Of Padded: how, and the number of the column that holds the samples' lengths
-	// (int64). Where Pad.To is set rows have one shape, and are not Loose.
+	// For Padded: how, and the number of the column that has the samples' lengths
+	// (int64). If Pad.To is set, rows have one shape and are not Loose.
 	Pad     Pad
 	Lengths int
-	// From and To are the part of the first axis of a sample that the column holds;
-	// 0, 0: all of it.
+	// From and To are the part of a sample's first axis that the column has; 0, 0:
+	// all of it.
 	From, To int
-	// Packed is the bytes of a column that the samples of a batch share: its rows
-	// are of Shape, and there are as many as fit. 0: a row a sample.
+	// Packed is the size in bytes of a column that the samples of a batch share:
+	// its rows have Shape, and there are as many as fit. 0: one row per sample.
 	Packed int64
-	// Of is 1 + the number of an earlier column that holds another part of the same
+	// Of is 1 + the number of an earlier column that has another part of the same
 	// stored values; 0: there is none.
 	Of int
 }
 
-// size is the bytes of one row.
+// size is the size of one row in bytes.
 func (f Field) size() int64 {
 	switch {
 	case f.Loose && f.Form == Padded:
@@ -79,14 +79,14 @@ func (f Field) size() int64 {
 	return int64(f.Seen().Elems()) * int64(f.DType.Size())
 }
 
-// step is the bytes of one step along the first axis of an array whose samples
-// differ in it.
+// step is the size in bytes of one step along the first axis of an array whose
+// samples differ in it.
 func (f Field) step() int64 { return int64(f.Shape.Elems() * f.DType.Size()) }
 
-// Seen is the shape of one sample in the batch: of a view, that of its part. Each
-// view has rows of its own, in C order without gaps. Views of one buffer saved a
-// copy in the cache of the processor; but their rows had gaps, and the view(-1) of
-// a training loop fails on such tensors.
+// Seen is the shape of one sample in the batch; for a view, of its part. Each view
+// has its own rows, in C order without gaps. Views of one buffer would save a copy
+// in the CPU cache, but their rows would have gaps, and the view(-1) of a training
+// loop fails on such tensors.
 func (f Field) Seen() mem.Shape {
 	if f.To == 0 {
 		return f.Shape
@@ -139,7 +139,7 @@ func NewLayout(fields []Field, rows int) *Layout {
 // Bytes is the size of a slot without unequal rows: a multiple of 4 KiB.
 func (l *Layout) Bytes() int64 { return l.fixed }
 
-// Off is where a column begins in the slot.
+// Off is the offset in bytes of a column in the slot.
 func (l *Layout) Off(field int) int64 { return l.off[field] }
 
 // Row is the memory of one row of a column of fixed size.
@@ -166,7 +166,7 @@ func (l *Layout) Stamp(slot []byte, row int, id int64, valid bool) {
 	l.Row(slot, n-1, row)[0] = b
 }
 
-// CopyRow copies a row's fixed columns, but for its id and validity.
+// CopyRow copies a row's fixed columns, except for id and validity.
 func (l *Layout) CopyRow(slot []byte, to, from int) {
 	for i := range l.Fields[:len(l.Fields)-2] {
 		if f := &l.Fields[i]; !f.Loose && f.Packed == 0 {
@@ -175,17 +175,17 @@ func (l *Layout) CopyRow(slot []byte, to, from int) {
 	}
 }
 
-// Slot is the memory of one batch. Its owner changes hands: free, being filled,
-// ready, leased; at any time one party may write it.
+// Slot is the memory of one batch. It is free, being filled, ready or leased, and
+// has one owner at any time; only the owner may write to it.
 type Slot struct {
 	ID  int
 	Mem []byte
-	// Fresh is set while the consumer has not been told of this memory.
+	// Fresh is set until the consumer has been told of this memory.
 	Fresh bool
 	FD    int // descriptor of the memory; -1: none
 }
 
-// Arena allocates slots. Safe for concurrent use. Errors have code memory.
+// Arena allocates slots. Safe for concurrent use. Its errors have code memory.
 type Arena interface {
 	Alloc(bytes int64) (*Slot, error)
 	Free(s *Slot)
@@ -197,5 +197,5 @@ type Heap struct{}
 // Alloc makes a slot on the Go heap.
 func (Heap) Alloc(bytes int64) (*Slot, error) { return &Slot{Mem: make([]byte, bytes), FD: -1}, nil }
 
-// Free leaves it to the garbage collector.
+// Free leaves the memory to the garbage collector.
 func (Heap) Free(*Slot) {}

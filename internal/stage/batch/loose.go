@@ -6,8 +6,8 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// Loose is the rows of one field whose rows are unequal, on their way into the
-// slot. Each row has one writer; Pack comes after all of them.
+// Loose is the rows of one field whose rows are unequal, before they are copied
+// into the slot. Each row has one writer; Pack comes after all of them.
 type Loose struct {
 	Rows   [][]byte    // reused from batch to batch
 	Shapes []mem.Shape // of images; nil for other kinds
@@ -25,26 +25,27 @@ func (c *Loose) Reset(n int) {
 	}
 }
 
-// Row is room of n bytes for row r.
+// Row returns n bytes of room for row r.
 func (c *Loose) Row(r, n int) []byte {
 	c.Rows[r] = mem.Sized(c.Rows[r], n)
 	return c.Rows[r]
 }
 
-// Trim lets go of rows that are too long to be kept for another batch. What they held is gone.
+// Trim frees rows that are too long to be kept for another batch. Their contents
+// are lost.
 func (c *Loose) Trim() {
 	for i := range c.Rows {
 		mem.Trim(&c.Rows[i])
 	}
 }
 
-// Copy makes row to what row from is.
+// Copy makes row to equal to row from.
 func (c *Loose) Copy(to, from int) {
 	copy(c.Row(to, len(c.Rows[from])), c.Rows[from])
 	c.Shapes[to] = append(c.Shapes[to][:0], c.Shapes[from]...)
 }
 
-// longest is the bytes of the longest row.
+// longest is the size of the longest row in bytes.
 func (c *Loose) longest() int64 {
 	n := 0
 	for _, r := range c.Rows {
@@ -53,16 +54,15 @@ func (c *Loose) longest() int64 {
 	return int64(n)
 }
 
-// Pad is how samples are made equal in their first axis: by steps that hold one
-// value.
+// Pad is how samples are made equal in their first axis: with steps of one value.
 type Pad struct {
-	To       int    // steps; 0: those of the longest sample of the batch
-	Multiple int    // the longest, rounded up to a multiple of so many steps; 0: not
+	To       int    // steps; 0: as many as the longest sample of the batch has
+	Multiple int    // rounds the longest up to a multiple of this many steps; 0: does not
 	Value    []byte // one element
-	Truncate bool   // longer samples than To lose their end; else they are an error
+	Truncate bool   // samples longer than To lose their end; otherwise they are an error
 }
 
-// Steps is what n steps of the longest sample become.
+// Steps is the padded length, in steps, if the longest sample has n.
 func (p Pad) Steps(n int64) int64 {
 	if p.To > 0 {
 		n = int64(p.To)
@@ -83,15 +83,15 @@ func (p Pad) Fill(dst []byte) {
 		clear(dst)
 		return
 	}
-	for n := copy(dst, p.Value); n < len(dst); n *= 2 { // doubles what is there
+	for n := copy(dst, p.Value); n < len(dst); n *= 2 { // doubles the filled part
 		copy(dst[n:], dst[:n])
 	}
 }
 
-// steps is the length of a padded column: steps of every row.
+// steps is the length of a padded column: the steps of every row.
 func (f Field) steps(c *Loose) int64 { return f.Pad.Steps(c.longest() / max(f.step(), 1)) }
 
-// Need is the bytes that the rows of a column take in the slot.
+// Need is the size in bytes that the rows of a column take in the slot.
 func (l *Layout) Need(field int, c *Loose) int64 {
 	f := &l.Fields[field]
 	if f.Form == Padded {
@@ -104,9 +104,9 @@ func (l *Layout) Need(field int, c *Loose) int64 {
 	return n
 }
 
-// Pack writes the rows at offset at of the slot, and returns where they end.
-// Padded rows come out equal. Of others the column's table gets the offsets: of
-// ragged arrays in steps, of the rest in bytes.
+// Pack writes the rows at offset at of the slot, and returns where they end. Padded
+// rows become equal. For others the column's table gets the offsets: in steps for
+// ragged arrays, in bytes otherwise.
 func (l *Layout) Pack(slot []byte, field int, c *Loose, at int64) int64 {
 	f := &l.Fields[field]
 	if f.Form == Padded {

@@ -5,13 +5,13 @@ import (
 	"math/bits"
 )
 
-// bmpInfo is what a bitmap's two headers say.
+// bmpInfo is the contents of a bitmap's two headers.
 type bmpInfo struct {
 	w, h    int
 	topDown bool
-	bits    int // a pixel: 1, 4, 8 by palette, 16, 24, 32
+	bits    int // per pixel: 1, 4, 8 with a palette, 16, 24, 32
 	packing uint32
-	masks   [3]uint32 // red, green, blue of 16 and 32 bits
+	masks   [3]uint32 // red, green, blue, for 16 and 32 bits
 	palette []byte    // entries of palStep bytes: blue, green, red
 	palStep int
 	data    int // offset of the rows
@@ -89,13 +89,14 @@ func bmpHeader(b []byte) (p bmpInfo, err error) {
 
 func (p bmpInfo) runLength() bool { return p.packing == bmpRLE8 || p.packing == bmpRLE4 }
 
-// rows is the bytes of a row, and from one to the next: they are padded to four bytes.
+// rows is the used size of a row in bytes, and the distance to the next: rows are
+// padded to four bytes.
 func (p bmpInfo) rows() (used, stride int64) {
 	used = (int64(p.w)*int64(p.bits) + 7) / 8
 	return used, (used + 3) &^ 3
 }
 
-// holds refuses a picture whose rows n bytes cannot hold.
+// holds rejects a picture whose rows do not fit into n bytes.
 func (p bmpInfo) holds(n int) error {
 	if p.runLength() {
 		// An escape of 4 bytes skips at most 255 rows.
@@ -111,7 +112,7 @@ func (p bmpInfo) holds(n int) error {
 	return nil
 }
 
-// scratch is what decoding takes beside the pixels.
+// scratch is the memory that decoding needs besides the pixels.
 func (p bmpInfo) scratch() int64 {
 	if p.runLength() {
 		return int64(p.w) * int64(p.h)
@@ -119,14 +120,14 @@ func (p bmpInfo) scratch() int64 {
 	return 3 * int64(p.w)
 }
 
-// layout checks depth against compression and reads the masks, which follow a
-// header of 40 bytes and lie inside the longer ones. It returns where the
-// headers end.
+// layout checks that depth and compression match and reads the masks, which follow
+// a header of 40 bytes and are inside the longer ones. It returns where the headers
+// end.
 func (p *bmpInfo) layout(b []byte, size, end int) (int, error) {
 	switch p.bits {
 	case 1, 4, 8, 16, 24, 32:
 	default:
-		return 0, unsupported(KindBMP, "%d bits a pixel", p.bits)
+		return 0, unsupported(KindBMP, "%d bits per pixel", p.bits)
 	}
 	switch p.packing {
 	case bmpRaw:
@@ -136,11 +137,11 @@ func (p *bmpInfo) layout(b []byte, size, end int) (int, error) {
 		}
 	case bmpRLE8, bmpRLE4:
 		if p.bits != 8 && p.packing == bmpRLE8 || p.bits != 4 && p.packing == bmpRLE4 {
-			return 0, malformed(KindBMP, "run-length compression %d of %d bits a pixel", p.packing, p.bits)
+			return 0, malformed(KindBMP, "run-length compression %d of %d bits per pixel", p.packing, p.bits)
 		}
 	case bmpBits:
 		if p.bits < 16 {
-			return 0, malformed(KindBMP, "colour masks for %d bits a pixel", p.bits)
+			return 0, malformed(KindBMP, "colour masks for %d bits per pixel", p.bits)
 		}
 		if size == 40 {
 			end += 12
@@ -156,7 +157,7 @@ func (p *bmpInfo) layout(b []byte, size, end int) (int, error) {
 		}
 		for _, m := range p.masks {
 			if m == 0 || bits.OnesCount32(m) != 32-bits.LeadingZeros32(m)-bits.TrailingZeros32(m) || p.bits < 32 && m>>p.bits != 0 {
-				return 0, unsupported(KindBMP, "the colour masks %08x of %d bits a pixel", p.masks, p.bits)
+				return 0, unsupported(KindBMP, "the colour masks %08x of %d bits per pixel", p.masks, p.bits)
 			}
 		}
 		if p.bits == 24 && p.masks != [3]uint32{0xff0000, 0xff00, 0xff} {
@@ -211,8 +212,8 @@ func (d *Decoder) bmp(b []byte, gray bool) (canvas, error) {
 	return c, nil
 }
 
-// bmpWiden returns how a row whose samples are not whole bytes becomes RGB, nil
-// where they are. Samples below 8 bits are stretched rounding down, as Pillow
+// bmpWiden returns how a row whose samples are not whole bytes becomes RGB; nil if
+// they are whole bytes. Samples below 8 bits are stretched rounding down, as Pillow
 // does; longer ones keep their high bits.
 func (p bmpInfo) bmpWiden() func(dst, src []byte) {
 	whole := p.bits == 24
@@ -246,9 +247,9 @@ func (p bmpInfo) bmpWiden() func(dst, src []byte) {
 	}
 }
 
-// bmpRuns reads run-length compressed rows. Runs are cut at the row's end,
-// literal stretches go on in the next row, as Pillow reads them; a picture
-// that the data does not fill is damaged.
+// bmpRuns reads run-length compressed rows. Runs are cut at the end of the row,
+// literals continue in the next row, as in Pillow; a picture that the data does not
+// fill is damaged.
 func (d *Decoder) bmpRuns(p bmpInfo, b []byte, gray bool) (canvas, error) {
 	d.idx = sized(d.idx, p.w*p.h)
 	if n := p.runs(b, d.idx); n < len(d.idx) {
@@ -266,7 +267,7 @@ func (d *Decoder) bmpRuns(p bmpInfo, b []byte, gray bool) (canvas, error) {
 	return c, nil
 }
 
-// runs fills idx, rows in the order of the file, and returns how much of it.
+// runs fills idx, with rows in the order of the file, and returns how much of it.
 func (p bmpInfo) runs(b, idx []byte) (n int) {
 	skip := func(count int) {
 		count = min(count, len(idx)-n)

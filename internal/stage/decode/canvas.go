@@ -7,13 +7,13 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// keepBytes is the longest buffer that a Decoder keeps from picture to picture. A
-// longer one is mapped, and goes with Free, so that one panorama does not cost every
-// lane half a gigabyte for the rest of the run.
+// keepBytes is the size of the longest buffer that a Decoder keeps from picture to
+// picture. A longer one is mapped, and freed by Free, so that one panorama does not
+// cost every lane half a gigabyte for the rest of the run.
 const keepBytes = mem.KeepBytes
 
-// sized returns a slice of n bytes over buf's memory where that fits; else buf is
-// given up. What the slice holds is arbitrary.
+// sized returns a slice of n bytes, in buf's memory if it is large enough;
+// otherwise buf is freed. The contents of the slice are undefined.
 func sized(buf []byte, n int) []byte {
 	if n < cap(buf)/8 {
 		mem.Trim(&buf)
@@ -21,28 +21,28 @@ func sized(buf []byte, n int) []byte {
 	return mem.Sized(buf, n)
 }
 
-// Free gives up the memory of a large picture. The last result is not valid after it.
+// Free frees the memory of a large picture. The last result is not valid after it.
 func (d *Decoder) Free() {
 	for _, buf := range d.buffers() {
 		mem.Trim(buf)
 	}
 }
 
-// buffers are those that grow with pictures.
+// buffers are the buffers that grow with pictures.
 func (d *Decoder) buffers() []*[]byte {
 	return []*[]byte{&d.pix, &d.row, &d.idx, &d.plane, &d.joined, &d.pngr.raw, &d.pngr.rows}
 }
 
-// canvas is the picture being written: uint8 HWC of 1 or 3 channels. Its
-// samples are arbitrary until written; a decoder that returns without error
-// has written every one of them.
+// canvas is the picture being written: uint8 HWC with 1 or 3 channels. Its samples
+// are undefined until written; a decoder that returns without error has written
+// every one of them.
 type canvas struct {
 	pix     []byte
 	w, h, c int
 }
 
-// canvas takes the result's memory for a picture of w x h, which CheckSize has
-// passed.
+// canvas returns the result's memory for a picture of w x h, which CheckSize has
+// accepted.
 func (d *Decoder) canvas(w, h int, gray bool) canvas {
 	c := 3
 	if gray {
@@ -63,7 +63,7 @@ type span struct{ x, y, dx, n int }
 // row spans all of row y.
 func (c canvas) row(y int) span { return span{0, y, 1, c.w} }
 
-// gray writes a span of greys; a pixel's sample is the first of step bytes.
+// gray writes a span of greys; a pixel has step bytes, and its sample is the first.
 func (c canvas) gray(s span, src []byte, step int) {
 	at := (s.y*c.w + s.x) * c.c
 	if c.c == 1 {
@@ -77,7 +77,7 @@ func (c canvas) gray(s span, src []byte, step int) {
 		return
 	}
 	i := 0
-	if s.dx == 1 { // four bytes a pixel, of which the next one writes the last again
+	if s.dx == 1 { // writes four bytes per pixel; the next pixel overwrites the last
 		out := c.pix[at : at+3*s.n]
 		for ; i < s.n-1; i++ {
 			binary.LittleEndian.PutUint32(out[3*i:], uint32(src[i*step])*0x010101)
@@ -91,8 +91,8 @@ func (c canvas) gray(s span, src []byte, step int) {
 	}
 }
 
-// colour writes a span of colours: a pixel is step bytes, its samples stand at
-// r, g and b of them.
+// colour writes a span of colours: a pixel has step bytes, with its samples at
+// offsets r, g and b.
 func (c canvas) colour(s span, src []byte, step, r, g, b int) {
 	at := (s.y*c.w + s.x) * c.c
 	if c.c == 1 {
@@ -114,7 +114,7 @@ func (c canvas) colour(s span, src []byte, step, r, g, b int) {
 	}
 }
 
-// indexed writes a span of palette places, one a byte.
+// indexed writes a span of palette indices, one per byte.
 func (c canvas) indexed(s span, src []byte, pal *palette) {
 	at := (s.y*c.w + s.x) * c.c
 	if c.c == 1 {
@@ -129,8 +129,8 @@ func (c canvas) indexed(s span, src []byte, pal *palette) {
 	}
 }
 
-// palette is a colour table. Places that the file does not define are black,
-// as they are for Pillow.
+// palette is a colour table. Indices that the file does not define are black, as in
+// Pillow.
 type palette struct {
 	rgb  [256][3]byte
 	luma [256]byte
@@ -141,7 +141,7 @@ func (p *palette) set(i int, r, g, b byte) {
 	p.luma[i] = luma(r, g, b)
 }
 
-// setRGB fills the first places from triples.
+// setRGB fills the first entries from triples.
 func (p *palette) setRGB(triples []byte) {
 	*p = palette{}
 	for i := 0; i < 256 && 3*i+2 < len(triples); i++ {
@@ -149,7 +149,7 @@ func (p *palette) setRGB(triples []byte) {
 	}
 }
 
-// setRamp makes place i the grey i.
+// setRamp makes entry i the grey i.
 func (p *palette) setRamp() {
 	for i := range 256 {
 		p.set(i, byte(i), byte(i), byte(i))
@@ -161,8 +161,8 @@ func luma(r, g, b byte) byte {
 	return byte((19595*uint32(r) + 38470*uint32(g) + 7471*uint32(b) + 1<<15) >> 16)
 }
 
-// unpack spreads n samples of 1, 2, 4 or 8 bits, the first in the highest
-// bits, to one a byte.
+// unpack spreads n samples of 1, 2, 4 or 8 bits, the first in the highest bits, to
+// one per byte.
 func unpack(dst, src []byte, bits, n int) {
 	switch bits {
 	case 8:

@@ -10,28 +10,28 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// Castable says why the numbers of one type are not made into those of another;
-// nil: Cast does it. What could lose a value without a word is refused here, or,
-// where it depends on the values, by Cast.
+// Castable returns why numbers of one type are not converted to another; nil if
+// Cast does it. Conversions that could lose a value silently are rejected here, or,
+// if it depends on the values, by Cast.
 func Castable(from, to mem.DType) error {
 	fromInt, _ := from.Int()
 	toInt, _ := to.Int()
 	switch {
 	case from == mem.Object || to == mem.Object:
-		return errs.New(errs.Config, "what is stored as bytes is no array of numbers")
+		return errs.New(errs.Config, "it is stored as bytes, which are not an array of numbers")
 	case from == to, to.Float(), from == mem.Bool && toInt, fromInt && toInt:
 		return nil
 	case from.Float() && toInt:
-		return errs.New(errs.Config, "%s is not made into %s: it would be rounded", from, to).
-			Try("leave dtype out, or ask for float16, float32 or float64, and round in your own code")
+		return errs.New(errs.Config, "%s is not converted to %s: values would be rounded", from, to).
+			Try("leave dtype out, or set it to float16, float32 or float64, and round in your own code")
 	}
-	return errs.New(errs.Config, "%s is not made into %s", from, to).Try("leave dtype out and compare in your own code")
+	return errs.New(errs.Config, "%s is not converted to %s", from, to).Try("leave dtype out and compare in your own code")
 }
 
-// Cast writes the elements of src, which are of one type, into dst as those of
-// another: equal numbers, the nearest ones where floats are wanted. Both lie
-// little-endian and do not overlap. An integer that does not fit is a
-// kernel.FormatError, as are lengths that do not go together.
+// Cast converts the elements of src from one type to another in dst: equal numbers,
+// or the nearest ones if floats are wanted. Both are little-endian and do not
+// overlap. An integer that does not fit is a kernel.FormatError, and so are lengths
+// that do not match.
 func Cast(dst, src []byte, from, to mem.DType) error {
 	n := len(src) / max(from.Size(), 1)
 	if from.Size() == 0 || to.Size() == 0 || n*from.Size() != len(src) || n*to.Size() != len(dst) {
@@ -57,7 +57,7 @@ func Cast(dst, src []byte, from, to mem.DType) error {
 	return castInts(dst, src, from, to)
 }
 
-// widens says whether every integer of one type is one of the other.
+// widens reports whether every integer of one type fits into the other.
 func widens(from, to mem.DType) bool {
 	toInt, toSigned := to.Int()
 	if !toInt || to.Size() <= from.Size() {
@@ -67,12 +67,13 @@ func widens(from, to mem.DType) bool {
 	return from == mem.Bool || fromInt && (toSigned || !fromSigned)
 }
 
-// blockLen is the elements that go through a common type together: a block stays
-// in the nearest cache, and the choice of types is made once for all of it.
+// blockLen is the number of elements that are converted together through a common
+// type: a block stays in the nearest cache, and the types are selected once per
+// block.
 const blockLen = 256
 
 func castInts(dst, src []byte, from, to mem.DType) error {
-	if from == mem.Uint64 && to.Float() { // beyond the common type
+	if from == mem.Uint64 && to.Float() { // does not fit into the common type
 		for i := 0; len(src) > 0; i, src = i+1, src[8:] {
 			putFloat(dst, i, to, float64(binary.LittleEndian.Uint64(src)), float32(binary.LittleEndian.Uint64(src)))
 		}
@@ -100,7 +101,8 @@ func unfit(i int, v any, to mem.DType) error {
 	return kernel.FormatError(fmt.Sprintf("element %d is %d, which does not fit into %s", i, v, to))
 }
 
-// loadInts gives the number of the first element that is no int64; -1: none.
+// loadInts returns the number of the first element that is not an int64; -1 if
+// there is none.
 func loadInts(block []int64, src []byte, from mem.DType) int {
 	le := binary.LittleEndian
 	for i := range block {
@@ -127,7 +129,8 @@ func loadInts(block []int64, src []byte, from mem.DType) int {
 	return -1
 }
 
-// storeInts gives the number of the first element that does not fit; -1: none.
+// storeInts returns the number of the first element that does not fit; -1 if there
+// is none.
 func storeInts(dst []byte, block []int64, to mem.DType) int {
 	low, high := limits(to)
 	for i, v := range block {
@@ -148,7 +151,7 @@ func storeInts(dst []byte, block []int64, to mem.DType) int {
 	return -1
 }
 
-// limits are the int64 numbers that an integer type holds.
+// limits are the smallest and largest int64 that an integer type has.
 func limits(d mem.DType) (low, high int64) {
 	_, signed := d.Int()
 	bits := 8 * d.Size()
@@ -161,8 +164,7 @@ func limits(d mem.DType) (low, high int64) {
 	return 0, 1<<bits - 1
 }
 
-// putFloat writes a number that is given as both kinds of float, each rounded
-// once.
+// putFloat writes a number that is given as both kinds of float, each rounded once.
 func putFloat(dst []byte, i int, to mem.DType, wide float64, narrow float32) {
 	switch to {
 	case mem.Float64:
@@ -193,8 +195,8 @@ func castFloats(dst, src []byte, from, to mem.DType) error {
 	return nil
 }
 
-// Number writes x as one element of a type, for the value that pads; false: it is
-// none of that type's.
+// Number returns x as one element of a type, for the value of padding; false if x
+// is not a value of that type.
 func Number(x float64, to mem.DType) ([]byte, bool) {
 	p := make([]byte, to.Size())
 	is, _ := to.Int()

@@ -295,7 +295,7 @@ func TestUnsupported(t *testing.T) {
 		"tiff fax rows":  {tag("black1-lsb.tif", tiffCompression, 2), "CCITT 1D"},
 		"tiff YCbCr":     {tag("rgb8-tiles.tif", tiffPhotometric, 6), "YCbCr"},
 		"tiff predictor": {tag("predictor-tiff_lzw.tif", tiffPredictor, 3), "predictor 3"},
-		"bmp depth":      {bmp(28, 2), "2 bits a pixel"},
+		"bmp depth":      {bmp(28, 2), "2 bits per pixel"},
 		"bmp packing":    {bmp(30, 5), "JPEG or PNG"},
 		"bmp header":     {bmp(14, 41), "41 bytes"},
 	} {
@@ -394,8 +394,8 @@ func TestScratchShrinks(t *testing.T) {
 	}
 }
 
-// fuzz starts from the fixtures of one kind. mend makes good what a mutation
-// would always break, so that it reaches the parser behind.
+// fuzz starts from the fixtures of one kind. mend repairs what a mutation would
+// always break, so that it reaches the parser.
 func fuzz(f *testing.F, kind Kind, mend func([]byte) []byte) {
 	for _, x := range fixtures(f) {
 		if Sniff(x.data) == kind {
@@ -442,7 +442,7 @@ func FuzzWebP(f *testing.F) {
 	})
 }
 
-// What is no picture at all is told from a damaged picture.
+// Files that are not pictures are told apart from damaged pictures.
 func TestForeignBytesAreNamed(t *testing.T) {
 	for head, want := range map[string]string{
 		"RIFF\x24\x00\x00\x00WAVEfmt ": "a WAV sound",

@@ -1,22 +1,22 @@
 // Package decode turns the encoded bytes of one field into pixels or values.
 //
-// What an image is, its bytes say, not its name. JPEG is the kernel's business
-// (kernel.Lane.Run reads only the region that a crop needs); every other kind
-// is decoded here, whole, to uint8 HWC, and equals what Pillow's
-// Image.open(f).convert("RGB") gives ("L" for grey), with one exception: 16-bit
-// greys are taken by their high byte, where Pillow clips them.
+// The kind of an image is decided by its bytes, not its name. JPEG is decoded by
+// the kernel (kernel.Lane.Run reads only the region that a crop needs). Every other
+// kind is decoded here, completely, to uint8 HWC, and equals the result of Pillow's
+// Image.open(f).convert("RGB") ("L" for grey), with one exception: 16-bit greys
+// keep their high byte, where Pillow clips them.
 //
 // Errors are of two kinds, which callers tell apart with errors.As:
-// kernel.FormatError (damaged: not what its format promises) and
-// kernel.UnsupportedError (intact, of a kind that is not built). Place, code
-// and advice are the caller's to add. A picture is whole or an error: a file
-// that ends early never gives a partly empty one.
+// kernel.FormatError (damaged: not what its format requires) and
+// kernel.UnsupportedError (undamaged, of a kind that is not supported). The caller
+// adds place, code and advice. A picture is complete or an error: a truncated file
+// never gives a partly empty one.
 //
 // Nothing is allocated by a size that was not checked: against a limit, and against
-// the bytes of the file. ReadHeader does both, so that whoever takes memory for a
-// picture by its header is not misled, and Header.Scratch says what decoding will take.
+// the size of the file. ReadHeader does both, so a caller that allocates memory by
+// the header is safe, and Header.Scratch says how much memory decoding will take.
 //
-// This package knows nothing of samples or batches.
+// This package does not know samples or batches.
 package decode
 
 import (
@@ -52,18 +52,19 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Header is what the first bytes of an image say, as far as a plan needs it:
-// the size of the picture that decoding gives, in pixels.
+// Header is the part of an image's header that a plan needs: the size of the
+// decoded picture, in pixels.
 type Header struct {
 	Kind       Kind
 	W, H       int
-	Components int // samples per pixel as stored: a palette counts 1, alpha counts
+	Components int // samples per pixel as stored: 1 for a palette, alpha included
 
-	beside int64 // bytes that decoding takes at most beside the pixels
+	beside int64 // most bytes that decoding needs besides the pixels
 }
 
-// Scratch is the most memory that Pixels holds at once for the picture, in bytes. Not
-// counted is what does not grow with it, and what was read of the file.
+// Scratch is the most memory in bytes that Pixels uses at once for the picture. It
+// does not count what is independent of the picture's size, or the bytes of the
+// file.
 func (h Header) Scratch(gray bool) int64 {
 	c := int64(3)
 	if gray {
@@ -72,7 +73,7 @@ func (h Header) Scratch(gray bool) int64 {
 	return int64(h.W)*int64(h.H)*c + h.beside
 }
 
-// Sniff tells the kind of an image by its first bytes.
+// Sniff detects the kind of an image by its first bytes.
 func Sniff(b []byte) Kind {
 	switch {
 	case bytes.HasPrefix(b, []byte("\xff\xd8\xff")):
@@ -97,7 +98,7 @@ func Sniff(b []byte) Kind {
 func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
 // ReadHeader reads an image's size without decoding it. Sizes of more than
-// kernel.MaxPixels, and those that the bytes of the file cannot hold, are a FormatError.
+// kernel.MaxPixels, or too large for the bytes of the file, are a FormatError.
 func ReadHeader(b []byte) (Header, error) {
 	h, err := ReadAnyHeader(b)
 	if err == nil {
@@ -111,8 +112,8 @@ func ReadHeader(b []byte) (Header, error) {
 	return h, nil
 }
 
-// ReadAnyHeader is ReadHeader for callers that have a limit of their own: it refuses
-// pictures of more than kernel.MostPixels only.
+// ReadAnyHeader is ReadHeader for callers with a limit of their own: it only
+// rejects pictures of more than kernel.MostPixels.
 func ReadAnyHeader(b []byte) (h Header, err error) {
 	switch h.Kind = Sniff(b); h.Kind {
 	case KindJPEG:
@@ -169,15 +170,15 @@ func ReadAnyHeader(b []byte) (h Header, err error) {
 	return h, nil
 }
 
-// Decoder decodes pictures for one lane. It owns the memory of its results:
-// one goroutine at a time. After a large picture, Free gives its memory back.
+// Decoder decodes pictures for one lane. It owns the memory of its results. Only
+// one goroutine may use it at a time. After a large picture, Free frees its memory.
 type Decoder struct {
 	pix      []byte  // the last result's samples
-	row      []byte  // one row on its way
-	idx      []byte  // a whole picture on its way, where it does not come by rows
+	row      []byte  // one row being decoded
+	idx      []byte  // a whole picture being decoded, if it does not come by rows
 	plane    []byte  // one plane of a strip or tile
-	joined   []byte  // compressed pixels, where they lie in pieces
-	pal      palette // of the picture in work
+	joined   []byte  // compressed pixels, if the file has them in pieces
+	pal      palette // of the current picture
 	pngr     pngReader
 	pnmScale pnmScale
 	inflate  kernel.Inflater
@@ -187,12 +188,12 @@ type Decoder struct {
 // NewDecoder returns a Decoder without scratch memory; it grows with use.
 func NewDecoder() *Decoder { return &Decoder{} }
 
-// Pixels decodes a picture of any kind but JPEG to uint8 HWC with three
+// Pixels decodes a picture of any kind except JPEG to uint8 HWC with three
 // channels, or one if gray. The result is valid until the next call.
 func (d *Decoder) Pixels(b []byte, gray bool) (px kernel.Pixels, err error) {
 	kind := Sniff(b)
-	// The parsers here are written not to panic; the libraries below them have
-	// done so on hostile files, and a lane must outlive its input.
+	// The parsers here are written not to panic. The libraries that they use have
+	// panicked on hostile files, and a lane must survive its input.
 	defer func() {
 		if cause := recover(); cause != nil {
 			px, err = kernel.Pixels{}, malformed(kind, "the decoder gave up: %v", cause)
@@ -223,7 +224,7 @@ func (d *Decoder) Pixels(b []byte, gray bool) (px kernel.Pixels, err error) {
 	return c.pixels(), nil
 }
 
-// otherKinds are images that are told apart from damage, not read.
+// otherKinds are images that are recognized but not supported.
 var otherKinds = [...]struct {
 	at   int
 	sign string
@@ -252,7 +253,7 @@ var otherKinds = [...]struct {
 	{0, "P7\n", "PAM"},
 }
 
-// foreignKinds are what is no picture at all.
+// foreignKinds are files that are not pictures.
 var foreignKinds = [...]struct {
 	at   int
 	sign string
@@ -275,8 +276,8 @@ var foreignKinds = [...]struct {
 	{0, "\x1f\x8b\x08", "gzip data"},
 }
 
-// Foreign says what bytes are that are no picture at all, such as "a WAV sound";
-// "": they are a picture, or may be a damaged one.
+// Foreign says what bytes are that are not a picture, such as "a WAV sound"; "" if
+// they are a picture, or may be a damaged one.
 func Foreign(b []byte) string {
 	for _, other := range foreignKinds {
 		if len(b) >= other.at && bytes.HasPrefix(b[other.at:], []byte(other.sign)) && (other.at != 8 || bytes.HasPrefix(b, []byte("RIFF"))) {
@@ -286,7 +287,8 @@ func Foreign(b []byte) string {
 	return ""
 }
 
-// notAnImage says what bytes of no known kind are, as far as it can be told.
+// notAnImage returns an error that says what bytes of an unknown kind are, as far
+// as possible.
 func notAnImage(b []byte) error {
 	if len(b) == 0 {
 		return kernel.FormatError("not an image: it is empty")
@@ -310,7 +312,7 @@ func unsupported(k Kind, format string, a ...any) error {
 	return kernel.UnsupportedError(k.String() + ": not supported: " + fmt.Sprintf(format, a...))
 }
 
-// checkSize refuses sizes, as files store them, that nobody may ask for.
+// checkSize rejects impossible sizes of a stored picture.
 func checkSize(k Kind, w, h int64) error {
 	if w > math.MaxInt32 || h > math.MaxInt32 {
 		w, h = min(w, math.MaxInt32), min(h, math.MaxInt32)

@@ -6,16 +6,16 @@ import (
 	"io"
 )
 
-// GIF is parsed by hand because image/gif forgets the colour of the
-// transparent place, which Pillow's convert("RGB") shows.
+// GIF is parsed here because image/gif drops the colour of the transparent index,
+// which Pillow's convert("RGB") shows.
 
-// gifInfo is the first frame and the screen it stands on.
+// gifInfo is the first frame and its screen.
 type gifInfo struct {
-	w, h           int // the screen, widened where the frame sticks out
+	w, h           int // the screen, enlarged if the frame is larger
 	x, y, fw, fh   int // the frame
 	interlaced     bool
 	colours        []byte // RGB triples; nil: greys
-	fill           byte   // the place that stands where the frame does not
+	fill           byte   // the index of pixels outside the frame
 	codeBits, data int    // LZW's first code size; offset of the blocks
 }
 
@@ -34,7 +34,7 @@ func gifHeader(b []byte) (p gifInfo, err error) {
 	for at < len(b) && b[at] != ',' {
 		switch b[at] {
 		case ';':
-			return p, malformed(KindGIF, "no picture in it")
+			return p, malformed(KindGIF, "it has no picture")
 		case '!': // extension: label, blocks
 			if at+8 <= len(b) && b[at+1] == 0xf9 && b[at+2] >= 4 && b[at+3]&1 != 0 {
 				p.fill = b[at+6]
@@ -72,14 +72,14 @@ func gifHeader(b []byte) (p gifInfo, err error) {
 	if p.codeBits < 1 || p.codeBits > 8 {
 		return p, malformed(KindGIF, "codes begin with %d bits, not 1 to 8", p.codeBits)
 	}
-	// A code of at least 2 bits stands for at most 4096 pixels.
+	// A code of at least 2 bits gives at most 4096 pixels.
 	if p.fw*p.fh > (len(b)-p.data)*lzwRatio {
 		return p, malformed(KindGIF, "%d bytes cannot hold %d x %d pixels", len(b)-p.data, p.fw, p.fh)
 	}
 	return p, nil
 }
 
-// gifColours reads a colour table, whose size stands in flags.
+// gifColours reads a colour table; its size is in flags.
 func gifColours(b []byte, at int, flags byte) (triples []byte, next int, err error) {
 	next = at + 3<<(flags&7+1)
 	if next > len(b) {
@@ -88,7 +88,7 @@ func gifColours(b []byte, at int, flags byte) (triples []byte, next int, err err
 	return b[at:next], next, nil
 }
 
-// gifSkip steps over a chain of blocks.
+// gifSkip skips a chain of blocks.
 func gifSkip(b []byte, at int) (next int, err error) {
 	for at < len(b) {
 		n := int(b[at])
@@ -99,7 +99,7 @@ func gifSkip(b []byte, at int) (next int, err error) {
 	return 0, malformed(KindGIF, "the file ends inside a block")
 }
 
-// gifJoin appends a chain of blocks to dst without what is between them.
+// gifJoin appends the data of a chain of blocks to dst.
 func gifJoin(dst, b []byte, at int) (joined []byte, err error) {
 	for at < len(b) {
 		n := int(b[at])
@@ -116,8 +116,8 @@ func gifJoin(dst, b []byte, at int) (joined []byte, err error) {
 	return nil, malformed(KindGIF, "the file ends inside its first picture")
 }
 
-// gif decodes the first frame on its screen. Around it stands the transparent
-// colour, or place 0 if there is none: Pillow ignores the background's place.
+// gif decodes the first frame on its screen. Around it is the transparent colour,
+// or index 0 if there is none: Pillow ignores the background index.
 func (d *Decoder) gif(b []byte, gray bool) (canvas, error) {
 	p, err := gifHeader(b)
 	if err != nil {
@@ -159,7 +159,7 @@ func (d *Decoder) gif(b []byte, gray bool) (canvas, error) {
 	return c, nil
 }
 
-// gifRow is where the i-th stored row of an interlaced frame stands: every 8th
+// gifRow is the position of the i-th stored row of an interlaced frame: every 8th
 // from 0, every 8th from 4, every 4th from 2, every 2nd from 1.
 func gifRow(i, h int) int {
 	for _, pass := range [3]struct{ from, step int }{{0, 8}, {4, 8}, {2, 4}} {

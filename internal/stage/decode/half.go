@@ -2,14 +2,14 @@ package decode
 
 import "math"
 
-// halfBits is the IEEE 754 binary16 number next to x, the even one of two that
-// are equally near; what is beyond its range becomes infinite.
+// halfBits is the IEEE 754 binary16 number nearest to x, the even one of two that
+// are equally near; a number out of range becomes infinite.
 func halfBits(x float64) uint16 {
 	b := math.Float64bits(x)
 	sign := uint16(b>>48) & 0x8000
 	exp, frac := int(b>>52&0x7FF)-1023, b&(1<<52-1)
 	switch {
-	case exp == 1024 && frac != 0: // NaN stays one, with the bits that fit
+	case exp == 1024 && frac != 0: // NaN stays NaN, with the bits that fit
 		return sign | 0x7E00 | uint16(frac>>42)
 	case exp > 15:
 		return sign | 0x7C00
@@ -22,7 +22,7 @@ func halfBits(x float64) uint16 {
 }
 
 // nearest drops the low bits of m, rounding to nearest, ties to even. A carry out
-// of the fraction is the next exponent, as the format is made.
+// of the fraction gives the next exponent, as the format intends.
 func nearest(m uint64, drop uint) uint16 {
 	kept, rest, half := m>>drop, m&(1<<drop-1), uint64(1)<<(drop-1)
 	if rest > half || rest == half && kept&1 == 1 {
@@ -31,7 +31,7 @@ func nearest(m uint64, drop uint) uint16 {
 	return uint16(kept)
 }
 
-// Half is the number that a binary16 (IEEE 754-2008) stands for, exactly.
+// Half is the value of a binary16 (IEEE 754-2008), exactly.
 func Half(h uint16) float32 {
 	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10&0x1F), uint32(h&0x3FF)
 	switch exp {

@@ -7,15 +7,15 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
-// The most that each compression stretches its bytes. A file that is shorter is
-// refused before memory is taken for it.
+// The most that each compression expands its bytes. A file that is too short for
+// its picture is rejected before memory is allocated.
 const (
-	deflateRatio = 1032 // 258 bytes by two bits
-	lzwRatio     = 2731 // 4096 bytes by twelve bits
-	runsRatio    = 64   // 128 bytes by two
+	deflateRatio = 1032 // 258 bytes from two bits
+	lzwRatio     = 2731 // 4096 bytes from twelve bits
+	runsRatio    = 64   // 128 bytes from two
 )
 
-// packedError says what is wrong with compressed pixels.
+// packedError is the error for damaged compressed pixels.
 func packedError(k Kind, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, kernel.InflateCut) {
 		return malformed(k, "the compressed pixels end before the last row")

@@ -5,16 +5,16 @@ import (
 	"hash/crc32"
 )
 
-// PNG is decoded by hand rather than by image/png: the kernel unpacks and
-// unfilters many rows at a time, without a picture of garbage, and files that are
-// odd but whole (a short palette, a transparency table that does not fit) are
-// read as Pillow reads them. image/png is what the tests compare with.
+// PNG is decoded here and not by image/png: the kernel unpacks and unfilters many
+// rows at a time, without garbage of the size of the picture, and files that are
+// odd but complete (a short palette, a transparency table of the wrong length) are
+// read as Pillow reads them. The tests compare with image/png.
 
 const pngSignature = "\x89PNG\r\n\x1a\n"
 
 type pngInfo struct {
 	w, h       int
-	depth      int // bits a sample
+	depth      int // bits per sample
 	colour     int // IHDR's colour type
 	interlaced bool
 }
@@ -28,7 +28,7 @@ const (
 	pngRGBA      = 6
 )
 
-// samples is the number of samples a pixel, 0 for colour types that are not.
+// samples is the number of samples per pixel, 0 for invalid colour types.
 func (p pngInfo) samples() int {
 	switch p.colour {
 	case pngGray, pngPalette:
@@ -46,7 +46,7 @@ func (p pngInfo) samples() int {
 // rowBytes is the size of n filtered pixels, without the filter's own byte.
 func (p pngInfo) rowBytes(n int) int { return (n*p.samples()*p.depth + 7) / 8 }
 
-// pngChunk cuts the first chunk off b and checks it.
+// pngChunk splits the first chunk off b and checks it.
 func pngChunk(b []byte) (kind, data, rest []byte, err error) {
 	if len(b) < 12 {
 		return nil, nil, nil, malformed(KindPNG, "the file ends before the end of the picture")
@@ -96,7 +96,7 @@ func pngHeader(b []byte) (p pngInfo, rest []byte, err error) {
 	return p, rest, p.holds(len(rest))
 }
 
-// holds refuses a picture whose rows n compressed bytes cannot hold.
+// holds rejects a picture whose rows cannot come from n compressed bytes.
 func (p pngInfo) holds(n int) error {
 	if int64(p.rowBytes(p.w)+1)*int64(p.h)/deflateRatio > int64(n) {
 		return malformed(KindPNG, "%d bytes cannot hold %d x %d pixels", n, p.w, p.h)
@@ -104,8 +104,8 @@ func (p pngInfo) holds(n int) error {
 	return nil
 }
 
-// scratch is what decoding takes beside the pixels, of a file of n bytes: its pieces
-// joined, and some rows with their filters.
+// scratch is the memory that decoding a file of n bytes needs besides the pixels:
+// its pieces joined, and some rows with their filters.
 func (p pngInfo) scratch(n int) int64 {
 	return int64(n) + int64(p.h) + 2*int64(min(p.h, 64))*int64(p.rowBytes(p.w)+1) + int64(p.w) + 1<<20
 }
@@ -132,8 +132,8 @@ func (d *Decoder) png(b []byte, gray bool) (canvas, error) {
 	return d.pngByRows(p, gray)
 }
 
-// pngChunks checks every chunk up to the end mark, takes the palette, and
-// returns the compressed pixels.
+// pngChunks checks every chunk up to the end mark, reads the palette, and returns
+// the compressed pixels.
 func (d *Decoder) pngChunks(p pngInfo, rest []byte) (packed []byte, err error) {
 	var pieces int
 	hasPalette, ended := false, false
@@ -145,7 +145,7 @@ func (d *Decoder) pngChunks(p pngInfo, rest []byte) (packed []byte, err error) {
 		}
 		if string(kind) == "IDAT" {
 			if ended {
-				return nil, malformed(KindPNG, "the pixels lie in pieces that do not follow each other")
+				return nil, malformed(KindPNG, "the chunks of the pixels are not consecutive")
 			}
 			switch pieces++; pieces {
 			case 1:
@@ -171,7 +171,7 @@ func (d *Decoder) pngChunks(p pngInfo, rest []byte) (packed []byte, err error) {
 			}
 		case "IEND":
 			if pieces == 0 {
-				return nil, malformed(KindPNG, "no pixels")
+				return nil, malformed(KindPNG, "it has no pixels")
 			}
 			if p.colour == pngPalette && !hasPalette {
 				return nil, malformed(KindPNG, "the palette is missing")
@@ -181,10 +181,10 @@ func (d *Decoder) pngChunks(p pngInfo, rest []byte) (packed []byte, err error) {
 	}
 }
 
-// pngRow writes one unfiltered row. Alpha is dropped, 16-bit samples are taken
-// by their high byte, which comes first.
+// pngRow writes one unfiltered row. Alpha is dropped, and of 16-bit samples the
+// high byte is used, which comes first.
 func (d *Decoder) pngRow(p pngInfo, c canvas, s span, row []byte) {
-	k := p.depth / 8 // bytes a sample
+	k := p.depth / 8 // bytes per sample
 	switch {
 	case p.colour == pngRGB || p.colour == pngRGBA:
 		c.colour(s, row, p.samples()*k, 0, k, 2*k)

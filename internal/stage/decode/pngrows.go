@@ -5,28 +5,27 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// Rows of a PNG are unpacked and unfiltered by the kernel some 100 KiB at a time, so
-// that they are still in the processor's cache when they are unfiltered. Rows that a
-// match of the stream may still copy from, its last 32 KiB, are not unfiltered in
-// their place.
+// The kernel unpacks and unfilters the rows of a PNG some 100 KiB at a time, so
+// that they are still in the CPU cache when they are unfiltered. Rows that the
+// stream may still refer to, its last 32 KiB, are not unfiltered in place.
 const (
 	pngBatch  = 96 << 10
 	pngWindow = 32 << 10
 )
 
-// back is the distance to the byte of the pixel at the left.
+// back is the distance in bytes to the pixel on the left.
 func (p pngInfo) back() int { return max(1, p.samples()*p.depth/8) }
 
-// inPlace says whether rows as they are stored are rows of the result. Unpacked
-// a few rows ahead of where they belong, they then need no memory of their own. Of
-// pictures of few long rows, those few would be all of it.
+// inPlace reports whether rows as stored are rows of the result. Unpacked a few
+// rows ahead of their position, they then need no memory of their own. In pictures
+// of few long rows, those few rows would be the whole picture.
 func (p pngInfo) inPlace(gray bool) bool {
 	n := p.rowBytes(p.w)
 	fits := p.colour == pngRGB && !gray || p.colour == pngGray && gray
 	return fits && p.depth == 8 && !p.interlaced && kernel.UnfilterRows*n <= max(1<<20, n*p.h/8)
 }
 
-// pngInPlace reads a picture that is inPlace.
+// pngInPlace decodes a picture that is inPlace.
 func (d *Decoder) pngInPlace(p pngInfo, gray bool) (canvas, error) {
 	n := p.rowBytes(p.w)
 	total, ahead := p.h*(n+1), min(kernel.UnfilterRows, p.h)*n
@@ -38,7 +37,7 @@ func (d *Decoder) pngInPlace(p pngInfo, gray bool) (canvas, error) {
 	clear(d.row)
 	up, done := d.row, 0
 	for at := 0; done < p.h; {
-		// One more than there should be, so that the end of the stream is seen.
+		// One more than expected, so that the end of the stream is seen.
 		now, end, err := d.inflate.Run(raw, at, min(at+pngBatch, total+1))
 		if err != nil {
 			return canvas{}, packedError(KindPNG, err)
@@ -64,8 +63,8 @@ func (d *Decoder) pngInPlace(p pngInfo, gray bool) (canvas, error) {
 	return c, nil
 }
 
-// pngEnd judges a stream that ended after some of total bytes. Bytes beyond are not
-// an error and not unpacked: libpng passes them over, and so does Pillow.
+// pngEnd checks a stream that ended after some of total bytes. Extra bytes are not
+// an error and not unpacked: libpng and Pillow ignore them too.
 func (d *Decoder) pngEnd(at, total int) error {
 	if at < total {
 		return packedError(KindPNG, kernel.InflateCut)
@@ -79,12 +78,12 @@ func (d *Decoder) pngEnd(at, total int) error {
 	return nil
 }
 
-// pngReader is a Decoder's scratch for rows that are not the result's: a window of
-// unpacked bytes, and unfiltered rows after the one above them.
+// pngReader is a Decoder's scratch for rows that are not those of the result: a
+// window of unpacked bytes, and unfiltered rows after the one above them.
 type pngReader struct {
 	raw   []byte
 	r, w  int // raw[r:w] is not unfiltered yet
-	got   int // bytes unpacked in all
+	got   int // total bytes unpacked
 	ended bool
 	rows  []byte
 }
@@ -92,7 +91,8 @@ type pngReader struct {
 // adam7 are the passes of an interlaced picture, each a picture of its own.
 var adam7 = [7]struct{ x, y, dx, dy int }{{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4}, {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}}
 
-// pass is the first row of a pass, dy, and how many rows there are; without pixels it has no bytes.
+// pngPass is the first row of a pass, dy, and the number of rows; a pass without
+// pixels has no bytes.
 type pngPass struct {
 	first    span
 	dy, rows int
@@ -112,7 +112,7 @@ func (p pngInfo) passes() []pngPass {
 	return all
 }
 
-// pngByRows reads a picture whose rows are converted on their way.
+// pngByRows decodes a picture whose rows are converted.
 func (d *Decoder) pngByRows(p pngInfo, gray bool) (canvas, error) {
 	r := &d.pngr
 	r.r, r.w, r.got, r.ended = 0, 0, 0, false
@@ -125,7 +125,7 @@ func (d *Decoder) pngByRows(p pngInfo, gray bool) (canvas, error) {
 	for _, s := range passes {
 		n := p.rowBytes(s.first.n)
 		batch := min(s.rows, (pngBatch/(n+1)+kernel.UnfilterRows-1)/kernel.UnfilterRows*kernel.UnfilterRows)
-		if batch*n > 4*pngBatch { // long rows: as few as can be
+		if batch*n > 4*pngBatch { // long rows: as few as possible
 			batch = max(1, min(s.rows, 4*pngBatch/n))
 		}
 		r.rows = sized(r.rows, (batch+1)*n+8)
@@ -154,7 +154,7 @@ func (d *Decoder) pngByRows(p pngInfo, gray bool) (canvas, error) {
 	return c, nil
 }
 
-// pngNext is the next n unpacked bytes.
+// pngNext returns the next n unpacked bytes.
 func (d *Decoder) pngNext(n, total int) ([]byte, error) {
 	r := &d.pngr
 	for r.w-r.r < n {
@@ -166,7 +166,7 @@ func (d *Decoder) pngNext(n, total int) ([]byte, error) {
 	return r.raw[r.r-n : r.r], nil
 }
 
-// pngUnpack unpacks n bytes or some more, up to one more than there should be.
+// pngUnpack unpacks at least n bytes, and up to one more than expected in total.
 func (d *Decoder) pngUnpack(n, total int) error {
 	r := &d.pngr
 	if keep := min(r.r, r.w-pngWindow); keep > 0 {

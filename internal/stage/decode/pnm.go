@@ -50,7 +50,7 @@ func pnmHeader(b []byte) (p pnmInfo, err error) {
 	return p, nil
 }
 
-// row is the bytes of a row of raw samples: a bit, a byte or two each.
+// row is the size in bytes of a row of raw samples: a bit, a byte or two each.
 func (p pnmInfo) row() int {
 	n := p.w * p.samples()
 	switch {
@@ -62,8 +62,8 @@ func (p pnmInfo) row() int {
 	return n
 }
 
-// need is the fewest bytes that the samples take. As text that is a digit and, unless it
-// is a bit, a space.
+// need is the smallest size in bytes of the samples. As text that is a digit per
+// sample and, except for bits, a space.
 func (p pnmInfo) need() int64 {
 	n := int64(p.w*p.samples()) * int64(p.h)
 	switch {
@@ -75,8 +75,8 @@ func (p pnmInfo) need() int64 {
 	return 2 * n
 }
 
-// pnmNumber reads a header field from b[at:] and the one byte of white space
-// behind it. A comment runs to the end of its line, also inside a number.
+// pnmNumber reads a header field from b[at:] and the one byte of white space after
+// it. A comment runs to the end of its line, even inside a number.
 func pnmNumber(b []byte, at int) (n, next int, err error) {
 	digits := 0
 	for ; at < len(b); at++ {
@@ -103,8 +103,8 @@ func pnmNumber(b []byte, at int) (n, next int, err error) {
 }
 
 // pnmScale is the table from stored samples to bytes. Pillow rounds to 0..255,
-// except that greys of more than 8 bits become 16-bit first, whose high byte
-// is taken here.
+// except that greys of more than 8 bits become 16-bit first; here their high byte
+// is used.
 type pnmScale struct {
 	maxval int
 	high   bool
@@ -171,7 +171,7 @@ func (d *Decoder) pnm(b []byte, gray bool) (canvas, error) {
 	return c, nil
 }
 
-// samples writes row y of 1 or 3 samples a pixel.
+// samples writes row y with 1 or 3 samples per pixel.
 func (c canvas) samples(y int, row []byte, n int) {
 	if n == 1 {
 		c.gray(c.row(y), row, 1)
@@ -204,10 +204,10 @@ func (d *Decoder) pnmPlain(p pnmInfo, c canvas, data []byte) error {
 	return nil
 }
 
-// pnmSample reads one number, or one digit where bits may stand side by side.
-// Comments may stand between samples. Something must follow a number, or a file
-// cut inside its last one would give a picture (netpbm asks for it too, Pillow
-// does not).
+// pnmSample reads one number, or one digit if bits may follow each other directly.
+// Comments are allowed between samples. Something must follow a number, or a file
+// that is truncated inside its last one would give a picture (netpbm requires it
+// too, Pillow does not).
 func pnmSample(b []byte, at int, bit bool) (v, next int, err error) {
 	for at < len(b) && (isSpace(b[at]) || b[at] == '#') {
 		if b[at] == '#' {
@@ -229,7 +229,7 @@ func pnmSample(b []byte, at int, bit bool) (v, next int, err error) {
 		v = v*10 + int(b[at]-'0')
 	}
 	if !bit && at == len(b) {
-		return 0, at, errors.New("the file ends inside a number, or without the newline behind it")
+		return 0, at, errors.New("the file ends inside a number, or without the newline after it")
 	}
 	if at == from || !bit && !isSpace(b[at]) && b[at] != '#' {
 		return 0, at, fmt.Errorf("found %s, not a number", shown(b[at:at+1]))

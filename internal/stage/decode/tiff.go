@@ -8,10 +8,10 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
-// TIFF is decoded by hand: golang.org/x/image/tiff knows no separate planes, no
-// orientation and no CMYK, and takes pixels of some layouts for others. Only
-// its fax decoder is used. What is read is the first picture of the file; its
-// variants are those that Pillow reads, save what tiffInfo.check refuses.
+// TIFF is decoded here: golang.org/x/image/tiff does not support separate planes,
+// orientation or CMYK, and misinterprets pixels of some layouts. Only its fax
+// decoder is used. The first picture of the file is read, in all variants that
+// Pillow reads, except those that tiffInfo.check rejects.
 
 // Tags.
 const (
@@ -78,10 +78,10 @@ var tiffCompressionNames = map[uint64]string{
 	34887: "LERC", 34925: "LZMA", 50000: "Zstandard", 50001: "WebP", 50002: "JPEG XL",
 }
 
-// tiffValues are a tag's numbers as they lie in the file.
+// tiffValues are a tag's numbers as stored in the file.
 type tiffValues struct {
 	data  []byte
-	size  int // bytes a number: 1, 2, 4 or 8
+	size  int // bytes per number: 1, 2, 4 or 8
 	order binary.ByteOrder
 }
 
@@ -105,7 +105,7 @@ func (v tiffValues) at(i int) uint64 {
 	return v.order.Uint64(p)
 }
 
-// first is the tag's first number, or what stands for a tag that is missing.
+// first is the tag's first number, or missing if the tag is missing.
 func (v tiffValues) first(missing uint64) uint64 {
 	if v.len() == 0 {
 		return missing
@@ -113,8 +113,7 @@ func (v tiffValues) first(missing uint64) uint64 {
 	return v.at(0)
 }
 
-// alike reports whether the first n numbers are the same, as far as there are so
-// many.
+// alike reports whether the first n numbers, or all if there are fewer, are equal.
 func (v tiffValues) alike(n int) bool {
 	for i := range min(n, v.len()) {
 		if v.at(i) != v.at(0) {
@@ -127,16 +126,16 @@ func (v tiffValues) alike(n int) bool {
 // tiffInfo is the first picture's directory.
 type tiffInfo struct {
 	order       binary.ByteOrder
-	w, h        int // as stored; orientations 5 to 8 exchange them
-	bits        int // a sample
-	samples     int // a pixel, extra ones included
+	w, h        int // as stored; orientations 5 to 8 swap them
+	bits        int // bits per sample
+	samples     int // samples per pixel, including extra ones
 	photometric uint64
 	compression uint64
 	predictor   uint64
 	fillOrder   uint64
 	orientation uint64
-	planes      int  // 1: samples lie side by side; else as many as samples
-	multiplied  bool // colours have been multiplied by the alpha behind them
+	planes      int  // 1: samples are interleaved; otherwise as many as samples
+	multiplied  bool // colours are multiplied by the alpha after them
 	colours     tiffValues
 	blockW      int // a strip is as wide as the picture
 	blockH      int
@@ -187,7 +186,7 @@ func tiffDirectory(b []byte) (order binary.ByteOrder, tags map[uint16]tiffValues
 			continue
 		}
 		if _, twice := tags[tag]; twice {
-			return nil, nil, malformed(KindTIFF, "tag %d stands there twice", tag)
+			return nil, nil, malformed(KindTIFF, "duplicate tag %d", tag)
 		}
 		if tags[tag], err = tiffEntry(b, e, word, order); err != nil {
 			return nil, nil, err
@@ -196,8 +195,8 @@ func tiffDirectory(b []byte) (order binary.ByteOrder, tags map[uint16]tiffValues
 	return order, tags, nil
 }
 
-// tiffEntry finds the values of one entry of the directory: in its own last
-// bytes, where they fit, or where those point to.
+// tiffEntry finds the values of one entry of the directory: in its own last bytes
+// if they fit, or where those point to.
 func tiffEntry(b, e []byte, word int, order binary.ByteOrder) (v tiffValues, err error) {
 	v.order = order
 	switch order.Uint16(e[2:]) {
@@ -225,7 +224,7 @@ func tiffEntry(b, e []byte, word int, order binary.ByteOrder) (v tiffValues, err
 		from = order.Uint64(value)
 	}
 	if from > size || n > (size-from)/uint64(v.size) {
-		return v, malformed(KindTIFF, "the %d values of tag %d lie outside the file", n, order.Uint16(e))
+		return v, malformed(KindTIFF, "the %d values of tag %d are outside the file", n, order.Uint16(e))
 	}
 	v.data = b[from : from+n*uint64(v.size)]
 	return v, nil
@@ -259,7 +258,7 @@ func tiffHeader(b []byte) (p tiffInfo, err error) {
 	if err := p.blocks(tags); err != nil {
 		return p, err
 	}
-	return p, p.lies(b)
+	return p, p.inside(b)
 }
 
 // pixel reads how many samples of how many bits a pixel has.
@@ -271,11 +270,11 @@ func (p *tiffInfo) pixel(tags map[uint16]tiffValues) error {
 		return unsupported(KindTIFF, "samples of different depths")
 	}
 	if p.samples < 1 || p.samples > 8 {
-		return unsupported(KindTIFF, "%d samples a pixel", p.samples)
+		return unsupported(KindTIFF, "%d samples per pixel", p.samples)
 	}
 	base := p.colourSamples()
 	if p.samples < base {
-		return malformed(KindTIFF, "%d samples a pixel where its colours need %d", p.samples, base)
+		return malformed(KindTIFF, "%d samples per pixel, but its colours need %d", p.samples, base)
 	}
 	if tags[tiffPlanar].first(1) == 2 {
 		p.planes = p.samples
@@ -294,7 +293,7 @@ func (p *tiffInfo) colourSamples() int {
 	return 1
 }
 
-// check refuses what is not built.
+// check rejects what is not supported.
 func (p *tiffInfo) check(tags map[uint16]tiffValues) error {
 	format := tags[tiffFormat]
 	if f := format.first(1); !format.alike(p.samples) || f != 1 && (f != 2 || p.bits != 8 || p.photometric != tiffBlackIsZero) {
@@ -318,7 +317,7 @@ func (p *tiffInfo) check(tags map[uint16]tiffValues) error {
 	case p.photometric == tiffCMYK && tags[tiffInkSet].first(1) != 1:
 		return unsupported(KindTIFF, "inks other than CMYK")
 	case p.photometric == tiffPalette && p.colours.len() != 3<<p.bits:
-		return malformed(KindTIFF, "a palette of %d values where %d bits take %d", p.colours.len(), p.bits, 3<<p.bits)
+		return malformed(KindTIFF, "a palette of %d values, but %d bits need %d", p.colours.len(), p.bits, 3<<p.bits)
 	case p.fillOrder != 1 && p.fillOrder != 2:
 		return malformed(KindTIFF, "fill order %d is not defined", p.fillOrder)
 	}
@@ -341,7 +340,7 @@ func (p *tiffInfo) checkCompression(tags map[uint16]tiffValues) error {
 		if p.predictor == 2 && p.bits >= 8 || p.predictor <= 1 {
 			return nil
 		}
-		return unsupported(KindTIFF, "predictor %d with %d bits a sample", p.predictor, p.bits)
+		return unsupported(KindTIFF, "predictor %d with %d bits per sample", p.predictor, p.bits)
 	}
 	return unsupported(KindTIFF, "compression by %s (%d)", orUnknown(tiffCompressionNames[p.compression]), p.compression)
 }
@@ -353,7 +352,7 @@ func orUnknown(name string) string {
 	return name
 }
 
-// blocks reads where the strips or tiles lie.
+// blocks reads where the strips or tiles are stored.
 func (p *tiffInfo) blocks(tags map[uint16]tiffValues) error {
 	p.blockW, p.blockH = p.w, p.h
 	if p.offsets = tags[tiffTiles]; p.offsets.len() > 0 {
@@ -376,7 +375,7 @@ func (p *tiffInfo) blocks(tags map[uint16]tiffValues) error {
 	}
 	need := ((p.w-1)/p.blockW + 1) * ((p.h-1)/p.blockH + 1) * p.planes
 	if p.offsets.len() != need {
-		return malformed(KindTIFF, "%d strips or tiles where %d x %d pixels take %d", p.offsets.len(), p.w, p.h, need)
+		return malformed(KindTIFF, "%d strips or tiles, but %d x %d pixels need %d", p.offsets.len(), p.w, p.h, need)
 	}
 	if p.compression != tiffRaw && p.sizes.len() < need && need > 1 {
 		return malformed(KindTIFF, "the sizes of %d strips or tiles are missing", need-p.sizes.len())

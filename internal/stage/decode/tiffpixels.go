@@ -40,8 +40,9 @@ func (d *Decoder) tiff(b []byte, gray bool) (canvas, error) {
 	return d.tiffTurn(c, p.orientation), nil
 }
 
-// scratch is what decoding takes beside the pixels, of a file of n bytes: a block and
-// one plane of it, a row, its compressed bytes, and the picture again if it is turned.
+// scratch is the memory that decoding a file of n bytes needs besides the pixels: a
+// block and one plane of it, a row, its compressed bytes, and the picture again if
+// it is turned.
 func (p *tiffInfo) scratch(n int) int64 {
 	_, size := p.blockBytes(0)
 	block := int64(size) * int64(p.planes)
@@ -57,8 +58,8 @@ func (p *tiffInfo) scratch(n int) int64 {
 // rowBytes is the size of one row of a block whose pixels have n samples.
 func (p *tiffInfo) rowBytes(n int) int { return (p.blockW*n*p.bits + 7) / 8 }
 
-// blockBytes is the size of one plane of the block whose first row is y. Tiles
-// are whole; the last strip ends with the picture.
+// blockBytes is the size of one plane of the block whose first row is y. Tiles are
+// complete; the last strip ends with the picture.
 func (p *tiffInfo) blockBytes(y int) (rows, size int) {
 	rows = p.blockH
 	if !p.tiled {
@@ -67,9 +68,9 @@ func (p *tiffInfo) blockBytes(y int) (rows, size int) {
 	return rows, rows * p.rowBytes(p.samples/p.planes)
 }
 
-// lies checks that every block lies inside the file and can hold its pixels,
-// before memory is taken for them.
-func (p *tiffInfo) lies(b []byte) error {
+// inside checks that every block is inside the file and is large enough for its
+// pixels, before memory is allocated.
+func (p *tiffInfo) inside(b []byte) error {
 	across, down := (p.w-1)/p.blockW+1, (p.h-1)/p.blockH+1
 	for i := range across * down * p.planes {
 		rows, size := p.blockBytes(i % (across * down) / across * p.blockH)
@@ -100,8 +101,8 @@ func (p *tiffInfo) lies(b []byte) error {
 	return nil
 }
 
-// stored is how many bytes compressed block i takes. Old writers leave out the
-// size of a single strip, which then goes on to the end of the file.
+// stored is the size in bytes of compressed block i. Old writers omit the size of a
+// single strip, which then runs to the end of the file.
 func (p *tiffInfo) stored(b []byte, i int) uint64 {
 	if p.sizes.len() == 0 {
 		return uint64(len(b)) - min(uint64(len(b)), p.offsets.at(i))
@@ -109,8 +110,8 @@ func (p *tiffInfo) stored(b []byte, i int) uint64 {
 	return p.sizes.at(i)
 }
 
-// tiffBlock returns the i-th of n blocks with samples side by side and the
-// predictor undone.
+// tiffBlock returns the i-th of n blocks with interleaved samples and the predictor
+// undone.
 func (d *Decoder) tiffBlock(b []byte, p *tiffInfo, i, n, y int) ([]byte, error) {
 	rows, size := p.blockBytes(y)
 	if p.planes == 1 {
@@ -158,7 +159,7 @@ func (d *Decoder) tiffPlane(b []byte, p *tiffInfo, i, rows int, dst []byte) erro
 		got, err = d.lzw.Decode(dst, src, 8, true)
 	case tiffZip, tiffOldZip:
 		got, _, err = d.inflate.Zlib(dst, len(dst), src)
-		if errors.Is(err, kernel.InflateFull) { // libtiff leaves the rest alone, and so does Pillow
+		if errors.Is(err, kernel.InflateFull) { // libtiff and Pillow ignore the rest
 			err = nil
 		}
 	default:
@@ -176,7 +177,7 @@ func (d *Decoder) tiffPlane(b []byte, p *tiffInfo, i, rows int, dst []byte) erro
 	return nil
 }
 
-// fax reads Group 3 or 4. Whatever the interpretation, a white run is zeros.
+// fax reads Group 3 or 4. Whatever the interpretation, a white run gives zeros.
 func (p *tiffInfo) fax(dst, src []byte, rows int) (int, error) {
 	order, group := ccitt.MSB, ccitt.Group4
 	if p.fillOrder == 2 {
@@ -195,8 +196,8 @@ func reverseBits(p []byte) {
 	}
 }
 
-// unpredict undoes horizontal differencing: a sample is stored as what it has
-// more than the same sample of the pixel at its left.
+// unpredict undoes horizontal differencing: a sample is stored as the difference
+// from the same sample of the pixel to its left.
 func (p *tiffInfo) unpredict(block []byte) {
 	n := p.samples / p.planes
 	row := p.rowBytes(n)
@@ -212,8 +213,8 @@ func (p *tiffInfo) unpredict(block []byte) {
 	}
 }
 
-// tiffRow writes one row. Alpha and other extra samples are dropped, 16-bit
-// samples are taken by their high byte.
+// tiffRow writes one row. Alpha and other extra samples are dropped, and of 16-bit
+// samples the high byte is used.
 func (d *Decoder) tiffRow(p *tiffInfo, c canvas, s span, row []byte) {
 	size := max(1, p.bits/8)
 	step, high := p.samples*size, 0
@@ -256,7 +257,7 @@ func (d *Decoder) tiffRow(p *tiffInfo, c canvas, s span, row []byte) {
 	}
 }
 
-// tiffSingle spreads a row's first samples of at most 8 bits to one a byte.
+// tiffSingle spreads a row's first samples of at most 8 bits to one per byte.
 func (d *Decoder) tiffSingle(p *tiffInfo, row []byte, n, step int) []byte {
 	d.row = sized(d.row, n)
 	if p.bits < 8 {
@@ -275,8 +276,8 @@ func over255(v int) int {
 	return (v + v>>8) >> 8
 }
 
-// unmultiply undoes the multiplication of a pixel's colours by its alpha, as
-// Pillow does: rounding down, and black where nothing is left of them.
+// unmultiply undoes the multiplication of a pixel's colours by its alpha, as Pillow
+// does: rounding down, and black if alpha is 0.
 func unmultiply(q []byte, size int) {
 	alpha := int(q[3*size])
 	for channel := range 3 {
@@ -289,7 +290,7 @@ func unmultiply(q []byte, size int) {
 	}
 }
 
-// tiffTurn shows the picture the way its orientation tag says.
+// tiffTurn turns the picture as its orientation tag says.
 func (d *Decoder) tiffTurn(c canvas, orientation uint64) canvas {
 	if orientation < 2 || orientation > 8 {
 		return c

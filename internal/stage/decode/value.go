@@ -13,10 +13,10 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
-// shownBytes limits how much of a wrong text an error repeats.
+// shownBytes limits how much of an invalid text an error quotes.
 const shownBytes = 40
 
-// Int reads a decimal integer, white space around it allowed.
+// Int reads a decimal integer. White space around it is allowed.
 func Int(b []byte) (int64, error) {
 	text := bytes.TrimSpace(b)
 	n, err := strconv.ParseInt(string(text), 10, 64)
@@ -24,24 +24,24 @@ func Int(b []byte) (int64, error) {
 	case err == nil:
 		return n, nil
 	case len(text) == 0:
-		return 0, kernel.FormatError("an integer was expected, the text is empty")
+		return 0, kernel.FormatError("expected an integer, but the text is empty")
 	case errors.Is(err, strconv.ErrRange):
 		return 0, kernel.FormatError(fmt.Sprintf("the integer %s does not fit into 64 bits", shown(text)))
 	}
-	return 0, kernel.FormatError(fmt.Sprintf("an integer was expected, the text is %s", shown(text)))
+	return 0, kernel.FormatError(fmt.Sprintf("expected an integer, but the text is %s", shown(text)))
 }
 
-// Float reads a number, white space around it allowed, also "nan" and "inf" as
-// Python writes them. A number beyond the range of float64 is an error.
+// Float reads a number, also "nan" and "inf" as Python writes them. White space
+// around it is allowed. A number out of the range of float64 is an error.
 func Float(b []byte) (float64, error) {
 	text := bytes.TrimSpace(b)
 	if len(text) == 0 {
-		return 0, kernel.FormatError("a number was expected, the text is empty")
+		return 0, kernel.FormatError("expected a number, but the text is empty")
 	}
-	// ParseFloat also takes hexadecimal floats and underscores, as Go source
-	// writes them; in a label they are more likely damage than numbers.
+	// ParseFloat also accepts hexadecimal floats and underscores, as in Go source;
+	// in a label they are more likely damage than numbers.
 	if bytes.ContainsAny(text, "_xXpP") {
-		return 0, kernel.FormatError(fmt.Sprintf("a number was expected, the text is %s", shown(text)))
+		return 0, kernel.FormatError(fmt.Sprintf("expected a number, but the text is %s", shown(text)))
 	}
 	x, err := strconv.ParseFloat(string(text), 64)
 	switch {
@@ -50,10 +50,10 @@ func Float(b []byte) (float64, error) {
 	case errors.Is(err, strconv.ErrRange) && math.IsInf(x, 0):
 		return 0, kernel.FormatError(fmt.Sprintf("the number %s does not fit into a float64", shown(text)))
 	}
-	return 0, kernel.FormatError(fmt.Sprintf("a number was expected, the text is %s", shown(text)))
+	return 0, kernel.FormatError(fmt.Sprintf("expected a number, but the text is %s", shown(text)))
 }
 
-// Text returns b as it stands, white space included; it must be valid UTF-8.
+// Text returns b unchanged, including white space; it must be valid UTF-8.
 func Text(b []byte) (string, error) {
 	if utf8.Valid(b) {
 		return string(b), nil
@@ -72,8 +72,8 @@ func Text(b []byte) (string, error) {
 	return "", kernel.FormatError(fmt.Sprintf("the text is not UTF-8: byte %d of %d is 0x%02x", at, len(b), b[at]))
 }
 
-// surrogate is the half of a surrogate pair that b begins with, in the three bytes that
-// UTF-8 would have for it (see jsontext); 0: none.
+// surrogate is the half of a surrogate pair that b begins with, in the three bytes
+// that UTF-8 would use for it (see jsontext); 0 if there is none.
 func surrogate(b []byte) rune {
 	if len(b) < 3 || b[0] != 0xed || b[1]&0xe0 != 0xa0 || b[2]&0xc0 != 0x80 {
 		return 0
@@ -84,7 +84,7 @@ func surrogate(b []byte) rune {
 // JSON validates that b is one JSON value in UTF-8.
 func JSON(b []byte) error {
 	if len(bytes.TrimSpace(b)) == 0 {
-		return kernel.FormatError("a JSON value was expected, the text is empty")
+		return kernel.FormatError("expected a JSON value, but the text is empty")
 	}
 	if _, err := Text(b); err != nil {
 		return err
@@ -92,7 +92,7 @@ func JSON(b []byte) error {
 	if json.Valid(b) {
 		return parseable(b)
 	}
-	// Valid says only yes or no; the decoder is asked again for the place.
+	// Valid only says yes or no; the decoder is run again to find the location.
 	var value json.RawMessage
 	err := json.Unmarshal(b, &value)
 	var syntax *json.SyntaxError
@@ -103,14 +103,14 @@ func JSON(b []byte) error {
 	return kernel.FormatError(fmt.Sprintf("not JSON: %s", shown(b)))
 }
 
-// What Python's json module is sure to read: it recurses once a level, and
-// refuses integers of more than 4,300 digits.
+// What Python's json module can always read: it recurses once per level, and
+// rejects integers of more than 4,300 digits.
 const (
 	maxDepth  = 500
 	maxDigits = 4000
 )
 
-// parseable refuses valid JSON that a reader behind us could not take.
+// parseable rejects valid JSON that a later reader could not parse.
 func parseable(b []byte) error {
 	depth, digits := 0, 0
 	inText, escaped := false, false
@@ -145,7 +145,7 @@ func parseable(b []byte) error {
 	return nil
 }
 
-// shown quotes a text for an error, shortened, whatever bytes it holds.
+// shown quotes a text for an error, shortened, whatever its bytes.
 func shown(b []byte) string {
 	if len(b) <= shownBytes {
 		return strconv.Quote(string(b))

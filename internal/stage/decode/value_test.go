@@ -14,7 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
-// space is white space as it stands around labels.
+// space is the white space that occurs around labels.
 func space(t *rapid.T, label string) string {
 	return rapid.StringOfN(rapid.SampledFrom([]rune(" \t\r\n")), 0, 4, -1).Draw(t, label)
 }

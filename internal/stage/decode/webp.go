@@ -6,8 +6,8 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
-// webpImage is the first frame of a WebP container and the canvas it stands
-// on. A still picture fills its canvas.
+// webpImage is the first frame of a WebP container and its canvas. A still picture
+// fills its canvas.
 type webpImage struct {
 	w, h   int
 	x, y   int // of the frame
@@ -16,7 +16,7 @@ type webpImage struct {
 	stream []byte // content of the frame's VP8 or VP8L chunk
 }
 
-// webpChunk cuts the first chunk, padded to an even size, off b.
+// webpChunk splits the first chunk, padded to an even size, off b.
 func webpChunk(b []byte) (kind, data, rest []byte, err error) {
 	if len(b) < 8 {
 		return nil, nil, nil, malformed(KindWebP, "the file ends before its first picture")
@@ -37,10 +37,10 @@ const (
 func webpHeader(b []byte) (p webpImage, err error) {
 	size := uint64(binary.LittleEndian.Uint32(b[4:]))
 	if size > uint64(len(b)-8) {
-		return p, malformed(KindWebP, "the file ends early: %d bytes where its header promises %d", len(b), size+8)
+		return p, malformed(KindWebP, "the file is truncated: it has %d bytes, and its header declares %d", len(b), size+8)
 	}
 	if size < 4 {
-		return p, malformed(KindWebP, "its header promises %d bytes", size+8)
+		return p, malformed(KindWebP, "its header declares %d bytes", size+8)
 	}
 	body := b[12 : 8+size]
 	kind, data, rest, err := webpChunk(body)
@@ -67,7 +67,7 @@ func webpHeader(b []byte) (p webpImage, err error) {
 			return p, err
 		}
 	}
-	fw, fh := p.frame.W, p.frame.H // what an animation's frame header promises
+	fw, fh := p.frame.W, p.frame.H // as declared by an animation's frame header
 	if err := p.bitstream(rest); err != nil {
 		return p, err
 	}
@@ -75,16 +75,16 @@ func webpHeader(b []byte) (p webpImage, err error) {
 		fw, fh = p.w, p.h
 	}
 	if p.frame.W != fw || p.frame.H != fh {
-		return p, malformed(KindWebP, "a picture of %d x %d where %d x %d was promised", p.frame.W, p.frame.H, fw, fh)
+		return p, malformed(KindWebP, "a picture of %d x %d, but its header declares %d x %d", p.frame.W, p.frame.H, fw, fh)
 	}
 	if p.x+fw > p.w || p.y+fh > p.h {
-		return p, malformed(KindWebP, "the first frame lies outside its canvas of %d x %d", p.w, p.h)
+		return p, malformed(KindWebP, "the first frame is outside its canvas of %d x %d", p.w, p.h)
 	}
 	return p, nil
 }
 
-// scratch is what decoding takes beside the pixels: the frame, where it is not the
-// result itself, and what the decoder of a lossless frame keeps of it.
+// scratch is the memory that decoding needs besides the pixels: the frame, if it is
+// not the result itself, and what the decoder of a lossless frame keeps of it.
 func (p webpImage) scratch() int64 {
 	frame := int64(p.frame.W) * int64(p.frame.H)
 	return 3*frame + kernel.WebPScratch(p.frame)
@@ -92,7 +92,7 @@ func (p webpImage) scratch() int64 {
 
 func webp24(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
 
-// firstFrame finds an animation's first frame, takes its place and size, and
+// firstFrame finds an animation's first frame, reads its position and size, and
 // returns the chunks inside it.
 func (p *webpImage) firstFrame(rest []byte) (inside []byte, err error) {
 	for {
@@ -114,7 +114,7 @@ func (p *webpImage) firstFrame(rest []byte) (inside []byte, err error) {
 }
 
 // bitstream finds the picture among chunks and reads its header. Alpha in a
-// chunk of its own (ALPH) is passed over: it would be decoded to be dropped.
+// separate chunk (ALPH) is ignored, because it would be dropped anyway.
 func (p *webpImage) bitstream(rest []byte) (err error) {
 	for {
 		var kind, data []byte
@@ -129,7 +129,7 @@ func (p *webpImage) bitstream(rest []byte) (err error) {
 			return err
 		}
 		if p.frame.Lossless != lossless {
-			return malformed(KindWebP, "chunk %s holds the other kind of picture", shown(kind))
+			return malformed(KindWebP, "chunk %s has the other kind of picture", shown(kind))
 		}
 		p.stream = data
 		p.alpha = p.alpha || p.frame.Alpha
@@ -137,8 +137,8 @@ func (p *webpImage) bitstream(rest []byte) (err error) {
 	}
 }
 
-// webp decodes the first frame; where it does not cover the canvas stands
-// black, which is the transparent of libwebp's animation decoder.
+// webp decodes the first frame; where it does not cover the canvas, the result is
+// black, which is the transparent colour of libwebp's animation decoder.
 func (d *Decoder) webp(b []byte, gray bool) (canvas, error) {
 	p, err := webpHeader(b)
 	if err != nil {

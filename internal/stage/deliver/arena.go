@@ -1,7 +1,7 @@
-// Package deliver carries slots to a client in another process: sealed memfds
-// whose descriptors ride over the socket, a control page through which the
-// client gives them back without a system call of ours, and the socket itself.
-// Nothing here has a name in the file system: the kernel cleans up.
+// Package deliver carries slots to a client in another process: sealed memfds whose
+// descriptors are passed over the socket, a control page through which the client
+// gives them back without a system call of the engine, and the socket itself.
+// Nothing here has a name in the file system, so the kernel cleans up.
 package deliver
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
-// spareBytes is what an allocation must leave of the machine's memory: a memfd
-// has no limit of its own, and an OOM kill would take the trainer.
+// spareBytes is how much of the machine's memory an allocation must leave free: a
+// memfd has no limit of its own, and the OOM killer would take the trainer.
 const spareBytes = 128 << 20
 
-// Arena makes slots of shared memory and owns the control page on which they
-// come back. Safe for concurrent use.
+// Arena makes slots of shared memory and owns the control page on which they come
+// back. Safe for concurrent use.
 type Arena struct {
 	PageFD  int // of the control page
-	EventFD int // kicked by the client
+	EventFD int // the client writes to it after releasing slots
 
 	// Poison fills the memory of slots that come back, for tests.
 	Poison bool
@@ -39,7 +39,7 @@ type Arena struct {
 	mu   sync.Mutex
 	used [wire.MaxSlots]bool
 	next int
-	gone []int // slots that the client has mapped, and that were freed
+	gone []int // freed slots that the client has mapped
 }
 
 // NewArena makes the control page and its eventfd.
@@ -63,7 +63,8 @@ func (a *Arena) Work() []stats.Work {
 	return unsafe.Slice((*stats.Work)(unsafe.Pointer(&a.page[wire.PageWork])), wire.MaxWork)
 }
 
-// memfd is a sealed shared memory of n bytes, its pages made and mapped.
+// memfd makes a sealed shared memory of n bytes, with its pages allocated and
+// mapped.
 func memfd(name string, n int64) (int, []byte, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -94,7 +95,7 @@ func retry(f func() error) error {
 	}
 }
 
-// Alloc makes a slot, unless the machine or its cgroup has not that much left.
+// Alloc makes a slot, unless the machine or its cgroup has too little memory left.
 func (a *Arena) Alloc(n int64) (*batch.Slot, error) {
 	if left := mem.Available(); left < n+spareBytes {
 		return nil, errs.New(errs.Memory, "a batch needs %s of shared memory, and this machine or its cgroup has %s left", mem.Size(n), mem.Size(left)).
@@ -107,13 +108,13 @@ func (a *Arena) Alloc(n int64) (*batch.Slot, error) {
 	fd, m, err := memfd("stoker-batch", n)
 	if err != nil {
 		a.forget(id)
-		return nil, errs.New(errs.Memory, "no shared memory for a batch").Because(err).Try("lower batch_size or prefetch; see `ulimit -n` for descriptors")
+		return nil, errs.New(errs.Memory, "cannot make shared memory for a batch").Because(err).Try("lower batch_size or prefetch; see `ulimit -n` for descriptors")
 	}
 	return &batch.Slot{ID: id, Mem: m, FD: fd, Fresh: true}, nil
 }
 
-// number takes the least used slot number there is, so that numbers come back
-// late and a message of yesterday names nothing of today.
+// number returns the free slot number that was used longest ago, so that an old
+// message does not name a new slot.
 func (a *Arena) number() (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,7 +127,7 @@ func (a *Arena) number() (int, error) {
 			return id, nil
 		}
 	}
-	return 0, errs.New(errs.Held, "%d batches are held", wire.MaxSlots).Try("let batches go")
+	return 0, errs.New(errs.Held, "the training loop holds %d batches, the most that is possible", wire.MaxSlots).Try("release batches")
 }
 
 func (a *Arena) forget(id int) {
@@ -135,8 +136,8 @@ func (a *Arena) forget(id int) {
 	a.mu.Unlock()
 }
 
-// Free unmaps a slot. Its pages live until the client, which hears of it by
-// Gone, has let them go too.
+// Free unmaps a slot. Its pages live until the client, which learns of it through
+// Gone, has unmapped them too.
 func (a *Arena) Free(s *batch.Slot) {
 	_ = unix.Munmap(s.Mem)
 	_ = unix.Close(s.FD)
@@ -149,8 +150,8 @@ func (a *Arena) Free(s *batch.Slot) {
 	}
 }
 
-// Gone is the slots that were freed since it was last asked, and that the client
-// was told of. They must reach it before any later message about a slot.
+// Gone returns the slots that the client knew of and that were freed since the last
+// call. They must reach the client before any later message about a slot.
 func (a *Arena) Gone() []int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,12 +160,12 @@ func (a *Arena) Gone() []int {
 	return out
 }
 
-// flag is the aligned word of the control page that holds the slot's byte.
+// flag is the aligned word of the control page that has the slot's byte.
 func (a *Arena) flag(id int) *flag { return (*flag)(unsafe.Pointer(&a.page[wire.PageSlots+id])) }
 
-// flag is one byte that the client writes and we clear. Bytes of one page are
-// written independently on every machine we run on; a word-wide exchange would
-// race with the client's byte next to it.
+// flag is one byte that the client sets and the engine clears. Bytes of one page
+// are written independently on every machine that we support; exchanging a whole
+// word would race with the client's write to a neighbouring byte.
 type flag struct{ b byte }
 
 //go:noinline
@@ -173,7 +174,7 @@ func (f *flag) Load() byte { return f.b }
 //go:noinline
 func (f *flag) Store(b byte) { f.b = b }
 
-// Released waits for the client's kick and calls back for every leased slot
+// Released waits for the client's eventfd and calls back for every leased slot
 // whose byte is set; leased lists them. It returns when the arena is closed.
 func (a *Arena) Released(leased func(yield func(id int) bool), back func(id int, drop bool)) {
 	file := os.NewFile(uintptr(a.EventFD), "eventfd")
@@ -186,9 +187,9 @@ func (a *Arena) Released(leased func(yield func(id int) bool), back func(id int,
 	}
 }
 
-// Scan is Released once, without waiting.
+// Scan does one round of Released, without waiting.
 func (a *Arena) Scan(leased func(yield func(id int) bool), back func(id int, drop bool)) {
-	var fence atomic.Int32 // what the client wrote before its kick is seen after it
+	var fence atomic.Int32 // orders the reads of the page after the read of the eventfd
 	fence.Add(1)
 	for id := range leased {
 		switch f := a.flag(id); f.Load() {

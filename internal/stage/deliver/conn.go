@@ -13,9 +13,9 @@ import (
 	"github.com/stoker-data/stoker/internal/base/wire"
 )
 
-// Conn is the engine's end of the socket: frames, and descriptors along with
-// them. Read has one caller; Write is safe for concurrent use, and keeps each
-// call's messages together.
+// Conn is the engine's end of the socket: frames, with the descriptors that they
+// carry. Read has one caller. Write is safe for concurrent use, and keeps the
+// messages of one call together.
 type Conn struct {
 	sock *net.UnixConn
 	in   *bufio.Reader
@@ -50,13 +50,14 @@ func (c *Conn) Read() (*wire.Message, error) {
 	return m, err
 }
 
-// Envelope is a message with the descriptors it names.
+// Envelope is a message with the descriptors that it names.
 type Envelope struct {
 	Message *wire.Message
 	FDs     []int
 }
 
-// Write sends messages one after the other. Descriptors stay ours.
+// Write sends messages one after the other. The descriptors stay open and belong to
+// the caller.
 func (c *Conn) Write(messages ...Envelope) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

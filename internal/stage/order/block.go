@@ -7,22 +7,22 @@ import (
 )
 
 // Block is the shuffle for data that is too large for random reads. The blocks
-// (shards, or runs of samples) are permuted every epoch; the permuted sequence
-// is cut into Streams ranges, range s of N/Streams + (s < N mod Streams)
-// samples, which are read side by side; inside each, windows of Window samples
-// are permuted. Place p draws from stream p mod Streams.
+// (shards, or runs of samples) are permuted every epoch. The permuted sequence is
+// cut into Streams ranges, range s with N/Streams + (s < N mod Streams) samples,
+// which are read concurrently. Inside each range, windows of Window samples are
+// permuted. Place p draws from stream p mod Streams.
 //
-// A world that divides Streams reads every block on one rank, those at the cuts
-// on two. Streams does not depend on the world: any other gets the same
-// sequence.
+// If the world size divides Streams, every block is read by one rank, and blocks at
+// the cuts by two. Streams does not depend on the world: other world sizes get the
+// same sequence.
 type Block struct {
 	Sizes   []int64 // samples of each block, in the order of ids; they add up to n. nil: one block
 	Streams int64   // 0: 1
-	Window  int64   // samples; 0 and 1: none is permuted
+	Window  int64   // samples; 0 and 1: windows are not permuted
 }
 
-// words keep the parts of a block shuffle apart; a word of a window is never as
-// large.
+// Words that keep the randomness of the parts of a block shuffle apart; the words
+// of windows are always smaller.
 const (
 	wordBlocks  = 1<<64 - 2
 	wordWindows = 1<<64 - 3
@@ -35,7 +35,7 @@ func (p *Plan) newBlock() error {
 		b.Streams = 1
 	}
 	if p.policy.Shuffle == WindowAlone && (len(b.Sizes) > 0 || b.Streams != 1) {
-		return fmt.Errorf("order: a window shuffle has no blocks and no streams: that is shuffle %q", BlockWise)
+		return fmt.Errorf("order: a window shuffle has no blocks and no streams: use shuffle %q for them", BlockWise)
 	}
 	if p.policy.Shuffle == WindowAlone && b.Window < 2 {
 		return fmt.Errorf("order: a window of %d samples shuffles nothing: it needs at least 2", b.Window)
@@ -52,12 +52,12 @@ func (p *Plan) newBlock() error {
 			return fmt.Errorf("order: block %d has %d samples", i, size)
 		}
 		if size > p.samples-sum {
-			return fmt.Errorf("order: blocks 0 to %d have more samples than the %d that there are", i, p.samples)
+			return fmt.Errorf("order: blocks 0 to %d have more samples than the dataset, which has %d", i, p.samples)
 		}
 		sum += size
 	}
 	if sum != p.samples {
-		return fmt.Errorf("order: blocks of %d samples in all, and there are %d", sum, p.samples)
+		return fmt.Errorf("order: the blocks have %d samples in all, but the dataset has %d", sum, p.samples)
 	}
 	p.starts = make([]int64, len(b.Sizes))
 	for i, size := range b.Sizes[:len(b.Sizes)-1] {
@@ -71,19 +71,19 @@ type blockOrder struct {
 	n       int64
 	streams int64
 	window  int64
-	key     rng.Key  // of the windows
+	key     rng.Key  // for the windows
 	blocks  []placed // the permuted sequence
-	// guide[g] is the block that holds the sequence's place g<<shift: the search
-	// for a place is among the few from there to the next one's, and not among
-	// all, which lie far apart in memory.
+	// guide[g] is the block that has the sequence's place g<<shift. Finding a place
+	// searches the few blocks between two entries, and not all, which are far apart
+	// in memory.
 	guide []int
 	shift uint
 }
 
-// placed is a block where the permutation put it.
+// placed is a block in the permuted sequence.
 type placed struct {
 	begin int64 // in the permuted sequence
-	from  int64 // its first sample
+	from  int64 // id of its first sample
 }
 
 func newBlockOrder(n int64, b Block, starts []int64, key rng.Key) *blockOrder {
@@ -121,10 +121,10 @@ func (o *blockOrder) at(place int64) int64 {
 	return o.sample(start + i)
 }
 
-// sample is what the permuted sequence holds.
+// sample is the sample at a position of the permuted sequence.
 func (o *blockOrder) sample(at int64) int64 {
 	low, high := o.guide[at>>o.shift], o.guide[at>>o.shift+1]
-	for low < high { // the last block that does not begin behind
+	for low < high { // the last block that does not begin after at
 		middle := (low + high + 1) / 2
 		if o.blocks[middle].begin > at {
 			high = middle - 1

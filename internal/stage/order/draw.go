@@ -9,42 +9,42 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// Draw takes samples at random, or fewer than there are. The zero value takes
-// each once. Num alone takes the first Num places of the shuffled order.
+// Draw takes samples at random, or fewer than the dataset has. The zero value takes
+// each sample once. Num alone takes the first Num places of the shuffled order.
 type Draw struct {
-	// Weights are not negative, one a sample; nil: all alike. They need not add
-	// up to anything. They are not copied, and must not change.
+	// Weights has one weight per sample, 0 or above; nil: all equal. Their sum does
+	// not matter. They are not copied, and must not change.
 	Weights []float64
-	// Replacement draws every place by itself: a sample may come again.
-	// Without, weighted samples come in the order of a weighted draw without
+	// Replacement draws every place independently: a sample may come again. Without
+	// it, weighted samples come in the order of a weighted draw without
 	// replacement.
 	Replacement bool
-	// Num is the number of places of an epoch; 0: one a sample. Without
+	// Num is the number of places of an epoch; 0: one per sample. Without
 	// replacement it is at most the number of samples with a weight above 0.
 	Num int64
 }
 
-// wordDraw keeps draws apart from the other randomness of an epoch.
+// wordDraw separates draws from the other randomness of an epoch.
 const wordDraw = 1<<64 - 16
 
-// Weights of a draw without replacement lie between these, so that no key of a
-// race overflows or loses its digits.
+// Bounds of the weights of a draw without replacement, so that no key of a race
+// overflows or loses precision.
 const (
 	lightest = 1e-150
 	heaviest = 1e150
 )
 
-// any says that a Draw decides the order, and not a shuffle.
+// any reports whether a Draw, and not a shuffle, decides the order.
 func (d Draw) any() bool { return d.Weights != nil || d.Replacement }
 
 // newDraw checks the policy and sets up what all epochs share.
 func (p *Plan) newDraw() error {
 	d := p.policy.Draw
 	if d.Num < 0 {
-		return fmt.Errorf("order: draw: num is %d; it is the number of places of an epoch, and 0 is one a sample", d.Num)
+		return fmt.Errorf("order: draw: num is %d; it is the number of places of an epoch, where 0 means one per sample", d.Num)
 	}
 	if s := p.policy.Shuffle; d.any() && s != None && s != Full {
-		return fmt.Errorf("order: draw: shuffle %q can not be drawn from: weights and replacement draw every place at random by themselves; say %q or %q", s, None, Full)
+		return fmt.Errorf("order: draw: shuffle %q cannot be combined with weights or replacement, which draw every place at random: use %q or %q", s, None, Full)
 	}
 	there := p.samples
 	if d.Weights != nil {
@@ -65,9 +65,9 @@ func (p *Plan) newDraw() error {
 		p.cdf = cumulate(d.Weights)
 		return nil
 	case p.places > there && d.Weights != nil:
-		return fmt.Errorf("order: draw: %d places an epoch, and only %d of the %d samples have a weight above 0: without replacement none comes twice; set num to at most %d, or draw with replacement", p.places, there, p.samples, there)
+		return fmt.Errorf("order: draw: an epoch has %d places, but only %d of the %d samples have a weight above 0: without replacement no sample comes twice; set num to at most %d, or draw with replacement", p.places, there, p.samples, there)
 	case p.places > there:
-		return fmt.Errorf("order: draw: %d places an epoch, and there are %d samples: without replacement none comes twice; set num to at most %d, or draw with replacement", p.places, there, there)
+		return fmt.Errorf("order: draw: an epoch has %d places, but there are %d samples: without replacement no sample comes twice; set num to at most %d, or draw with replacement", p.places, there, there)
 	}
 	for i, w := range d.Weights {
 		if w != 0 && (w < lightest || w > heaviest) {
@@ -77,13 +77,13 @@ func (p *Plan) newDraw() error {
 	return nil
 }
 
-// checkWeights counts the weights above 0, of which there must be one, and
-// which must have a sum.
+// checkWeights counts the weights above 0. There must be at least one, and their
+// sum must be finite.
 func checkWeights(weights []float64) (positive int, err error) {
 	var sum float64
 	for i, w := range weights {
 		if math.IsNaN(w) || math.IsInf(w, 0) || w < 0 {
-			return 0, fmt.Errorf("weight %d is %v; weights are numbers, 0 or above", i, w)
+			return 0, fmt.Errorf("weight %d is %v; weights are numbers from 0 up", i, w)
 		}
 		if w > 0 {
 			positive++
@@ -94,13 +94,13 @@ func checkWeights(weights []float64) (positive int, err error) {
 		}
 	}
 	if positive == 0 {
-		return 0, fmt.Errorf("all %d weights are 0: nothing could be drawn", len(weights))
+		return 0, fmt.Errorf("all %d weights are 0: nothing can be drawn", len(weights))
 	}
 	return positive, nil
 }
 
-// cumulate is the sums of the weights, up to the last that is not 0: what is
-// above the sum of all others is drawn from that one, whatever rounding did.
+// cumulate returns the cumulative sums of the weights, up to the last weight above
+// 0: a number above all other sums draws that sample, whatever the rounding.
 func cumulate(weights []float64) []float64 {
 	for len(weights) > 0 && weights[len(weights)-1] == 0 {
 		weights = weights[:len(weights)-1]
@@ -141,7 +141,7 @@ func (p *Plan) draw(key rng.Key) sequence {
 	return ids
 }
 
-// uniform draws every place by itself, all samples alike.
+// uniform draws every place independently, all samples with equal probability.
 type uniform struct {
 	n   int64
 	key rng.Key
@@ -149,8 +149,8 @@ type uniform struct {
 
 func (u uniform) at(place int64) int64 { return u.key.Intn(uint64(place), u.n) }
 
-// weighted draws every place by itself: the first sample whose sum of weights
-// is above a number that is uniform below the sum of all. A weight of 0 adds
+// weighted draws every place independently: the first sample whose cumulative
+// weight is above a number that is uniform below the total. A weight of 0 adds
 // nothing to the sum before it, so such a sample is never the first.
 type weighted struct {
 	cdf []float64
@@ -163,7 +163,7 @@ func (w weighted) at(place int64) int64 {
 	return int64(sort.Search(last, func(i int) bool { return w.cdf[i] > x }))
 }
 
-// table32 is a table of ids in half the room.
+// table32 is a table of ids that takes half the memory.
 type table32 []int32
 
 func (t table32) at(place int64) int64 { return int64(t[place]) }
@@ -187,10 +187,10 @@ func (a arrival) compare(b arrival) int {
 	return 1
 }
 
-// race is the k samples that arrive first, each at a time that is exponential
-// with its weight as rate: that is a weighted draw without replacement
-// (Efraimidis, Spirakis 2006). It holds at most 2k arrivals: those behind the
-// k-th of what was seen so far have no chance.
+// race returns the k samples that arrive first, each at an exponential time with
+// its weight as the rate: that is a weighted draw without replacement (Efraimidis,
+// Spirakis 2006). It keeps at most 2k arrivals: those after the k-th so far have no
+// chance.
 func race(weights []float64, k int64, key rng.Key) []arrival {
 	room := min(int64(len(weights)), 2*k)
 	first := make([]arrival, 0, room)
@@ -202,7 +202,7 @@ func race(weights []float64, k int64, key rng.Key) []arrival {
 		// An odd multiple of 2^-53: never 0, never 1.
 		u := (float64(key.Uint64(uint64(id))>>12) + 0.5) * 0x1p-52
 		a := arrival{time: -logarithm(u) / w, id: int64(id)}
-		if a.time >= limit { // as late as the k-th, and of a higher id
+		if a.time >= limit { // as late as the k-th, with a higher id
 			continue
 		}
 		if int64(len(first)) == room {
@@ -226,13 +226,13 @@ const (
 	ln2Low  = 0x1.a39ef35793c76p-33
 )
 
-// logarithm is ln(x) for x > 0, with the same bits on every machine: math.Log
-// is assembly on some, and a compiler may fuse a product with a sum. With
+// logarithm is ln(x) for x > 0, with the same bits on every machine: math.Log is
+// assembly on some, and a compiler may fuse a multiplication with an addition. With
 // x = m * 2^e, m in [1/√2, √2), and s = (m-1)/(m+1),
 //
 //	ln x = e ln 2 + 2 artanh s = e ln 2 + 2 (s + s³/3 + s⁵/5 + ...)
 //
-// in which |s| < 0.172, so that the term after s²³/23 is below 2^-66.
+// where |s| < 0.172, so that the term after s²³/23 is below 2^-66.
 func logarithm(x float64) float64 {
 	m, e := math.Frexp(x)
 	if m < math.Sqrt2/2 {

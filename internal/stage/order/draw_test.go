@@ -22,7 +22,7 @@ func chi2Of(t *testing.T, counts []int, want []float64) float64 {
 	for i, c := range counts {
 		if want[i] == 0 {
 			if c != 0 {
-				t.Errorf("cell %d came %d times and can not", i, c)
+				t.Errorf("cell %d came %d times and cannot", i, c)
 			}
 			continue
 		}
@@ -63,7 +63,7 @@ func TestDrawsThatCanNotBe(t *testing.T) {
 		want   string
 	}{
 		{Policy{Draw: Draw{Num: -1}}, "num is -1"},
-		{Policy{Draw: Draw{Num: 4}}, "4 places an epoch, and there are 3 samples"},
+		{Policy{Draw: Draw{Num: 4}}, "an epoch has 4 places, but there are 3 samples"},
 		{Policy{Draw: Draw{Weights: []float64{}}}, "0 weights for 3 samples"},
 		{Policy{Draw: Draw{Weights: []float64{1, 1}}}, "2 weights for 3 samples"},
 		{Policy{Draw: Draw{Weights: []float64{1, -2, 1}}}, "weight 1 is -2"},

@@ -34,7 +34,7 @@ type golden struct {
 	Seed    uint64          `json:"seed"`
 	Epoch   int64           `json:"epoch"`
 	Policy  json.RawMessage `json:"policy"`
-	Ask     []int64         `json:"ask,omitempty"`    // more places, whose samples stand in At
+	Ask     []int64         `json:"ask,omitempty"`    // more places, whose samples are in At
 	Summed  int64           `json:"summed,omitempty"` // items in the digest, where all are too many
 
 	Places int64       `json:"places,omitempty"`
@@ -115,7 +115,7 @@ func TestOrdersNeverChange(t *testing.T) {
 			t.Fatalf("order %d: %v", i, err)
 		}
 		if names[want.Name] {
-			t.Errorf("%q stands there twice", want.Name)
+			t.Errorf("%q is there twice", want.Name)
 		}
 		names[want.Name] = true
 		got := want
@@ -145,7 +145,7 @@ func compareGolden(t *testing.T, got, want golden) {
 	}
 }
 
-// oneLine is JSON with a space behind commas and colons, as a person writes it.
+// oneLine is JSON with a space after commas and colons, as a person writes it.
 func oneLine(t *testing.T, v any) []byte {
 	t.Helper()
 	text, err := json.Marshal(v)

@@ -13,68 +13,70 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// Lengths is batches made by the lengths of samples. The zero value knows
-// nothing of lengths. At most one of Bucket, Tokens and Pack is set. All of
-// them work within windows of Window places of the shuffled order, so that
-// what a place holds never depends on ranks, and memory never on the epoch.
+// Lengths makes batches by the lengths of samples. The zero value does not use
+// lengths. At most one of Bucket, Tokens and Pack is set. All of them work within
+// windows of Window places of the shuffled order, so that the sample at a place
+// never depends on ranks, and memory never on the size of the epoch.
 //
-// Every place of the epoch comes once, whichever is set. What happens in a
-// window is computed when the window is first asked for: n samples are looked
-// up and sorted. An Epoch keeps the last few windows, 32 bytes a place each.
+// Every place of the epoch comes once, whichever is set. A window is computed when
+// it is first asked for: n samples are looked up and sorted. An Epoch keeps the
+// last few windows, with 32 bytes per place.
 //
-// Under Tokens and Pack how many items a window gives depends on what the
-// shuffle put there. So the first Epoch(e) of a plan walks the whole epoch, on
-// all cores: O(n log Window) time, 8 bytes a window. The plan keeps the counts of the
-// last few epochs, and asking for one of them again costs nothing.
+// With Tokens and Pack the number of items of a window depends on what the shuffle
+// put there. So the first Epoch(e) of a plan goes through the whole epoch, on all
+// cores, in O(n log Window) time, with 8 bytes per window. The plan keeps the
+// counts of the last few epochs, and asking for one of them again costs nothing.
 type Lengths struct {
-	// Of is the length of every sample, not negative: tokens, bytes, frames. The
-	// plan reads it as long as it lives.
+	// Of is the length of every sample, 0 or above: tokens, bytes, frames. The plan
+	// reads it as long as it lives.
 	Of     []int32
 	Window int64 // places; 0: 10,000
 
 	// Bucket sorts each window by length and puts its runs of Bucket places, of
-	// nearly equal length, in a random order. Places stay places. A window is
-	// rounded down to whole runs, so that run r is always the places from
-	// r*Bucket on. What is left at the end of the epoch is a shorter run, of
-	// lengths drawn at random like everybody else's: were it the longest, a tail
+	// nearly equal length, in a random order. Items are still places. A window is
+	// rounded down to whole runs, so that run r is always the places from r*Bucket
+	// on. The rest at the end of the epoch is a shorter run, with lengths drawn at
+	// random like those of all runs: if it were the longest, a tail that is dropped
+	// would never show them to the model.
 	// that is dropped would never show them to the model.
 	Bucket int64
 
-	// Tokens cuts each window, sorted by length, into batches that pad to at
-	// most so many tokens (rows times the longest), and of at most Rows rows,
-	// and puts the batches in a random order. An item is a batch. A sample of
-	// length 0 counts as 1: it is a row like others, and rows are not free.
+	// Tokens cuts each window, sorted by length, into batches with at most this
+	// many tokens after padding (rows times the longest) and at most Rows rows, and
+	// puts the batches in a random order. An item is a batch. A sample of length 0
+	// counts as 1: it is a row like others, and rows have a cost.
 	Tokens int64
 	Rows   int64 // 0: no limit
 
 	// Pack fills rows of Pack tokens with whole samples, the longest first, each
-	// where it leaves least room, and puts the rows in a random order. An item is a row.
-	// Every piece says From and Len; only a sample of length 0 has a piece of Len
-	// 0, in the fullest row that samples share, since it must come like all others.
+	// where it leaves the least room, and puts the rows in a random order. An item
+	// is a row. Every piece has From and Len. Only a sample of length 0 has a piece
+	// with Len 0, in the fullest row that samples share, because it must come like
+	// all others.
 	Pack int64
-	// Long is what becomes of a sample longer than Pack.
+	// Long decides what happens to a sample longer than Pack.
 	Long Long
 }
 
-// Long is what becomes of a sample that no row holds.
+// Long is what happens to a sample that does not fit into a row.
 type Long string
 
 // The rules for long samples.
 const (
-	Split    Long = "split"    // into pieces of Pack tokens, each a row's, and the rest (the default)
+	Split    Long = "split"    // into pieces of Pack tokens, each a full row, and a rest (the default)
 	Truncate Long = "truncate" // its first Pack tokens
 	Refuse   Long = "refuse"   // New fails
 )
 
 const (
-	wordLengths = 1<<64 - 10 // below an epoch's key: the windows'
+	wordLengths = 1<<64 - 10 // below an epoch's key: for the windows
 	wordShort   = 1<<64 - 11 // below a window's key: which run is the short one
 
 	defaultWindow = 10_000 // places
-	// Windows that an Epoch keeps: two for each of four passes side by side, of
-	// which each may stand at a seam.
+	// Windows that an Epoch keeps: two for each of four concurrent passes, because
+	// a pass may be between two windows.
 	keptWindows = 8
-	keptEpochs  = 4 // whose counts a Plan keeps
+	keptEpochs  = 4 // epochs whose counts a Plan keeps
 	mostCounted = 1 << 40
 	mostWindows = 1 << 27 // 1 GiB of counts
 )
@@ -86,10 +88,10 @@ func (p *Plan) newLengths() error {
 		return err
 	}
 	if int64(len(l.Of)) != p.all {
-		return fmt.Errorf("order: %d lengths, and there are %d samples", len(l.Of), p.all)
+		return fmt.Errorf("order: %d lengths, but there are %d samples", len(l.Of), p.all)
 	}
 	if p.policy.Mix != nil && p.policy.Mix.Batches {
-		return errors.New("order: a mixture that is cut into batches of one dataset cannot be cut again by lengths: set one or the other")
+		return errors.New("order: a mixture whose batches are of one dataset each cannot also be batched by length: set one or the other")
 	}
 	limit, what := int64(math.MaxInt64), ""
 	switch {
@@ -110,7 +112,7 @@ func (p *Plan) newLengths() error {
 	return p.countable()
 }
 
-// countable checks that an epoch's items can be counted: in memory, and in 63
+// countable checks that the items of an epoch can be counted, in memory and in 63
 // bits.
 func (p *Plan) countable() error {
 	l := &p.policy.Lengths
@@ -125,15 +127,15 @@ func (p *Plan) countable() error {
 		return nil
 	}
 	if longest := int64(slices.Max(l.Of)); longest/l.Pack >= math.MaxInt64/p.places {
-		return fmt.Errorf("order: %d places, of up to %d tokens, in rows of %d: nobody can count as many rows", p.places, longest, l.Pack)
+		return fmt.Errorf("order: %d places, of up to %d tokens, in rows of %d: too many rows to count", p.places, longest, l.Pack)
 	}
 	return nil
 }
 
-// settings checks what does not depend on the samples, and puts defaults in.
+// settings checks what does not depend on the samples, and fills in defaults.
 func (l *Lengths) settings() error {
 	if l.Window < 0 || l.Bucket < 0 || l.Tokens < 0 || l.Rows < 0 || l.Pack < 0 {
-		return fmt.Errorf("order: lengths with window %d, bucket %d, tokens %d, rows %d, pack %d: none is negative",
+		return fmt.Errorf("order: lengths with window %d, bucket %d, tokens %d, rows %d, pack %d: none can be negative",
 			l.Window, l.Bucket, l.Tokens, l.Rows, l.Pack)
 	}
 	set := 0
@@ -144,19 +146,19 @@ func (l *Lengths) settings() error {
 	}
 	switch {
 	case set > 1:
-		return fmt.Errorf("order: bucket %d, tokens %d, pack %d: only one of them makes batches", l.Bucket, l.Tokens, l.Pack)
+		return fmt.Errorf("order: bucket %d, tokens %d, pack %d: set only one of them", l.Bucket, l.Tokens, l.Pack)
 	case set == 0 && (l.Of != nil || l.Window > 0):
-		return errors.New("order: lengths without bucket, tokens or pack: one of them says what lengths are for")
+		return errors.New("order: lengths need bucket, tokens or pack: set one of them")
 	case set == 1 && l.Of == nil:
-		return errors.New("order: bucket, tokens and pack need the lengths of samples, and there are none")
+		return errors.New("order: bucket, tokens and pack need the lengths of samples, which are missing")
 	case l.Rows > 0 && l.Tokens == 0:
-		return fmt.Errorf("order: at most %d rows a batch, without tokens: it is the token budget that they limit", l.Rows)
+		return fmt.Errorf("order: at most %d rows per batch without tokens: the limit is only for batches of a token budget", l.Rows)
 	case l.Long != "" && l.Pack == 0:
-		return fmt.Errorf("order: long samples are to be %q, without pack: only rows are too short for a sample", l.Long)
+		return fmt.Errorf("order: the rule for long samples is %q, but without pack no sample is too long", l.Long)
 	case l.Pack > math.MaxInt32:
 		return fmt.Errorf("order: pack is %d: 32-bit offsets reach %d tokens at most", l.Pack, math.MaxInt32)
 	case l.Window > math.MaxInt32:
-		return fmt.Errorf("order: window is %d: a window of lengths is sorted in memory, and has at most %d places", l.Window, math.MaxInt32)
+		return fmt.Errorf("order: window is %d: a window of lengths is sorted in memory and can have at most %d places", l.Window, math.MaxInt32)
 	}
 	if set == 0 {
 		return nil
@@ -175,13 +177,13 @@ func (l *Lengths) settings() error {
 		l.Long = Split
 	case Split, Truncate, Refuse:
 	default:
-		return fmt.Errorf("order: no rule %q for long samples: there are %q, %q and %q", l.Long, Split, Truncate, Refuse)
+		return fmt.Errorf("order: unknown rule %q for long samples: the choices are %q, %q and %q", l.Long, Split, Truncate, Refuse)
 	}
 	return nil
 }
 
-// MaxRows is the largest number of rows that an item can have: 1, or where an
-// item is a batch a bound on its rows in any epoch. It reads all lengths.
+// MaxRows is the largest number of rows that an item can have: 1, or, if an item is
+// a batch, a bound on its rows in any epoch. It reads all lengths.
 func (p Plan) MaxRows() int64 {
 	l, mix := &p.policy.Lengths, p.policy.Mix
 	if l.Tokens == 0 {
@@ -197,8 +199,8 @@ func (p Plan) MaxRows() int64 {
 	if p.policy.Draw.Replacement || mix != nil { // the shortest may come again and again
 		return max(1, min(most, l.Tokens/int64(max(1, slices.Min(l.Of)))))
 	}
-	// The largest q for which q samples are short enough to lie in a batch of q
-	// rows, as Hirsch (2005) counts papers and citations.
+	// The largest q such that q samples are short enough for a batch of q rows; the
+	// same idea as Hirsch's index of papers and citations (2005).
 	rows := make([]int64, most+1)
 	for _, length := range l.Of {
 		rows[min(most, l.Tokens/int64(max(1, length)))]++
@@ -212,8 +214,8 @@ func (p Plan) MaxRows() int64 {
 	return 1
 }
 
-// group puts an epoch's places together as Lengths, or a Mix of whole batches,
-// says.
+// group puts the places of an epoch together into items, as Lengths or a Mix of
+// whole batches asks.
 func (p *Plan) group(out *Epoch, key rng.Key) {
 	l := &p.policy.Lengths
 	if l.Of == nil {
@@ -232,7 +234,7 @@ func (p *Plan) group(out *Epoch, key rng.Key) {
 	out.groups = g
 }
 
-// windows is the places of an epoch, a window at a time.
+// windows is the places of an epoch, one window at a time.
 type windows struct {
 	lengths *Lengths
 	seq     sequence
@@ -240,22 +242,21 @@ type windows struct {
 	key     rng.Key
 }
 
-// number of windows.
+// number is the number of windows.
 func (w *windows) number() int64 {
 	return w.places/w.lengths.Window + min(1, w.places%w.lengths.Window)
 }
 
-// scratch is what one goroutine works in, window after window.
+// scratch is the memory of one goroutine, reused from window to window.
 type scratch struct {
 	samples []int64  // of the window's places
-	keys    []uint64 // what sorts them <<32 | place within the window
+	keys    []uint64 // sort key <<32 | place within the window
 	spare   []uint64
-	ends    []int32 // of the batches, in the sorted order; of the rows, in pieces
+	ends    []int32 // of batches, in places of the sorted order; of rows, in pieces
 	pack    packer
 }
 
-// read looks up the samples of window i and gives each the key by which they
-// are sorted.
+// read looks up the samples of window i and computes their sort keys.
 func (w *windows) read(i int64, s *scratch) {
 	first := i * w.lengths.Window
 	size := min(w.lengths.Window, w.places-first)
@@ -264,14 +265,14 @@ func (w *windows) read(i int64, s *scratch) {
 	for j := range s.samples {
 		s.samples[j] = w.seq.at(first + int64(j))
 	}
-	for j, sample := range s.samples { // by itself: so the misses of the cache overlap
+	for j, sample := range s.samples { // a loop of its own, so that cache misses overlap
 		s.keys[j] = uint64(w.lengths.Of[sample])<<32 | uint64(j)
 	}
 }
 
-// sort puts the keys in order, the upper halves alone: it is stable, and they
-// come in the order of places, so equal lengths stay in that. By digits, for it
-// is four times as fast as comparing.
+// sort sorts the keys by their upper halves. It is stable, and the keys come in the
+// order of places, so equal lengths stay in that order. A radix sort is four times
+// as fast as comparing.
 func (s *scratch) sort() {
 	const digit = 11
 	var most uint64
@@ -322,7 +323,7 @@ func (b *buckets) table(w int64) []int64 {
 	key := b.key.With(uint64(w))
 	whole := newPermutation(size/run, key)
 	short := size % run
-	gap := key.With(wordShort).Intn(0, size/run+1) * run // where the short run lies in the sorted order
+	gap := key.With(wordShort).Intn(0, size/run+1) * run // where the short run is in the sorted order
 	out := make([]int64, 0, size)
 	add := func(from, n int64) {
 		for _, k := range s.keys[from : from+n] {
@@ -340,24 +341,24 @@ func (b *buckets) table(w int64) []int64 {
 	return out
 }
 
-// cuts is the items of Tokens and Pack.
+// cuts is the items with Tokens or Pack.
 type cuts struct {
 	windows
-	first   []int64 // item of each window; behind the last, their number
+	first   []int64 // first item of each window, then the number of items
 	tables  *recent[*items]
 	compute func(int64) *items
 }
 
 // items is the items of one window.
 type items struct {
-	order  *permutation // item to batch or row, as they were cut
+	order  *permutation // item -> batch or row, as they were cut
 	pieces []Piece
 	ends   []int32 // of each batch or row, in pieces
 
-	// Rows that one sample fills come before those that samples share, and are
-	// not written down: a sample may be a million times as long as a row.
+	// Rows that one sample fills come before those that samples share, and are not
+	// written down: a sample may be a million times as long as a row.
 	filled []int64 // by place: rows filled up to and with it; nil: none
-	row    Piece   // of the window's first place: where it begins, and the tokens of a filled row
+	row    Piece   // From and Len of a full row of the window's first place
 	held   []int64 // the samples of places
 }
 
@@ -375,8 +376,8 @@ func (c *cuts) item(i int64, dst []Piece) []Piece {
 	return c.tables.get(int64(w), c.compute).item(i-c.first[w], dst)
 }
 
-// count is the first item of every window, on all cores: each count stands by
-// itself, so that nothing depends on who computed it.
+// count returns the first item of every window, computed on all cores. Each count
+// is independent, so the result does not depend on which goroutine computed it.
 func (c *cuts) count(int64) []int64 {
 	number := c.number()
 	first := make([]int64, number+1)
@@ -398,7 +399,7 @@ func (c *cuts) count(int64) []int64 {
 	return first
 }
 
-// cut is the window's batches, or rows, as ends.
+// cut computes the ends of the window's batches or rows.
 func (c *cuts) cut(w int64, s *scratch) {
 	c.read(w, s)
 	if c.lengths.Pack > 0 {
@@ -422,7 +423,7 @@ func (c *cuts) cut(w int64, s *scratch) {
 	s.ends = append(s.ends, int32(len(s.keys)))
 }
 
-// table is the items of window w, written down.
+// table computes the items of window w.
 func (c *cuts) table(w int64) *items {
 	var s scratch
 	c.cut(w, &s)

@@ -68,7 +68,7 @@ func drawLengths(t *rapid.T, mode string) lengthsCase {
 	return c
 }
 
-// naivePlace is what stands at a place.
+// naivePlace is the sample at a place.
 type naivePlace struct {
 	place, sample int64
 	length        int64
@@ -143,7 +143,7 @@ func TestBucketsAgainstSorting(t *testing.T) {
 			for p := range size {
 				held = append(held, e.At(first+p))
 			}
-			// Wherever the short run lies in the sorted order, the others are its
+			// Wherever the short run is in the sorted order, the others are its
 			// neighbours' runs: one position must explain the window.
 			explained := false
 			for gap := int64(0); gap <= size/b && !explained; gap++ {
@@ -564,13 +564,13 @@ func TestLengthsThatCanNotBe(t *testing.T) {
 		l    Lengths
 		want string
 	}{
-		{Lengths{Of: of[:3], Bucket: 2}, "3 lengths, and there are 4 samples"},
+		{Lengths{Of: of[:3], Bucket: 2}, "3 lengths, but there are 4 samples"},
 		{Lengths{Of: []int32{}, Bucket: 2}, "0 lengths"},
 		{Lengths{Of: []int32{1, 2, -1, 3}, Pack: 2}, "sample 2 has length -1"},
-		{Lengths{Of: of, Bucket: 2, Pack: 5}, "bucket 2, tokens 0, pack 5: only one"},
-		{Lengths{Of: of}, "without bucket, tokens or pack"},
-		{Lengths{Window: 5}, "without bucket, tokens or pack"},
-		{Lengths{Tokens: 5}, "there are none"},
+		{Lengths{Of: of, Bucket: 2, Pack: 5}, "bucket 2, tokens 0, pack 5: set only one"},
+		{Lengths{Of: of}, "lengths need bucket, tokens or pack"},
+		{Lengths{Window: 5}, "lengths need bucket, tokens or pack"},
+		{Lengths{Tokens: 5}, "need the lengths of samples, which are missing"},
 		{Lengths{Of: of, Bucket: -2}, "bucket -2"},
 		{Lengths{Of: of, Pack: 5, Window: -1}, "window -1"},
 		{Lengths{Of: of, Tokens: 50, Rows: -1}, "rows -1"},
@@ -578,9 +578,9 @@ func TestLengthsThatCanNotBe(t *testing.T) {
 		{Lengths{Of: of, Bucket: 10_001}, "bucket is 10001 and window 10000"},
 		{Lengths{Of: of, Tokens: 39}, "sample 1 is 40 tokens long, and a batch holds 39"},
 		{Lengths{Of: of, Pack: 39, Long: Refuse}, "sample 1 is 40 tokens long, and a row holds 39"},
-		{Lengths{Of: of, Pack: 39, Long: "wrap"}, `no rule "wrap"`},
-		{Lengths{Of: of, Tokens: 50, Long: Split}, `"split", without pack`},
-		{Lengths{Of: of, Pack: 39, Rows: 2}, "at most 2 rows a batch, without tokens"},
+		{Lengths{Of: of, Pack: 39, Long: "wrap"}, `unknown rule "wrap"`},
+		{Lengths{Of: of, Tokens: 50, Long: Split}, `"split", but without pack`},
+		{Lengths{Of: of, Pack: 39, Rows: 2}, "at most 2 rows per batch without tokens"},
 		{Lengths{Of: of, Pack: math.MaxInt32 + 1}, "32-bit offsets"},
 		{Lengths{Of: of, Pack: 5, Window: math.MaxInt32 + 1}, "sorted in memory"},
 	} {
@@ -600,7 +600,7 @@ func TestLengthsThatCanNotBeCounted(t *testing.T) {
 	}{
 		{1<<40 + 1, Lengths{Of: of, Pack: 5}, "at most 1099511627776 places"},
 		{1 << 27, Lengths{Of: of, Tokens: math.MaxInt32, Window: 1}, "make num smaller or the window larger"},
-		{1 << 40, Lengths{Of: of, Pack: 5, Window: 1 << 20}, "nobody can count"},
+		{1 << 40, Lengths{Of: of, Pack: 5, Window: 1 << 20}, "too many rows to count"},
 	} {
 		_, err := New(4, Policy{Draw: Draw{Replacement: true, Num: c.num}, Lengths: c.l})
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -1,19 +1,19 @@
 package order
 
-// List is an order that somebody else decided: a user's sampler, or a part of
-// what it gives.
+// List is an order that came from elsewhere: a user's sampler, or a part of what it
+// gives.
 type List struct {
 	IDs []int64
-	// Cuts are the lengths of batches that the ids are cut into; nil: items are
+	// Cuts are the lengths of the batches that the ids are cut into; nil: items are
 	// places.
 	Cuts []int64
-	// Place and Item are the place of the first id and the number of the first
-	// batch: what came before, in other Lists, is not known here. Without Cuts
-	// they are the same.
+	// Place is the place of the first id, and Item the number of the first batch:
+	// what came before, in other Lists, is not known here. Without Cuts they are
+	// the same.
 	Place, Item int64
 }
 
-// Epoch is the order of the List's part of an epoch: places from Place, items
+// Epoch is the order of the List's part of an epoch: places from Place on, items
 // from Item on.
 func (l List) Epoch(seed uint64, epoch int64) Epoch {
 	e := Epoch{seq: table(l.IDs), places: l.Place + int64(len(l.IDs)), first: l.Place, seed: seed, epoch: epoch}
@@ -29,7 +29,7 @@ func (l List) Epoch(seed uint64, epoch int64) Epoch {
 	return e
 }
 
-// table is a sequence that is written down.
+// table is a sequence that is stored as a slice.
 type table []int64
 
 func (t table) at(place int64) int64 { return t[place] }

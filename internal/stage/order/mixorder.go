@@ -7,15 +7,14 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// member is one dataset of a mixture, whose epochs it holds: here they are
-// passes, which have nothing to do with the mixture's epochs. Safe for
-// concurrent use.
+// member is one dataset of a mixture, with its epochs. They are called passes here,
+// because they are independent of the mixture's epochs. Safe for concurrent use.
 type member struct {
 	plan   Plan
 	first  int64 // id of its first sample
-	stride int64 // the member's places that an epoch of the mixture moves on by
+	stride int64 // places of the member that one epoch of the mixture uses
 
-	building sync.Mutex // so that a pass is built once; readers do not take it
+	building sync.Mutex // so that a pass is built only once; readers do not lock it
 	recent   [2]atomic.Pointer[pass]
 }
 
@@ -25,8 +24,8 @@ type pass struct {
 	seq    sequence
 }
 
-// at is the id at a place of the member's, counted over all passes. Places wrap
-// around after 2^64, and so never are negative.
+// at is the id at one of the member's places, counted over all passes. Places wrap
+// around after 2^64, and so are never negative.
 func (d *member) at(place uint64) int64 {
 	n := uint64(d.plan.places)
 	return d.first + d.pass(int64(place/n)).at(int64(place%n))
@@ -56,25 +55,25 @@ func (d *member) built(number int64) sequence {
 	return nil
 }
 
-// recentCycles is how many cycles an epoch remembers: those that the places
-// which are on their way at one time are in.
+// recentCycles is how many cycles an epoch remembers: those of the places that are
+// in flight at one time.
 const recentCycles = 16
 
 // mixOrder is one epoch of a mixture. Safe for concurrent use.
 //
-// Where a run of a cycle stands in its member's own order is known only when
-// the runs before it in the cycle are: so a cycle is written down, 12 KiB in
-// some microseconds, once for its thousand runs. If a member's runs could come
-// in any order within a cycle, no place would need its neighbours, and a member
-// that is not shuffled would no longer come as it is stored.
+// The position of a run in its member's own order depends on the runs before it in
+// the cycle. So a whole cycle is computed at once, 12 KiB in some microseconds, for
+// its thousand runs. If a member's runs could come in any order within a cycle, no
+// place would depend on its neighbours, but a member that is not shuffled would no
+// longer come as it is stored.
 type mixOrder struct {
 	mix    *mix
 	epoch  int64
 	key    rng.Key
-	recent [recentCycles]atomic.Pointer[cycle] // cycle c at c mod recentCycles
+	recent [recentCycles]atomic.Pointer[cycle] // cycle c is at c mod recentCycles
 }
 
-// cycle is whose its runs are.
+// cycle has the owners of its runs.
 type cycle struct {
 	number int64
 	owner  []int32 // member
@@ -104,9 +103,10 @@ func (o *mixOrder) cycle(number int64) *cycle {
 	return c
 }
 
-// newCycle shuffles the runs of a cycle. A run that the epoch's end cuts stays
-// last, of the same member in every epoch: else what an epoch uses of a member
-// would depend on the epoch, and where the next goes on would be no product.
+// newCycle shuffles the runs of a cycle. A run that is cut short by the end of the
+// epoch stays last and belongs to the same member in every epoch: otherwise what an
+// epoch uses of a member would depend on the epoch, and the start of the next one
+// would not be a product.
 func (o *mixOrder) newCycle(number int64) *cycle {
 	m := o.mix
 	runs := min(cycleRuns, m.runs-number*cycleRuns)
@@ -140,7 +140,7 @@ func (o *mixOrder) newCycle(number int64) *cycle {
 	return c
 }
 
-// mixBatches is the runs of an epoch of a Mix as batches; nil if that is not
+// mixBatches groups the runs of an epoch of a Mix into batches; nil if that is not
 // asked for.
 func (p *Plan) mixBatches(seq sequence) grouping {
 	if p.mix == nil || !p.mix.batches {

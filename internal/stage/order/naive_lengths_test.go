@@ -70,8 +70,8 @@ func mixed(items [][]order.Piece, key rng.Key) [][]order.Piece {
 	return out
 }
 
-// bucketed is the window by length, in runs in a random order; a run that is
-// short comes last, and lies anywhere between the others in the sorted order.
+// bucketed is the window by length, in runs in a random order. A short run comes
+// last, and is anywhere between the others in the sorted order.
 func bucketed(window []lengthy, run int64, key rng.Key) []int64 {
 	slices.SortStableFunc(window, byLength)
 	whole, short := int64(len(window))/run, int64(len(window))%run

@@ -129,8 +129,8 @@ func sharesOf(weights []float64) []int64 {
 	return atLeastOne(sum, func(d int) bool { return weights[d] > 0 })
 }
 
-// atLeastOne moves sums up where a member would have nothing, and down where
-// those behind it would.
+// atLeastOne moves sums up if a member would have nothing, and down if those after
+// it would.
 func atLeastOne(sum []int64, has func(d int) bool) []int64 {
 	out := []int64{0}
 	for d := range sum {
@@ -140,8 +140,8 @@ func atLeastOne(sum []int64, has func(d int) bool) []int64 {
 		} else {
 			most = least
 		}
-		for behind := d + 1; behind < len(sum) && has(d); behind++ {
-			if has(behind) {
+		for next := d + 1; next < len(sum) && has(d); next++ {
+			if has(next) {
 				most--
 			}
 		}
@@ -181,7 +181,7 @@ func (p *player) length(samples int64) {
 		}
 		return
 	}
-	// right says whether so many runs of a cycle are right behind the whole
+	// right reports whether so many runs of a cycle are right after the whole
 	// cycles so far: not too many, or enough.
 	before := make([]int64, len(p.streams))
 	var wholes []int64

@@ -1,23 +1,22 @@
-// Package order is the plan: which sample stands at which place of which
-// epoch. It is arithmetic. A Plan holds no iterator, no buffer and no state;
-// every answer is a pure function of its arguments, so that resuming, jumping
-// and resizing the world cost nothing. It does no I/O, and after New it returns
-// no error.
+// Package order is the plan: which sample is in which place of which epoch. It is
+// arithmetic. A Plan has no iterator, no buffer and no state; every answer is a
+// pure function of its arguments, so that resuming, jumping and resizing the world
+// cost nothing. It does no I/O, and after New it returns no error.
 //
-// There is one global sequence of places an epoch, 0 to N-1, and ranks take
-// turns along it (Slice). Workers, restarts and the size of the world cannot
-// change what a place holds.
+// Every epoch has one global sequence of places, 0 to N-1, and ranks take turns
+// along it (Slice). Workers, restarts and the size of the world cannot change the
+// sample of a place.
 //
 //	permutation   full: a keyed bijection of [0, n)
-//	block         two tiers: blocks permuted, streams side by side, windows
+//	block         two levels: blocks permuted, streams read concurrently, windows
 //	draw          weights, with and without replacement
-//	mix           several datasets in exact shares: what is asked, how long an epoch is
+//	mix           several datasets in exact shares: the policy, the length of an epoch
 //	schedule      how many runs of each member come before any place
-//	mixorder      one epoch of a mix: which run is whose
-//	shares        how much of a mix's members a stretch holds
+//	mixorder      one epoch of a mix: the owner of each run
+//	shares        how many samples of each member of a mix a range has
 //	lengths       places sorted by length; batches cut by tokens; packs
-//	list          an order that somebody else decided
-//	slice         what of all that is a rank's
+//	list          an order that came from elsewhere
+//	slice         a rank's part of all that
 //	receipt       sums that prove what was delivered
 package order
 
@@ -33,39 +32,40 @@ type Shuffle string
 
 // The shuffles.
 const (
-	None        Shuffle = "none"   // place p holds sample p
+	None        Shuffle = "none"   // place p has sample p
 	Full        Shuffle = "full"   // a keyed permutation of all samples
 	BlockWise   Shuffle = "block"  // see Block
 	WindowAlone Shuffle = "window" // windows of Block.Window samples, each permuted
 )
 
-// Policy is everything that decides an order, apart from the samples. The zero
-// value is every sample once, as they are stored.
+// Policy is everything that decides an order, except the samples. The zero value is
+// every sample once, in the order of storage.
 type Policy struct {
 	Shuffle Shuffle
 	Seed    uint64
 	Block   Block
 	Draw    Draw
-	// Subset are the samples that there are, as far as Shuffle and Draw know: they
-	// order its positions. nil: all n. It is not copied, and must not change.
+	// Subset are the samples to use: Shuffle and Draw order its positions. nil: all
+	// n. It is not copied, and must not change.
 	Subset  []int64
-	Mix     *Mix // several datasets; Shuffle, Block and Draw are its members' then
+	Mix     *Mix // several datasets, which then have their own Shuffle, Block and Draw
 	Lengths Lengths
 }
 
 // Plan is the order of every epoch over n samples. Safe for concurrent use.
 type Plan struct {
-	all     int64 // samples that there are
-	samples int64 // that Shuffle and Draw order: those of a Subset, or all
+	all     int64 // samples of the dataset
+	samples int64 // samples that Shuffle and Draw order: those of a Subset, or all
 	places  int64 // of an epoch
 	policy  Policy
 	starts  []int64   // first sample of each block
 	cdf     []float64 // cumulative weights
 	mix     *mix
-	counts  *recent[[]int64] // first items of the windows of the last epochs (Lengths)
+	counts  *recent[[]int64] // first items of the windows of recent epochs (Lengths)
 }
 
-// New is the plan over n samples, n > 0. It fails for a policy that can not be.
+// New returns the plan over n samples, n > 0. It returns an error for an invalid
+// policy.
 func New(n int64, p Policy) (Plan, error) {
 	if n <= 0 {
 		return Plan{}, fmt.Errorf("order: %d samples", n)
@@ -93,7 +93,7 @@ func New(n int64, p Policy) (Plan, error) {
 			return Plan{}, err
 		}
 	default:
-		return Plan{}, fmt.Errorf("order: no shuffle %q: there are %q, %q, %q and %q", p.Shuffle, None, Full, BlockWise, WindowAlone)
+		return Plan{}, fmt.Errorf("order: unknown shuffle %q: the choices are %q, %q, %q and %q", p.Shuffle, None, Full, BlockWise, WindowAlone)
 	}
 	if err := plan.newDraw(); err != nil {
 		return Plan{}, err
@@ -105,14 +105,14 @@ func New(n int64, p Policy) (Plan, error) {
 // newSubset checks the policy's Subset.
 func (p *Plan) newSubset() error {
 	if p.policy.Mix != nil || p.policy.Shuffle == BlockWise {
-		return errors.New("order: a subset has no blocks and is no mixture")
+		return errors.New("order: a subset cannot have blocks or be a mixture")
 	}
 	if len(p.policy.Subset) == 0 {
 		return errors.New("order: the subset is empty")
 	}
 	for i, id := range p.policy.Subset {
 		if id < 0 || id >= p.all {
-			return fmt.Errorf("order: the subset names sample %d at %d, and there are %d samples", id, i, p.all)
+			return fmt.Errorf("order: the subset names sample %d at %d, but there are %d samples", id, i, p.all)
 		}
 	}
 	p.samples = int64(len(p.policy.Subset))
@@ -120,7 +120,7 @@ func (p *Plan) newSubset() error {
 	return nil
 }
 
-// picked is a sequence of the positions of a Subset, as samples.
+// picked is a sequence of positions in a Subset, as samples.
 type picked struct {
 	sequence
 	subset []int64
@@ -128,16 +128,15 @@ type picked struct {
 
 func (s picked) at(place int64) int64 { return s.subset[s.sequence.at(place)] }
 
-// Samples is the number of samples that the plan draws from.
+// Samples is the number of samples of the plan.
 func (p Plan) Samples() int64 { return p.samples }
 
-// Places is the number of places of an epoch, padding apart.
+// Places is the number of places of an epoch, without padding.
 func (p Plan) Places() int64 { return p.places }
 
-// Epoch is the order of epoch e >= 0. It costs O(1) for full and window
-// shuffles (a table of at most smallN samples), O(blocks) for block shuffles,
-// O(n log n) for weights without replacement, and for Lengths what it says
-// there.
+// Epoch is the order of epoch e >= 0. It costs O(1) for full and window shuffles (a
+// table of at most smallN samples), O(blocks) for block shuffles, O(n log n) for
+// weights without replacement, and for Lengths what is said there.
 func (p Plan) Epoch(e int64) Epoch {
 	out := Epoch{places: p.places, seed: p.policy.Seed, epoch: e}
 	key := rng.New(p.policy.Seed).With(uint64(e))
@@ -162,40 +161,40 @@ func (p Plan) Epoch(e int64) Epoch {
 
 // Epoch is the order of one epoch. It is a value and safe for concurrent use.
 //
-// What is dealt to ranks are items, numbered from 0 to Len-1. An item is one
-// place, unless the policy groups places: then it is a whole batch (Batches) or
-// one row of a batch that several samples share (Packed).
+// Items, numbered from 0 to Len-1, are dealt to ranks. An item is one place, unless
+// the policy groups places: then it is a whole batch (Batches) or one row of a
+// batch that several samples share (Packed).
 type Epoch struct {
 	seq    sequence
 	places int64
-	first  int64    // the first place that seq knows; not 0 for a part of a List
-	begin  int64    // the first item that groups know, likewise
+	first  int64    // the first place of seq; not 0 for a part of a List
+	begin  int64    // the first item of groups, likewise
 	groups grouping // nil: an item is a place
 	seed   uint64
 	epoch  int64
 }
 
-// sequence is the sample at a place, 0 <= place < number of places. Safe for
+// sequence gives the sample at a place, 0 <= place < number of places. Safe for
 // concurrent use.
 type sequence interface{ at(place int64) int64 }
 
-// grouping is places put together to items. Safe for concurrent use.
+// grouping is places put together into items. Safe for concurrent use.
 type grouping interface {
 	// len is the number of items of the epoch.
 	len() int64
 	// item appends the pieces of item i, 0 <= i < len.
 	item(i int64, dst []Piece) []Piece
-	// packed says that an item is a row of a batch, and not a whole batch.
+	// packed reports whether an item is a row of a batch, and not a whole batch.
 	packed() bool
 }
 
-// Piece is what an item is made of: a place, the sample that it holds, and, in
-// a pack, the run of its tokens that lies there.
+// Piece is a part of an item: a place, its sample, and, in a packed row, the run of
+// the sample's tokens that is there.
 type Piece struct {
 	Place  int64
 	Sample int64
 	From   int64 // first token of the run
-	Len    int64 // tokens; 0: all there are, which only packs know
+	Len    int64 // tokens; 0: all of the sample, if rows are not packed
 }
 
 type identity struct{}
@@ -210,18 +209,18 @@ func (e Epoch) Len() int64 {
 	return e.places
 }
 
-// Places is the number of places, padding apart.
+// Places is the number of places, without padding.
 func (e Epoch) Places() int64 { return e.places }
 
-// Batches says that an item is a whole batch.
+// Batches reports whether an item is a whole batch.
 func (e Epoch) Batches() bool { return e.groups != nil && !e.groups.packed() }
 
-// Packed says that an item is a row which several samples share.
+// Packed reports whether an item is a row that several samples share.
 func (e Epoch) Packed() bool { return e.groups != nil && e.groups.packed() }
 
 // Item appends the pieces of item i >= 0 to dst. Items from Len on are padding:
-// they hold what item i mod Len does, at places of their own, not below Places.
-// A part of a List repeats itself: it does not know what came before.
+// they repeat item i mod Len, with places of their own, not below Places. A part of
+// a List repeats only itself: it does not know what came before.
 func (e Epoch) Item(i int64, dst []Piece) []Piece {
 	if e.groups == nil {
 		return append(dst, Piece{Place: i, Sample: e.At(i)})
@@ -235,9 +234,9 @@ func (e Epoch) Item(i int64, dst []Piece) []Piece {
 	return dst
 }
 
-// At is the sample at a place, 0 <= place. A padding place, place >= N, holds
-// the sample of place mod N; in a part of a List, what the part has from its
-// first place on.
+// At is the sample at a place, 0 <= place. A padding place, place >= N, has the
+// sample of place mod N; in a part of a List, it repeats that part from its first
+// place on.
 func (e Epoch) At(place int64) int64 {
 	if place >= e.places {
 		place, _ = again(place, e.first, e.places)
@@ -245,8 +244,8 @@ func (e Epoch) At(place int64) int64 {
 	return e.seq.at(place - e.first)
 }
 
-// again is where padding i stands in [first, n), which is repeated behind n
-// without end, and in which repetition; 0 is none.
+// again is the position in [first, n) that padding position i repeats, and the
+// number of the repetition; 0 means that i is not padding.
 func again(i, first, n int64) (at, turn int64) {
 	if i < n {
 		return i, 0
@@ -254,9 +253,9 @@ func again(i, first, n int64) (at, turn int64) {
 	return first + (i-n)%(n-first), 1 + (i-n)/(n-first)
 }
 
-// Real says whether a place is one of the epoch's own, and not padding.
+// Real reports whether a place is one of the epoch's own, and not padding.
 func (e Epoch) Real(place int64) bool { return place < e.places }
 
-// Key is the key of everything random about a place. A padding place has a key
-// of its own: its sample is augmented anew.
+// Key is the key of everything random about a place. A padding place has a key of
+// its own, so its sample is augmented differently.
 func (e Epoch) Key(place int64) rng.Key { return rng.Sample(e.seed, e.epoch, place) }

@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// packer is what best fit decreasing needs (Johnson 1973), window after window.
+// packer is the state of best fit decreasing (Johnson 1973), reused from window to
+// window.
 type packer struct {
-	filled []int64 // by place of the window: rows filled up to and with it
+	filled []int64 // by place of the window: full rows up to and including it
 	of     []int32 // the row of each piece, in the order of pieces: longest first
 	room   roomTree
 }
@@ -20,13 +21,13 @@ func (p *packer) total() int64 {
 	return p.filled[len(p.filled)-1]
 }
 
-// rows packs the samples that were read: s.pack.filled, s.pack.of, and in
-// s.ends where each shared row ends. s.keys are then the pieces of shared rows,
-// the longest first and places in order, (Pack - tokens) <<32 | place.
+// rows packs the samples that were read: the result is in s.pack.filled, s.pack.of,
+// and in s.ends, where each shared row ends. s.keys are then the pieces of shared
+// rows, longest first and places in order: (Pack - tokens) <<32 | place.
 //
-// A sample fills as many rows as it can by itself; what is left of it, or all of
-// a short one, goes into the fullest row that has room, of equally full ones
-// into the one that has been so for longest, else into a new row.
+// A sample fills as many rows as it can by itself. The rest of it, or all of a
+// short one, goes into the fullest row with enough room, of equally full ones into
+// the one that has been so for longest, otherwise into a new row.
 func (s *scratch) rows(l *Lengths) {
 	p := &s.pack
 	p.filled = p.filled[:0]
@@ -64,8 +65,7 @@ func (s *scratch) rows(l *Lengths) {
 	}
 }
 
-// pieces writes down what rows decided, for the window that begins at place
-// first.
+// pieces stores the result of rows, for the window that begins at place first.
 func (s *scratch) pieces(l *Lengths, first int64, t *items) {
 	next := make([]int32, len(s.ends)) // where each row's next piece goes
 	for r := 1; r < len(next); r++ {
@@ -88,35 +88,35 @@ func (s *scratch) pieces(l *Lengths, first int64, t *items) {
 	}
 }
 
-// roomTree holds rows by the room that is left in them, and gives the one with
-// the least that is enough. It is a radix tree over the room, six bits a level,
-// a mask in each branch: both calls take ceil(bits(Pack)/6) short steps, two for
-// rows of 2,048 tokens. Rows with equal room stand in a queue.
+// roomTree has rows by the room that is left in them, and finds the row with the
+// least room that is enough. It is a radix tree over the room with six bits per
+// level and a mask in each branch: both calls take ceil(bits(Pack)/6) short steps,
+// two for rows of 2,048 tokens. Rows with equal room are queued.
 //
-// A balanced tree does the same in log(rows) steps that each miss the cache; a
-// sorted list moves all that is behind.
+// A balanced tree needs log(rows) steps, each with a cache miss; a sorted list
+// moves everything after the row.
 type roomTree struct {
 	levels   uint
 	branches []branch // the first is the root; emptied ones stay where they are
-	behind   []int32  // by row: the row behind it in its queue
+	after    []int32  // by row: the next row in its queue
 }
 
 type branch struct {
-	mask uint64    // of the children that hold any row
-	next [64]int32 // a branch, 0: none yet; on the lowest level the first row of the queue
-	last [64]int32 // on the lowest level, its last row
+	mask uint64    // of the children with rows
+	next [64]int32 // a branch, 0: none yet; on the lowest level the first row of a queue
+	last [64]int32 // on the lowest level, the last row of the queue
 }
 
 func (t *roomTree) reset(most int64) {
 	t.levels = max(1, uint(bits.Len64(uint64(most))+5)/6)
 	t.branches = append(t.branches[:0], branch{})
-	t.behind = t.behind[:0]
+	t.after = t.after[:0]
 }
 
-// put adds a row. Rows are numbered from 0 on as they come.
+// put adds a row. Rows are numbered from 0 in the order in which they come.
 func (t *roomTree) put(row int32, room int64) {
-	if int(row) == len(t.behind) {
-		t.behind = append(t.behind, 0)
+	if int(row) == len(t.after) {
+		t.after = append(t.after, 0)
 	}
 	at := int32(0)
 	for level := t.levels - 1; level > 0; level-- {
@@ -133,7 +133,7 @@ func (t *roomTree) put(row int32, room int64) {
 		leaf.mask |= 1 << d
 		leaf.next[d] = row
 	} else {
-		t.behind[leaf.last[d]] = row
+		t.after[leaf.last[d]] = row
 	}
 	leaf.last[d] = row
 }
@@ -147,8 +147,8 @@ func (t *roomTree) take(tokens int64) (row int32, room int64, ok bool) {
 	return row, room, ok
 }
 
-// find is the least room under a branch that is at least `least`; both count
-// from where the branch begins.
+// find returns the least room under a branch that is at least `least`; both count
+// from the start of the branch.
 func (t *roomTree) find(at int32, level uint, least int64) (int64, bool) {
 	b := &t.branches[at]
 	shift := 6 * level
@@ -174,15 +174,15 @@ func (t *roomTree) find(at int32, level uint, least int64) (int64, bool) {
 	return d<<shift | room, true
 }
 
-// remove takes the first row of a room's queue, which there must be, and says
-// whether the branch is empty now.
+// remove takes the first row of a room's queue, which must not be empty, and
+// reports whether the branch is empty now.
 func (t *roomTree) remove(at int32, level uint, room int64) (row int32, empty bool) {
 	b := &t.branches[at]
 	d := room >> (6 * level) & 63
 	if level == 0 {
 		row = b.next[d]
 		if row != b.last[d] {
-			b.next[d] = t.behind[row]
+			b.next[d] = t.after[row]
 			return row, false
 		}
 	} else if row, empty = t.remove(b.next[d], level-1, room); !empty {

@@ -6,29 +6,30 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// wordShuffle keeps the shuffle's randomness apart from that of places, which
-// are never negative.
+// wordShuffle separates the shuffle's randomness from that of places, which are
+// never negative.
 const wordShuffle = 1<<64 - 1
 
 const (
-	// smallN is the largest epoch that is shuffled by a table: over so few bits a
-	// Feistel network's departure from uniform could be seen.
+	// smallN is the largest epoch that is shuffled with a table: with so few bits,
+	// the bias of a Feistel network would be measurable.
 	smallN = 4096
-	// tracedN is the largest window that is shuffled as tables are. The network's
-	// halves have too few functions to choose from below: over 5 to 8 samples,
-	// places were seen to depart from uniform by 5%, neighbours by 30%.
+	// tracedN is the largest window that is shuffled like a table. Below it the
+	// halves of the network have too few functions to choose from: with 5 to 8
+	// samples, places were measured to be off from uniform by 5%, neighbours by
+	// 30%.
 	tracedN = 64
-	// rounds of the network. Four make a pseudo-random permutation of a good
-	// round function (Luby, Rackoff 1988); the rest is margin for unbalanced
+	// rounds of the network. Four make a pseudo-random permutation out of a good
+	// round function (Luby, Rackoff 1988); the others are a margin for unequal
 	// halves of few bits.
 	rounds = 8
 )
 
 // permutation is a keyed bijection of [0, n).
 //
-// Above smallN it is a Feistel network over the smallest 2^(a+b) >= n, a and b
-// the bits of the two halves, walked until it lands below n (Black, Rogaway
-// 2002): at most two steps on average, since 2^(a+b) < 2n.
+// Above smallN it is a Feistel network over the smallest 2^(a+b) >= n, where a and
+// b are the bits of the two halves, applied until the result is below n (Black,
+// Rogaway 2002): at most two steps on average, because 2^(a+b) < 2n.
 type permutation struct {
 	n     int64
 	table []uint16 // small n
@@ -53,7 +54,7 @@ func newPermutation(n int64, key rng.Key) *permutation {
 	return p
 }
 
-// network sets the keys and halves up.
+// network sets up the keys and halves.
 func (p *permutation) network(key rng.Key) {
 	whole := uint(bits.Len64(uint64(p.n - 1)))
 	p.a = whole / 2
@@ -63,11 +64,11 @@ func (p *permutation) network(key rng.Key) {
 	}
 }
 
-// shuffled is where a permutation of [0, n) takes i, for once and without a
+// shuffled is where a permutation of [0, n) takes i, computed once and without a
 // table. Up to tracedN it is the table's permutation: the swaps of Fisher and
-// Yates, undone from the last to the first, for the one place that is asked for.
-// Above, the network stands in: its first and second order are uniform as far as
-// can be measured, and a trace would cost n hashes.
+// Yates, undone from the last to the first, for this one place. Above that it is
+// the network: its first and second order are uniform as far as can be measured,
+// and tracing would cost n hashes.
 func shuffled(n, i int64, key rng.Key) int64 {
 	if n > tracedN {
 		p := permutation{n: n}
@@ -98,9 +99,9 @@ func (p *permutation) at(place int64) int64 {
 	}
 }
 
-// walk is one pass of the network. In each pair of rounds the left half of a
-// bits and the right half of b bits take turns being changed by the other, so
-// that unequal halves need no swap.
+// walk applies the network once. In each pair of rounds, the left half of a bits
+// and the right half of b bits take turns being changed by the other, so that
+// unequal halves need no swap.
 func (p *permutation) walk(x uint64) uint64 {
 	maskA, maskB := uint64(1)<<p.a-1, uint64(1)<<p.b-1
 	left, right := x>>p.b, x&maskB
@@ -111,8 +112,8 @@ func (p *permutation) walk(x uint64) uint64 {
 	return left<<p.b | right
 }
 
-// round is the network's keyed function: a multiply-fold, whose high and low
-// halves both depend on every bit of x and of the key.
+// round is the keyed function of the network: a folded multiplication, whose high
+// and low halves both depend on every bit of x and of the key.
 func round(x, key uint64) uint64 {
 	hi, lo := bits.Mul64(x^key, 0x9E3779B97F4A7C15)
 	hi, lo = bits.Mul64(hi^lo^key>>32, 0xD6E8FEB86659FD93)

@@ -8,42 +8,43 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// Quality is how well an epoch is mixed, and what that costs whoever reads it.
-// It is estimated from about a million places, the same ones every time; what
-// chance may do to it is said where it matters.
+// Quality is how well an epoch is mixed, and what that costs its readers. It is
+// estimated from about a million places, the same ones every time; where chance
+// matters, its effect is documented.
 type Quality struct {
 	Places int64 // of the epoch
-	Depth  int64 // places looked at together: asked for, within [2, 524288] and the epoch
-	Shards int64 // that hold any sample
+	Depth  int64 // places considered together: as asked for, within [2, 524288] and the epoch
+	Shards int64 // with samples
 
 	// Displacement is the mean of |place/places - sample/samples|: how far, in
-	// epochs, samples lie from where they are stored. 0: the stored order; 1/3: a
-	// perfect shuffle.
+	// epochs, samples are from their position in storage. 0: the stored order; 1/3:
+	// a perfect shuffle.
 	Displacement float64
-	// Entropy is that of the shards among Depth places in a row, the mean over
-	// many such rows, as a share of what Depth places dealt evenly to all shards
-	// have. 0: one shard at a time; near 1: mixed, but below it even for a perfect
-	// shuffle, whose dealing is random and not even. 1 for a single shard.
+	// Entropy is the entropy of the shards among Depth consecutive places, the mean
+	// over many such runs, as a share of that of Depth places distributed evenly
+	// over all shards. 0: one shard at a time; near 1: mixed, but below 1 even for
+	// a perfect shuffle, which is random and not even. 1 for a single shard.
 	Entropy float64
 	// Independence is chi-squared of place against sample, each cut into equal
-	// bins, in standard deviations from what independence gives (Wilson, Hilferty
-	// 1931). -3 to 3 is chance; more shows that the place tells where a sample is
-	// stored, less that the shuffle is more even than chance.
+	// bins, in standard deviations from independence (Wilson, Hilferty 1931). -3 to
+	// 3 is chance; more shows that the place tells where a sample is stored, less
+	// that the shuffle is more even than chance.
 	Independence float64
-	// Neighbours is the share of places whose next holds a sample stored directly
-	// before or behind theirs. 1: the stored order; 2/samples: a perfect shuffle.
+	// Neighbours is the share of places followed by a sample that is stored
+	// directly before or after theirs. 1: the stored order; 2/samples: a perfect
+	// shuffle.
 	Neighbours float64
 
-	// Open is the mean number of shards that Depth places in a row lie in.
+	// Open is the mean number of shards that Depth consecutive places are in.
 	Open float64
-	// Run is the mean number of samples that can be read in one go, when Depth
-	// places in a row are read in the order of storage. No run leaves its shard.
+	// Run is the mean number of samples that can be read in one go if Depth
+	// consecutive places are read in the order of storage. No run leaves its shard.
 	Run float64
-	// Reads is what a cluster reads in an epoch when every node, of one rank,
-	// reads whole each shard that it touches: in times the data, for worlds of 1,
-	// 2, 4 and 8. 1 is the least that reads all, the world's size the most. For
-	// draws and mixtures it is estimated from the places looked at, and too low
-	// where there are hundreds of thousands of shards.
+	// Reads is what a cluster reads in an epoch if every node, of one rank, reads
+	// each shard that it needs completely, as a multiple of the data, for worlds of
+	// 1, 2, 4 and 8. 1 is the least that reads everything, the world's size the
+	// most. For draws and mixtures it is estimated from the places considered, and
+	// too low if there are hundreds of thousands of shards.
 	Reads []Reading
 }
 
@@ -54,18 +55,18 @@ type Reading struct {
 }
 
 const (
-	scattered  = 1 << 18 // places looked at one by one
-	together   = 1 << 19 // places looked at in rows of Depth
+	scattered  = 1 << 18 // places considered one by one
+	together   = 1 << 19 // places considered in runs of Depth
 	mostBins   = 64
-	binHolds   = 16 // places expected in a cell, at least
+	binHolds   = 16 // minimum of expected places per cell
 	mostWorld  = 8
-	mostLayout = 1 << 20 // streams that are gone through one by one
+	mostLayout = 1 << 20 // most streams to go through one by one
 )
 
-// Measure looks at one epoch. Blocks are the samples in each shard, in the order
-// of ids; nil: there is one. Depth is the number of places that are seen
-// together: of a batch, to judge mixing, or of all that is prefetched, to judge
-// reading. Lengths are left out: they move samples within their windows only.
+// Measure measures one epoch. blocks are the samples in each shard, in the order of
+// ids; nil: there is one shard. depth is the number of places considered together:
+// those of a batch, to judge mixing, or those of all that is prefetched, to judge
+// reading. Lengths are ignored: they only move samples within their windows.
 //
 // It costs the opening of an epoch, and well below a second.
 func Measure(p Plan, epoch int64, blocks []int64, depth int64) Quality {
@@ -87,10 +88,10 @@ type measure struct {
 	touched []float64 // estimated places of each shard
 }
 
-// shards is where each ends, in samples; none is empty.
+// shards is where each shard ends, in samples; none is empty.
 type shards struct{ ends []int64 }
 
-// newShards makes the last shard end where the samples do, whatever was said.
+// newShards makes the last shard end where the samples do, whatever the sizes say.
 func newShards(samples int64, sizes []int64) shards {
 	var s shards
 	var end int64
@@ -108,7 +109,7 @@ func (s shards) of(sample int64) int {
 	return sort.Search(len(s.ends)-1, func(i int) bool { return s.ends[i] > sample })
 }
 
-// size is the samples of shard i.
+// size is the number of samples of shard i.
 func (s shards) size(i int) int64 {
 	if i > 0 {
 		return s.ends[i] - s.ends[i-1]
@@ -116,8 +117,8 @@ func (s shards) size(i int) int64 {
 	return s.ends[0]
 }
 
-// strata calls fn with a random place in each of n equal parts of the places,
-// or with every place, where they are fewer.
+// strata calls fn with a random place in each of n equal parts of the places, or
+// with every place if there are fewer.
 func strata(places, n int64, key rng.Key, fn func(place int64)) {
 	n = min(n, places)
 	for i := range n {
@@ -130,8 +131,8 @@ func strata(places, n int64, key rng.Key, fn func(place int64)) {
 	}
 }
 
-// scatter looks at single places: displacement, independence, and how often
-// each shard is touched.
+// scatter considers single places: displacement, independence, and how often each
+// shard is used.
 func (m *measure) scatter() {
 	looked := min(scattered, m.plan.places)
 	bins := min(max(2, int(math.Sqrt(float64(looked)/binHolds))), mostBins)
@@ -150,8 +151,8 @@ func (m *measure) scatter() {
 	m.q.Independence = independence(cells, bins)
 }
 
-// independence is how far a table of bins x bins counts is from the product of
-// its margins, in standard deviations. Empty rows and columns do not count.
+// independence is how far a table of bins x bins counts is from the product of its
+// margins, in standard deviations. Empty rows and columns do not count.
 func independence(cells []float64, bins int) float64 {
 	across, down := make([]float64, bins), make([]float64, bins)
 	var all float64
@@ -177,7 +178,7 @@ func independence(cells []float64, bins int) float64 {
 	return (math.Cbrt(chi/free) - (1 - 2/(9*free))) / math.Sqrt(2/(9*free))
 }
 
-// rows looks at places in a row: entropy, neighbours, open shards, runs.
+// rows considers consecutive places: entropy, neighbours, open shards, runs.
 func (m *measure) rows(key rng.Key) {
 	depth, places := m.q.Depth, m.plan.places
 	n := min(together, places) / depth
@@ -222,7 +223,7 @@ func (m *measure) rows(key rng.Key) {
 	}
 }
 
-// surprise is what c places of all add to their entropy.
+// surprise is what c of all places add to their entropy.
 func surprise(c, all float64) float64 {
 	if c == 0 {
 		return 0
@@ -230,15 +231,15 @@ func surprise(c, all float64) float64 {
 	return c / all * math.Log(all/c)
 }
 
-// evenEntropy is the entropy of places dealt evenly to shards.
+// evenEntropy is the entropy of places distributed evenly over shards.
 func evenEntropy(places, shards int64) float64 {
 	less, more := places/shards, places%shards
 	return float64(float64(more)*surprise(float64(less+1), float64(places))) +
 		float64(float64(shards-more)*surprise(float64(less), float64(places)))
 }
 
-// reads is counted shard by shard where the layout of the order is known, and
-// else follows from how many places a shard has, which are anybody's.
+// reads counts shard by shard if the layout of the order is known, and otherwise
+// estimates from the number of places of each shard, which may be on any rank.
 func (m *measure) reads() {
 	ranks := m.layout()
 	for world := int64(1); world <= mostWorld; world *= 2 {
@@ -264,7 +265,7 @@ func (m *measure) reads() {
 	}
 }
 
-// places is how many places hold samples of shard i.
+// places is how many places have samples of shard i.
 func (m *measure) places(i int) float64 {
 	if m.plan.mix == nil && !m.plan.policy.Draw.any() && m.plan.places == m.plan.all && m.plan.policy.Subset == nil {
 		return float64(m.shards.size(i))
@@ -272,10 +273,10 @@ func (m *measure) places(i int) float64 {
 	return m.touched[i]
 }
 
-// layout is for each shard the set of place mod mostWorld, as bits, that hold
-// its samples; nil for orders in which any place may. Windows are taken as if
-// they were not permuted: which of its ranks a shard's sample goes to changes,
-// and hardly how many ranks it has.
+// layout returns, for each shard, the set of place mod mostWorld of its samples, as
+// bits; nil for orders in which any place may have them. Windows are treated as not
+// permuted: that changes which rank gets a shard's sample, but hardly how many
+// ranks do.
 func (m *measure) layout() []uint8 {
 	o, ok := m.epoch.seq.(*blockOrder)
 	if _, plain := m.epoch.seq.(identity); plain {
@@ -292,8 +293,8 @@ func (m *measure) layout() []uint8 {
 		if stream < more {
 			size++
 		}
-		given := (m.plan.places - stream + o.streams - 1) / o.streams // fewer than size where an epoch ends early
-		for i := int64(0); i < min(size, given); {                    // a run that lies in one stream, one block and one shard
+		given := (m.plan.places - stream + o.streams - 1) / o.streams // fewer than size if an epoch ends early
+		for i := int64(0); i < min(size, given); {                    // a run inside one stream, one block and one shard
 			at := start + i
 			for block+1 < len(o.blocks) && o.blocks[block+1].begin <= at {
 				block++

@@ -142,8 +142,8 @@ func TestReadsAgainstAWalk(t *testing.T) {
 	})
 }
 
-// Block stands between the stored order and a full shuffle, wherever mixing and
-// reading pull in two directions.
+// Block is between the stored order and a full shuffle, whenever mixing and reading
+// are in conflict.
 func TestQualityLiesBetween(t *testing.T) {
 	blocks, n := unequal(400, 1500)
 	none := measured(t, n, Policy{}, blocks, 1024)

@@ -8,14 +8,14 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// Sum is what a receipt proves delivery with: the sum modulo 2^128 of a hash of
-// every (place, sample) that was delivered. Sums add up over ranks and over
-// parts of an epoch, in any order; two different deliveries agree with a
-// probability of 2^-128 unless somebody builds them to.
+// Sum proves delivery in a receipt: the sum modulo 2^128 of a hash of every (place,
+// sample) that was delivered. Sums add up over ranks and over parts of an epoch, in
+// any order. Two different deliveries have equal sums with a probability of 2^-128,
+// unless somebody constructs them.
 type Sum struct{ Hi, Lo uint64 }
 
-// Add counts one sample at one place. The halves come from keys of their own:
-// two draws below one key of 64 bits would agree whenever the keys do.
+// Add counts one sample in one place. The halves use different keys: two draws with
+// one key of 64 bits would be equal whenever the keys are.
 func (s *Sum) Add(place, sample int64) {
 	s.Plus(Sum{
 		Hi: rng.New(uint64(place)).With(uint64(sample)).Uint64(0),
@@ -23,7 +23,7 @@ func (s *Sum) Add(place, sample int64) {
 	})
 }
 
-// Less takes one sample at one place away again.
+// Less removes one sample in one place.
 func (s *Sum) Less(place, sample int64) {
 	var other Sum
 	other.Add(place, sample)
@@ -42,7 +42,7 @@ func (s *Sum) Plus(other Sum) {
 // String is 32 hexadecimal digits, the highest first.
 func (s Sum) String() string { return fmt.Sprintf("%016x%016x", s.Hi, s.Lo) }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (s Sum) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
@@ -57,9 +57,9 @@ func (s *Sum) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Sum is the plan's own sum over the items [from, to): what ranks that
-// delivered just these, and nothing else, add up to. Pieces of one sample count
-// once, with the first.
+// Sum is the plan's own sum over the items [from, to): what the ranks' sums add up
+// to if they delivered exactly these. Pieces of one sample count once, with the
+// first.
 func (e Epoch) Sum(from, to int64) (sum Sum, samples int64) {
 	var pieces []Piece
 	for i := from; i < to; i++ {

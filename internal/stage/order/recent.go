@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// recent keeps what was computed last, by number. What several ask for at once
-// is computed once. Safe for concurrent use.
+// recent keeps the last results of a computation, by number. Concurrent requests
+// for one number compute it once. Safe for concurrent use.
 type recent[T any] struct {
 	mu   sync.Mutex
-	kept []*kept[T] // the one that was asked for last comes first
+	kept []*kept[T] // the one asked for last is first
 }
 
 type kept[T any] struct {
@@ -20,8 +20,8 @@ type kept[T any] struct {
 
 func newRecent[T any](n int) *recent[T] { return &recent[T]{kept: make([]*kept[T], 0, n)} }
 
-// get is compute(number), now or earlier. In place of the one that was asked for
-// longest ago it is kept.
+// get returns compute(number), computed now or earlier. A new result replaces the
+// one that was asked for longest ago.
 func (r *recent[T]) get(number int64, compute func(int64) T) T {
 	k := r.find(number)
 	k.once.Do(func() { k.value = compute(number) })

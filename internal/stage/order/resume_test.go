@@ -183,7 +183,7 @@ func lcm(a, b int64) int64 {
 	return a / x * b
 }
 
-// chain is where a chain of restarts stands.
+// chain is the position of a chain of restarts.
 type chain struct {
 	run      string
 	tail     order.Tail

@@ -5,45 +5,46 @@ import (
 	"sort"
 )
 
-// A mixture's stream is cut into cycles of cycleRuns runs; a run is places in a
-// row that one member fills. Weights are whole units, of which there are
-// cycleRuns*turn: from here on all is integers. A cycle of m runs, the c-th of
-// its segment, gives the members before d together
+// A mixture's stream is cut into cycles of cycleRuns runs; a run is consecutive
+// places that one member fills. Weights are whole units, of which there are
+// cycleRuns*turn: from here on everything is integers. A cycle of m runs, the c-th
+// of its segment, gives the members before d together
 //
 //	floor((m*upto[d] + cycleRuns*phase(c)) / units)
 //
-// runs, phase(c) the ten bits of c mod turn reversed. So every whole cycle has
-// each member's share to the next whole run, and since the phases of a turn of
-// 1,024 cycles are 0 to 1,023, each once, a turn has it exactly. Reversed bits
-// spread them: any stretch of cycles is near its share too (van der Corput 1935).
-// Sums over cycles need no table, see crossings.
+// runs, where phase(c) is the ten bits of c mod turn reversed. So every whole cycle
+// has each member's share rounded to a whole run, and because the phases of a turn
+// of 1,024 cycles are 0 to 1,023, each once, a turn has it exactly. Reversing the
+// bits spreads the phases: any range of cycles is near its share too (van der
+// Corput 1935). Sums over cycles need no table, see crossings.
 const (
 	cycleRuns = 1000
 	turn      = 1024
 	units     = cycleRuns * turn
-	// mostSteps of equal weights stand for a linear change between two points.
+	// mostSteps steps of constant weights approximate a linear change between two
+	// points.
 	mostSteps = 256
 )
 
-// schedule is how many runs of each member the cycles of an epoch have. An
+// schedule is the number of runs of each member in the cycles of an epoch. An
 // answer about one member costs O(log segments).
 type schedule struct {
-	segments []segment // by first; that of the first is 0
+	segments []segment // sorted by first, which begins with 0
 }
 
 // segment is the cycles from first on that have the same weights.
 type segment struct {
 	first  int64
-	upto   []int64 // upto[d] is the units of all members before d; one more than members
+	upto   []int64 // upto[d] is the units of all members before d; len is members + 1
 	before []int64 // runs of each member in all cycles before first
 }
 
-// newSchedule is that of the points, in cycles of so many places.
+// newSchedule is the schedule of the points, with cycles of cycle places.
 //
-// A change at a place in the middle of a cycle happens at the next. A linear
-// one becomes at most mostSteps steps of whole cycles, each with the weights
-// of its middle: what is given is never further from the line than half a
-// step, that is 1/512 of the change between the points, or that of half a cycle.
+// A change at a place in the middle of a cycle happens at the next. A linear change
+// becomes at most mostSteps steps of whole cycles, each with the weights of its
+// middle: the result is never further from the line than half a step, which is
+// 1/512 of the change between the points, or half a cycle.
 func newSchedule(points []Point, linear bool, cycle int64) schedule {
 	var s schedule
 	for i, p := range points {
@@ -67,12 +68,12 @@ func newSchedule(points []Point, linear bool, cycle int64) schedule {
 // cyclesTo is the number of cycles that begin before a place.
 func cyclesTo(place, cycle int64) int64 { return (place + cycle - 1) / cycle }
 
-// stepStart is the cycle with which step k of so many begins.
+// stepStart is the cycle with which step k of steps begins.
 func stepStart(length, steps, k int64) int64 {
 	return length/steps*k + length%steps*k/steps
 }
 
-// add appends a segment. It takes the place of one that no cycle is left for.
+// add appends a segment. It replaces the last one if that has no cycles.
 func (s *schedule) add(first int64, upto []int64) {
 	if n := len(s.segments); n > 0 && s.segments[n-1].first == first {
 		s.segments[n-1].upto = upto
@@ -91,7 +92,7 @@ func (s *schedule) of(cycle int64) *segment {
 	return &s.segments[after-1]
 }
 
-// before is the number of runs of member d in the first so many cycles.
+// before is the number of runs of member d in the first cycles cycles.
 func (s *schedule) before(d int, cycles int64) int64 {
 	if cycles == 0 {
 		return 0
@@ -105,13 +106,13 @@ func (s *schedule) within(d int, cycle, m int64) int64 {
 	return g.upTo(d+1, cycle, m) - g.upTo(d, cycle, m)
 }
 
-// total is the number of runs of member d in the first so many of an epoch.
+// total is the number of runs of member d in the first runs runs of an epoch.
 func (s *schedule) total(d int, runs int64) int64 {
 	cycles, m := runs/cycleRuns, runs%cycleRuns
 	return s.before(d, cycles) + s.within(d, cycles, m)
 }
 
-// until is before, for cycles that end in the segment or with it.
+// until is before for cycles that end in the segment or at its end.
 func (g *segment) until(d int, cycles int64) int64 {
 	c := cycles - g.first
 	return g.before[d] + whole(g.upto[d+1], c) - whole(g.upto[d], c)
@@ -122,8 +123,9 @@ func (g *segment) upTo(d int, cycle, m int64) int64 {
 	return (m*g.upto[d] + cycleRuns*reversed(cycle-g.first)) / units
 }
 
-// whole is the sum of (w + phase(i)) / turn, rounded down, over whole cycles
-// i < c: the part of w that turn divides, and one more each time that the rest
+// whole is the sum of (w + phase(i)) / turn, rounded down, over cycles i < c: the
+// part of w that turn divides, and one more each time that the rest and the phase
+// reach turn.
 // and the phase cross it.
 func whole(w, c int64) int64 {
 	rest := w % turn
@@ -131,10 +133,9 @@ func whole(w, c int64) int64 {
 }
 
 // crossings is how many of the phases of cycles i < c <= turn are at least
-// turn-rest. For each bit that is set in c there is a block of cycles: the
-// higher bits as in c, that bit 0, the b lower ones free. Reversed, the free
-// bits are the top ones, and the phases are evenly spaced: they are counted by
-// a division.
+// turn-rest. For each bit that is set in c there is a block of cycles: the higher
+// bits as in c, that bit 0, the b lower ones free. Reversed, the free bits are the
+// top ones, so the phases are evenly spaced and are counted by a division.
 func crossings(c, rest int64) int64 {
 	var n int64
 	for left := c; left != 0; left &= left - 1 {
@@ -149,9 +150,9 @@ func crossings(c, rest int64) int64 {
 // reversed is the ten bits of c mod turn, reversed.
 func reversed(c int64) int64 { return int64(bits.Reverse16(uint16(c%turn)) >> 6) }
 
-// fit turns the sums of weights into sums of units. Each is rounded, so a share
-// is never further than one unit, 1e-6, from what was asked for, but where it
-// must be moved up, so that no member that has any weight is left without.
+// fit turns the sums of weights into sums of units. Each is rounded, so a share is
+// at most one unit, 1e-6, from what was asked for, unless it must be moved up so
+// that every member with a weight has some.
 func fit(cdf, weights []float64) []int64 {
 	sums := make([]int64, len(weights))
 	total := cdf[len(cdf)-1]
@@ -173,10 +174,10 @@ func between(from, to []int64, a, b int64) []int64 {
 	return spread(sums, func(d int) bool { return from[d+1] > from[d] || to[d+1] > to[d] })
 }
 
-// spread makes sums that give a unit at least to every member that has any
-// weight, none to the others, and all units in all. It changes the fewest.
+// spread changes sums so that every member with a weight has at least one unit, the
+// others have none, and all units are used. It changes as few as possible.
 func spread(sums []int64, has func(d int) bool) []int64 {
-	var left int64 // members behind that have weight
+	var left int64 // later members that have weight
 	for d := range sums {
 		if has(d) {
 			left++

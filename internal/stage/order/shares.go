@@ -2,10 +2,10 @@ package order
 
 import "sort"
 
-// Shares is the number of samples of each member of a Mix in the items
-// [from, to) of an epoch, padding apart; nil if there is no Mix. Pieces of one
-// sample count once, with the first. It costs O(members log points), and at
-// most two windows of Lengths and two cycles.
+// Shares is the number of samples of each member of a Mix in the items [from, to)
+// of an epoch, without padding; nil if there is no Mix. Pieces of one sample count
+// once, with the first. It costs O(members log points), and at most two windows of
+// Lengths and two cycles.
 func (e Epoch) Shares(from, to int64) []int64 {
 	o, _ := e.seq.(*mixOrder)
 	if b, ok := e.seq.(*buckets); ok {
@@ -22,7 +22,8 @@ func (e Epoch) Shares(from, to int64) []int64 {
 	return shares
 }
 
-// count adds sign times each member's samples in the first so many items.
+// count adds sign times the number of samples of each member in the first items
+// items.
 func (e Epoch) count(o *mixOrder, items, sign int64, shares []int64) {
 	item, place := e.seam(items)
 	o.count(place, sign, shares)
@@ -37,8 +38,8 @@ func (e Epoch) count(o *mixOrder, items, sign int64, shares []int64) {
 	}
 }
 
-// seam is the last item, not behind the given one, before which there are
-// exactly the samples of the mixture's places before a place.
+// seam returns the last item, not after the given one, before which there are
+// exactly the samples of the mixture's places before place.
 func (e Epoch) seam(item int64) (before, place int64) {
 	switch g := e.groups.(type) {
 	case runBatches:
@@ -53,7 +54,8 @@ func (e Epoch) seam(item int64) (before, place int64) {
 	return item, item
 }
 
-// count adds sign times each member's samples in the first so many places.
+// count adds sign times the number of samples of each member in the first places
+// places.
 func (o *mixOrder) count(places, sign int64, shares []int64) {
 	m := o.mix
 	run, offset := places/m.run, places%m.run
@@ -73,7 +75,7 @@ func (o *mixOrder) count(places, sign int64, shares []int64) {
 	}
 }
 
-// whose is the member that a sample is of.
+// whose is the member that a sample belongs to.
 func (m *mix) whose(sample int64) int {
 	return sort.Search(len(m.members), func(d int) bool { return m.members[d].first > sample }) - 1
 }

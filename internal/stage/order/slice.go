@@ -1,6 +1,6 @@
 package order
 
-// Tail is what becomes of the end of an epoch that does not divide.
+// Tail is what happens at the end of an epoch that does not divide evenly.
 type Tail string
 
 // The tails. All give every rank the same number of steps.
@@ -10,9 +10,9 @@ const (
 	Drop Tail = "drop" // ends before the first step that is not full
 )
 
-// Slice is one rank's share of a pass over the n places of an epoch that
-// begins at place Start: step t holds the places that are Rank modulo World,
-// counted from Start, in [Start + t*World*Batch, Start + (t+1)*World*Batch).
+// Slice is one rank's share of a pass over the n places of an epoch that begins at
+// place Start: step t has the places that are Rank modulo World, counted from
+// Start, in [Start + t*World*Batch, Start + (t+1)*World*Batch).
 type Slice struct {
 	N     int64 // places of the epoch
 	Start int64 // place where the pass began
@@ -55,8 +55,8 @@ func (s Slice) Place(t, i int64) int64 {
 	return s.Start + (t*s.Batch+i)*s.World + s.Rank
 }
 
-// After is the number of places of the epoch that all ranks have been given
-// once step t is: where a pass that goes on begins.
+// After is the number of places of the epoch that all ranks have received after
+// step t: where a pass that continues begins.
 func (s Slice) After(t int64) int64 {
 	return min(s.N, s.Start+min(s.places(), (t+1)*s.World*s.Batch))
 }

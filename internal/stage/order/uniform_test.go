@@ -331,7 +331,7 @@ func TestKeysNeverRepeat(t *testing.T) {
 	}
 }
 
-// An epoch of one seed is no epoch of its neighbours, whatever adds up.
+// An epoch of one seed is not an epoch of its neighbours, whatever adds up.
 func TestSeedsAndEpochsAreApart(t *testing.T) {
 	const n, seeds, epochs = 1000, 12, 12
 	seen := map[string]string{}

@@ -12,9 +12,9 @@
 //	 "sample_digests": {...}        the file with the XXH64 of every sample
 //	}
 //
-// The package tool/pack writes it, with all of its options; a loader and
-// `stoker verify` read what they need of them. The shape is here, for all three.
-// It is stored with data: a field may be added, and none may change.
+// The package tool/pack writes it, with all of its options; a loader and `stoker
+// verify` read the part that they need. The types are here, for all three. A
+// manifest is stored with data: a field may be added, but none may change.
 package packing
 
 import (
@@ -35,9 +35,9 @@ const (
 	PlanName     = "plan.json"
 )
 
-// Manifest is a finished packing. O is what its reader needs of the options: the
-// writer has all of them, see Options for the others. Nothing in a manifest depends
-// on when, where or by how many processes the dataset was packed.
+// Manifest is a finished packing. O is the part of the options that its reader
+// needs: the writer has all of them, see Options for readers. Nothing in a manifest
+// depends on when, where or by how many processes the dataset was packed.
 type Manifest[O any] struct {
 	Identity[O]
 	Layout
@@ -48,12 +48,12 @@ type Manifest[O any] struct {
 
 // Identity is what makes two packings the same.
 type Identity[O any] struct {
-	Version int    `json:"stoker_pack"` // of the bytes of shards and of the files beside them
+	Version int    `json:"stoker_pack"` // of the format of shards and of the files beside them
 	Source  Source `json:"source"`
 	Options O      `json:"options"`
-	// Kernel is "go" if pictures were made without the C kernel or without
-	// libjpeg-turbo in it: progressive and CMYK JPEGs differ a little then, and so do
-	// pictures that were encoded again.
+	// Kernel is "go" if pictures were made without the C kernel, or without
+	// libjpeg-turbo in it: progressive and CMYK JPEGs then differ slightly, and so
+	// do pictures that were encoded again.
 	Kernel string `json:"kernel,omitempty"`
 }
 
@@ -69,7 +69,7 @@ type Layout struct {
 	Texts   []string `json:"text_fields,omitempty"` // see prepare.Program.Look
 	Words   []string `json:"word_fields,omitempty"` // see prepare.Program.Words
 	Classes []string `json:"classes,omitempty"`     // names, by number
-	Samples int64    `json:"samples"`               // that are written
+	Samples int64    `json:"samples"`               // samples written
 	// LeftOut are fields of the source that no sample has here, or not all of them.
 	LeftOut []format.Left `json:"left_out,omitempty"`
 }
@@ -78,8 +78,8 @@ type Layout struct {
 type Shard struct {
 	Files   []File `json:"files"`
 	First   int64  `json:"first"`   // place of its first sample
-	Samples int64  `json:"samples"` // that it has
-	// Converted is how many progressive JPEGs were made sequential.
+	Samples int64  `json:"samples"` // in this shard
+	// Converted is the number of progressive JPEGs that were made sequential.
 	Converted int64 `json:"converted,omitempty"`
 	// Bad are samples that could not be read and are left out, in order.
 	Bad []Bad `json:"bad,omitempty"`
@@ -107,7 +107,8 @@ type Digests struct {
 }
 
 // Options are those that decide whether and how the samples of a packing are those
-// of its source. A reader that knows these alone reads manifests of later versions.
+// of its source. A reader that knows only these can read manifests of later
+// versions.
 type Options struct {
 	Output   string `json:"output"`
 	Shuffle  bool   `json:"shuffle"`
@@ -126,7 +127,7 @@ func (m *Manifest[O]) Bad() (all []Bad) {
 	return all
 }
 
-// Converted is how many progressive JPEGs were made sequential.
+// Converted is the number of progressive JPEGs that were made sequential.
 func (m *Manifest[O]) Converted() (n int64) {
 	for _, s := range m.Shards {
 		n += s.Converted
@@ -134,8 +135,8 @@ func (m *Manifest[O]) Converted() (n int64) {
 	return n
 }
 
-// Read reads a manifest, of which nothing after the first value counts. It is nil if
-// the file is an object without a version: that of another tool.
+// Read reads a manifest and ignores everything after the first JSON value. It
+// returns nil if the file is an object without a version, which another tool wrote.
 func Read[O any](r io.Reader) (*Manifest[O], error) {
 	var first json.RawMessage
 	if err := json.NewDecoder(r).Decode(&first); err != nil {
@@ -151,15 +152,16 @@ func Read[O any](r io.Reader) (*Manifest[O], error) {
 	return m, nil
 }
 
-// Ours says whether a file that begins with head is a manifest of a packing: it has
-// the first key. A manifest.json of another tool lacks it.
+// Ours reports whether a file that begins with head is the manifest of a packing,
+// by its first key. A manifest.json of another tool lacks it.
 func Ours(head []byte) bool { return bytes.Contains(head, []byte(`"stoker_pack"`)) }
 
-// KeepsOrder says whether sample i of the packing is sample i of its source, by the
-// options that every reader knows.
+// KeepsOrder reports whether sample i of the packing is sample i of its source, as
+// far as the options tell that every reader knows.
 func KeepsOrder(m *Manifest[Options]) bool { return m.Source.Digest != "" && Unlike(m) == "" }
 
-// Unlike says why sample i of the packing is not sample i of its source; "": it is.
+// Unlike says why sample i of the packing is not sample i of its source; "" if it
+// is.
 func Unlike(m *Manifest[Options]) string {
 	o := m.Options
 	switch {

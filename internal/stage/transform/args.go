@@ -11,7 +11,7 @@ import (
 	"github.com/stoker-data/stoker/internal/base/kernel"
 )
 
-// problem is one thing that keeps a program from being made.
+// problem is one reason why a program cannot be compiled.
 type problem struct {
 	place string // which transform; empty: the whole program
 	what  string
@@ -29,7 +29,7 @@ func (p problem) String() string {
 	return p.place + ": " + p.what
 }
 
-// report is one error that names every problem.
+// report returns one error that names every problem.
 func report(problems []problem) error {
 	switch len(problems) {
 	case 0:
@@ -48,8 +48,8 @@ func report(problems []problem) error {
 		Try("%s", strings.Join(hints, "; "))
 }
 
-// arguments reads those of one operation, and notes what is wrong with them.
-// JSON null is Python's None: the argument is as good as left out.
+// arguments reads the arguments of one operation, and notes what is wrong with
+// them. JSON null is Python's None: the argument counts as left out.
 type arguments struct {
 	op       Op
 	problems []problem
@@ -67,7 +67,7 @@ func (a *arguments) raw(name string) (json.RawMessage, bool) {
 	return raw, true
 }
 
-// required says whether the argument is there, and notes it if not.
+// required reports whether the argument is given, and notes it if not.
 func (a *arguments) required(name, wanted string) bool {
 	_, ok := a.raw(name)
 	if !ok {
@@ -86,18 +86,18 @@ func (a *arguments) checkNames(known []string) {
 	}
 	slices.Sort(unknown)
 	for _, name := range unknown {
-		hint := "it has none"
+		hint := "it has no arguments"
 		if near := errs.Nearest(name, known); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		} else if len(known) > 0 {
 			hint = "it has " + strings.Join(known, ", ")
 		}
-		a.wrong(hint, "there is no argument %q", name)
+		a.wrong(hint, "unknown argument %q", name)
 	}
 }
 
-// numbers reads a number, or a list of one of the lengths; nil if left out or
-// wrong.
+// numbers reads a number, or a list with one of the lengths; nil if it is left out
+// or wrong.
 func (a *arguments) numbers(name, wanted string, lengths ...int) []float64 {
 	raw, ok := a.raw(name)
 	if !ok {
@@ -115,7 +115,7 @@ func (a *arguments) numbers(name, wanted string, lengths ...int) []float64 {
 	return many
 }
 
-// wholes is numbers, all of them whole and between least and most.
+// wholes reads whole numbers between least and most.
 func (a *arguments) wholes(name, wanted string, least, most int, lengths ...int) []int {
 	var out []int
 	for _, f := range a.numbers(name, wanted, lengths...) {
@@ -128,7 +128,7 @@ func (a *arguments) wholes(name, wanted string, least, most int, lengths ...int)
 	return out
 }
 
-// mostSide bounds the edges of what is made, and paddings. It is the kernel's.
+// mostSide bounds the sides of results, and paddings. It is the kernel's limit.
 const mostSide = 1 << 20
 
 // size is torchvision's size of a crop: n, [n] or [h, w].
@@ -151,7 +151,7 @@ func (a *arguments) size() size {
 	return s
 }
 
-// probability is p.
+// probability reads p.
 func (a *arguments) probability(standard float64) float64 {
 	p := a.numbers("p", "a number from 0 to 1")
 	if len(p) == 0 {
@@ -163,9 +163,9 @@ func (a *arguments) probability(standard float64) float64 {
 	return p[0]
 }
 
-// pair is a range of two numbers, the lesser first.
+// pair reads a range of two numbers, the smaller first.
 func (a *arguments) pair(name string, standard [2]float64, positive bool) [2]float64 {
-	const wanted = "two numbers, the lesser first"
+	const wanted = "two numbers, the smaller first"
 	if _, ok := a.raw(name); !ok {
 		return standard
 	}
@@ -197,7 +197,8 @@ func (a *arguments) flag(name string, standard bool) bool {
 	return v
 }
 
-// text reads one of the words; standard, the first unless given, if left out.
+// text reads one of words. If it is left out, the result is the default, which is
+// the first word.
 func (a *arguments) text(name string, words ...string) (string, bool) {
 	raw, ok := a.raw(name)
 	if !ok {
@@ -211,16 +212,16 @@ func (a *arguments) text(name string, words ...string) (string, bool) {
 	if slices.Contains(words, v) {
 		return v, true
 	}
-	hint := "possible are " + strings.Join(words, ", ")
+	hint := "the choices are " + strings.Join(words, ", ")
 	if near := errs.Nearest(v, words); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	a.wrong(hint, "%s can not be %q", name, v)
+	a.wrong(hint, "%s cannot be %q", name, v)
 	return "", false
 }
 
-// filter reads interpolation and antialias. antialias None means true, as it
-// does for the PIL pictures that these stand in for.
+// filter reads interpolation and antialias. antialias None means true, as it does
+// for PIL pictures.
 func (a *arguments) filter() kernel.Filter {
 	name, ok := a.text("interpolation", "bilinear", "nearest")
 	smooth := a.flag("antialias", true)
@@ -228,17 +229,17 @@ func (a *arguments) filter() kernel.Filter {
 	case ok && name == "nearest":
 		return kernel.Nearest
 	case ok && !smooth:
-		a.wrong("leave antialias out, or take interpolation=\"nearest\"",
-			"bilinear is built with antialias=True only")
+		a.wrong("leave antialias out, or use interpolation=\"nearest\"",
+			"bilinear is available with antialias=True only")
 	}
 	return kernel.Bilinear
 }
 
-// draft reads draft, which only bilinear can have.
+// draft reads draft, which is only for bilinear.
 func (a *arguments) draft(f kernel.Filter) bool {
 	wanted := a.flag("draft", false)
 	if wanted && f != kernel.Bilinear {
-		a.wrong("leave draft out, or take interpolation=\"bilinear\"", "draft is for bilinear only")
+		a.wrong("leave draft out, or use interpolation=\"bilinear\"", "draft needs bilinear")
 	}
 	return wanted
 }
@@ -250,8 +251,8 @@ func (a *arguments) mode() kernel.PadMode {
 	return kernel.PadMode(max(0, slices.Index(names, name)))
 }
 
-// fill is the colour of constant padding, in the numbers that the picture has
-// where it is padded.
+// fill is the colour of constant padding, in the numbers that the picture has where
+// it is padded.
 type fill struct {
 	v    [3]float64
 	each bool // written one for each channel

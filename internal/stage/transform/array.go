@@ -10,24 +10,24 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/decode"
 )
 
-// Array is a field whose values are arrays, or numbers: what is stored, and what
-// it becomes.
+// Array is a field whose values are arrays or numbers: what is stored, and what it
+// becomes.
 type Array struct {
 	From  mem.DType // of the elements stored
 	To    mem.DType // delivered; Object: as stored
-	Shape mem.Shape // of one sample; where Ragged is set without its first axis
-	// Ragged says that samples differ in the length of their first axis.
+	Shape mem.Shape // of one sample; without the first axis if Ragged is set
+	// Ragged says that samples may differ in the length of their first axis.
 	Ragged bool
 }
 
 // array is the kind of program of an Array.
 type array struct {
 	Array
-	step int // bytes stored, of a sample or of one step of a ragged one
+	step int // stored bytes of a sample, or of one step of a ragged one
 }
 
 // CompileArray makes the program of such a field. Its Begin takes the elements as
-// they are stored, little-endian and in C order, and gives the shape of the
+// they are stored, little-endian and in C order, and returns the shape of the
 // sample; Finish writes them. Kind is "array", or "number" for scalars.
 func CompileArray(a Array) (*Program, error) {
 	if a.To == mem.Object {
@@ -48,7 +48,7 @@ func CompileArray(a Array) (*Program, error) {
 		p.of = "number"
 	}
 	if a.Ragged && k.step == 0 {
-		return nil, errs.New(errs.Unsupported, "samples of shape %v hold nothing, and their length can not be told", a.Shape)
+		return nil, errs.New(errs.Unsupported, "samples of shape %v have no elements, so their length is unknown", a.Shape)
 	}
 	p.digest = digest(fmt.Appendf(nil, "stoker array 1\n%s %s %v %t\n", a.From, a.To, []int(a.Shape), a.Ragged))
 	return p, nil
@@ -57,7 +57,7 @@ func CompileArray(a Array) (*Program, error) {
 // maxStep bounds the bytes of one sample, or of one step along a ragged axis.
 const maxStep = 1 << 40
 
-// Array is what the values of the program are; false if it is not of arrays.
+// Array describes the values of the program; false if they are not arrays.
 func (p *Program) Array() (Array, bool) {
 	if k, ok := p.kind.(*array); ok {
 		return k.Array, true
@@ -68,12 +68,12 @@ func (p *Program) Array() (Array, bool) {
 func (k *array) begin(_ *Program, l *Lane, value []byte, _ rng.Key) (mem.Shape, *errs.Error) {
 	if !k.Ragged {
 		if len(value) != k.step {
-			return nil, failed("the array can not be read", kernel.FormatError(fmt.Sprintf("%d bytes are no %s of shape %v", len(value), k.From, k.Shape)))
+			return nil, failed("cannot read the array", kernel.FormatError(fmt.Sprintf("%d bytes are not %s of shape %v", len(value), k.From, k.Shape)))
 		}
 		return k.Shape, nil
 	}
 	if len(value)%k.step != 0 {
-		return nil, failed("the array can not be read", kernel.FormatError(fmt.Sprintf("%d bytes are no whole number of steps of %d bytes (%s of shape %v)", len(value), k.step, k.From, k.Shape)))
+		return nil, failed("cannot read the array", kernel.FormatError(fmt.Sprintf("%d bytes are not a whole number of steps of %d bytes (%s of shape %v)", len(value), k.step, k.From, k.Shape)))
 	}
 	l.shape = append(append(l.shape[:0], len(value)/k.step), k.Shape...)
 	return l.shape, nil
@@ -85,9 +85,9 @@ func (k *array) size(_ *Program, l *Lane) int {
 
 func (k *array) finish(p *Program, l *Lane, dst []byte) *errs.Error { return p.cast(dst, l.value) }
 
-// Part writes the elements [from, to) of the array begun last, or of the bytes, into
-// dst: any number of parts instead of Finish. It counts elements, of the whole array
-// in C order.
+// Part writes the elements [from, to) of the array begun last, or of the bytes,
+// into dst. Any number of parts replaces Finish. Elements are counted over the
+// whole array in C order.
 func (p *Program) Part(l *Lane, dst []byte, from, to int) error {
 	if l.program != p {
 		return errs.New(errs.Bug, "transform: Part without a Begin of the same program")
@@ -103,10 +103,10 @@ func (p *Program) Part(l *Lane, dst []byte, from, to int) error {
 	return nil
 }
 
-// cast writes elements as they are stored as those that are delivered.
+// cast converts stored elements to delivered ones.
 func (p *Program) cast(dst, stored []byte) *errs.Error {
 	if err := decode.Cast(dst, stored, p.from, p.dtype); err != nil {
-		return failed("the numbers can not be converted", err)
+		return failed("cannot convert the numbers", err)
 	}
 	return nil
 }

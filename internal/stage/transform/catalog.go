@@ -36,21 +36,21 @@ func unknownOperation(all []descriptor, name string) *problem {
 		names = append(names, all[i].name)
 	}
 	if near := errs.Nearest(name, names); near != "" {
-		return problemf(fmt.Sprintf("did you mean %s?", near), "there is no operation %q", name)
+		return problemf(fmt.Sprintf("did you mean %s?", near), "unknown operation %q", name)
 	}
-	hint := "built are"
+	hint := "the operations are"
 	for i, n := range names {
 		if i > 0 {
 			hint += ","
 		}
 		hint += " " + n
 	}
-	return problemf(hint, "the operation %q is not built", name)
+	return problemf(hint, "operation %q is not implemented", name)
 }
 
-// Wasted finds, among operations as they are written, one that gives the same in
-// every epoch and comes after a random one with which it could change places, so
-// that no cache can keep its result; "" if there is none.
+// Wasted finds, among operations as they are written, one that gives the same
+// result in every epoch and comes after a random one with which it could be
+// swapped, so that no cache can keep its result; "" if there is none.
 func Wasted(ops []Op) (first, later string) {
 	all := catalog()
 	for _, op := range ops {

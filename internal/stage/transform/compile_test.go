@@ -28,7 +28,7 @@ func TestShapes(t *testing.T) {
 		shape              mem.Shape
 		known              bool
 		dtype              mem.DType
-		lies, shown        string
+		stored, shown      string
 	}{
 		{"rgb", `[]`, "", nil, false, mem.Uint8, "hwc", "chw"},
 		{"rgb", `[{"op":"CenterCrop","size":5}]`, "", mem.Shape{5, 5, 3}, true, mem.Uint8, "hwc", "chw"},
@@ -51,9 +51,9 @@ func TestShapes(t *testing.T) {
 	} {
 		p := mustCompile(t, c.codec, opsOf(t, c.ops), c.layout)
 		shape, known := p.Shape()
-		lies, shown := p.Axes()
-		if diff := cmp.Diff(c.shape, shape); diff != "" || known != c.known || p.DType() != c.dtype || lies != c.lies || shown != c.shown {
-			t.Errorf("%s %s %q: %v %v %v %s %s", c.codec, c.ops, c.layout, shape, known, p.DType(), lies, shown)
+		stored, shown := p.Axes()
+		if diff := cmp.Diff(c.shape, shape); diff != "" || known != c.known || p.DType() != c.dtype || stored != c.stored || shown != c.shown {
+			t.Errorf("%s %s %q: %v %v %v %s %s", c.codec, c.ops, c.layout, shape, known, p.DType(), stored, shown)
 		}
 	}
 	for codec, kind := range map[string]string{
@@ -68,44 +68,44 @@ func TestShapes(t *testing.T) {
 // TestRefused: every refusal says what is wrong, where, and what to write.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ codec, ops, want string }{
-		{"rbg", `[]`, `there is no codec "rbg"|did you mean "rgb"?`},
+		{"rbg", `[]`, `unknown codec "rbg"|did you mean "rgb"?`},
 		{"int", `["ToTensor"]`, `the codec of this field is int`},
-		{"rgb", `["RandomResizeCrop"]`, `transform 1 of 1 (RandomResizeCrop): there is no operation|did you mean RandomResizedCrop?`},
-		{"rgb", `["ColorJitter"]`, `"ColorJitter" is not built|built are CenterCrop, Compose,`},
+		{"rgb", `["RandomResizeCrop"]`, `transform 1 of 1 (RandomResizeCrop): unknown operation|did you mean RandomResizedCrop?`},
+		{"rgb", `["ColorJitter"]`, `"ColorJitter" is not implemented|the operations are CenterCrop, Compose,`},
 		{"rgb", `["ToTensor", "Resize"]`, `transform 2 of 2 (Resize): size is missing`},
-		{"rgb", `[{"op":"CenterCrop","sise":3}]`, `size is missing|no argument "sise"|did you mean "size"?`},
-		{"rgb", `[{"op":"ToTensor","size":3}]`, `no argument "size"|it has none`},
+		{"rgb", `[{"op":"CenterCrop","sise":3}]`, `size is missing|unknown argument "sise"|did you mean "size"?`},
+		{"rgb", `[{"op":"ToTensor","size":3}]`, `unknown argument "size"|it has no arguments`},
 		{"rgb", `[{"op":"CenterCrop","size":"3"}]`, `size must be a positive whole number, or [height, width], not "3"`},
 		{"rgb", `[{"op":"CenterCrop","size":[1,2,3]}]`, `not [1,2,3]`},
 		{"rgb", `[{"op":"CenterCrop","size":0}]`, `not 0`},
 		{"rgb", `[{"op":"CenterCrop","size":2.5}]`, `not 2.5`},
 		{"rgb", `[{"op":"CenterCrop","size":60000}]`, `60000 x 60000 pixels, more than the limit`},
 		{"rgb", `[{"op":"CenterCrop","size":1e30}]`, `not 1e30`},
-		{"rgb", `[{"op":"Resize","size":5,"interpolation":"bicubic"}]`, `interpolation can not be "bicubic"|possible are bilinear, nearest`},
+		{"rgb", `[{"op":"Resize","size":5,"interpolation":"bicubic"}]`, `interpolation cannot be "bicubic"|the choices are bilinear, nearest`},
 		{"rgb", `[{"op":"Resize","size":5,"interpolation":"bilinaer"}]`, `did you mean "bilinear"?`},
 		{"rgb", `[{"op":"Resize","size":5,"antialias":false}]`, `antialias=True only|leave antialias out`},
-		{"rgb", `[{"op":"Resize","size":5,"interpolation":"nearest","draft":true}]`, `draft is for bilinear only|leave draft out`},
+		{"rgb", `[{"op":"Resize","size":5,"interpolation":"nearest","draft":true}]`, `draft needs bilinear|leave draft out`},
 		{"rgb", `[{"op":"Resize","size":5,"antialias":1}]`, `antialias must be true or false`},
-		{"rgb", `[{"op":"Resize","size":[5,6],"max_size":9}]`, `no meaning beside`},
+		{"rgb", `[{"op":"Resize","size":[5,6],"max_size":9}]`, `no effect with`},
 		{"rgb", `[{"op":"Resize","size":5,"max_size":5}]`, `max_size (5) must be greater than size (5)`},
 		{"rgb", `[{"op":"RandomHorizontalFlip","p":1.5}]`, `p must be a number from 0 to 1`},
 		{"rgb", `[{"op":"RandomHorizontalFlip","p":[0.1,0.2]}]`, `p must be a number from 0 to 1`},
-		{"rgb", `[{"op":"RandomResizedCrop","size":5,"scale":[1,0.5]}]`, `scale must be two numbers, the lesser first`},
-		{"rgb", `[{"op":"RandomResizedCrop","size":5,"ratio":[0,0.5]}]`, `ratio must be two numbers, the lesser first, both positive`},
+		{"rgb", `[{"op":"RandomResizedCrop","size":5,"scale":[1,0.5]}]`, `scale must be two numbers, the smaller first`},
+		{"rgb", `[{"op":"RandomResizedCrop","size":5,"ratio":[0,0.5]}]`, `ratio must be two numbers, the smaller first, both positive`},
 		{"rgb", `[{"op":"RandomResizedCrop","size":5,"ratio":1}]`, `ratio must be two numbers`},
 		{"rgb", `[{"op":"Pad","padding":[1,2,3]}]`, `padding must be 1, 2 or 4 whole numbers`},
 		{"rgb", `[{"op":"Pad","padding":-1}]`, `not negative`},
-		{"rgb", `[{"op":"Pad","padding":1,"padding_mode":"mirror"}]`, `padding_mode can not be "mirror"|constant, edge, reflect, symmetric`},
-		{"rgb", `[{"op":"Pad","padding":1,"fill":0.5}]`, `the fill is no byte|whole number from 0 to 255`},
-		{"rgb", `[{"op":"Pad","padding":1,"fill":[1,2,3],"padding_mode":"edge"}]`, `only with padding_mode`},
-		{"gray", `[{"op":"Pad","padding":1,"fill":[1,2,3]}]`, `the fill has 3 channels, the picture has 1`},
+		{"rgb", `[{"op":"Pad","padding":1,"padding_mode":"mirror"}]`, `padding_mode cannot be "mirror"|constant, edge, reflect, symmetric`},
+		{"rgb", `[{"op":"Pad","padding":1,"fill":0.5}]`, `the fill is not a byte|whole number from 0 to 255`},
+		{"rgb", `[{"op":"Pad","padding":1,"fill":[1,2,3],"padding_mode":"edge"}]`, `a fill of 3 channels needs padding_mode`},
+		{"gray", `[{"op":"Pad","padding":1,"fill":[1,2,3]}]`, `the fill has 3 channels, but the picture has 1`},
 		{"rgb", `[{"op":"Grayscale","num_output_channels":2}]`, `must be 1 or 3, not 2`},
-		{"rgb", `[{"op":"ToDtype","dtype":"float16"}]`, `dtype can not be "float16"|uint8 or float32`},
+		{"rgb", `[{"op":"ToDtype","dtype":"float16"}]`, `dtype cannot be "float16"|uint8 or float32`},
 		{"rgb", `["ToDtype"]`, `dtype is missing`},
 		{"rgb", `[{"op":"Normalize","mean":[0.5],"std":[1]}]`, `Normalize needs floats|put ToTensor()`},
 		{"rgb", `["ToTensor",{"op":"Normalize","mean":0.5,"std":0}]`, `std must not be zero`},
 		{"rgb", `["ToTensor",{"op":"Normalize","mean":[1,2],"std":1}]`, `mean must be a number, or one for each channel`},
-		{"gray", `["ToTensor",{"op":"Normalize","mean":[1,2,3],"std":1}]`, `for 3 channels, the picture has 1`},
+		{"gray", `["ToTensor",{"op":"Normalize","mean":[1,2,3],"std":1}]`, `for 3 channels, but the picture has 1`},
 		{"rgb", `["ToTensor",{"op":"Resize","size":5}]`, `Resize after ToTensor would give other numbers than torchvision|move Resize before ToTensor`},
 		{"rgb", `[{"op":"ToDtype","dtype":"float32"},{"op":"RandomResizedCrop","size":5}]`, `move RandomResizedCrop before ToDtype`},
 		{"rgb", `["ToTensor","Grayscale"]`, `move Grayscale before ToTensor`},
@@ -113,8 +113,8 @@ func TestRefused(t *testing.T) {
 		{"rgb", `["ToTensor",{"op":"Normalize","mean":0.5,"std":1},{"op":"Pad","padding":1}]`, `move Pad before ToTensor`},
 		{"rgb", `["ToTensor",{"op":"Normalize","mean":0.5,"std":1},{"op":"RandomCrop","size":5,"padding":1}]`, `move RandomCrop before ToTensor`},
 		{"rgb", `[{"op":"Resize","size":[3,3]},"ToTensor",{"op":"Normalize","mean":0.485,"std":1},{"op":"CenterCrop","size":5}]`, `move CenterCrop before ToTensor`},
-		{"rgb", `["PILToTensor","ToTensor"]`, `ToTensor does nothing to what is a tensor already`},
-		{"rgb", `["ToTensor",{"op":"ToDtype","dtype":"uint8"}]`, `float32 can become uint8 only where it came from uint8 by the same scale`},
+		{"rgb", `["PILToTensor","ToTensor"]`, `ToTensor does not change a tensor`},
+		{"rgb", `["ToTensor",{"op":"ToDtype","dtype":"uint8"}]`, `float32 can become uint8 only if it came from uint8 with the same scale`},
 		{"rgb", `[{"op":"Resize","size":[3,3]},{"op":"RandomCrop","size":5}]`, `a crop of 5 x 5 pixels does not fit into 3 x 3|pad_if_needed=True`},
 		{"rgb", `[{"op":"RandomApply","transforms":["ToTensor"]}]`, `uint8 or float32 at random|move it out of RandomApply`},
 		{"rgb", `[{"op":"RandomApply","transforms":["Grayscale"]}]`, `channels would be 3 or 1 at random|RandomGrayscale`},
@@ -143,7 +143,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s %s: code %s", c.codec, c.ops, e.Code)
 		}
 	}
-	if _, err := Compile("rgb", nil, "nwhc"); err == nil || !strings.Contains(err.Error(), `no layout "nwhc"`) {
+	if _, err := Compile("rgb", nil, "nwhc"); err == nil || !strings.Contains(err.Error(), `unknown layout "nwhc"`) {
 		t.Errorf("layout: %v", err)
 	}
 }
@@ -164,8 +164,8 @@ func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 		t.Fatal("accepted")
 	}
 	for _, want := range []string{
-		"5 problems", `no codec "rgbb"`, `no layout "hcw"`, "transform 1 of 4 (Resise)",
-		"transform 2 of 4 (CenterCrop): there is no argument", "transform 2 of 4 (CenterCrop): size must be",
+		"5 problems", `unknown codec "rgbb"`, `unknown layout "hcw"`, "transform 1 of 4 (Resise)",
+		"transform 2 of 4 (CenterCrop): unknown argument", "transform 2 of 4 (CenterCrop): size must be",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nis without %s", err, want)

@@ -8,13 +8,13 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// compiler turns what a Spec writes into steps, and keeps every problem.
+// compiler turns the operations of a Spec into steps, and collects every problem.
 type compiler struct {
 	catalog  []descriptor
 	problems []problem
 	drawn    uint64 // operations that draw, so far
 	depth    int    // of Compose and RandomApply
-	lost     bool   // an operation could not be read: what is known since is not
+	lost     bool   // an operation could not be read, so known is no longer valid
 }
 
 func (c *compiler) note(place string, problems ...problem) {
@@ -24,8 +24,8 @@ func (c *compiler) note(place string, problems ...problem) {
 	}
 }
 
-// list compiles ops, which are in (a phrase for errors, empty at the top), and
-// moves k past them.
+// list compiles ops and moves k past them. in is where they are, as a phrase for
+// errors, empty at the top.
 func (c *compiler) list(ops []Op, in string, k *known) []step {
 	var out []step
 	for i, op := range ops {
@@ -76,8 +76,8 @@ func (c *compiler) one(op Op, place string, k *known) []step {
 // mostDepth bounds Compose in Compose.
 const mostDepth = 32
 
-// nest compiles Compose, which leaves no trace of itself, and RandomApply, which
-// is followed by what it holds.
+// nest compiles Compose, which leaves no trace, and RandomApply, which is followed
+// by the operations in it.
 func (c *compiler) nest(d *descriptor, a *arguments, place string, number uint64, k *known) []step {
 	if c.depth == mostDepth {
 		c.note(place, *problemf("write them in one list", "transforms in transforms, more than %d deep", mostDepth))
@@ -109,7 +109,7 @@ func (c *compiler) nest(d *descriptor, a *arguments, place string, number uint64
 }
 
 // mostOps bounds the operations of a program: each gives the kernel at most two
-// steps and one pass over the picture, of which it takes 64 and 15.
+// steps and one pass over the picture, of which the kernel allows 64 and 15.
 const mostOps, mostSizeOps = 30, 15
 
 // checkCount notes programs that are too long for the kernel.
@@ -121,13 +121,13 @@ func (c *compiler) checkCount(steps []step) {
 		}
 	}
 	if len(steps) > mostOps || sizes > mostSizeOps {
-		c.note("", *problemf("leave some out, or do them once, in files",
+		c.note("", *problemf("leave some out, or apply them once and store the result",
 			"%d operations, %d of which change the size: the limits are %d and %d", len(steps), sizes, mostOps, mostSizeOps))
 	}
 }
 
-// join makes k what is known where the picture may have gone past an operation
-// or not.
+// join makes k what is known after an operation that may or may not have been
+// applied.
 func (k *known) join(past known) *problem {
 	if k.size != past.size {
 		k.size = size{}
@@ -151,8 +151,7 @@ func describeCompose() descriptor {
 	}
 }
 
-// apply is RandomApply: the steps that it holds follow it, and are left out unless
-// it acts.
+// apply is RandomApply: the steps in it follow it, and are left out unless it acts.
 type apply struct {
 	p      float64
 	number uint64
@@ -166,7 +165,7 @@ func describeRandomApply() descriptor {
 	}
 }
 
-func (o *apply) plan(*known) (operation, *problem) { return o, nil } // the compiler has
+func (o *apply) plan(*known) (operation, *problem) { return o, nil } // the compiler has checked it
 
 func (o *apply) choose(key rng.Key, _ extent) (choice, *errs.Error) {
 	return acted(happens(key, o.number, o.p)), nil
@@ -178,7 +177,7 @@ func (o *apply) canon(b []byte) []byte {
 	return fmt.Appendf(b, "apply %d %x", o.number, math.Float64bits(o.p))
 }
 
-// canon appends steps to the text of the digest, each with an end.
+// canon appends steps to the text of the digest, each followed by end.
 func canon(b []byte, steps []step, end byte) []byte {
 	for i := 0; i < len(steps); i++ {
 		s := &steps[i]

@@ -5,13 +5,13 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// Cut cuts the program of a picture in front of its operation n, counted as Steps
-// counts: before gives the picture as it is there, as bytes and HWC; after is the
-// rest, and takes what before gave, as a portable pixmap. Together they give the
-// bytes of the whole, for the same key.
+// Cut cuts the program of a picture before its operation n, counted as by Steps:
+// before gives the picture at that point, as bytes and HWC; after is the rest, and
+// reads what before gave as a portable pixmap. Together they give the bytes of the
+// whole program, for the same key.
 //
-// Both halves may have to do with one operation. Where a conversion to floats is in
-// front of the cut, before knows of it, since a fill is written in floats after it,
+// Both halves may depend on one operation. If a conversion to floats is before the
+// cut, before takes it into account, because a fill after it is written in floats,
 // but delivers bytes, and after converts. A RandomApply that is cut is in both, and
 // chooses the same in both.
 func (p *Program) Cut(n int) (before, after *Program) {
@@ -50,7 +50,7 @@ func halves(steps []step, n int) (a, b []step) {
 	return a, b
 }
 
-// holding appends a RandomApply with what it then holds.
+// holding appends a RandomApply with the operations that are left in it.
 func holding(to []step, head step, within []step) []step {
 	if len(within) == 0 {
 		return to
@@ -59,13 +59,13 @@ func holding(to []step, head step, within []step) []step {
 	return append(append(to, head), within...)
 }
 
-// Steps is the number of operations of the program: RandomApply is one, and so is
-// each that it holds.
+// Steps is the number of operations of the program: RandomApply counts, and so does
+// each operation in it.
 func (p *Program) Steps() int { return len(p.steps) }
 
 // Settled is how many operations, from the first on, give the same bytes in every
-// epoch, of the channels that are decoded: a cache may keep what they give. ok is
-// false for programs that decode no picture.
+// epoch, with the channels that are decoded: a cache may keep their result. ok is
+// false for programs that do not decode pictures.
 func (p *Program) Settled() (n int, ok bool) {
 	k, ok := p.kind.(*picture)
 	if !ok || k.stored != (size{}) {

@@ -9,32 +9,32 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// Header is what a value says of itself: an array in C order, whose elements begin
+// Header is how a value describes itself: an array in C order whose elements begin
 // at Off.
 type Header struct {
 	DType   mem.DType
-	Swapped bool    // elements are of more than one byte, and big-endian
+	Swapped bool    // elements have more than one byte and are big-endian
 	Shape   []int64 // no dimension is negative
 	Off     int64   // of the first element, bytes
 	Bytes   int64   // of all elements
 }
 
-// Described is a way of storing arrays in which each value says what it holds: its
-// type and shape are not known before it is seen. All samples must say what the
-// first one said; with Ragged the first axis may differ.
+// Described is a way of storing arrays in which each value has its own type and
+// shape, which are not known before it is read. All samples must match the first
+// one; if Ragged, the first axis may differ.
 type Described struct {
-	Name string // of what a value is, for errors: ".npy"
+	Name string // of the kind of value, for errors: ".npy"
 	Read func(value []byte) (Header, error)
 	Swap func(dst, src []byte, size int) // makes big-endian elements of size bytes little-endian
 
-	raw    []byte // header of the first value: an equal one need not be read again
+	raw    []byte // header of the first value: an equal one is not read again
 	dtype  mem.DType
 	shape  mem.Shape
 	ragged bool
 	swap   bool
 }
 
-// like is d for values that are like this one.
+// like is d for values that match this one.
 func (d Described) like(value []byte) (*Described, error) {
 	h, err := d.Read(value)
 	if err != nil {
@@ -51,16 +51,16 @@ func (d Described) like(value []byte) (*Described, error) {
 }
 
 func (d *Described) wrongLength(h Header, value []byte) error {
-	return errs.New(errs.Damaged, "the %s array can not be read", d.Name).
-		Because(kernel.FormatError(fmt.Sprintf("its header promises %d bytes of elements, and there are %d", h.Bytes, int64(len(value))-h.Off))).
-		Try("write it again, or go past such samples with on_bad=\"skip\"")
+	return errs.New(errs.Damaged, "cannot read the %s array", d.Name).
+		Because(kernel.FormatError(fmt.Sprintf("its header declares %d bytes of elements, but there are %d", h.Bytes, int64(len(value))-h.Off))).
+		Try("write it again, or skip such samples with on_bad=\"skip\"")
 }
 
-// elements is what a value holds after its header, which must say what the first
-// one said; only the order of its bytes may be another.
+// elements is what a value has after its header, which must match the first one;
+// only the byte order may differ.
 func (d *Described) elements(value []byte) (elements []byte, swap bool, err error) {
 	if !d.ragged && bytes.HasPrefix(value, d.raw) {
-		return value[len(d.raw):], d.swap, nil // its length is held against the shape
+		return value[len(d.raw):], d.swap, nil // its length is checked against the shape
 	}
 	h, err := d.Read(value)
 	if err != nil {
@@ -71,11 +71,11 @@ func (d *Described) elements(value []byte) (elements []byte, swap bool, err erro
 		same = int(h.Shape[i]) == d.shape[i] || i == 0 && d.ragged
 	}
 	if !same {
-		hint := "make all samples alike, or go past others with on_bad=\"skip\""
+		hint := "give all samples one shape and type, or skip others with on_bad=\"skip\""
 		if !d.ragged && h.DType == d.dtype && len(h.Shape) == len(d.shape) && len(d.shape) > 0 {
-			hint = "batch=\"padded\" or \"ragged\" takes samples that differ in their first axis; on_bad=\"skip\" goes past others"
+			hint = "batch=\"padded\" or \"ragged\" takes samples that differ in their first axis; on_bad=\"skip\" skips others"
 		}
-		return nil, false, errs.New(errs.Damaged, "the array is %s of shape %v, and that of the first sample %s of shape %v", h.DType, h.Shape, d.dtype, []int(d.shape)).Try("%s", hint)
+		return nil, false, errs.New(errs.Damaged, "the array is %s of shape %v, but that of the first sample is %s of shape %v", h.DType, h.Shape, d.dtype, []int(d.shape)).Try("%s", hint)
 	}
 	if h.Bytes != int64(len(value))-h.Off {
 		return nil, false, d.wrongLength(h, value)
@@ -83,8 +83,8 @@ func (d *Described) elements(value []byte) (elements []byte, swap bool, err erro
 	return value[h.Off:], h.Swapped, nil
 }
 
-// open is a value without what it says of itself, in the order of this machine.
-// What is stored is not written to.
+// open returns the elements of a value without its header, in the byte order of
+// this machine. The stored bytes are not modified.
 func (p *Program) open(l *Lane, value []byte) ([]byte, error) {
 	if p.says == nil {
 		return value, nil

@@ -90,13 +90,13 @@ func TestValuesThatSayWhatTheyHold(t *testing.T) {
 	}{
 		{fixed, "<\x02\x05\x00\x06\x00", []int32{5, 6}, ""},
 		{fixed, ">\x02\x00\x05\xff\xff", []int32{5, -1}, ""},
-		{fixed, "<\x03\x05\x00\x06\x00\x07\x00", nil, "int16 of shape [3], and that of the first sample int16 of shape [2]"},
-		{fixed, "<\x02\x05\x00", nil, "can not be read"},
+		{fixed, "<\x03\x05\x00\x06\x00\x07\x00", nil, "int16 of shape [3], but that of the first sample is int16 of shape [2]"},
+		{fixed, "<\x02\x05\x00", nil, "cannot read the array"},
 		{fixed, "", nil, "not counted"},
 		{ragged, "<\x03\x05\x00\x06\x00\x07\x00", []int32{5, 6, 7}, ""},
 		{ragged, ">\x01\x00\x05", []int32{5}, ""},
 		{ragged, "<\x00", []int32{}, ""},
-		{ragged, "<\x03\x05\x00", nil, "counted array can not be read"},
+		{ragged, "<\x03\x05\x00", nil, "cannot read the counted array"},
 	} {
 		got, err := read(c.p, c.value)
 		if c.refuse != "" {

@@ -6,38 +6,39 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// descriptor is all that the engine has to know of one operation: whatever asks
-// what an operation is like asks here, and nowhere lists operations by name. Every
-// fact is held to what the operation does by TestDescriptors.
+// descriptor is everything that the engine knows about one operation: code that
+// depends on an operation asks here, and no other place lists operations by name.
+// TestDescriptors checks every fact against what the operation does.
 type descriptor struct {
 	name   string
 	params []string // by torchvision's names
 	build  func(a *arguments, number uint64) operation
 
-	draws   bool // has a number of its own, below which it draws; see draw.go
+	draws   bool // has a number of its own, under which it draws; see draw.go
 	cost    cost
 	resizes bool // may give a picture of another size
-	settled bool // gives the same bytes, of the same channels, for every key
-	reduces bool // is a measurer: its steps need numbers worked out over all pixels
-	slides  bool // it draws, and commutes with a Resize after it, up to rounding
+	settled bool // gives the same bytes and channels for every key
+	reduces bool // is a measurer: its steps need numbers computed over all pixels
+	slides  bool // draws, and commutes with a Resize after it, up to rounding
 
 	says    says     // how a choice is explained
-	numbers []string // what a choice consists of, in snake case; none if it says nothing
+	numbers []string // names of a choice's numbers, in snake case; none if it has none
 
-	// example is JSON arguments by which it changes a colour picture of 120 x 90
-	// pixels, for some keys if it draws: tests run every operation by it.
+	// example is JSON arguments that change a colour picture of 120 x 90 pixels,
+	// for some keys if the operation draws. Tests run every operation with its
+	// example.
 	example string
 }
 
-// cost is what takes an operation's time.
+// cost is where an operation's time goes.
 type cost uint8
 
 const (
 	moves     cost = iota + 1 // pixels, to other places
 	resamples                 // pixels, to new values
-	converts                  // the writing of the result: it changes only how numbers come from bytes
-	held                      // what it holds
-	nothing                   // leaves no trace of itself
+	converts                  // the writing of the result: it only changes how numbers are made from bytes
+	held                      // the operations in it
+	nothing                   // leaves no trace in the program
 )
 
 // says is how the numbers of a choice are explained.
@@ -52,24 +53,24 @@ const (
 
 // operation is one compiled transform.
 type operation interface {
-	// plan checks the operation against what is known before any picture is
-	// seen, moves k past it, and gives the operation to run: nil if there is
-	// nothing to do.
+	// plan checks the operation against what is known before any picture is read,
+	// moves k past it, and returns the operation to run; nil if there is nothing to
+	// do.
 	plan(k *known) (operation, *problem)
-	// choose is what is done to a picture like at: by what key, the sample's,
-	// decides, and by what follows from the size. No number depends on pixels.
+	// choose returns what is done to a picture like at: what the sample's key
+	// decides, and what follows from the size. No number depends on pixels.
 	choose(key rng.Key, at extent) (choice, *errs.Error)
-	// do adds to r the kernel steps that a choice means, or changes its tone.
+	// do adds the kernel steps of a choice to r, or changes its tone.
 	do(r *run, c choice) *errs.Error
-	// canon appends the operation to the text that the digest is made of: equal
-	// work, equal text. It is part of saved states and may never change.
+	// canon appends the operation to the text that the digest is computed from:
+	// equal work, equal text. It is part of saved states and may never change.
 	canon(b []byte) []byte
 }
 
-// measurer is an operation whose steps follow from all the pixels that it is given,
-// as contrast follows from their mean. The program is run up to it, measure sees
-// the picture (uint8), and do finds the result in run.measured. Numbers may not
-// change the size of what do gives, which is asked for before there are pixels.
+// measurer is an operation whose steps depend on all the pixels that it is given,
+// as contrast depends on their mean. The program is run up to it, measure reads the
+// picture (uint8), and do finds the result in run.measured. The numbers must not
+// change the size of the result, which is needed before there are pixels.
 type measurer interface {
 	operation
 	measure(p *kernel.Pixels) measured
@@ -77,8 +78,8 @@ type measurer interface {
 
 type measured [4]float64
 
-// choice is what one operation does to one picture: plain numbers, by the names of
-// its descriptor; a fact is 0 or 1. Others are 0.
+// choice is what one operation does to one picture: plain numbers, named by its
+// descriptor. A fact is 0 or 1; unused numbers are 0.
 type choice [mostNumbers]float64
 
 const mostNumbers = 6
@@ -96,8 +97,7 @@ func acted(acts bool) (c choice) {
 	return c
 }
 
-// regionOf is the choice of a region, of which the margins m are added by the
-// operation itself.
+// regionOf is the choice of a region. The operation itself adds the margins m.
 func regionOf(b box, m margins) choice {
 	return choice{float64(b.y - m.top), float64(b.x - m.left), float64(b.h), float64(b.w)}
 }
@@ -107,11 +107,11 @@ func (c *choice) region(m margins) box {
 	return box{int(c[1]) + m.left, int(c[0]) + m.top, int(c[3]), int(c[2])}
 }
 
-// known is what compiling knows of the pictures at one point of the program.
+// known is what the compiler knows about the pictures at one point of the program.
 type known struct {
 	size        // zero: differs from picture to picture
 	c    int    // channels
-	tone tone   // how the numbers come from the decoded bytes
+	tone tone   // how the numbers are made from the decoded bytes
 	wild bool   // tone's numbers depend on a random choice
 	by   string // the operation that made them floats
 	laid bool   // ToImage or PILToTensor has made a tensor of it
@@ -121,14 +121,14 @@ func (k *known) sized() bool { return k.w > 0 }
 
 type size struct{ w, h int }
 
-// run is one sample on its way through a program.
+// run is the state of one sample in a program.
 type run struct {
 	chain    kernel.Chain
 	tone     tone
 	key      rng.Key
-	measured measured // by the operation with number by, the last that did; -1: none has
+	measured measured // by the operation with number by, the last one that measured; -1: none
 	by       int
-	told     *[]Choice // nil: nobody asks what is chosen
+	told     *[]Choice // nil: choices are not recorded
 }
 
 // at is the picture as it is now.
@@ -139,17 +139,16 @@ func (r *run) at() extent {
 
 func (r *run) crop(b box) { r.chain.Crop(b.x, b.y, b.w, b.h) }
 
-// step is an operation where it is in a program.
+// step is an operation at its position in a program.
 type step struct {
 	*descriptor
 	op   operation
-	in   known // what is known in front of it
-	span int   // of RandomApply: how many of the steps that follow it holds
+	in   known // what is known before it
+	span int   // for RandomApply: how many of the following steps are in it
 }
 
-// through takes r through the steps from number from on, and says how far that
-// was: to the end, or, if it is to stop there, in front of an operation that has to
-// measure first.
+// through takes r through the steps from number from on, and returns how far: to
+// the end, or, with stop, to an operation that has to measure first.
 func (p *Program) through(r *run, from int, stop bool) (int, *errs.Error) {
 	for i := from; i < len(p.steps); i++ {
 		s := &p.steps[i]

@@ -6,29 +6,29 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// Every random choice is a function of the sample's key, rng.Sample(seed,
-// epoch, place), and of nothing else. Users keep runs by it, testdata/draws.json
-// and choices.json lock it, and it may never change:
+// Every random choice is a function of the sample's key, rng.Sample(seed, epoch,
+// place), and of nothing else. Users' runs depend on it, testdata/draws.json and
+// choices.json lock it, and it may never change:
 //
 //   - The operations that draw, as their descriptors say, are numbered 0, 1, 2, ...
-//     in the order in which they are written, RandomApply before what it holds.
-//     Others have no number, so that a Normalize more or less leaves every crop
-//     where it was. Operation n draws below key.With(n).
+//     in the order in which they are written, RandomApply before the operations in it.
+//     Others have no number, so that adding a Normalize leaves every crop where it
+//     was. Operation n draws with key.With(n).
 //   - RandomApply, RandomGrayscale and the flips act if Float64(0) < p.
 //   - RandomCrop: the top is Intn(0, rows), the left Intn(1, columns), of all
-//     places where the crop fits.
+//     positions where the crop fits.
 //   - RandomResizedCrop: try t of 0 to 9 takes area, log ratio, top and left
 //     from the draws 4t, 4t+1, 4t+2 and 4t+3.
-//   - Any other says how it draws where it chooses.
+//   - Any other operation documents its draws where it chooses.
 //
-// Arithmetic is float64, every product rounded before it is added (no fused
-// multiply-add), and exp and log are the ones below: the standard library's
+// Arithmetic is float64, with every product rounded before it is added (no fused
+// multiply-add), and with the exp and log below: those of the standard library
 // differ in the last bit between processors.
 
 // box is a region of a picture, in pixels.
 type box struct{ x, y, w, h int }
 
-// boxLaw is how RandomResizedCrop chooses its region.
+// boxLaw is the distribution of RandomResizedCrop's region.
 type boxLaw struct {
 	scale    [2]float64 // of the picture's area
 	ratio    [2]float64 // width / height
@@ -39,7 +39,7 @@ func newBoxLaw(scale, ratio [2]float64) boxLaw {
 	return boxLaw{scale, ratio, [2]float64{log(ratio[0]), log(ratio[1])}}
 }
 
-// boxTries is how often torchvision draws before it takes the central region.
+// boxTries is how often torchvision draws before it uses the central region.
 const boxTries = 10
 
 // draw chooses a region of a picture of w x h pixels.
@@ -74,7 +74,7 @@ func (l *boxLaw) central(w, h int) box {
 	return b
 }
 
-// between is the point u of [0, 1) on the way from r[0] to r[1].
+// between is the point u of [0, 1) between r[0] and r[1].
 func between(r [2]float64, u float64) float64 { return r[0] + float64((r[1]-r[0])*u) }
 
 const (
@@ -82,8 +82,8 @@ const (
 	ln2Lo = 1.90821492927058770002e-10 // the rest
 )
 
-// exp is e^x within 1e-15 of it, relative, for |x| < 700. The quotients keep a
-// compiler from fusing a product into a sum.
+// exp is e^x with a relative error below 1e-15, for |x| < 700. The divisions keep a
+// compiler from fusing a multiplication with an addition.
 func exp(x float64) float64 {
 	k := math.Floor(float64(x/math.Ln2) + 0.5)
 	r := x - float64(k*ln2Hi)
@@ -95,7 +95,7 @@ func exp(x float64) float64 {
 	return math.Ldexp(sum, int(k))
 }
 
-// log is the natural logarithm within 1e-15, for positive finite x.
+// log is the natural logarithm with an error below 1e-15, for positive finite x.
 func log(x float64) float64 {
 	m, e := math.Frexp(x) // x = m * 2^e, m in [1/2, 1)
 	if m < math.Sqrt2/2 {

@@ -8,8 +8,8 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// Choice is what one operation did to one picture. As JSON it is one flat
-// object, "op" first, the numbers that its descriptor names in their order:
+// Choice is what one operation did to one picture. As JSON it is one flat object:
+// "op" first, then the numbers that its descriptor names, in their order:
 //
 //	{"op": "RandomApply", "applied": true}                 what it holds follows if it was applied
 //	{"op": "RandomHorizontalFlip", "flipped": true}
@@ -19,18 +19,18 @@ import (
 //	{"op": "Pad", "pad_left": 4, "pad_top": 4, "pad_right": 4, "pad_bottom": 4}
 //	{"op": "Grayscale", "channels": 1}
 //
-// BOX is "top", "left", "height", "width": whole pixels of the picture as the
-// operation is given it, after the operations before it and before its own
-// padding. A box that begins below zero or ends beyond the picture takes in
-// padding there. Doing one choice after the other gives the picture that is
-// delivered.
+// BOX is "top", "left", "height", "width": whole pixels of the picture that the
+// operation is given, after the operations before it and before its own padding. A
+// box that begins below zero or ends outside the picture includes padding there.
+// Applying one choice after the other gives the picture that is delivered.
 //
 // STORED, after every BOX, is the same box as "stored_top", "stored_left",
 // "stored_height", "stored_width": pixels of the picture as it is decoded, before
-// every operation, with a fraction where a Resize is between. The EXIF orientation
-// of a JPEG, PNG or WebP is not applied, by decoding or here; a TIFF's orientation
-// is, by both. A flip before the box is undone: the box says where in the file to
-// look, the flip's own choice that what is seen there is mirrored.
+// every operation, with a fraction if a Resize is between. The EXIF orientation of
+// a JPEG, PNG or WebP is not applied, neither by decoding nor here; a TIFF's
+// orientation is, by both. A flip before the box is undone: the box says where in
+// the file to look, and the flip's own choice says that the pixels there are
+// mirrored.
 type Choice struct {
 	Op     string // torchvision's name
 	Values []Value
@@ -69,15 +69,16 @@ func (c Choice) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Explain says what Begin chooses for a sample with this key, one Choice for
+// Explain returns what Begin chooses for a sample with this key, one Choice for
 // each operation whose choices have numbers, in the order in which they are
-// written. Compose, conversions and Normalize say nothing, nor does what can
-// change no picture of this program (CenterCrop to the size that it is given,
-// RandomGrayscale of a grey field). Fields that are not pictures have no choices.
+// written. Compose, conversions and Normalize have none, and neither do operations
+// that cannot change a picture of this program (CenterCrop to the size that it is
+// given, RandomGrayscale of a grey field). Fields that are not pictures have no
+// choices.
 //
-// It reads the header only: a picture whose pixels are damaged is explained as
-// if they were not. It fails where Begin fails, by the same error. The lane
-// forgets the sample that was begun; the choices stay valid.
+// It only reads the header: a picture with damaged pixels is explained as if they
+// were not. It fails where Begin fails, with the same error. The lane forgets the
+// sample that was begun; the choices stay valid.
 func (p *Program) Explain(l *Lane, encoded []byte, key rng.Key) ([]Choice, error) {
 	if p.of != "image" {
 		return nil, nil
@@ -92,7 +93,7 @@ func (p *Program) Explain(l *Lane, encoded []byte, key rng.Key) ([]Choice, error
 	return told, nil
 }
 
-// tell explains the choice c of an operation that is about to be done.
+// tell records the choice c of an operation that is about to be done.
 func (r *run) tell(d *descriptor, c choice) {
 	if d.says == silent {
 		return

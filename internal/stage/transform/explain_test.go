@@ -94,7 +94,7 @@ func TestExplainSeesThePictureAsItIsShown(t *testing.T) {
 	}
 }
 
-// TestExplainReadsTheHeaderOnly: pixels that can not be decoded do not matter.
+// TestExplainReadsTheHeaderOnly: pixels that cannot be decoded do not matter.
 func TestExplainReadsTheHeaderOnly(t *testing.T) {
 	l := NewLane()
 	defer l.Close()
@@ -115,8 +115,8 @@ func TestExplainReadsTheHeaderOnly(t *testing.T) {
 	}
 }
 
-// TestExplainDamaged: a header that can not be read is the error that Begin
-// gives, never a panic, and the lane is as good as before.
+// TestExplainDamaged: a header that cannot be read is the error that Begin returns,
+// never a panic, and the lane still works.
 func TestExplainDamaged(t *testing.T) {
 	l := NewLane()
 	defer l.Close()

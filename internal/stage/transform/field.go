@@ -8,31 +8,31 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// Want is what a Spec asks of one field.
+// Want is what a Spec asks for one field.
 type Want struct {
-	Decode string // a codec of Compile, array, or the name of a Described; "": as it is stored
+	Decode string // a codec of Compile, array, or the name of a Described; "": as stored
 	Ops    []Op
 	Layout string
-	DType  string // of numbers and arrays, by NumPy's name; "": as stored
-	Ragged bool   // samples that say themselves what they hold may differ in their first axis
+	DType  string // for numbers and arrays, by NumPy's name; "": as stored
+	Ragged bool   // samples that have their own type and shape may differ in their first axis
 }
 
-// Stored is what is known of the values of a field before one of them is seen.
+// Stored is what is known about the values of a field before one of them is read.
 type Stored struct {
-	Array  bool // they are arrays of the type and shape below; else encoded bytes
+	Array  bool // they are arrays of the type and shape below; otherwise encoded bytes
 	DType  mem.DType
 	Shape  mem.Shape // without the first axis if Ragged
 	Ragged bool
 
-	// Described are the ways of storing arrays in which values say what they hold, by
-	// the names that Want.Decode calls them by.
+	// Described are the ways of storing arrays in which values have their own type
+	// and shape, by their names in Want.Decode.
 	Described map[string]Described
-	// First calls like with values of the field until one gives no error.
+	// First calls like with values of the field until one call returns no error.
 	First func(like func(value []byte) error) error
 }
 
-// Pictured says whether a field is an array that is treated as a picture: decoded
-// bytes, HWC, that are asked for as rgb or gray or with transforms.
+// Pictured reports whether a field is an array that is treated as a picture:
+// decoded bytes, HWC, requested as rgb or gray or with transforms.
 func (w *Want) Pictured(s *Stored) bool {
 	if !s.Array || s.DType != mem.Uint8 || s.Ragged || len(s.Shape) != 3 || s.Shape[2] != 1 && s.Shape[2] != 3 {
 		return false
@@ -47,7 +47,7 @@ func (w *Want) Pictured(s *Stored) bool {
 }
 
 // CompileField makes the program of a field, of the kind that follows from what is
-// asked and what is stored.
+// wanted and what is stored.
 func CompileField(w Want, s Stored) (*Program, error) {
 	if w.Pictured(&s) {
 		return compilePixels(w, s.Shape)
@@ -75,7 +75,7 @@ func CompileField(w Want, s Stored) (*Program, error) {
 			return compileValue(w)
 		}
 		if !number {
-			return nil, errs.New(errs.Config, "it is stored as an array of %s, and %s is for one number", s.DType, w.Decode).Try("leave decode out, or cast with dtype")
+			return nil, errs.New(errs.Config, "it is stored as an array of %s, but %s needs one number", s.DType, w.Decode).Try("leave decode out, or cast with dtype")
 		}
 		a.To = mem.Int64
 		if w.Decode == "float" {
@@ -87,9 +87,9 @@ func CompileField(w Want, s Stored) (*Program, error) {
 	}
 	switch {
 	case !s.Array, s.DType == mem.Uint8 && s.Ragged && len(s.Shape) == 0:
-		return compileValue(w) // bytes of any number are files too, as HDF5 keeps them
+		return compileValue(w) // arrays of bytes may be files too, as in HDF5
 	case len(w.Ops) > 0:
-		return nil, errs.New(errs.Config, "it is stored as %s, and transforms are for pictures", s.described()).
+		return nil, errs.New(errs.Config, "it is stored as %s, but transforms need pictures", s.described()).
 			Try("leave its transform out; dtype casts numbers")
 	}
 	return nil, errs.New(errs.Config, "it is stored as an array of %s, which needs no decoding as %s", s.DType, w.Decode).Try("leave decode out")
@@ -106,7 +106,7 @@ func (s *Stored) described() string {
 	return fmt.Sprintf("an array of %s of shape %v", s.DType, []int(s.Shape))
 }
 
-// compileDescribed goes by the first value that can be read.
+// compileDescribed follows the first value that can be read.
 func compileDescribed(w Want, s Stored, d Described) (p *Program, err error) {
 	if s.Array {
 		return nil, errs.New(errs.Config, "it is stored as an array of %s, not as a %s file", s.DType, d.Name).Try("leave decode out")
@@ -137,7 +137,7 @@ func compileDescribed(w Want, s Stored, d Described) (p *Program, err error) {
 
 func compileArray(w Want, a Array) (*Program, error) {
 	if len(w.Ops) > 0 || w.Layout != "" {
-		return nil, errs.New(errs.Config, "transforms and layout are for pictures, and this field holds an array").
+		return nil, errs.New(errs.Config, "transforms and layout need pictures, but this field is an array").
 			Try("leave them out, or decode pictures as rgb or gray")
 	}
 	if w.DType != "" {
@@ -150,7 +150,7 @@ func compileArray(w Want, a Array) (*Program, error) {
 	return CompileArray(a)
 }
 
-// compileValue is Compile, and a dtype for numbers.
+// compileValue is Compile, with a dtype for numbers.
 func compileValue(w Want) (*Program, error) {
 	p, err := Compile(w.Decode, w.Ops, w.Layout)
 	if err != nil || w.DType == "" {
@@ -163,16 +163,16 @@ func compileValue(w Want) (*Program, error) {
 	return p.As(to)
 }
 
-// compilePixels is the program of pictures that are stored decoded.
+// compilePixels makes the program of pictures that are stored decoded.
 func compilePixels(w Want, shape mem.Shape) (*Program, error) {
 	if w.DType != "" {
-		return nil, errs.New(errs.Config, "batch, view and dtype are for arrays, and this field holds pictures").Try("leave them out, or leave out transforms, layout and decode")
+		return nil, errs.New(errs.Config, "batch, view and dtype need arrays, but this field is a picture").Try("leave them out, or leave out transforms, layout and decode")
 	}
 	return CompilePixels(shape, w.Ops, w.Layout)
 }
 
-// CompilePixels makes the program of a field whose samples are pictures that were
-// decoded before: uint8, HWC, all of one shape.
+// CompilePixels makes the program of a field whose samples are decoded pictures:
+// uint8, HWC, all of one shape.
 func CompilePixels(stored mem.Shape, ops []Op, layout string) (*Program, error) {
 	codec, gray := "rgb", stored[2] == 1
 	if gray {
@@ -191,14 +191,14 @@ func CompilePixels(stored mem.Shape, ops []Op, layout string) (*Program, error) 
 	return p, nil
 }
 
-// DTypeOf is the type of that name; others than numbers are refused, with what to
-// write.
+// DTypeOf is the type with this name. Types other than numbers are rejected, with
+// what to write instead.
 func DTypeOf(name string) (mem.DType, error) {
 	d, ok := mem.ParseDType(name)
 	if ok && d != mem.Object {
 		return d, nil
 	}
-	e := errs.New(errs.Config, "there is no dtype %q", name)
+	e := errs.New(errs.Config, "unknown dtype %q", name)
 	if near := errs.Nearest(name, mem.DTypes()); near != "" {
 		return d, e.Try("did you mean %q?", near)
 	}

@@ -9,16 +9,16 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// frame is padding as it is written: what stands around a picture.
+// frame is the padding around a picture, as it is written.
 type frame struct {
 	margins
 	mode kernel.PadMode
 	fill fill
 }
 
-// check says why the frame can not be drawn around a picture of s pixels (zero:
-// not known) whose numbers are t; hint first. Reflections have no bound: they
-// go to and fro, as NumPy's do.
+// check returns why the frame cannot be added to a picture of s pixels (zero:
+// unknown) whose numbers are t; the hint comes first. Reflections have no limit:
+// they go back and forth, as NumPy's do.
 func (f *frame) check(s size, t *tone) (hint, what string) {
 	m := f.margins
 	if m == (margins{}) {
@@ -27,9 +27,9 @@ func (f *frame) check(s size, t *tone) (hint, what string) {
 	w, h := m.left+s.w+m.right, m.top+s.h+m.bottom
 	if f.mode == kernel.PadConstant {
 		if _, ok := t.bytes(f.fill); !ok && t.float {
-			return "pad before the conversion to floats", "the fill is no byte's value after the conversion to floats"
+			return "pad before the conversion to floats", "the fill is not a byte's value after the conversion to floats"
 		} else if !ok {
-			return "fill is one whole number from 0 to 255, or one for each channel", "the fill is no byte"
+			return "give fill as one whole number from 0 to 255, or one for each channel", "the fill is not a byte"
 		}
 	}
 	if s.w > 0 && !(size{w, h}).possible() {
@@ -44,10 +44,10 @@ func (f *frame) plan(name string, k *known) *problem {
 		return nil
 	}
 	if f.fill.each && k.c == 1 {
-		return problemf("give fill as one number", "the fill has 3 channels, the picture has 1")
+		return problemf("give fill as one number", "the fill has 3 channels, but the picture has 1")
 	}
 	if f.fill.each && f.mode != kernel.PadConstant {
-		return problemf("leave fill out", "a fill of 3 channels has a meaning only with padding_mode \"constant\"")
+		return problemf("leave fill out", "a fill of 3 channels needs padding_mode \"constant\"")
 	}
 	if k.wild && f.mode == kernel.PadConstant {
 		return before(name, k)
@@ -119,7 +119,7 @@ func (o *pad) do(r *run, _ choice) *errs.Error { return o.frame.do("Pad", r) }
 
 func (o *pad) canon(b []byte) []byte { return o.frame.canon(append(b, "pad "...)) }
 
-// centerCrop is CenterCrop: what is missing is padded with zeros.
+// centerCrop is CenterCrop: pixels outside the picture are zero.
 type centerCrop struct{ to size }
 
 func describeCenterCrop() descriptor {
@@ -132,7 +132,7 @@ func describeCenterCrop() descriptor {
 
 func buildCenterCrop(a *arguments, _ uint64) operation { return &centerCrop{a.size()} }
 
-// missing is what must be padded.
+// missing is the padding that is needed.
 func (o *centerCrop) missing(s size) frame {
 	w, h := max(0, o.to.w-s.w), max(0, o.to.h-s.h)
 	return frame{margins: margins{w / 2, h / 2, (w + 1) / 2, (h + 1) / 2}}
@@ -195,7 +195,7 @@ func buildRandomCrop(a *arguments, number uint64) operation {
 	return o
 }
 
-// margins are all that is padded around a picture of s pixels.
+// around is all the padding around a picture of s pixels.
 func (o *randomCrop) around(s size) margins {
 	m := o.frame.margins
 	if !o.always {

@@ -8,16 +8,16 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// A program with an operation that measures the picture is done in parts: the
-// pixels in front of it are made, measured, and given to the next part. Since the
-// choices follow from key and size, the parts choose what Begin chose.
+// A program with an operation that measures the picture is run in parts: the pixels
+// before it are made, measured, and passed to the next part. Because choices follow
+// from key and size, the parts choose what Begin chose.
 
-// reduces says whether steps are done in parts.
+// reduces reports whether steps are run in parts.
 func reduces(steps []step) bool {
 	return slices.ContainsFunc(steps, func(s step) bool { return s.reduces })
 }
 
-// finishParts is finish. src reads the first part.
+// finishParts is finish for such programs. src reads the first part.
 func (k *picture) finishParts(p *Program, l *Lane, src kernel.Job, dst []byte) *errs.Error {
 	r := &l.run
 	k.reset(l)
@@ -43,15 +43,15 @@ func (k *picture) finishParts(p *Program, l *Lane, src kernel.Job, dst []byte) *
 
 func (e extent) bytes() int { return e.w * e.h * e.c }
 
-// partsScratch is the most that a part takes, with the pictures between them. The
-// lane's job reads the picture.
+// partsScratch is the most memory that a part takes, with the pictures between
+// parts. The lane's job reads the picture.
 func (k *picture) partsScratch(p *Program, l *Lane, head *kernel.Header) (most int64) {
 	r := &l.run
 	k.reset(l)
 	for from := 0; from < len(p.steps); {
 		next, err := p.through(r, from, true)
 		if err != nil {
-			break // Begin has met it
+			break // Begin has reported it
 		}
 		at := r.at()
 		l.job.Steps = r.chain.Steps()
@@ -63,7 +63,7 @@ func (k *picture) partsScratch(p *Program, l *Lane, head *kernel.Header) (most i
 	return most
 }
 
-// freeBetween gives large pictures between parts back.
+// freeBetween frees large pictures between parts.
 func (l *Lane) freeBetween() {
 	for i := range l.between {
 		mem.Trim(&l.between[i])

@@ -7,13 +7,13 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// Op is one operation as a Spec writes it: an object with "op", the name, and
-// the arguments beside it, by torchvision's names:
+// Op is one operation as a Spec writes it: an object with "op", the name, and its
+// arguments, by torchvision's names:
 //
 //	{"op": "RandomResizedCrop", "size": [224, 224], "scale": [0.08, 1]}
 //
-// Compose and RandomApply hold others under "transforms". Reading one checks
-// only this form; names and arguments are Compile's to judge, all at once.
+// Compose and RandomApply have others under "transforms". Reading an Op checks only
+// this form; Compile checks names and arguments, all at once.
 type Op struct {
 	Name string
 	Args map[string]json.RawMessage
@@ -45,7 +45,7 @@ func (o *Op) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the canonical form: keys sorted at every depth, no spaces,
+// MarshalJSON writes the canonical form: keys sorted at every level, no spaces,
 // numbers as they were written.
 func (o Op) MarshalJSON() ([]byte, error) {
 	all := make(map[string]any, len(o.Args)+1)
@@ -62,7 +62,7 @@ func (o Op) MarshalJSON() ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// shown is JSON as an error repeats it: on one line, shortened.
+// shown is JSON as an error quotes it: on one line, shortened.
 func shown(raw []byte) string {
 	const most = 60
 	var b bytes.Buffer

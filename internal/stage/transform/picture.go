@@ -15,10 +15,10 @@ import (
 // picture is the kind of program that has steps.
 type picture struct {
 	gray   bool // decoded to one channel, not three
-	stored size // of pictures that are stored decoded; zero: they are encoded
+	stored size // of pictures that are stored decoded; zero if they are encoded
 }
 
-// channels is how many a decoded picture has.
+// channels is the number of channels of a decoded picture.
 func (k *picture) channels() int {
 	if k.gray {
 		return 1
@@ -52,7 +52,7 @@ func (k *picture) head(p *Program, l *Lane, encoded []byte) *errs.Error {
 	case l.jpeg:
 		h, err := kernel.ReadAnyHeader(encoded)
 		if err != nil {
-			return failed("the picture can not be read", err)
+			return failed("cannot read the picture", err)
 		}
 		l.picture, l.head = size{h.W, h.H}, h
 	default:
@@ -65,29 +65,29 @@ func (k *picture) head(p *Program, l *Lane, encoded []byte) *errs.Error {
 	return p.within(l.picture)
 }
 
-// reset brings the run back to the picture as it is decoded.
+// reset sets the run back to the picture as decoded.
 func (k *picture) reset(l *Lane) {
 	l.run.chain.Reset(l.picture.w, l.picture.h, k.channels())
 	l.run.tone, l.run.measured, l.run.by = plain(), measured{}, -1
 }
 
-// notPicture is the error of bytes in which no picture's size can be found.
+// notPicture is the error of bytes that are not a picture with a readable size.
 func notPicture(encoded []byte, cause error) *errs.Error {
 	if other := decode.Foreign(encoded); other != "" {
 		return errs.New(errs.Unsupported, "the field is decoded as a picture, but this is %s", other).
 			Try("deliver the field as bytes (stoker.Field(name, decode=\"bytes\")), or skip such samples with on_bad=\"skip\"")
 	}
-	return failed("the picture cannot be read", cause)
+	return failed("cannot read the picture", cause)
 }
 
-// within refuses pictures of more pixels than the program may decode.
+// within rejects pictures with more pixels than the program may decode.
 func (p *Program) within(s size) *errs.Error {
 	limit := cmp.Or(p.maxPixels, kernel.MaxPixels)
 	if int64(s.w)*int64(s.h) <= limit {
 		return nil
 	}
 	return errs.New(errs.Damaged, "the header declares %d x %d pixels, more than the limit of %d (max_pixels)", s.w, s.h, limit).
-		Try("if the picture is sound, pass max_pixels=%d or more; otherwise remove it, or skip such samples with on_bad=\"skip\"", int64(s.w)*int64(s.h))
+		Try("if the picture is undamaged, pass max_pixels=%d or more; otherwise remove it, or skip such samples with on_bad=\"skip\"", int64(s.w)*int64(s.h))
 }
 
 func (k *picture) size(p *Program, l *Lane) int {
@@ -114,8 +114,8 @@ func (k *picture) finish(p *Program, l *Lane, dst []byte) *errs.Error {
 	return err
 }
 
-// source is the job that reads the picture begun last, and what decoding took
-// before it, while timed.
+// source is the job that reads the picture begun last, and, if timed, the time that
+// was spent on decoding it before.
 func (k *picture) source(l *Lane) (src kernel.Job, decoded time.Duration, _ *errs.Error) {
 	switch {
 	case k.stored != (size{}):
@@ -134,16 +134,16 @@ func (k *picture) source(l *Lane) (src kernel.Job, decoded time.Duration, _ *err
 		decoded = time.Since(begin)
 	}
 	if err != nil {
-		return src, 0, failed("the picture can not be decoded", err)
+		return src, 0, failed("cannot decode the picture", err)
 	}
 	if pixels.W != l.picture.w || pixels.H != l.picture.h {
-		return src, 0, failed("the picture can not be decoded", kernel.FormatError("its size is not what its header says"))
+		return src, 0, failed("cannot decode the picture", kernel.FormatError("its size is not what its header says"))
 	}
 	src.Src = pixels
 	return src, decoded, nil
 }
 
-// kernel does the steps of the run with what src reads.
+// kernel runs the steps of the run on what src reads.
 func (l *Lane) kernel(src kernel.Job, out kernel.Output, dst []byte) *errs.Error {
 	l.job = src
 	l.job.Steps, l.job.Out, l.job.Dst, l.job.Strict, l.job.Timed = l.run.chain.Steps(), out, dst, l.Strict, l.timed
@@ -157,15 +157,15 @@ func (l *Lane) kernel(src kernel.Job, out kernel.Output, dst []byte) *errs.Error
 	if l.job.JPEG != nil {
 		l.decoded, l.way = err == nil, l.job.Way
 	}
-	l.job = kernel.Job{} // holds nothing of others
+	l.job = kernel.Job{} // keeps no reference to the caller's memory
 	if err != nil {
-		return failed("the picture can not be decoded", err)
+		return failed("cannot decode the picture", err)
 	}
 	return nil
 }
 
-// reserve waits until there is room for what decoding the sample begun last will take,
-// and says how much that is; 0: no more than a lane's share.
+// reserve waits until there is room for the memory that decoding takes, and returns
+// its size in bytes; 0 if it is within a lane's share.
 func (k *picture) reserve(p *Program, l *Lane) (n int64) {
 	l.garbage = false
 	l.job = kernel.Job{Src: kernel.Pixels{W: l.picture.w, H: l.picture.h, C: k.channels()}}
@@ -192,7 +192,7 @@ func (k *picture) reserve(p *Program, l *Lane) (n int64) {
 	return n
 }
 
-// large gives back what a large picture took.
+// large gives back the memory of a large picture.
 func (l *Lane) large(n int64) {
 	if n == 0 {
 		return
@@ -200,7 +200,7 @@ func (l *Lane) large(n int64) {
 	l.Decoder.Free()
 	l.freeBetween()
 	if l.garbage {
-		debug.FreeOSMemory() // or the next picture's would come on top of it
+		debug.FreeOSMemory() // otherwise the next picture's memory would be added to it
 	}
 	if l.Room != nil {
 		l.Room.Give(n)

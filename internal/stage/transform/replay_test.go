@@ -251,9 +251,9 @@ func TestChoicesMakeThePicture(t *testing.T) {
 	})
 }
 
-// TestStoredBoxes: every pixel that is delivered comes from where the last box
-// says that it lies in the file. The picture is a map of itself: red is the
-// column, green the row, and blue, 255, is missing from padding only.
+// TestStoredBoxes: every pixel that is delivered comes from where the last box says
+// that it is in the file. The picture is a map of itself: red is the column, green
+// the row, and blue, 255, is missing in padding only.
 func TestStoredBoxes(t *testing.T) {
 	l := NewLane()
 	defer l.Close()
@@ -320,8 +320,8 @@ func TestStoredBoxes(t *testing.T) {
 	})
 }
 
-// touches says whether pixel i of n along one side of a stored box lies on
-// pixel at of the file: on it alone, unless it was resampled.
+// touches reports whether pixel i of n along one side of a stored box covers pixel
+// at of the file: it alone, unless it was resampled.
 func touches(box said, from, length string, i, n int, turned bool, at byte) bool {
 	if turned {
 		i = n - 1 - i

@@ -9,12 +9,12 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// misfit is the error of a sample whose picture an operation can not work on.
+// misfit is the error of a sample with a picture that an operation cannot process.
 func misfit(hint, format string, a ...any) *errs.Error {
 	return errs.New(errs.Unsupported, format, a...).Try("%s", hint)
 }
 
-// possible says whether a result may be as large (or small) as s.
+// possible reports whether a result may have size s.
 func (s size) possible() bool {
 	return s.w <= mostSide && s.h <= mostSide && kernel.CheckSize(s.w, s.h) == nil
 }
@@ -64,7 +64,7 @@ type randomResizedCrop struct {
 	to     size
 	law    boxLaw
 	filter kernel.Filter
-	draft  bool // pixels may be near instead of exact
+	draft  bool // pixels may be approximate
 	number uint64
 }
 
@@ -115,10 +115,10 @@ func (o *randomResizedCrop) canon(b []byte) []byte {
 // resize is Resize: to a size, or an edge to a length.
 type resize struct {
 	to     size // both, if given
-	short  int  // else the shorter edge; 0: long decides
+	short  int  // otherwise the shorter edge; 0: long decides
 	long   int  // max_size; 0: none
 	filter kernel.Filter
-	draft  bool // pixels may be near instead of exact
+	draft  bool // pixels may be approximate
 }
 
 func describeResize() descriptor {
@@ -142,7 +142,7 @@ func buildResize(a *arguments, _ uint64) operation {
 	case len(n) == 2:
 		o.to = a.size()
 		if o.long > 0 {
-			a.wrong("leave max_size out, or give size as one number", "max_size has no meaning beside a size of [height, width]")
+			a.wrong("leave max_size out, or give size as one number", "max_size has no effect with a size of [height, width]")
 		}
 	case len(n) == 1:
 		o.short = n[0]
@@ -155,8 +155,8 @@ func buildResize(a *arguments, _ uint64) operation {
 	return o
 }
 
-// target is the size that a picture of w x h pixels gets; a zero edge means
-// that it can not be done. Quotients and their truncation are Python's.
+// target is the size of the result for a picture of w x h pixels; a zero edge means
+// that it is impossible. Quotients and their truncation are Python's.
 func (o *resize) target(w, h int) size {
 	if o.to.w > 0 {
 		return o.to
@@ -217,7 +217,7 @@ func (o *resize) canon(b []byte) []byte {
 	return canonDraft(b, o.draft)
 }
 
-// canonDraft leaves no trace where there is none: digests from before it stay.
+// canonDraft writes nothing without draft, so that older digests stay the same.
 func canonDraft(b []byte, draft bool) []byte {
 	if draft {
 		b = append(b, " draft"...)

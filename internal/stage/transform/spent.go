@@ -3,20 +3,19 @@ package transform
 import "time"
 
 // A program is one job of the kernel, in which rows go through all operations at
-// once, so that none of them has a time of its own. What can be told apart is the
-// decoder, the pixels, and the writing of rows: Divide gives each to the
-// operations that cause it.
+// once, so no operation has a time of its own. Only the decoder, the pixels, and
+// the writing of rows can be told apart: Divide assigns each to the operations that
+// cause it.
 
-// Timed says whether the lane takes the times of the pictures that it finishes.
+// Timed turns the timing of the lane's pictures on or off.
 func (l *Lane) Timed(on bool) { l.timed, l.spent = on, Spent{} }
 
 // Spent is where the time of pictures went: decoding; resampling, cropping and
-// whatever else moves pixels; writing the result as numbers.
+// other moving of pixels; writing the result as numbers.
 type Spent struct{ Decode, Pixels, Write time.Duration }
 
 // Names are the operations of a program as they are written, in order: those that
-// do something. What Compose holds is there by itself, what RandomApply holds is
-// RandomApply.
+// do something. The operations in Compose are listed, those in RandomApply are not.
 func (p *Program) Names() []string {
 	var names []string
 	for i := 0; i < len(p.steps); i += 1 + p.steps[i].span {
@@ -25,11 +24,11 @@ func (p *Program) Names() []string {
 	return names
 }
 
-// Divide is the time of each of a program's operations for the picture finished
-// last on a lane that is Timed, and whether there is one. Resampling takes what
-// moving pixels cost where it is done, since a flip or a crop beside it is only
-// another order of reading; else those that move pixels share it. Conversions share
-// the writing. The rest is decoding.
+// Divide is the time of each of a program's operations for the last picture of a
+// lane that is Timed, and whether there is one. Resampling gets the cost of moving
+// pixels, if there is any, because a flip or a crop beside it only changes the
+// order of reading; otherwise the operations that move pixels share it. Conversions
+// share the writing. The rest is decoding.
 func (p *Program) Divide(l *Lane, into []time.Duration) ([]time.Duration, bool) {
 	if !l.timed || p.of != "image" {
 		return into[:0], false
@@ -57,7 +56,7 @@ func (p *Program) Divide(l *Lane, into []time.Duration) ([]time.Duration, bool) 
 	return into, true
 }
 
-// cost is that of step i: of RandomApply, the cost of the first that it holds.
+// cost is the cost of step i; for RandomApply, of the first step in it.
 func (p *Program) cost(i int) cost {
 	for p.steps[i].descriptor.cost == held {
 		i++

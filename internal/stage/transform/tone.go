@@ -10,9 +10,9 @@ import (
 	"github.com/stoker-data/stoker/internal/base/rng"
 )
 
-// tone is how the numbers of a picture come from its bytes x: a[c]*x + b[c].
-// Geometry does not see it, so that flips and crops may stand anywhere; it is
-// worked out in float64 and rounded to float32 once, for the kernel.
+// tone is how the numbers of a picture are made from its bytes x: a[c]*x + b[c].
+// Geometry does not depend on it, so flips and crops may be anywhere. It is
+// computed in float64 and rounded to float32 once, for the kernel.
 type tone struct {
 	float bool
 	a, b  [3]float64
@@ -21,7 +21,7 @@ type tone struct {
 // plain is uint8 as decoded.
 func plain() tone { return tone{a: [3]float64{1, 1, 1}} }
 
-// output is what the kernel is told.
+// output is the kernel's description of the tone.
 func (t *tone) output(chw bool) kernel.Output {
 	out := kernel.Output{Float: t.float, CHW: chw}
 	if t.float {
@@ -32,8 +32,8 @@ func (t *tone) output(chw bool) kernel.Output {
 	return out
 }
 
-// bytes is what has the value of f once the tone is applied: false if there are
-// no such bytes.
+// bytes is the byte values that become f when the tone is applied; false if there
+// are none.
 func (t *tone) bytes(f fill) ([3]uint8, bool) {
 	var out [3]uint8
 	for i := range out {
@@ -47,29 +47,29 @@ func (t *tone) bytes(f fill) ([3]uint8, bool) {
 	return out, true
 }
 
-// lay is ToImage and PILToTensor: numbers stay as they are.
-type lay struct{}
+// toTensor is ToImage and PILToTensor: numbers stay unchanged.
+type toTensor struct{}
 
 func describeLay(name string) descriptor {
 	return descriptor{
 		name: name, cost: nothing, settled: true, says: silent, example: `{}`,
-		build: func(*arguments, uint64) operation { return lay{} },
+		build: func(*arguments, uint64) operation { return toTensor{} },
 	}
 }
 
-func (lay) plan(k *known) (operation, *problem) {
+func (toTensor) plan(k *known) (operation, *problem) {
 	k.laid = true
 	return nil, nil
 }
 
-func (lay) choose(rng.Key, extent) (c choice, _ *errs.Error) { return c, nil }
-func (lay) do(*run, choice) *errs.Error                      { return nil }
-func (lay) canon(b []byte) []byte                            { return b }
+func (toTensor) choose(rng.Key, extent) (c choice, _ *errs.Error) { return c, nil }
+func (toTensor) do(*run, choice) *errs.Error                      { return nil }
+func (toTensor) canon(b []byte) []byte                            { return b }
 
 // convert is ToTensor, ToDtype and ConvertImageDtype.
 type convert struct {
 	name  string
-	float bool // to float32, else to uint8
+	float bool // to float32, otherwise to uint8
 	scale bool // 255 becomes 1
 }
 
@@ -107,7 +107,7 @@ func buildToDtype(a *arguments, _ uint64) operation {
 	return o
 }
 
-// dtype says whether the type is float32.
+// dtype reports whether the type is float32.
 func (a *arguments) dtype(standard string) bool {
 	before := len(a.problems)
 	name, _ := a.text("dtype", standard, "float32", "uint8")
@@ -120,7 +120,7 @@ func (a *arguments) dtype(standard string) bool {
 func (o *convert) plan(k *known) (operation, *problem) {
 	if o.name == "ToTensor" && k.laid && !k.tone.float {
 		return nil, problemf("leave the earlier conversion out, or write ToDtype(float32, scale=True)",
-			"ToTensor does nothing to what is a tensor already, not even scale it")
+			"ToTensor does not change a tensor, not even its scale")
 	}
 	if o.float == k.tone.float {
 		return nil, nil
@@ -130,14 +130,14 @@ func (o *convert) plan(k *known) (operation, *problem) {
 		k.by = o.name
 	} else if !o.undoes(&k.tone) || k.wild {
 		return nil, problemf("leave both conversions out: pictures are uint8 unless they are converted",
-			"float32 can become uint8 only where it came from uint8 by the same scale, with nothing in between")
+			"float32 can become uint8 only if it came from uint8 with the same scale, with nothing in between")
 	}
 	o.convert(&k.tone)
 	return o, nil
 }
 
-// undoes says whether going to uint8 gives the bytes that the floats were made
-// of.
+// undoes reports whether converting to uint8 gives the bytes that the floats were
+// made from.
 func (o *convert) undoes(t *tone) bool {
 	one := 1.0
 	if o.scale {
@@ -171,9 +171,9 @@ func (o *convert) canon(b []byte) []byte {
 	return append(b, "float32"...)
 }
 
-// normalize takes mean away and divides by std.
+// normalize subtracts mean and divides by std.
 type normalize struct {
-	n         int // channels it is written for; 1: any
+	n         int // number of channels of mean and std; 1: any
 	mean, std [3]float64
 }
 
@@ -186,7 +186,7 @@ func describeNormalize() descriptor {
 
 func buildNormalize(a *arguments, _ uint64) operation {
 	mean, std := a.channels("mean"), a.channels("std")
-	a.flag("inplace", false) // of no meaning here: nothing else holds the numbers
+	a.flag("inplace", false) // has no effect here
 	if len(mean) == 0 || len(std) == 0 {
 		return nil
 	}
@@ -211,11 +211,11 @@ func buildNormalize(a *arguments, _ uint64) operation {
 func (o *normalize) plan(k *known) (operation, *problem) {
 	if !k.tone.float {
 		return nil, problemf("put ToTensor() or ToDtype(float32, scale=True) before it",
-			"Normalize needs floats, the picture is uint8")
+			"Normalize needs floats, but the picture is uint8")
 	}
 	if o.n > k.c {
 		return nil, problemf("give one mean and one std, or Grayscale(num_output_channels=3)",
-			"mean and std are for %d channels, the picture has %d", o.n, k.c)
+			"mean and std are for %d channels, but the picture has %d", o.n, k.c)
 	}
 	o.normalize(&k.tone)
 	return o, nil
@@ -315,7 +315,7 @@ func (o *gray) canon(b []byte) []byte {
 	return fmt.Appendf(b, "gray %d", o.c)
 }
 
-// before is the problem of an operation that needs bytes and stands behind the
+// before is the problem of an operation that needs bytes and comes after the
 // conversion to floats.
 func before(name string, k *known) *problem {
 	return problemf(fmt.Sprintf("move %s before %s", name, k.by),

@@ -1,23 +1,24 @@
-// Package transform compiles what is done to one field into a program, and runs
-// it: randomness by key, geometry resolved for the sample at hand, decode and
-// pixels fused into one kernel job.
+// Package transform compiles what is done to one field into a program, and runs it:
+// randomness by key, geometry computed for each sample, decoding and pixels fused
+// into one kernel job (one job per part, if an operation measures the picture).
 //
-// Names, arguments, defaults and random distributions are torchvision v2's, and
-// so are the results: uint8 within 1 of its antialiased result on the same
+// Names, arguments, defaults and random distributions are those of torchvision v2,
+// and so are the results: uint8 within 1 of its antialiased result on the same
 // region, float32 within 1e-6 of what those bytes give. "nearest" is its NEAREST
-// for tensors. What would give other numbers is refused when it is compiled,
+// for tensors. Operations that would give other numbers are rejected by Compile,
 // with what to write instead.
 //
-//	program, err := transform.Compile("rgb", ops, "")  // once a field
-//	lane := transform.NewLane()                         // once a goroutine
+//	program, err := transform.Compile("rgb", ops, "")  // once per field
+//	lane := transform.NewLane()                         // once per goroutine
 //	shape, err := program.Begin(lane, encoded, key)     // what the sample will need
 //	err = program.Finish(lane, place)                   // decoded to where it stays
 //
 // An operation is described once, by the descriptor beside its code; catalog.go
-// lists them. For each picture it chooses, from the key and the size alone, plain
-// numbers; these give the kernel steps, and the explanation. Programs of pictures
-// can be cut in front of any operation (Cut). What is not a picture is another
-// kind of program: a number, a text, an array whose shape is stored beside the
+// lists them. For each picture it chooses plain numbers, from the key and the size
+// alone; these give the kernel steps and the explanation. Programs of pictures can
+// be cut before any operation (Cut). Fields that are not pictures have other kinds
+// of programs: a number, a text, an array whose shape is stored beside the values
+// or in each of them (Described).
 // values or told by each of them (Described).
 package transform
 
@@ -35,12 +36,11 @@ import (
 
 // kind is how the values of a field become rows.
 type kind interface {
-	// begin is Begin, of a value without what it says of itself. The shape may be
-	// the lane's.
+	// begin is Begin for a value without its header. The lane may own the shape.
 	begin(p *Program, l *Lane, value []byte, key rng.Key) (mem.Shape, *errs.Error)
-	// finish is Finish: dst has as many bytes as size asks for.
+	// finish is Finish: dst has size bytes.
 	finish(p *Program, l *Lane, dst []byte) *errs.Error
-	// size is the bytes of the result of what was begun last.
+	// size is the size in bytes of the result of what was begun last.
 	size(p *Program, l *Lane) int
 }
 
@@ -67,28 +67,27 @@ func codecs() []codec {
 // Program is the compiled work of one field. It is immutable: any number of
 // lanes may run it.
 type Program struct {
-	codec  string // "": the values are arrays
+	codec  string // "" if the values are arrays
 	of     string
 	kind   kind
-	says   *Described // values say what they hold; nil: they do not
-	from   mem.DType  // of numbers and arrays: what is stored
+	says   *Described // nil unless values have their own type and shape
+	from   mem.DType  // for numbers and arrays: the stored type
 	dtype  mem.DType
 	digest string
 
-	// Of pictures.
+	// For pictures.
 	steps     []step
-	parts     bool  // one of them reduces
-	at        known // what is known of every result
+	parts     bool  // one of the steps reduces
+	at        known // what is known about every result
 	chw       bool  // floats are in planes
 	shown     string
-	undone    bool  // bytes are delivered, whatever tone they have: see Cut
+	undone    bool  // bytes are delivered, whatever the tone: see Cut
 	maxPixels int64 // of a picture; 0: kernel.MaxPixels
 }
 
 // Compile makes the program of a field: its codec (rgb, gray, bytes, text, int,
-// float, json), what is done to its pictures, in order, and the layout in which
-// the user sees them, "nchw" (also ""), or "nhwc". An error names every problem
-// there is.
+// float, json), the operations on its pictures, in order, and the layout for the
+// user, "nchw" (also ""), or "nhwc". An error names every problem.
 func Compile(codecName string, ops []Op, layout string) (*Program, error) {
 	return compile(catalog(), codecName, ops, layout)
 }
@@ -98,11 +97,11 @@ func compile(catalog []descriptor, codecName string, ops []Op, layout string) (*
 	p := &Program{}
 	p.setCodec(c, codecName)
 	if layout != "" && layout != "nchw" && layout != "nhwc" {
-		c.note("", *problemf("possible are nchw and nhwc", "there is no layout %q", layout))
+		c.note("", *problemf("the choices are nchw and nhwc", "unknown layout %q", layout))
 	}
 	if p.of != "image" && p.of != "" && len(ops) > 0 {
 		c.note("", *problemf("leave the transforms of this field out, or decode it as rgb or gray",
-			"transforms are for pictures, and the codec of this field is %s", codecName))
+			"transforms need pictures, but the codec of this field is %s", codecName))
 	}
 	p.at = known{c: 3, tone: plain()}
 	if codecName == "gray" {
@@ -115,7 +114,7 @@ func compile(catalog []descriptor, codecName string, ops []Op, layout string) (*
 		return nil, err
 	}
 	if p.of == "image" {
-		p.lay(layout)
+		p.arrange(layout)
 	}
 	p.digest = p.fingerprint()
 	return p, nil
@@ -133,17 +132,17 @@ func (p *Program) setCodec(c *compiler, name string) {
 	for _, known := range all {
 		names = append(names, known.name)
 	}
-	names = append(names, "array", "npy") // CompileField's
-	hint := "possible are " + strings.Join(names, ", ")
+	names = append(names, "array", "npy") // by CompileField
+	hint := "the choices are " + strings.Join(names, ", ")
 	if near := errs.Nearest(name, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	c.note("", *problemf(hint, "there is no codec %q", name))
+	c.note("", *problemf(hint, "unknown codec %q", name))
 }
 
-// lay decides how pictures are laid out: bytes as HWC, which is how they are
-// decoded, floats as they are shown.
-func (p *Program) lay(layout string) {
+// arrange decides the layout of pictures: bytes as HWC, as they are decoded, floats as
+// the user wants them.
+func (p *Program) arrange(layout string) {
 	p.shown = "chw"
 	if layout == "nhwc" {
 		p.shown = "hwc"
@@ -155,8 +154,8 @@ func (p *Program) lay(layout string) {
 }
 
 func (p *Program) fingerprint() string {
-	lies, shown := p.Axes()
-	b := fmt.Appendf(nil, "stoker transform 1\n%s %s %s\n", p.codec, lies, shown)
+	stored, shown := p.Axes()
+	b := fmt.Appendf(nil, "stoker transform 1\n%s %s %s\n", p.codec, stored, shown)
 	if pic, ok := p.kind.(*picture); ok && pic.stored != (size{}) {
 		b = fmt.Appendf(b, "pixels %d %d\n", pic.stored.w, pic.stored.h)
 	}
@@ -168,8 +167,8 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Limit sets the pixels that a picture may have, before the program is used; 0 is
-// kernel.MaxPixels.
+// Limit sets the number of pixels that a picture may have; 0 is kernel.MaxPixels.
+// It is called before the program is used.
 func (p *Program) Limit(maxPixels int64) { p.maxPixels = maxPixels }
 
 // Kind is image, array, number, bytes, text or json.
@@ -200,9 +199,9 @@ func (p *Program) dims(at extent) [3]int {
 	return [3]int{at.h, at.w, at.c}
 }
 
-// Axes is how a picture is laid out in memory and how it is shown to the user, each
-// "hwc" or "chw"; empty for other kinds.
-func (p *Program) Axes() (lies, shown string) {
+// Axes is the layout of a picture in memory and for the user, each "hwc" or "chw";
+// empty for other kinds.
+func (p *Program) Axes() (stored, shown string) {
 	switch {
 	case p.of != "image":
 		return "", ""
@@ -212,18 +211,17 @@ func (p *Program) Axes() (lies, shown string) {
 	return "hwc", p.shown
 }
 
-// Digest is equal for programs that do the same, whatever way they were
-// written, and only for them. It is kept in saved states.
+// Digest is equal for programs that do the same, however they were written, and
+// only for them. It is part of saved states.
 func (p *Program) Digest() string { return p.digest }
 
-// Begin reads what must be known before there is room for the sample: it makes
-// all random choices (key is rng.Sample of its place) and gives the shape of the
+// Begin reads what must be known before there is room for the sample: it makes all
+// random choices (key is rng.Sample of its place) and returns the shape of the
 // result in memory. bytes, text and json have one dimension, their length, and are
-// valid when this returns.
+// valid when Begin returns.
 //
-// The shape is valid until the next Begin; encoded must stay as it is until
-// Finish has returned. Errors are *errs.Error, without a place: damaged or
-// unsupported.
+// The shape is valid until the next Begin; encoded must not change until Finish has
+// returned. Errors are *errs.Error without a place: damaged or unsupported.
 func (p *Program) Begin(l *Lane, encoded []byte, key rng.Key) (mem.Shape, error) {
 	l.program = nil
 	value, err := p.open(l, encoded)
@@ -239,8 +237,8 @@ func (p *Program) Begin(l *Lane, encoded []byte, key rng.Key) (mem.Shape, error)
 	return shape, nil
 }
 
-// Finish writes the sample begun last into dst, which has exactly the bytes of
-// its shape and type. After an error dst holds anything.
+// Finish writes the sample begun last into dst, which has the size of its shape and
+// type. After an error the contents of dst are undefined.
 func (p *Program) Finish(l *Lane, dst []byte) error {
 	if l.program != p {
 		return errs.New(errs.Bug, "transform: Finish without a Begin of the same program")

@@ -12,22 +12,23 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/decode"
 )
 
-// blob is bytes that are delivered as they are; check refuses some, nil none.
+// blob is bytes that are delivered unchanged; check rejects invalid ones, nil
+// accepts all.
 type blob struct {
 	check func(value []byte) error
 }
 
 func validText(value []byte) error {
-	if utf8.Valid(value) { // without the copy that Text makes
+	if utf8.Valid(value) { // avoids the copy that Text makes
 		return nil
 	}
 	_, err := decode.Text(value)
-	return failed("the text can not be read", err)
+	return failed("cannot read the text", err)
 }
 
 func validJSON(value []byte) error {
 	if err := decode.JSON(value); err != nil {
-		return failed("the JSON can not be read", err)
+		return failed("cannot read the JSON", err)
 	}
 	return nil
 }
@@ -49,7 +50,8 @@ func (blob) finish(_ *Program, l *Lane, dst []byte) *errs.Error {
 	return nil
 }
 
-// number is a number written as text: read gives its bits, as Program.from has it.
+// number is a number written as text: read returns its bits, in the type
+// Program.from.
 type number struct {
 	read func(value []byte) (uint64, error)
 }
@@ -67,7 +69,7 @@ func readFloat(value []byte) (uint64, error) {
 func (n number) begin(_ *Program, l *Lane, value []byte, _ rng.Key) (mem.Shape, *errs.Error) {
 	bits, err := n.read(value)
 	if err != nil {
-		return nil, failed("the number can not be read", err)
+		return nil, failed("cannot read the number", err)
 	}
 	l.number = bits
 	return l.dims[:0:0], nil
@@ -80,10 +82,10 @@ func (number) finish(p *Program, l *Lane, dst []byte) *errs.Error {
 	return p.cast(dst, l.bits[:])
 }
 
-// As is the program of a number (int, float), with its result as another type.
+// As is the program of a number (int, float) with another type of result.
 func (p *Program) As(to mem.DType) (*Program, error) {
 	if _, ok := p.kind.(number); !ok {
-		return nil, errs.New(errs.Config, "dtype is for numbers and arrays, and this field holds %s", p.of).Try("leave dtype out")
+		return nil, errs.New(errs.Config, "dtype needs numbers or arrays, but this field is %s", p.of).Try("leave dtype out")
 	}
 	if err := decode.Castable(p.from, to); err != nil {
 		return nil, err
@@ -95,12 +97,12 @@ func (p *Program) As(to mem.DType) (*Program, error) {
 	return &out, nil
 }
 
-// Int writes a number that an index holds as this program delivers numbers.
+// Int writes a number from the index as this program delivers numbers.
 func (p *Program) Int(dst []byte, n int64) error {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(n))
 	if err := decode.Cast(dst, b[:], mem.Int64, p.dtype); err != nil {
-		return failed("the number can not be converted", err)
+		return failed("cannot convert the number", err)
 	}
 	return nil
 }

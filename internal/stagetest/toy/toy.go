@@ -1,5 +1,5 @@
-// Package toy is a format for tests: files of numbers, 8 bytes each, after a mark. It
-// shows what a format needs, by exported names alone.
+// Package toy is a format for tests: files of numbers, 8 bytes each, after a mark.
+// It shows what a format needs, using exported names only.
 package toy
 
 import (
@@ -13,13 +13,14 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// Mark is what a file begins with, as long as a number.
+// Mark is the first 8 bytes of a file.
 const Mark = "TOYFILE1"
 
 // Number is the only field.
 const Number = "number"
 
-// fileFirst is a column of the index, of files and one more: their first samples.
+// fileFirst is a column of the index: the first sample of each file, and one more
+// entry.
 const fileFirst = "file.first"
 
 // Format describes the format.
@@ -33,7 +34,7 @@ func Format() format.Format {
 	}
 }
 
-// Dataset is open files; safe for concurrent use.
+// Dataset is a set of open files. Safe for concurrent use.
 type Dataset struct {
 	x     *index.Index
 	first []int64
@@ -41,7 +42,7 @@ type Dataset struct {
 
 var _ format.Stored = (*Dataset)(nil)
 
-// Open opens files, indexing them where no index still holds.
+// Open opens files, and indexes them if there is no valid index.
 func Open(ctx context.Context, src source.Source, paths []string) (*Dataset, error) {
 	paths, err := format.Absolute(paths)
 	if err != nil {
@@ -68,7 +69,7 @@ func build(ctx context.Context, src source.Source, paths []string, b *index.Buil
 	first := []int64{0}
 	for _, o := range objs {
 		if o.Size < 8 || o.Size%8 != 0 {
-			return errs.New(errs.Damaged, "a toy file of %d bytes holds no whole numbers", o.Size).
+			return errs.New(errs.Damaged, "a toy file of %d bytes does not have whole numbers", o.Size).
 				At(errs.Where{Shard: o.Name}).Try("write it again")
 		}
 		first = append(first, first[len(first)-1]+o.Size/8-1)
@@ -79,19 +80,19 @@ func build(ctx context.Context, src source.Source, paths []string, b *index.Buil
 	return nil
 }
 
-// Len is format.Dataset's.
+// Len implements format.Dataset.
 func (d *Dataset) Len() int64 { return d.x.Len() }
 
-// Digest is format.Dataset's.
+// Digest implements format.Dataset.
 func (d *Dataset) Digest() string { return d.x.Digest() }
 
-// Classes is format.Dataset's.
+// Classes implements format.Dataset.
 func (d *Dataset) Classes() []string { return nil }
 
-// Index is format.Stored's.
+// Index implements format.Stored.
 func (d *Dataset) Index() *index.Index { return d.x }
 
-// Extents is format.Stored's.
+// Extents implements format.Stored.
 func (d *Dataset) Extents(id int64, _ []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(d.Len()) {
 		return dst
@@ -103,10 +104,10 @@ func (d *Dataset) Extents(id int64, _ []string, dst []format.Extent) []format.Ex
 	return append(dst, format.Extent{File: file, Off: 8 * (1 + id - d.first[file]), Len: 8})
 }
 
-// Parse is format.Samples'.
+// Parse implements format.Samples.
 func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sample) error {
 	if len(raw) != 1 || len(raw[0]) != 8 {
-		return errs.New(errs.Bug, "sample %d was given other bytes than it has", id)
+		return errs.New(errs.Bug, "sample %d was given the wrong bytes", id)
 	}
 	s.Begin(id)
 	if fields == nil {

@@ -37,7 +37,7 @@ type Config struct {
 	StepTime time.Duration
 
 	Indexing func(done, total int64, what string) // may be nil
-	// Progress is told after every batch; the share lies in [0, 1]. May be nil.
+	// Progress is called after every batch with a share in [0, 1]. May be nil.
 	Progress func(samples int64, share float64)
 }
 

@@ -65,5 +65,5 @@ func (c Chain) Fields(have []spec.Field) []spec.Field {
 func errNoBatch(l *loader.Loader) error {
 	s := l.Spec()
 	return errs.New(errs.Config, "an epoch of %d samples has no batch of %d with tail %q", l.Len(), s.Batch.Size, s.Order.Tail).
-		Try("lower batch_size, or let the tail be pad")
+		Try("lower batch_size, or set tail to pad")
 }

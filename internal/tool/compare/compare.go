@@ -19,7 +19,7 @@ type Report struct {
 	SameStream  bool     `json:"same_stream"`
 	Differences []string `json:"differences,omitempty"`
 
-	Ahead   *Ahead   `json:"ahead,omitempty"`   // of states that stand at different places
+	Ahead   *Ahead   `json:"ahead,omitempty"`   // of states at different places
 	Between *Between `json:"between,omitempty"` // likewise, with a Spec
 	Lists   *Lists   `json:"lists,omitempty"`
 }
@@ -27,14 +27,14 @@ type Report struct {
 // shown is how many ids, or parts, are written out; all are counted.
 const shown = 8
 
-// Diff compares two things of one kind. With the order of a Spec, states say
-// also what lies between them; it may be nil.
+// Diff compares two things of one kind. With the order of a Spec, it also says what
+// is between two states; the order may be nil.
 func Diff(a, b *Thing, in *orders.Orders) (*Report, error) {
 	if a.Kind != b.Kind {
-		return nil, errs.New(errs.Config, "%q is a %s and %q a %s: only things of one kind can be compared", a.Name, a.Kind, b.Name, b.Kind)
+		return nil, errs.New(errs.Config, "%q is a %s and %q is a %s: only two of the same kind can be compared", a.Name, a.Kind, b.Name, b.Kind)
 	}
 	if in != nil && a.Kind != State {
-		return nil, errs.New(errs.Config, "--spec says what lies between two states, and these are no states").Try("leave --spec out")
+		return nil, errs.New(errs.Config, "--spec is for two states, and these are not states").Try("leave --spec out")
 	}
 	r := &Report{A: a.Name, B: b.Name, Kind: a.Kind}
 	switch a.Kind {
@@ -86,7 +86,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	case r.Same && r.Kind == State:
 		end = "the same stream, at the same place"
 	case r.Same && r.Kind == Receipt:
-		end = "the same stream, and the same was received"
+		end = "the same stream, and the same samples were received"
 	case r.Same:
 		end = "the same ids in the same order"
 	case r.Kind == IDs && r.Lists.SameSet:
@@ -94,7 +94,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	case r.Kind == IDs:
 		end = "not the same ids"
 	case r.SameStream && r.Kind == Receipt:
-		end = "the same stream, but not the same was received"
+		end = "the same stream, but other samples were received"
 	case r.SameStream:
 		end = "the same stream, at another place"
 	}

@@ -113,8 +113,7 @@ func TestListsAreCounted(t *testing.T) {
 	})
 }
 
-// What lies between two states is what the order has there, where items are
-// batches too.
+// What is between two states follows from the order, also if items are batches.
 func TestBetween(t *testing.T) {
 	lengths := make([]float64, 90)
 	for i := range lengths {
@@ -197,7 +196,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// Seeds have 64 bits, and no float stands between.
+// Seeds have 64 bits, and are never converted to floats.
 func TestSeedsAreWhole(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, seed string) *Thing {

@@ -63,7 +63,7 @@ func (r *Report) lists(a, b *list) {
 	r.SameStream = out.First == nil
 }
 
-// line is the line, or step, that a sample stands in.
+// line is the line, or step, that a sample is in.
 func (l *list) line(at int) int64 {
 	return int64(sort.Search(len(l.ends), func(i int) bool { return l.ends[i] > at }))
 }
@@ -114,9 +114,9 @@ func (l *Listed) keep(to []string, i id) []string {
 func (f *First) text() string {
 	switch {
 	case f.A == "":
-		return fmt.Sprintf("A ends after %d samples, and B goes on with %s (line %d)", f.Index, f.B, f.LineB+1)
+		return fmt.Sprintf("A ends after %d samples, and B continues with %s (line %d)", f.Index, f.B, f.LineB+1)
 	case f.B == "":
-		return fmt.Sprintf("B ends after %d samples, and A goes on with %s (line %d)", f.Index, f.A, f.LineA+1)
+		return fmt.Sprintf("B ends after %d samples, and A continues with %s (line %d)", f.Index, f.A, f.LineA+1)
 	}
 	return fmt.Sprintf("the first difference is sample %d of the lists: %s in A (line %d), %s in B (line %d)", f.Index, f.A, f.LineA+1, f.B, f.LineB+1)
 }
@@ -132,7 +132,7 @@ func (l *Lists) write(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 		if side.l.Only > 0 {
-			fmt.Fprintf(w, "    %d that %s has not: %s\n", side.l.Only, side.other, some(side.l.OnlyOf, side.l.Only))
+			fmt.Fprintf(w, "    %d that %s does not have: %s\n", side.l.Only, side.other, some(side.l.OnlyOf, side.l.Only))
 		}
 		if side.l.Twice > 0 {
 			fmt.Fprintf(w, "    %d more than once: %s\n", side.l.Twice, some(side.l.FirstOf, side.l.Twice))

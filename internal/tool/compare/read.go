@@ -45,7 +45,7 @@ type Thing struct {
 func Read(path string) (*Thing, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		e := errs.New(errs.Unreadable, "%q cannot be read", path).Because(err)
+		e := errs.New(errs.Unreadable, "cannot read %q", path).Because(err)
 		if errors.Is(err, fs.ErrNotExist) {
 			e = errs.New(errs.NotFound, "there is no %q", path).Try("%s", source.Suggest(context.Background(), source.NewFile(), path))
 		}
@@ -67,7 +67,7 @@ func ReadReceipts(path string) ([]loader.Receipt, error) {
 		return nil, err
 	}
 	if t.Kind != Receipt {
-		return nil, errs.New(errs.Config, "this is a %s, and no receipt", t.Kind).At(errs.Where{File: path}).
+		return nil, errs.New(errs.Config, "this is a %s, not a receipt", t.Kind).At(errs.Where{File: path}).
 			Try("a receipt is what loader.receipt() returns, saved with json.dump")
 	}
 	return t.receipts, nil
@@ -79,8 +79,8 @@ func (t *Thing) parse(raw []byte) error {
 	case len(text) == 0:
 		return errs.New(errs.Config, "the file is empty").Try("it should hold a state, a receipt, or ids as `stoker order` writes them")
 	case bytes.HasPrefix(raw, []byte("PK\x03\x04")) || raw[0] == 0x80:
-		return errs.New(errs.Config, "this is what torch.save or pickle writes, and only JSON is read").
-			Try(`in Python: json.dump(torch.load(path, weights_only=True), open("state.json", "w")), of a checkpoint the part that is loader.state_dict()`)
+		return errs.New(errs.Config, "this is a file of torch.save or pickle, and only JSON is read").
+			Try(`in Python: json.dump(torch.load(path, weights_only=True), open("state.json", "w")), with a checkpoint, only the part that is loader.state_dict()`)
 	case text[0] != '{' && text[0] != '[':
 		t.Kind = IDs
 		return t.list.parseText(text)
@@ -114,9 +114,9 @@ func parseValues(text []byte) (values []json.RawMessage, err error) {
 			return values, nil
 		}
 		if err != nil {
-			e := errs.New(errs.Config, "this is no JSON from value %d on: %s", len(values), err)
+			e := errs.New(errs.Config, "invalid JSON from value %d on: %s", len(values), err)
 			if errors.Is(err, io.ErrUnexpectedEOF) {
-				return nil, e.Try("the file ends too early: was it written whole?")
+				return nil, e.Try("the file is truncated: write it again")
 			}
 			return nil, e
 		}
@@ -146,13 +146,13 @@ func (t *Thing) parseReceipts(values []json.RawMessage) error {
 	for i, v := range each {
 		var r loader.Receipt
 		if !isReceipt(v) {
-			return errs.New(errs.Config, "receipt %d of %d is none", i, len(each))
+			return errs.New(errs.Config, "receipt %d of %d is not a receipt", i, len(each))
 		}
 		if err := json.Unmarshal(v, &r); err != nil {
-			return errs.New(errs.Config, "receipt %d is damaged: %s", i, err).Try("take what loader.receipt() returns as it is")
+			return errs.New(errs.Config, "receipt %d is damaged: %s", i, err).Try("save what loader.receipt() returns unchanged")
 		}
 		if r.Version != loader.ReceiptVersion {
-			return errs.New(errs.Incompatible, "receipt %d is of version %d, and this release reads %d", i, r.Version, loader.ReceiptVersion).
+			return errs.New(errs.Incompatible, "receipt %d has version %d, but this release reads %d", i, r.Version, loader.ReceiptVersion).
 				Try("use the release of stoker that wrote it")
 		}
 		t.receipts = append(t.receipts, r)
@@ -201,8 +201,8 @@ func (l *list) parseText(text []byte) error {
 				f, err = strconv.ParseInt(from, 10, 64)
 			}
 			if err != nil || s < 0 || f < 0 || padding != closed {
-				return errs.New(errs.Config, "line %d: %.40q is no id", n, word).
-					Try("a list of ids is what `stoker order` writes, JSON, or whole numbers with blanks between them")
+				return errs.New(errs.Config, "line %d: %.40q is not an id", n, word).
+					Try("a list of ids is what `stoker order` writes, JSON, or whole numbers separated by blanks")
 			}
 			l.add(s, f, !padding)
 		}
@@ -246,7 +246,7 @@ func (l *list) parseValues(values []json.RawMessage) error {
 func (l *list) parseStep(v json.RawMessage, number int) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(v, &keys); err != nil {
-		return errs.New(errs.Config, "value %d is no id, no list of ids and no step: %.60s", number, v)
+		return errs.New(errs.Config, "value %d is not an id, a list of ids or a step: %.60s", number, v)
 	}
 	if keys["ids"] == nil {
 		names := make([]string, 0, len(keys))
@@ -254,16 +254,16 @@ func (l *list) parseStep(v json.RawMessage, number int) error {
 			names = append(names, k)
 		}
 		slices.Sort(names)
-		return errs.New(errs.Config, "this is no state, no receipt and no list of ids: it has the keys %.200q", names).
-			Try("of a checkpoint, save the part that is loader.state_dict() or loader.receipt() on its own")
+		return errs.New(errs.Config, "this is not a state, a receipt or a list of ids: it has the keys %.200q", names).
+			Try("save the part of the checkpoint that is loader.state_dict() or loader.receipt() by itself")
 	}
 	var s orders.Step
 	err := json.Unmarshal(v, &s)
 	if err == nil && (s.Valid != nil && len(s.Valid) != len(s.IDs) || s.From != nil && len(s.From) != len(s.IDs)) {
-		err = errors.New("ids, valid and from are not equally long")
+		err = errors.New("ids, valid and from differ in length")
 	}
 	if err != nil {
-		return errs.New(errs.Config, "step %d is damaged: %s", number, err).Try("take what `stoker order --format json` writes as it is")
+		return errs.New(errs.Config, "step %d is damaged: %s", number, err).Try("save what `stoker order --format json` writes unchanged")
 	}
 	for i, sample := range s.IDs {
 		from := int64(0)

@@ -31,9 +31,9 @@ func (r *Report) receipts(a, b *Thing) error {
 	case same < len(pa) && same < len(pb):
 		r.part(pa[same], pb[same])
 	case same < len(pa):
-		r.differ("A has %d parts more, the first is %s", len(pa)-same, name(pa[same]))
+		r.differ("A has %d more parts, the first is %s", len(pa)-same, name(pa[same]))
 	case same < len(pb):
-		r.differ("B has %d parts more, the first is %s", len(pb)-same, name(pb[same]))
+		r.differ("B has %d more parts, the first is %s", len(pb)-same, name(pb[same]))
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (r *Report) part(a, b loader.ReceiptPart) {
 	case a.Samples != b.Samples:
 		r.differ("%s: %d samples were received in A, %d in B", name(a), a.Samples, b.Samples)
 	case a.Sum != b.Sum:
-		r.differ("%s: as many samples in both, %d, but not the same ones at the same places", name(a), a.Samples)
+		r.differ("%s: as many samples in both, %d, but not the same ones in the same places", name(a), a.Samples)
 	default:
 		r.differ("%s: other samples were skipped or replaced: %d and %d in A, %d and %d in B", name(a),
 			len(a.Skipped), len(a.Replaced), len(b.Skipped), len(b.Replaced))

@@ -33,7 +33,7 @@ var meaning = map[string]string{
 
 func (s *state) parse(keys map[string]json.RawMessage) error {
 	damaged := func(format string, a ...any) error {
-		return errs.New(errs.State, "the state is damaged: "+format, a...).Try("take what loader.state_dict() returns as it is")
+		return errs.New(errs.State, "the state is damaged: "+format, a...).Try("save what loader.state_dict() returns unchanged")
 	}
 	for _, name := range []string{"version", "epoch", "order"} {
 		if keys[name] == nil {
@@ -59,11 +59,11 @@ func (s *state) parse(keys map[string]json.RawMessage) error {
 			continue
 		}
 		if json.Unmarshal(raw, n) != nil || *n < 0 || string(raw) == "null" {
-			return damaged("%s is %.40s, and should be a whole number that is not negative", name, raw)
+			return damaged("%s is %.40s; it should be a whole number that is not negative", name, raw)
 		}
 	}
 	if _, ok := s.keys["order"].(map[string]any); !ok {
-		return damaged("order is %.40s, and should be keys and values", keys["order"])
+		return damaged("order is %.40s; it should be keys and values", keys["order"])
 	}
 	text, err := json.Marshal(keys)
 	if err == nil {
@@ -78,7 +78,7 @@ func (s *state) parse(keys map[string]json.RawMessage) error {
 // Ahead is how far one state is before the other.
 type Ahead struct {
 	Which  string `json:"which"`            // "a" or "b"
-	Epochs int64  `json:"epochs"`           // whole ones lie between the numbers of their epochs
+	Epochs int64  `json:"epochs"`           // difference of their epochs' numbers
 	Places *int64 `json:"places,omitempty"` // absent where only a Spec could tell
 }
 
@@ -177,7 +177,7 @@ func (a *Ahead) text(from, to *state) string {
 	case a.Places != nil:
 		return fmt.Sprintf("%s is ahead by %d places: epoch %d, place %d against epoch %d, place %d", who, *a.Places, to.epoch, to.position, from.epoch, from.position)
 	}
-	return fmt.Sprintf("%s is ahead: epoch %d, place %d against epoch %d, place %d (--spec counts what lies between)", who, to.epoch, to.position, from.epoch, from.position)
+	return fmt.Sprintf("%s is ahead: epoch %d, place %d against epoch %d, place %d (--spec counts the samples between them)", who, to.epoch, to.position, from.epoch, from.position)
 }
 
 // between counts from one state to a later one of the same stream.
@@ -218,5 +218,5 @@ func between(in *orders.Orders, from, to *state) *Between {
 }
 
 func (b *Between) write(w io.Writer) {
-	fmt.Fprintf(w, "  %d samples lie between: %s\n", b.Samples, some(b.First, b.Samples))
+	fmt.Fprintf(w, "%d samples are between them: %s\n", b.Samples, some(b.First, b.Samples))
 }

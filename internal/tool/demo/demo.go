@@ -123,9 +123,9 @@ func publish(ctx context.Context, tmp, final string, count int) error {
 }
 
 func unwritable(dir string, err error) error {
-	return errs.New(errs.Unreadable, "the demo's photographs can not be written").
+	return errs.New(errs.Unreadable, "cannot write the demo's photographs").
 		At(errs.Where{File: dir}).Because(err).
-		Try("free some space there (100 MB), or set STOKER_CACHE to a folder that can be written to")
+		Try("free some space there (100 MB), or set STOKER_CACHE to a writable folder")
 }
 
 // sweep removes what demos that were killed left behind.
@@ -215,7 +215,7 @@ func makeAll(ctx context.Context, dir string, count int, progress Progress) (man
 	err = format.Each(ctx, count, func(i int) error {
 		jpeg, err := picture(sources[i%len(sources)], i)
 		if err != nil {
-			return errs.New(errs.Bug, "demo picture %d can not be made", i).Because(err)
+			return errs.New(errs.Bug, "cannot make demo picture %d", i).Because(err)
 		}
 		sums[i] = xxhash.Sum64(jpeg)
 		bytes.Add(int64(len(jpeg)))

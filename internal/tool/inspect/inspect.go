@@ -100,7 +100,7 @@ type Report struct {
 	Samples int64    `json:"samples"`
 	Files   int64    `json:"files"`
 	Bytes   int64    `json:"bytes"`   // of all files
-	Skipped int64    `json:"skipped"` // members of shards that are no data
+	Skipped int64    `json:"skipped"` // members of shards that are not data
 	Fields  []Field  `json:"fields"`
 	Classes []Class  `json:"classes,omitempty"` // in the order of their labels
 
@@ -128,8 +128,8 @@ type Report struct {
 // maxDamage bounds the damage that is told in full.
 const maxDamage = 1000
 
-// maxNumbered is how many classes without names are counted: numbers above are no
-// classes, but ids.
+// maxNumbered is how many classes without names are counted: larger numbers are ids
+// and not classes.
 const maxNumbered = 1 << 16
 
 // Run inspects a dataset. What is damaged in it is in the report; an error is
@@ -194,7 +194,7 @@ func fromIndex(c Config, l *dataset.Collection) *Report {
 	return r
 }
 
-// choice is the samples to read, in the order in which they lie.
+// choice is the samples to read, in the order of storage.
 func (c Config) choice(n int64) []int64 {
 	want := c.Check
 	if want == 0 {
@@ -231,8 +231,8 @@ func (r *Report) Err() error {
 	if r.Damaged == 0 {
 		return nil
 	}
-	e := errs.New(errs.Damaged, "%d of the %d samples that were checked can not be used", r.Damaged, r.Checked)
-	return e.Try(`mend or remove them, or train with on_bad="skip" or "replace"`)
+	e := errs.New(errs.Damaged, "%d of the %d samples that were checked cannot be used", r.Damaged, r.Checked)
+	return e.Try(`repair or remove them, or train with on_bad="skip" or "replace"`)
 }
 
 // tally is the figures of one field.

@@ -86,7 +86,7 @@ func (j Job) Mean() float64 {
 // Rate is batches a second; infinite where nothing costs anything.
 func (j Job) Rate() float64 { return 1 / j.Mean() }
 
-// WaitShare is the share of the time that the trainer stands in __next__.
+// WaitShare is the share of the time that the trainer waits in __next__.
 func (j Job) WaitShare() float64 {
 	if j.Mean() <= 0 {
 		return 0

@@ -1,18 +1,18 @@
 package model
 
-// Walk plays a loop through whose batches take unequally long, and returns the
-// mean seconds a batch after the first: costs are the seconds of each batch in
-// its worker, in order.
+// Walk simulates a loop whose batches take different times, and returns the mean
+// seconds per batch after the first: costs are the seconds of each batch in its
+// worker, in order.
 //
-// The queue is that of torch's DataLoader. Batch i is made by worker i mod
-// workers; it is asked for when batch i - workers*prefetch has been taken; and
-// batches are taken in order, so that a slow one holds up those behind it:
+// The queue is that of torch's DataLoader. Batch i is made by worker i mod workers;
+// it is requested when batch i - workers*prefetch has been taken; and batches are
+// taken in order, so that a slow one delays those after it:
 //
 //	begin[i] = max(done[i-workers], taken[i-workers*prefetch])
 //	done[i]  = begin[i] + costs[i]
 //	taken[i] = max(done[i], taken[i-1] + step)
 //
-// Cores are not looked at: costs are what they are on a machine with enough.
+// Cores are not modelled: costs are those on a machine with enough cores.
 func Walk(costs []float64, step float64, workers, prefetch int) float64 {
 	n := len(costs)
 	if n < 2 {

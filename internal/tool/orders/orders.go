@@ -1,7 +1,7 @@
-// Package orders shows which sample stands where, before anything is read: the
-// ids of a rank's steps, the sum of an epoch, how well it is mixed, and what
-// receipts add up to against it. Only Explain reads samples, their headers. It starts
-// no lanes and no readers.
+// Package orders shows which sample is in which place, before anything is read: the
+// ids of a rank's steps, the sum of an epoch, how well it is mixed, and the
+// comparison with receipts. Only Explain reads samples, and only their headers. It
+// starts no lanes and no readers.
 package orders
 
 import (
@@ -31,7 +31,7 @@ func Open(ctx context.Context, spec spec.Spec, indexing func(done, total int64, 
 	return &Orders{s}, nil
 }
 
-// Step is the samples of one step of one rank, as they stand in the batch.
+// Step is the samples of one step of one rank, in the order of the batch.
 type Step struct {
 	Epoch    int64   `json:"epoch"`
 	Step     int64   `json:"step"`
@@ -114,14 +114,14 @@ func (o *Orders) hasStep(epoch, step int64) error {
 	case steps == 0:
 		spec := o.Spec()
 		return errs.New(errs.Config, "epoch %d has no step: %d samples fill no batch of %d on %d ranks, and tail is %q", epoch, o.Len(), spec.Batch.Size, spec.World, spec.Order.Tail).
-			Try("lower batch_size, or let the tail be pad")
+			Try("lower batch_size, or set tail to pad")
 	case step >= steps:
 		return errs.New(errs.Config, "epoch %d has no step %d", epoch, step).Try("its last one is %d", steps-1)
 	}
 	return nil
 }
 
-// Explain says what stands in a step, and why: files, boxes, flips.
+// Explain says what a step contains, and why: files, boxes, flips.
 func (o *Orders) Explain(epoch, step int64) (*loader.Explanation, error) {
 	if err := o.hasStep(epoch, step); err != nil {
 		return nil, err

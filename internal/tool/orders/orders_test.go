@@ -252,10 +252,10 @@ func TestVerdictText(t *testing.T) {
 	}
 	for want, parts := range map[string][]loader.ReceiptPart{
 		"nothing was received\n": nil,
-		"epoch 0: items 0 to 10 of 10; 10 samples were received, and the plan has 10\nall that was received":                  {part(0, 0, 6), part(0, 6, 10)},
-		"epoch 0: items 0 to 4, 6 to 10 of 10; 8 samples were received, and the plan has 8\n":                                 {part(0, 0, 4), part(0, 6, 10)},
-		"an epoch before the last is not covered whole\n":                                                                     {part(0, 0, 4), part(1, 0, 2)},
-		"wrong: epoch 0: items 2 to 4 were delivered twice, to 1 and to 1 ranks\nthese receipts are not what the plan says\n": {part(0, 0, 4), part(0, 2, 6)},
+		"epoch 0: items 0 to 10 of 10; 10 samples were received, and the plan has 10\nall that was received":            {part(0, 0, 6), part(0, 6, 10)},
+		"epoch 0: items 0 to 4, 6 to 10 of 10; 8 samples were received, and the plan has 8\n":                           {part(0, 0, 4), part(0, 6, 10)},
+		"an epoch before the last is not covered completely\n":                                                          {part(0, 0, 4), part(1, 0, 2)},
+		"wrong: epoch 0: items 2 to 4 were delivered twice, to 1 and to 1 ranks\nthese receipts differ from the plan\n": {part(0, 0, 4), part(0, 2, 6)},
 	} {
 		v := o.Verify([]loader.Receipt{{Version: loader.ReceiptVersion, Dataset: st.Dataset, Seed: st.Seed, Order: st.Order, Parts: parts}})
 		var text bytes.Buffer

@@ -72,7 +72,7 @@ func (o *Orders) Quality(epoch int64) (*Quality, error) {
 		policy.Seed = own.Order.Seed
 		plan, err := order.New(o.Len(), policy)
 		if err != nil {
-			return nil, errs.New(errs.Bug, "an order to compare with can not be made").Because(err)
+			return nil, errs.New(errs.Bug, "cannot make an order to compare with").Because(err)
 		}
 		what := spec.Spec{Order: spec.Order{Shuffle: policy.Shuffle, Streams: policy.Block.Streams, Window: policy.Block.Window}}
 		if name := describe(what); name != q.Orders[0].Order {
@@ -148,18 +148,18 @@ func (q *Quality) advise() {
 	}
 	full, block := other[order.Full], other[order.BlockWise]
 	if mine.ChiSquared > telling {
-		say("the place in the epoch tells where a sample is stored: if neighbours in storage are alike (sorted by class or by time), early and late batches differ; raise streams or window, or take full")
+		say("the place in the epoch tells where a sample is stored: if neighbours in storage are alike (sorted by class or by time), early and late batches differ; raise streams or window, or use full")
 	} else {
 		say("the place in the epoch does not tell where a sample is stored")
 	}
 	if q.Shards > 1 && mine.Entropy < tooFew*full.Entropy {
-		say("a global batch of %d holds samples of few shards, %.2f of what an even deal has (full: %.2f): raise streams or window if the samples of a shard are alike", q.Batch, mine.Entropy, full.Entropy)
+		say("a global batch of %d holds samples of few shards, %.2f of an even distribution (full: %.2f): raise streams or window if the samples of a shard are alike", q.Batch, mine.Entropy, full.Entropy)
 	}
 	if q.Shards > 1 && block.Open > 0 && mine.Open > scattered*block.Open {
-		say("reads are scattered: the batches under way lie in %.0f shards (block: %.0f): take block where the data is on a disk that turns, or in an object store", mine.Open, block.Open)
+		say("reads are scattered: the batches in flight are in %.0f shards (block: %.0f): use block if the data is on a hard disk or in an object store", mine.Open, block.Open)
 	}
 	if reads := mine.times(clustered); q.Shards > 1 && reads > wasteful {
-		say("a cluster of %d nodes that fetches whole shards reads the data %.1f times an epoch (block: %.2f times)", clustered, reads, block.times(clustered))
+		say("a cluster of %d nodes that fetches whole shards reads the data %.1f times per epoch (block: %.2f times)", clustered, reads, block.times(clustered))
 	}
 }
 

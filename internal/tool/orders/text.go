@@ -48,11 +48,11 @@ func (d *Digest) WriteText(w io.Writer) error {
 
 // WriteText writes the table, what its columns mean, and what to make of it.
 func (q *Quality) WriteText(w io.Writer) error {
-	stored := "every file a sample"
+	stored := "one file per sample"
 	if q.Shards > 0 {
 		stored = "in " + show.Count(int64(q.Shards), "shard", "shards")
 	}
-	fmt.Fprintf(w, "epoch %d of %s, %s; a global batch is %s, %s are under way at once\n\n",
+	fmt.Fprintf(w, "epoch %d of %s, %s; a global batch is %s, %s are in flight\n\n",
 		q.Epoch, show.Count(q.Samples, "sample", "samples"), stored, show.Number(float64(q.Batch)), show.Number(float64(q.Ahead)))
 	columns := mixing
 	if q.Shards > 0 {
@@ -96,24 +96,24 @@ type column struct {
 
 var mixing = []column{
 	{"displacement", "%.3f", func(j *Judgement) float64 { return j.Displacement }, "how far samples are moved from where they are stored, in epochs: 0 as stored, 0.333 a perfect shuffle"},
-	{"chi-squared", "%+.1f", func(j *Judgement) float64 { return j.ChiSquared }, "of place x sample, in standard deviations: -3 to 3 is chance; more, and the place tells the sample"},
-	{"neighbours", "%.4f", func(j *Judgement) float64 { return j.Neighbours }, "share of places whose next holds a sample stored beside theirs: 1 as stored"},
-	{"run", "%.1f", func(j *Judgement) float64 { return j.Run }, "samples that lie side by side among those under way, on the mean: long runs are sequential reads"},
+	{"chi-squared", "%+.1f", func(j *Judgement) float64 { return j.ChiSquared }, "of place x sample, in standard deviations: -3 to 3 is chance; above that the place predicts the sample"},
+	{"neighbours", "%.4f", func(j *Judgement) float64 { return j.Neighbours }, "share of places followed by a sample that is stored beside theirs: 1 as stored"},
+	{"run", "%.1f", func(j *Judgement) float64 { return j.Run }, "mean length of runs of samples stored side by side, among those in flight: long runs are sequential reads"},
 }
 
 // sharded are columns that mean nothing where every file is a sample.
 var sharded = []column{
-	{"shards", "%.2f", func(j *Judgement) float64 { return j.Entropy }, "entropy of the shards in a global batch, as a share of an even deal: 0 one shard, near 1 mixed"},
-	{"open", "%.1f", func(j *Judgement) float64 { return j.Open }, "shards that the batches under way lie in, on the mean"},
-	{"1 node", "%.2f", func(j *Judgement) float64 { return j.times(1) }, "what so many nodes read in an epoch if each reads its shards whole, in times the data"},
+	{"shards", "%.2f", func(j *Judgement) float64 { return j.Entropy }, "entropy of the shards in a global batch, as a share of an even distribution: 0 one shard, near 1 mixed"},
+	{"open", "%.1f", func(j *Judgement) float64 { return j.Open }, "mean number of shards that the batches in flight are in"},
+	{"1 node", "%.2f", func(j *Judgement) float64 { return j.times(1) }, "what this many nodes read per epoch if each reads its shards whole, as a multiple of the data"},
 	{"2", "%.2f", func(j *Judgement) float64 { return j.times(2) }, ""},
 	{"4", "%.2f", func(j *Judgement) float64 { return j.times(4) }, ""},
 	{"8 nodes", "%.2f", func(j *Judgement) float64 { return j.times(8) }, ""},
 }
 
-// WriteExplanation writes what stands in a step, a line a sample.
+// WriteExplanation writes what a step contains, with one line per sample.
 func WriteExplanation(w io.Writer, step int64, e *loader.Explanation) error {
-	fmt.Fprintf(w, "epoch %d, step %d, rank %d of %d: position %d to begin with\n\n", e.Epoch, step, e.Rank, e.World, e.Position)
+	fmt.Fprintf(w, "epoch %d, step %d, rank %d of %d: from position %d\n\n", e.Epoch, step, e.Rank, e.World, e.Position)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "place\tsample\tfile\tchoices\n")
 	for i := range e.Rows {
@@ -181,12 +181,12 @@ func WriteVerdict(w io.Writer, v loader.Verdict) error {
 	for _, p := range v.Problems {
 		fmt.Fprintf(w, "wrong: %s\n", p)
 	}
-	text := "these receipts are not what the plan says"
+	text := "these receipts differ from the plan"
 	switch {
 	case v.Complete && len(v.Epochs) > 0:
-		text = "all that was received is what the plan says: every sample once, at its place, to one rank"
+		text = "all that was received matches the plan: every sample once, in its place, on one rank"
 	case v.OK && len(v.Epochs) > 0:
-		text = "what was received is what the plan says; an epoch before the last is not covered whole"
+		text = "what was received matches the plan; an epoch before the last is not covered completely"
 	case v.OK:
 		text = "nothing was received"
 	}

@@ -36,16 +36,16 @@ type dst struct {
 	dir   string
 	place shard.Place
 	plan  *plan
-	again int      // shards that were finished, and are made again because of what became of them
+	again int      // finished shards that were changed or removed since, and are made again
 	began bool     // this run wrote the plan
-	made  []string // folders that this run made for it, the innermost first
+	made  []string // folders that this run created for it, innermost first
 }
 
 func openDst(dir string) *dst {
 	return &dst{dir: dir, place: shard.Place{Dir: dir, Temp: filepath.Join(dir, workDir)}}
 }
 
-// notes is where the small files of work in progress stand.
+// notes is where the small files about work in progress are stored.
 func (d *dst) notes() shard.Place { return shard.Place{Dir: d.place.Temp, Temp: d.place.Temp} }
 
 func (d *dst) in(name string) string   { return filepath.Join(d.dir, name) }
@@ -54,46 +54,46 @@ func (d *dst) work(name string) string { return filepath.Join(d.place.Temp, name
 func note(s int) string    { return fmt.Sprintf("%06d.json", s) }
 func digests(s int) string { return fmt.Sprintf("%06d.xxh64", s) }
 
-// name is that of shard s, without an ending.
+// name is the name of shard s, without an extension.
 func (d *dst) name(s int) string { return fmt.Sprintf("%s-%06d", d.plan.Options.Name, s) }
 
-// begin makes room for work.
+// begin creates the folders for work.
 func (d *dst) begin() error {
 	if err := os.MkdirAll(d.place.Temp, 0o755); err != nil {
-		return shard.Failed("the destination can not be made", d.place.Temp, err)
+		return shard.Failed("cannot create the destination", d.place.Temp, err)
 	}
 	return nil
 }
 
-// readJSON reads a file of ours; false: there is none.
+// readJSON reads one of the packing's own files; false if it does not exist.
 func readJSON(path string, v any) (bool, error) {
 	b, err := source.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return false, nil
 	}
 	if err != nil {
-		return false, errs.New(errs.Unreadable, "the destination can not be read").At(file(path)).Because(err)
+		return false, errs.New(errs.Unreadable, "cannot read the destination").At(file(path)).Because(err)
 	}
 	if err := jsontext.Unmarshal(b, v); err != nil {
 		return false, errs.New(errs.Damaged, "a file of the destination is damaged").At(file(path)).Because(err).
-			Try("pack anew with --overwrite")
+			Try("pack again with --overwrite")
 	}
 	return true, nil
 }
 
 func file(path string) errs.Where { return errs.Where{File: path} }
 
-// marshal is how everything is written: indented, a newline at the end.
+// marshal is the format of all these files: indented, with a newline at the end.
 func marshal(v any) []byte {
 	b, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
-		panic(err) // of plain structs
+		panic(err) // impossible with plain structs
 	}
 	return append(b, '\n')
 }
 
-// state is what was found in the destination: a finished packing, one under way,
-// or neither.
+// state returns what is in the destination: a finished packing, one in progress, or
+// neither.
 func (d *dst) state() (m *Manifest, p *plan, err error) {
 	m, p = &Manifest{}, &plan{}
 	if ok, err := readJSON(d.in(ManifestName), m); err != nil {
@@ -109,7 +109,8 @@ func (d *dst) state() (m *Manifest, p *plan, err error) {
 	return m, p, nil
 }
 
-// compare says in what another packing differs from ours; nil if in nothing.
+// compare returns an error that names the differences between two packings; nil if
+// there are none.
 func compare(theirs, ours identity) error {
 	flat := func(id identity) map[string]any {
 		var m, all map[string]any
@@ -157,8 +158,8 @@ func shown(v any) string {
 	return string(b)
 }
 
-// done is the note of a finished shard, with its files there; nil: it is to be
-// made.
+// done returns the note of a finished shard whose files are there; nil if the shard
+// is to be made.
 func (d *dst) done(s int) (*Shard, error) {
 	var sh Shard
 	ok, err := readJSON(d.work(note(s)), &sh)
@@ -171,10 +172,10 @@ func (d *dst) done(s int) (*Shard, error) {
 	return &sh, nil
 }
 
-// there says that the files of a shard are what they were when witness was written,
-// which was after them: they have their sizes, and whatever was written to since has
-// its digest. To read all would cost a packing that goes on a fifth of its time; what
-// changes on a disk without a write, stoker verify finds.
+// there reports whether the files of a shard are unchanged since witness was
+// written, which was after them: they have their sizes, and every file that was
+// written to since has its digest. Reading all files would cost a resumed packing a
+// fifth of its time; damage without a write is found by stoker verify.
 func (d *dst) there(s *Shard, witness string) bool {
 	w, err := os.Stat(witness)
 	if err != nil {
@@ -192,7 +193,7 @@ func (d *dst) there(s *Shard, witness string) bool {
 	return len(s.Files) > 0
 }
 
-// holds says that a file has its digest.
+// holds reports whether a file has its digest.
 func (d *dst) holds(made packing.File) bool {
 	f, err := source.Open(d.in(made.Name))
 	if err != nil {
@@ -204,15 +205,16 @@ func (d *dst) holds(made packing.File) bool {
 	return err == nil && hex.EncodeToString(sum.Sum(nil)) == made.SHA256
 }
 
-// broken says that shard s was finished, and is not any more.
+// broken reports whether shard s was finished, but is not any more.
 func (d *dst) broken(s int) bool {
 	_, err := os.Stat(d.work(note(s)))
 	return err == nil
 }
 
-// lock keeps other packings out of the destination until unlock: tasks let in
-// tasks. It is of the folder itself, so that a packing that is refused leaves
-// nothing behind; file systems that can not lock one have the locks of shards.
+// lock keeps other packings out of the destination until unlock; tasks only keep
+// out packings that are not tasks. The lock is on the folder itself, so that a
+// packing that is refused creates no file; on file systems that cannot lock folders
+// there are still the locks of shards.
 func (d *dst) lock(task bool) (unlock func(), err error) {
 	for dir := filepath.Clean(d.dir); ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -221,11 +223,11 @@ func (d *dst) lock(task bool) (unlock func(), err error) {
 		d.made = append(d.made, dir)
 	}
 	if err := os.MkdirAll(d.dir, 0o755); err != nil {
-		return nil, shard.Failed("the destination can not be made", d.dir, err)
+		return nil, shard.Failed("cannot create the destination", d.dir, err)
 	}
 	f, err := os.Open(d.dir)
 	if err != nil {
-		return nil, shard.Failed("the destination can not be opened", d.dir, err)
+		return nil, shard.Failed("cannot open the destination", d.dir, err)
 	}
 	how := unix.LOCK_EX
 	if task {
@@ -234,14 +236,14 @@ func (d *dst) lock(task bool) (unlock func(), err error) {
 	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		_ = f.Close()
 		return nil, errs.New(errs.Config, "another stoker pack is writing to this folder").At(file(d.dir)).
-			Try("wait for it, or give another folder; several that are to work together each get --task i/n")
+			Try("wait for it, or choose another folder; give processes that work together --task i/n each")
 	}
 	return func() { _ = f.Close() }, nil
 }
 
-// abandon takes away what a run leaves that failed before a shard was finished: the
-// destination is free for another packing, and is not there if it was not. Of
-// several tasks each may be the one that is needed.
+// abandon removes what a run leaves if it failed before any shard was finished: the
+// destination is free for another packing, and is removed if this run created it.
+// Tasks leave it, because other tasks may need it.
 func (d *dst) abandon() {
 	if d.began {
 		notes, err := filepath.Glob(d.work("*.xxh64"))
@@ -251,17 +253,17 @@ func (d *dst) abandon() {
 		_ = os.RemoveAll(d.place.Temp)
 	}
 	for _, dir := range d.made {
-		_ = os.Remove(dir) // which fails where there is something in it
+		_ = os.Remove(dir) // fails if it is not empty
 	}
 }
 
-// claim makes shard s this process's own; done: another one has finished it
-// meanwhile. A lock ends with its process, however that ends.
+// claim locks shard s for this process; done means that another process has
+// finished it meanwhile. A lock ends with its process, however that ends.
 func (d *dst) claim(s int) (unlock func(), done bool, err error) {
 	path := d.work(fmt.Sprintf("%06d.lock", s))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, false, shard.Failed("a shard can not be begun", path, err)
+		return nil, false, shard.Failed("cannot begin a shard", path, err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
@@ -269,7 +271,7 @@ func (d *dst) claim(s int) (unlock func(), done bool, err error) {
 			return nil, false, errs.New(errs.Config, "another process is packing %s", d.name(s)).At(file(d.dir)).
 				Try("wait for it, or give each process its own shards with --task i/n")
 		}
-		return nil, false, shard.Failed("a shard can not be locked", path, err)
+		return nil, false, shard.Failed("cannot lock a shard", path, err)
 	}
 	have, err := d.done(s)
 	if err != nil || have != nil {
@@ -279,7 +281,7 @@ func (d *dst) claim(s int) (unlock func(), done bool, err error) {
 	return func() { _ = f.Close() }, false, nil
 }
 
-// finished notes that shard s is whole, its files having their names.
+// finished records that shard s is complete and its files have their names.
 func (d *dst) finished(s int, sh Shard, sums []byte) error {
 	if err := shard.WriteFile(d.notes(), digests(s), sums); err != nil {
 		return err
@@ -308,17 +310,18 @@ func (d *dst) clear(m *Manifest, p *plan) error {
 			}
 		}
 	}
-	// The manifest goes first: what is left after a death is no whole packing.
+	// The manifest is removed first: what is left after a kill is not a complete
+	// packing.
 	for _, name := range append([]string{ManifestName, DigestsName}, names...) {
 		if filepath.Base(name) != name {
-			continue // not of our making
+			continue // not written by stoker pack
 		}
 		if err := os.Remove(d.in(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return shard.Failed("what was packed before can not be removed", d.in(name), err)
+			return shard.Failed("cannot remove what was packed before", d.in(name), err)
 		}
 	}
 	if err := os.RemoveAll(d.place.Temp); err != nil {
-		return shard.Failed("what was packed before can not be removed", d.place.Temp, err)
+		return shard.Failed("cannot remove what was packed before", d.place.Temp, err)
 	}
 	return nil
 }

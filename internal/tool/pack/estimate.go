@@ -20,8 +20,8 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
 
-// Estimate is what a packing is expected to come to, from samples that were made
-// and thrown away.
+// Estimate is the expected result of a packing, from samples that were made and
+// discarded.
 type Estimate struct {
 	Samples     int64   `json:"samples"` // that would be written
 	SourceBytes int64   `json:"source_bytes"`
@@ -30,19 +30,20 @@ type Estimate struct {
 	Shards      int64   `json:"shards"`
 	Measured    int     `json:"measured"` // samples
 	Jobs        int     `json:"jobs"`
-	Seconds     float64 `json:"seconds"` // of work on Jobs cores; disks are not waited for
-	// Pictures: processor time to decode one and make a random crop of 224 pixels
-	// of it, as it lies now and as it would be packed; 0: there are none.
+	Seconds     float64 `json:"seconds"` // of work on Jobs cores, without waiting for disks
+	// For pictures: CPU time to decode one and make a random crop of 224 pixels of
+	// it, as stored now and as it would be packed; 0 if there are none.
 	SourceMicros float64 `json:"decode_us_source,omitempty"`
 	PackedMicros float64 `json:"decode_us_packed,omitempty"`
-	// LeftOut are fields of the source that the samples would not have, or not all.
+	// LeftOut are fields of the source that the samples would not have, or not all
+	// of them.
 	LeftOut []format.Left `json:"left_out,omitempty"`
 }
 
 const (
 	measured    = 256 // samples at most
 	measureTime = 4 * time.Second
-	leastSeen   = 16 // samples, whatever they take
+	leastSeen   = 16 // samples, however long they take
 )
 
 // DryRun measures; it writes nothing but the dataset's index.
@@ -85,10 +86,10 @@ func DryRun(ctx context.Context, c Config) (*Estimate, error) {
 	return e, nil
 }
 
-// trial is samples made and thrown away.
+// trial is samples that were made and discarded.
 type trial struct {
 	samples       int
-	in, plain     int64 // bytes: as the index knows them; as they are written, uncompressed
+	in, plain     int64 // bytes: according to the index; as written, uncompressed
 	out           int64 // and compressed
 	work          time.Duration
 	pictures      int
@@ -97,7 +98,7 @@ type trial struct {
 	cropper       cropper
 }
 
-// trial makes samples of a keyed choice, the same ones every time.
+// trial makes a keyed choice of samples, the same ones every time.
 func (p *packer) trial(ctx context.Context, w weights) (*trial, error) {
 	n := p.ds.Index().Len()
 	choice, err := order.New(n, order.Policy{Shuffle: order.Full})
@@ -108,7 +109,7 @@ func (p *packer) trial(ctx context.Context, w weights) (*trial, error) {
 	defer lane.Close()
 	t := &trial{cropper: cropper{lane: kernel.NewLane()}}
 	defer t.cropper.lane.Close()
-	runtime.LockOSThread() // busy is of a thread
+	runtime.LockOSThread() // busy measures a thread
 	defer runtime.UnlockOSThread()
 	var s seen
 	parts := make([][]byte, len(p.output.Files()))
@@ -152,7 +153,7 @@ func (p *packer) trial(ctx context.Context, w weights) (*trial, error) {
 	return t, t.flush(p)
 }
 
-// take adds up what a sample is written as, and does what writing it would.
+// take adds up the written size of a sample, and does the work of writing it.
 func (t *trial) take(p *packer, parts [][]byte, last bool) error {
 	for i, part := range parts {
 		t.plain += int64(len(part))
@@ -180,7 +181,7 @@ func (t *trial) flush(p *packer) error {
 	return err
 }
 
-// compare times a crop of a picture as it was, and as it would be.
+// compare times a crop of a picture as it was, and as it would be packed.
 func (t *trial) compare(was []byte, made *shard.Sample, name string) {
 	i := slices.IndexFunc(made.Fields, func(f shard.Field) bool {
 		return f.Name == name || f.Ext == "jpg" || f.DType == mem.Uint8 && len(f.Shape) == 3
@@ -209,8 +210,8 @@ func (t *trial) compare(was []byte, made *shard.Sample, name string) {
 	}
 }
 
-// cropper crops as training does: a region of 0.36 of the picture, resized to
-// 224 x 224. Where it lies does not matter much to how long it takes.
+// cropper crops as training does: a region of 0.36 of the picture, resized to 224 x
+// 224. Its position hardly matters for the time.
 type cropper struct {
 	lane *kernel.Lane
 	dst  []byte
@@ -244,8 +245,7 @@ func (c *cropper) time(job kernel.Job) (time.Duration, bool) {
 	return best, true
 }
 
-// busy is the processor time of this thread: what others do meanwhile does not
-// count.
+// busy is the CPU time of this thread, without that of other threads.
 func busy() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {

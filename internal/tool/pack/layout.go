@@ -14,12 +14,11 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
 
-// version is that of what this package writes: of the bytes of shards and of the
-// files beside them.
+// version is the version of the format of shards and of the files beside them.
 const version = 2
 
 type (
-	// Manifest is what DST/manifest.json says of a finished packing.
+	// Manifest is DST/manifest.json of a finished packing.
 	Manifest = packing.Manifest[Options]
 	identity = packing.Identity[Options]
 	layout   = packing.Layout
@@ -27,14 +26,15 @@ type (
 	Shard = packing.Shard
 )
 
-// plan is the layout of a packing: which places of which order every shard has.
+// plan is the layout of a packing: which places of which order are in each shard.
 type plan struct {
 	identity
 	layout
 	First []int64 `json:"first"` // place of the first sample of each shard
 }
 
-// leftOut is what the dataset has that is not packed, since nobody chose fields.
+// leftOut is what the dataset has but is not packed, if the user did not choose
+// fields.
 func (p *packer) leftOut() (all []format.Left) {
 	if p.Options.Fields != nil || p.Options.Tokenize != "" {
 		return nil
@@ -68,7 +68,7 @@ func (p *plan) span(s int) (first, end int64) {
 	return p.First[s], p.Samples
 }
 
-// packer is one packing at work.
+// packer is one packing in progress.
 type packer struct {
 	Config
 	ds      format.Stored
@@ -79,10 +79,10 @@ type packer struct {
 	plan    plan
 	order   order.Epoch
 	copies  int64
-	note    string // that the user should know
+	note    string // for the user
 }
 
-// identify is what the packing will be called.
+// identify is what makes this packing different from others.
 func (p *packer) identify() identity {
 	x := p.ds.Index()
 	id := identity{Version: version, Source: packing.Source{Format: x.Meta().Format, Digest: x.Digest(), Samples: x.Len()}, Options: p.Options}
@@ -97,7 +97,7 @@ func (p *packer) arrange() error {
 	p.copies = max(1, p.Options.Augment)
 	n := p.ds.Index().Len()
 	if n == 0 {
-		return errs.New(errs.Empty, "the dataset has no sample")
+		return errs.New(errs.Empty, "the dataset has no samples")
 	}
 	policy := order.Policy{Shuffle: order.None}
 	if p.Options.Shuffle {
@@ -105,30 +105,30 @@ func (p *packer) arrange() error {
 	}
 	o, err := order.New(n*p.copies, policy)
 	if err != nil {
-		return errs.New(errs.Config, "the order can not be made").Because(err)
+		return errs.New(errs.Config, "cannot make the order").Because(err)
 	}
 	p.order = o.Epoch(0)
 	return nil
 }
 
-// at is the sample at a place, and which copy of it. Copies lie as epochs do: all
-// samples once, then all of them again.
+// at is the sample at a place, and the number of its copy. Copies are ordered like
+// epochs: all samples once, then all of them again.
 func (p *packer) at(place int64) (id, copied int64) {
 	v := p.order.At(place)
 	n := p.ds.Index().Len()
 	return v % n, v / n
 }
 
-// probes is how many samples are made before the layout is: they say how large
-// samples come out, and which fields are text.
+// probes is the number of samples that are made before the layout: they tell how
+// large packed samples are, and which fields are text.
 const probes = 32
 
-// probe is what was learned from them.
+// probe is the result of these samples.
 type probe struct {
-	in, out int64 // bytes: as the index knows them, as they are written
+	in, out int64 // bytes: according to the index, and as written
 }
 
-// look reads the probes, the same ones every time, and settles the output.
+// look reads the probes, the same ones every time, and decides the output.
 func (p *packer) look(ctx context.Context, w weights) (probe, error) {
 	ids := p.probed()
 	var s seen
@@ -152,7 +152,7 @@ func (p *packer) probed() (ids []int64) {
 	return ids
 }
 
-// measure makes samples and adds up what they come to.
+// measure makes samples and adds up their sizes.
 func (p *packer) measure(ctx context.Context, w weights, ids []int64) (out probe, err error) {
 	lane := prepare.NewLane()
 	defer lane.Close()
@@ -213,12 +213,11 @@ func (p *packer) settleOutput(ctx context.Context) (err error) {
 	return err
 }
 
-// lay decides which places go into which shard. What a sample will come to is
-// known for certain only once it was made; here its size in the source is taken
-// times what the probes grew or shrank by. So shards come out near the size that
-// was asked for, and where each ends can be known by every task without making
-// anything.
-func (p *packer) lay(ctx context.Context) error {
+// divide decides which places go into which shard. The size of a packed sample is only
+// known after it was made; here it is its size in the source times the growth of
+// the probes. So shards have nearly the size that was asked for, and every task can
+// compute where each ends without making anything.
+func (p *packer) divide(ctx context.Context) error {
 	w := p.weigh()
 	seen, err := p.look(ctx, w)
 	if err != nil {
@@ -242,7 +241,7 @@ func (p *packer) lay(ctx context.Context) error {
 	return nil
 }
 
-// scale is n*a/b, cut off at what an int64 holds.
+// scale is n*a/b, limited to the largest int64.
 func scale(n, a, b int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(max(a, 1)))
 	b = max(b, 1)
@@ -253,7 +252,7 @@ func scale(n, a, b int64) int64 {
 	return int64(min(q, 1<<62))
 }
 
-// weights is how large samples are in the source, from its index alone.
+// weights is the size of samples in the source, from its index alone.
 type weights struct {
 	ds    format.Stored
 	sized interface {
@@ -288,7 +287,7 @@ func (p *packer) weigh() weights {
 	return w
 }
 
-// of is the bytes of a sample, at least 1.
+// of is the size of a sample in bytes, at least 1.
 func (w *weights) of(id int64) (sum int64) {
 	switch {
 	case w.sized != nil:

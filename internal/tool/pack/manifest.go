@@ -27,8 +27,7 @@ func planOf(m *Manifest) plan {
 	return p
 }
 
-// finish checks that every shard is there, and writes the digests and the
-// manifest.
+// finish checks that every shard exists, and writes the digests and the manifest.
 func (d *dst) finish() (*Manifest, error) {
 	m := &Manifest{Identity: d.plan.identity, Layout: d.plan.layout}
 	var missing []string
@@ -55,7 +54,7 @@ func (d *dst) finish() (*Manifest, error) {
 			list += fmt.Sprintf(" and %d more", n-20)
 		}
 		return nil, errs.New(errs.Differs, "%d of %d shards are not finished: %s", n, d.plan.shards(), list).At(file(d.dir)).
-			Try("run the tasks that make them again; what is finished is not made twice")
+			Try("run their tasks again; finished shards are not made twice")
 	}
 	if err := d.join(m); err != nil {
 		return nil, err
@@ -66,24 +65,24 @@ func (d *dst) finish() (*Manifest, error) {
 	return m, d.tidy()
 }
 
-// join puts the digests of all shards into one file.
+// join writes the digests of all shards into one file.
 func (d *dst) join(m *Manifest) error {
 	to := d.in(DigestsName)
 	f, err := os.CreateTemp(d.place.Temp, DigestsName+".*.tmp")
 	if err != nil {
-		return shard.Failed("the digests can not be written", to, err)
+		return shard.Failed("cannot write the digests", to, err)
 	}
 	defer f.Close()
 	sum := sha256.New()
 	for s := range m.Shards {
 		part, err := source.Open(d.work(digests(s)))
 		if err != nil {
-			return errs.New(errs.Unreadable, "the digests of a shard can not be read").At(file(d.work(digests(s)))).Because(err)
+			return errs.New(errs.Unreadable, "cannot read the digests of a shard").At(file(d.work(digests(s)))).Because(err)
 		}
 		_, err = io.Copy(io.MultiWriter(f, sum), part)
 		_ = part.Close()
 		if err != nil {
-			return shard.Failed("the digests can not be written", to, err)
+			return shard.Failed("cannot write the digests", to, err)
 		}
 	}
 	if err = f.Chmod(0o644); err == nil {
@@ -93,22 +92,22 @@ func (d *dst) join(m *Manifest) error {
 		err = os.Rename(f.Name(), to)
 	}
 	if err != nil {
-		return shard.Failed("the digests can not be written", to, err)
+		return shard.Failed("cannot write the digests", to, err)
 	}
 	m.Digests = packing.Digests{Algorithm: "xxh64", File: packing.File{Name: DigestsName, Bytes: 8 * m.Samples, SHA256: hex.EncodeToString(sum.Sum(nil))}}
 	return nil
 }
 
-// tidy removes what was needed for work only.
+// tidy removes what was only needed for work.
 func (d *dst) tidy() error {
 	if err := os.RemoveAll(d.place.Temp); err != nil {
-		return shard.Failed("what was needed for packing can not be removed", d.place.Temp, err)
+		return shard.Failed("cannot remove the temporary files of packing", d.place.Temp, err)
 	}
 	return shard.SyncDir(d.dir)
 }
 
-// reopen says whether a finished packing is all there. Where something is gone,
-// the rest goes back to being finished shards of a packing under way.
+// reopen reports whether a finished packing is complete. If something is missing,
+// the rest becomes the finished shards of a packing in progress.
 func (d *dst) reopen(m *Manifest) (whole bool, err error) {
 	witness := d.in(ManifestName)
 	kept := d.there(&Shard{Files: []packing.File{m.Digests.File}}, witness) && m.Digests.Bytes == 8*m.Samples
@@ -143,7 +142,7 @@ func (d *dst) reopen(m *Manifest) (whole bool, err error) {
 		}
 	}
 	if err := os.Remove(d.in(ManifestName)); err != nil {
-		return false, shard.Failed("the manifest can not be removed", d.in(ManifestName), err)
+		return false, shard.Failed("cannot remove the manifest", d.in(ManifestName), err)
 	}
 	return false, nil
 }
@@ -155,7 +154,7 @@ func readAt(path string, p []byte, off int64) error {
 		_ = f.Close()
 	}
 	if err != nil {
-		return errs.New(errs.Unreadable, "the digests can not be read").At(file(path)).Because(err)
+		return errs.New(errs.Unreadable, "cannot read the digests").At(file(path)).Because(err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// openSource opens the dataset: text as its lines and files where it is to become
+// openSource opens the dataset: text as its lines and files if it is to become
 // tokens, everything else as it is loaded. end may be nil.
 func (p *packer) openSource(ctx context.Context, src source.Source) (end func(), err error) {
 	if p.Options.Tokenize != "" && p.Dataset.Format == "" {
@@ -42,14 +42,14 @@ func (p *packer) openSource(ctx context.Context, src source.Source) (end func(),
 	return l.Close, nil
 }
 
-// load opens a dataset as it is loaded.
+// load opens a dataset as a loader would.
 func (p *packer) load(ctx context.Context, d spec.Dataset) (*dataset.Collection, error) {
 	open := func(d spec.Dataset) (*dataset.Collection, error) {
 		return dataset.Open(ctx, spec.Spec{Dataset: d}, dataset.Options{Sources: p.Sources, Progress: p.Indexing, Stored: true})
 	}
 	l, err := open(d)
 	if err != nil && errs.CodeOf(err) == errs.Config && p.Options.Output == OutputTokens && d.Window == (spec.Window{}) {
-		// Of token files, what is packed into others are the documents.
+		// Token files are packed by their documents.
 		d.Window.Documents = true
 		var again *dataset.Collection
 		if again, err = open(d); err == nil {
@@ -61,13 +61,13 @@ func (p *packer) load(ctx context.Context, d spec.Dataset) (*dataset.Collection,
 	}
 	if l.Dataset() == nil {
 		l.Close()
-		return nil, errs.New(errs.Config, "what is packed is one dataset of stored samples")
+		return nil, errs.New(errs.Config, "only a single dataset of stored samples can be packed")
 	}
 	return l, nil
 }
 
-// current is what is packed instead of what was opened: the files that a table
-// names, and an index that is of now. l is closed where it is another one.
+// current replaces what was opened by what is to be packed: the files that a table
+// names, with an up-to-date index. It closes l if it returns another one.
 func (p *packer) current(ctx context.Context, src source.Source, l *dataset.Collection) (*dataset.Collection, error) {
 	d := p.Dataset
 	if table := p.manifest(l.Dataset()); table != "" {
@@ -80,9 +80,9 @@ func (p *packer) current(ctx context.Context, src source.Source, l *dataset.Coll
 			l = named
 		case kind == "table":
 			l.Close()
-			return nil, errs.New(errs.CodeOf(err), "the files that the column path names can not be packed").At(file(table)).Because(err).
-				Try("mend the table; or pack its rows themselves, with --format %s", kind)
-		default: // a path among other things is no manifest
+			return nil, errs.New(errs.CodeOf(err), "cannot pack the files that the column path names").At(file(table)).Because(err).
+				Try("repair the table; or pack its rows themselves with --format %s", kind)
+		default: // a path column beside other data is not a manifest
 			return l, nil
 		}
 	}
@@ -101,8 +101,8 @@ func (p *packer) current(ctx context.Context, src source.Source, l *dataset.Coll
 	return p.load(ctx, d)
 }
 
-// manifest is the path of a table that names the files which are meant; "": what
-// was opened is what is meant.
+// manifest is the path of a table that names the files to pack; "" if what was
+// opened is packed itself.
 func (p *packer) manifest(ds format.Stored) string {
 	x := ds.Index()
 	kind, fields := x.Meta().Format, x.Meta().Fields
@@ -113,17 +113,17 @@ func (p *packer) manifest(ds format.Stored) string {
 	case (kind == "table" || kind == "parquet") && slices.Contains(fields, "path"):
 		return string(x.AppendPath(0, nil))
 	case kind == "table":
-		p.note = "the rows of the table are packed as they are; where a column names files, --path-column NAME packs those"
+		p.note = "the rows of the table are packed; if a column names files, --path-column NAME packs those"
 	}
 	return ""
 }
 
-// fresh says whether single files still are as the index has them. Their folders
-// do not tell: a file that is written anew in its place changes none.
+// fresh reports whether single files are still as in the index. Their folders do
+// not tell: rewriting a file in place does not change its folder.
 func fresh(ctx context.Context, src source.Source, ds format.Stored) (bool, error) {
 	x := ds.Index()
 	if kind := x.Meta().Format; kind != "folder" && kind != "files" {
-		return true, nil // formats of stored files look at each of them
+		return true, nil // formats of shards check each file
 	}
 	const run = 256 // files looked at by one goroutine in one go
 	err := format.Each(ctx, (x.Files()+run-1)/run, func(i int) error {
@@ -143,8 +143,8 @@ func fresh(ctx context.Context, src source.Source, ds format.Stored) (bool, erro
 	return err == nil, ctx.Err()
 }
 
-// apart refuses to pack a folder into itself: the shards would be looked for
-// samples by the next run, or lie among what they were made of.
+// apart refuses to pack a folder into itself: the next run would look for samples
+// in the shards, or the shards would be among their own sources.
 func (c Config) apart(ctx context.Context) error {
 	src, dst := dataset.NewSource(c.Sources), c.Dst
 	defer src.Close()
@@ -159,14 +159,14 @@ func (c Config) apart(ctx context.Context) error {
 		}
 		from := truly(path)
 		if rel, err := filepath.Rel(from, to); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
-			return errs.New(errs.Config, "the dataset would be packed into itself: %s is to be written to %s", path, dst).At(file(dst)).
-				Try("give a folder beside it, such as %s-packed", filepath.Clean(path))
+			return errs.New(errs.Config, "the dataset would be packed into itself: %s would be written to %s", path, dst).At(file(dst)).
+				Try("choose a folder beside it, such as %s-packed", filepath.Clean(path))
 		}
 	}
 	return nil
 }
 
-// truly is a path without links and dots, as far as it is there.
+// truly is a path without links and dots, as far as it exists.
 func truly(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {

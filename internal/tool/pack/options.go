@@ -1,13 +1,13 @@
-// Package pack writes a dataset anew as shards that are read sequentially: tar as
+// Package pack writes a dataset as shards that are read sequentially: tar as
 // WebDataset reads it, TFRecord, NumPy arrays or token files.
 //
-// Which samples stand in which shard is settled before the first byte is written
-// (layout), as a function of the source's index and the options, and kept in the
-// destination. From there every shard is made by itself: by any number of
-// workers, tasks of a job array or runs that were killed, in any order, it comes
-// out as the same bytes.
+// The samples of each shard are decided before the first byte is written (layout),
+// as a function of the source's index and the options, and recorded in the
+// destination. After that every shard is made independently: by any number of
+// workers, tasks of a job array or runs that were killed, in any order, with the
+// same bytes.
 //
-// The destination while work goes on:
+// The destination while work is in progress:
 //
 //	DST/shard-000007.tar      finished: fsynced before it got its name
 //	DST/.pack/plan.json       what is being made: source, options, layout
@@ -16,7 +16,7 @@
 //	DST/.pack/000007.lock     held by the process that works on shard 7
 //	DST/.pack/*.tmp           not finished
 //
-// and at the end, when all of it is there:
+// and at the end, when everything is complete:
 //
 //	DST/manifest.json         counts, sizes, digests, options
 //	DST/samples.xxh64         8 bytes a sample, little-endian, in order
@@ -48,10 +48,10 @@ const (
 	OutputTokens   = "tokens"
 )
 
-// DefaultShardSize is that of WebDataset's examples, about.
+// DefaultShardSize is about that of WebDataset's examples.
 const DefaultShardSize = 1 << 30
 
-// Options is all that decides the bytes; it is kept with them.
+// Options is everything that decides the bytes; it is stored with them.
 type Options struct {
 	Output    string `json:"output"`
 	Name      string `json:"name"`       // of shards, before the dash and number
@@ -71,10 +71,10 @@ type Config struct {
 	Dst     string
 	Options Options
 
-	Jobs      int  // samples worked on at once; 0: one a core
-	Task      int  // of Tasks: shards that are this process's
-	Tasks     int  // 0: all shards are, and the manifest is written
-	Overwrite bool // what another packing left in Dst is removed
+	Jobs      int  // samples worked on at once; 0: one per core
+	Task      int  // of Tasks: the number of this process
+	Tasks     int  // 0: this process makes all shards and the manifest
+	Overwrite bool // remove what another packing left in Dst
 
 	Indexing func(done, total int64, what string) // may be nil
 	Progress func(done, total int64, bytes int64) // samples, and what was written of them; may be nil
@@ -82,7 +82,7 @@ type Config struct {
 	through func(io.Writer) io.Writer // see shard.Place
 }
 
-// settle fills in what was left out, and refuses what goes not together.
+// settle fills in defaults and rejects conflicting options.
 func (o *Options) settle() error {
 	switch {
 	case o.Output == "" && o.Tokenize != "":
@@ -105,61 +105,61 @@ func (o *Options) settle() error {
 	var problems []string
 	add := func(format string, a ...any) { problems = append(problems, fmt.Sprintf(format, a...)) }
 	if !slices.Contains([]string{OutputTar, OutputTFRecord, OutputNpy, OutputTokens}, o.Output) {
-		add("there is no output %q: there are tar, tfrecord, npy and tokens", o.Output)
+		add("unknown output %q: the choices are tar, tfrecord, npy and tokens", o.Output)
 	}
 	if !slices.Contains(shard.Compressions(), o.Compress) && o.Compress != "" {
-		add("there is no compression %q: there are %s", o.Compress, strings.Join(shard.Compressions(), ", "))
+		add("unknown compression %q: the choices are %s", o.Compress, strings.Join(shard.Compressions(), ", "))
 	}
 	if o.OnBad != "" && o.OnBad != spec.Skip {
 		add("on_bad is %q: it is fail or skip", o.OnBad)
 	}
 	if o.Compress != "" && (o.Output == OutputNpy || o.Output == OutputTokens) {
-		add("%s is read in place, and is not compressed", o.Output)
+		add("%s is read in place and cannot be compressed", o.Output)
 	}
 	if o.Output == OutputTFRecord && o.Compress != "" && o.Compress != "gzip" {
-		add("TFRecord is compressed with gzip or not at all")
+		add("TFRecord can only be compressed with gzip")
 	}
 	if strings.ContainsAny(o.Name, "/\x00") || strings.HasPrefix(o.Name, ".") {
-		add("%q is no name for shards", o.Name)
+		add("%q is not a name for shards", o.Name)
 	}
 	if o.ShardSize < 0 || o.Resize < 0 || o.Crop < 0 || o.Augment < 0 {
 		add("a size or count is negative")
 	}
 	if o.Quality < 0 || o.Quality > 100 {
-		add("a quality of %d: it goes from 1 to 100", o.Quality)
+		add("quality %d is not between 1 and 100", o.Quality)
 	}
 	if o.Decode && o.Quality > 0 {
 		add("decoded pictures have no quality: leave --decode or --quality out")
 	}
 	if o.Transform != nil && o.Augment == 0 {
-		add("transforms are of copies: say with --augment how many")
+		add("transforms are applied to copies: set their number with --augment")
 	}
 	if o.Keys != "" && o.Keys != "number" {
-		add("keys are \"number\", or the source's if left out, not %q", o.Keys)
+		add("keys must be \"number\", or left out for the source's keys, not %q", o.Keys)
 	}
 	if o.TokenType != "" && o.TokenType != "uint16" && o.TokenType != "uint32" {
-		add("a token is uint16 or uint32, not %q", o.TokenType)
+		add("the token type must be uint16 or uint32, not %q", o.TokenType)
 	}
 	if o.Tokenize != "" && (o.Output != OutputTokens || o.Fields != nil || o.Resize+o.Crop+o.Quality+int(o.Augment) != 0 || o.Decode || o.JPEG != "") {
-		add("tokens of text are written as tokens, and nothing else with them: of fields there is --text-field")
+		add("tokens of text are written without other fields: use --text-field to choose the text")
 	}
 	if o.JPEG != "" && o.JPEG != "index" {
-		add("JPEGs are packed as they are, or with \"index\", not %q", o.JPEG)
+		add("--jpeg must be \"index\", or left out to keep JPEGs unchanged, not %q", o.JPEG)
 	}
 	if o.JPEG != "" && o.Decode {
-		add("decoded pictures are no JPEGs: leave --jpeg or --decode out")
+		add("decoded pictures are not JPEGs: leave --jpeg or --decode out")
 	}
 	if o.Progressive == "refuse" {
 		o.Progressive = ""
 	}
 	if p := o.Progressive; p != "" && (o.JPEG == "" || p != "convert" && p != "keep") {
-		add("progressive JPEGs are refused, converted or kept (\"refuse\", \"convert\", \"keep\"), with --jpeg index, and not %q", p)
+		add("--progressive must be \"refuse\", \"convert\" or \"keep\", with --jpeg index, not %q", p)
 	}
 	if o.TextField != "" && o.Tokenize == "" {
-		add("a text field is for --tokenize")
+		add("--text-field needs --tokenize")
 	}
 	if !o.Shuffle && o.Augment == 0 {
-		o.Seed = 0 // decides nothing
+		o.Seed = 0 // has no effect
 	}
 	o.Options.Seed = 0
 	if o.Augment > 0 {
@@ -171,11 +171,11 @@ func (o *Options) settle() error {
 	return nil
 }
 
-// defaultName is what shards are called.
+// defaultName is the name of shards.
 const defaultName = "shard"
 
-// names are those of the files of shard s: "shard-000007.tar"; of a field
-// "image-000007.npy", or "train.image-000007.npy" where shards are called train.
+// names are the names of the files of shard s: "shard-000007.tar"; for a field
+// "image-000007.npy", or "train.image-000007.npy" if the name of shards is train.
 func (p *packer) names(s int) (names []string) {
 	for _, f := range p.output.Files() {
 		name := p.Options.Name
@@ -194,7 +194,7 @@ func (p *packer) names(s int) (names []string) {
 	return names
 }
 
-// vocabulary settles how wide tokens are, and gives a model's file a name that is
+// vocabulary decides the width of tokens, and gives a model's file a name that is
 // the same everywhere.
 func (o *Options) vocabulary(p *prepare.Program) error {
 	v := p.Vocabulary()
@@ -209,13 +209,13 @@ func (o *Options) vocabulary(p *prepare.Program) error {
 	case o.TokenType == "":
 		o.TokenType = "uint16"
 	case o.TokenType == "uint16" && v.Size > 1<<16:
-		return errs.New(errs.Config, "the vocabulary has %d tokens, and a uint16 holds %d", v.Size, 1<<16).Try("leave --token-type out")
+		return errs.New(errs.Config, "the vocabulary has %d tokens, but a uint16 has room for %d", v.Size, 1<<16).Try("leave --token-type out")
 	}
 	o.TextField = p.TextField()
 	if strings.HasSuffix(o.Tokenize, ".model") {
 		b, err := os.ReadFile(o.Tokenize)
 		if err != nil {
-			return errs.New(errs.NotFound, "the model can not be read").At(file(o.Tokenize)).Because(err)
+			return errs.New(errs.NotFound, "cannot read the model").At(file(o.Tokenize)).Because(err)
 		}
 		sum := sha256.Sum256(b)
 		o.Model, o.Tokenize = hex.EncodeToString(sum[:]), filepath.Base(o.Tokenize)

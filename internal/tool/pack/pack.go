@@ -16,20 +16,21 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
 
-// Report is what a run has done.
+// Report is the result of a run.
 type Report struct {
 	Shards   int       `json:"shards"`             // of the whole packing
 	Made     int       `json:"made"`               // by this run
-	Manifest *Manifest `json:"manifest,omitempty"` // where all of it is finished
-	Note     string    `json:"note,omitempty"`     // that the user should know
-	// LeftOut are fields of the source that the samples do not have, or not all.
+	Manifest *Manifest `json:"manifest,omitempty"` // if everything is finished
+	Note     string    `json:"note,omitempty"`     // for the user
+	// LeftOut are fields of the source that the samples do not have, or not all of
+	// them.
 	LeftOut []format.Left `json:"left_out,omitempty"`
 }
 
-// Run packs, or goes on with a packing that was begun with the same source and
-// options. Errors: config (another packing lies there; options that do not go
-// together), space (the disk is full), those of the source, and those of samples;
-// finished shards stay whole after each of them.
+// Run packs, or continues a packing that was begun with the same source and
+// options. Errors: config (the destination has another packing; conflicting
+// options), space (the disk is full), those of the source, and those of samples;
+// finished shards stay complete after each of them.
 //
 // With Options.OnBad "skip" samples that cannot be read are left out, and the
 // manifest names them.
@@ -83,10 +84,10 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 		return nil, nil, err
 	}
 	if c.Tasks < 0 || c.Tasks > 0 && (c.Task < 0 || c.Task >= c.Tasks) {
-		return nil, nil, errs.New(errs.Config, "there is no task %d of %d: they are counted from 0", c.Task, c.Tasks)
+		return nil, nil, errs.New(errs.Config, "there is no task %d of %d: tasks count from 0", c.Task, c.Tasks)
 	}
 	if c.Tasks > 0 && c.Overwrite {
-		return nil, nil, errs.New(errs.Config, "tasks do not overwrite: each would remove what the others made").Try("remove the folder before the tasks begin")
+		return nil, nil, errs.New(errs.Config, "tasks cannot overwrite: each would remove what the others made").Try("remove the folder before the tasks begin")
 	}
 	if err := c.apart(ctx); err != nil {
 		return nil, nil, err
@@ -118,8 +119,8 @@ func open(ctx context.Context, c Config) (*packer, func(), error) {
 	return p, closeAll, nil
 }
 
-// texts is the text files of paths, of folders those at any depth, sorted; none
-// where a path is anything else.
+// texts is the text files among paths, in folders at any depth, sorted; none if a
+// path is anything else.
 func texts(ctx context.Context, src source.Source, paths []string) (all []string, err error) {
 	paths, err = source.Expand(ctx, src, paths)
 	if err != nil {
@@ -142,8 +143,8 @@ func texts(ctx context.Context, src source.Source, paths []string) (all []string
 	return all, nil
 }
 
-// resume finds out what is there, and settles the plan: that which is there, or a
-// new one. The manifest is returned where all of it is done.
+// resume reads the state of the destination, and decides the plan: the existing
+// one, or a new one. It returns the manifest if everything is finished.
 func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 	m, old, err := d.state()
 	if err != nil && !p.Overwrite {
@@ -164,7 +165,7 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 		m, old, other = nil, nil, nil
 	}
 	if other != nil {
-		return nil, errs.From(other).At(file(d.dir)).Try("give another folder, or replace what is there with --overwrite")
+		return nil, errs.From(other).At(file(d.dir)).Try("choose another folder, or replace what is there with --overwrite")
 	}
 	if m != nil {
 		whole, err := d.reopen(m)
@@ -177,7 +178,7 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 		}
 	}
 	if old == nil {
-		if err := p.lay(ctx); err != nil {
+		if err := p.divide(ctx); err != nil {
 			return nil, err
 		}
 		if err := p.strangers(d); err != nil {
@@ -198,22 +199,22 @@ func (p *packer) resume(ctx context.Context, d *dst) (*Manifest, error) {
 	return nil, nil
 }
 
-// strangers refuses a destination that holds files called like shards without
-// saying what they are.
+// strangers refuses a destination with files that are named like shards but have no
+// manifest.
 func (p *packer) strangers(d *dst) error {
 	for s := range p.plan.shards() {
 		for _, name := range p.names(s) {
 			if _, err := os.Lstat(d.in(name)); err == nil {
-				return errs.New(errs.Config, "the destination holds %s, and no manifest that says what it is", name).At(file(d.dir)).
-					Try("give another folder, or another --name")
+				return errs.New(errs.Config, "the destination has %s, but no manifest that describes it", name).At(file(d.dir)).
+					Try("choose another folder, or another --name")
 			}
 		}
 	}
 	return nil
 }
 
-// keep writes the plan. Tasks that begin together make the same one, and the last
-// to write it changes nothing.
+// keep writes the plan. Tasks that begin at the same time make the same plan, so it
+// does not matter which writes it last.
 func (d *dst) keep(p *plan) error {
 	if err := d.begin(); err != nil {
 		return err
@@ -221,8 +222,8 @@ func (d *dst) keep(p *plan) error {
 	return shard.WriteFile(d.notes(), planName, marshal(p))
 }
 
-// Finished is how many shards of a packing under way are finished, and how many it
-// will have; 0: there is none.
+// Finished is the number of finished shards of a packing in progress, and of all
+// its shards; 0 if there is none.
 func Finished(dir string) (done, all int, err error) {
 	d := openDst(dir)
 	m, p, err := d.state()
@@ -235,7 +236,7 @@ func Finished(dir string) (done, all int, err error) {
 	d.plan = p
 	notes, err := os.ReadDir(d.place.Temp)
 	if err != nil {
-		return 0, 0, errs.New(errs.Unreadable, "the destination can not be read").At(file(d.place.Temp)).Because(err)
+		return 0, 0, errs.New(errs.Unreadable, "cannot read the destination").At(file(d.place.Temp)).Because(err)
 	}
 	for _, e := range notes {
 		var s int
@@ -253,8 +254,8 @@ func Finished(dir string) (done, all int, err error) {
 	return done, p.shards(), nil
 }
 
-// Finish ends a packing whose shards tasks have made: it checks that all are
-// there and writes the manifest. It needs no source.
+// Finish ends a packing whose shards were made by tasks: it checks that all exist
+// and writes the manifest. It needs no source.
 func Finish(dir string) (*Report, error) {
 	d := openDst(dir)
 	m, p, err := d.state()
@@ -270,7 +271,7 @@ func Finish(dir string) (*Report, error) {
 			return nil, err
 		}
 	case p == nil:
-		return nil, errs.New(errs.NotFound, "nothing was packed there").At(file(dir)).Try("--finish takes the folder that the tasks packed into")
+		return nil, errs.New(errs.NotFound, "nothing was packed there").At(file(dir)).Try("--finish needs the folder that the tasks packed into")
 	}
 	d.plan = p
 	m, err = d.finish()

@@ -57,8 +57,8 @@ func put(t testing.TB, path string, b []byte) {
 	stagetest.Must(t, os.WriteFile(path, b, 0o644))
 }
 
-// folder is a dataset of n files of up to most bytes in three classes. They are
-// no pictures: what stays untouched is not looked into.
+// folder is a dataset of n files of up to most bytes in three classes. They are not
+// pictures: unprocessed files are not decoded.
 func folder(t testing.TB, n, most int) string {
 	root := t.TempDir()
 	for i := range n {
@@ -498,7 +498,7 @@ func tarOf(t testing.TB, all ...member) []byte {
 	return b.Bytes()
 }
 
-// From tar to tar nothing changes but where samples lie.
+// From tar to tar only the position of samples changes.
 func TestTarToTar(t *testing.T) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -583,8 +583,8 @@ func TestBadSample(t *testing.T) {
 	}
 }
 
-// Lines and files of text become the tokens of each, in order, with an end of
-// text behind it.
+// Lines and files of text become the tokens of each, in order, each followed by the
+// end of text.
 func TestTokens(t *testing.T) {
 	src := t.TempDir()
 	put(t, src+"/a.jsonl", []byte("{\"text\": \"Hello world\"}\n{\"text\": \"\"}\n"))

@@ -165,7 +165,7 @@ func TestDecoded(t *testing.T) {
 	}
 }
 
-// Rewritten JPEGs have the same pixels; what is no JPEG stays as it is.
+// Rewritten JPEGs have the same pixels; files that are not JPEGs stay unchanged.
 func TestIndexedJPEG(t *testing.T) {
 	if kernel.Target() == "go" {
 		t.Skip("the kernel without C does not rewrite JPEGs")
@@ -229,7 +229,8 @@ func TestProgressive(t *testing.T) {
 	}
 }
 
-// Arithmetic coding can not be rewritten; "keep" keeps it as it does progressive pictures.
+// Arithmetic coding cannot be rewritten; "keep" keeps it, as it does progressive
+// pictures.
 func TestArithmetic(t *testing.T) {
 	if kernel.Target() == "go" {
 		t.Skip("the kernel without C does not rewrite JPEGs")
@@ -333,7 +334,7 @@ func TestOrientationStays(t *testing.T) {
 	}
 }
 
-// A picture of no bytes is no picture.
+// A picture of no bytes is not a picture.
 func TestEmptyPicture(t *testing.T) {
 	src := t.TempDir()
 	put(t, src+"/a/x.jpg", pillow(t))

@@ -7,21 +7,21 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// reader reads samples of a dataset, in two steps where waiting for a disk and
-// unpacking what it gave are limited apart. Safe for concurrent use.
+// reader reads samples of a dataset, in two steps, because waiting for a disk and
+// parsing are limited separately. Safe for concurrent use.
 type reader struct {
 	ds    format.Stored
 	src   source.Source
 	wants []string
 }
 
-// seen is one sample and the memory that it lies in, which is used again.
+// seen is one sample and its memory, which is reused.
 type seen struct {
 	from   *format.Reader
 	sample format.Sample
 }
 
-// keepBytes is the most memory that a sample leaves behind for the next one.
+// keepBytes is the most memory that is kept from one sample for the next.
 const keepBytes = 4 << 20
 
 // bytes fetches the bytes of a sample.
@@ -42,12 +42,12 @@ func (r *reader) sample(ctx context.Context, id int64, s *seen) error {
 	return r.parse(id, s)
 }
 
-// rest lets go of memory that only a large sample needed.
+// rest frees memory that only a large sample needed.
 func (s *seen) rest() {
 	if s.from.Trim(keepBytes) {
 		s.sample = format.Sample{}
 	}
 }
 
-// place completes an error with where the sample lies.
+// place adds the location of the sample to an error.
 func (r *reader) place(err error, id int64) error { return format.Place(r.ds, err, id, nil) }

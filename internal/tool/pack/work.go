@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// inWork is the most bytes of samples that are held between their source and
-	// a shard, about; a single larger sample goes through alone.
+	// inWork is about the most bytes of samples that are in memory between their
+	// source and a shard; a single larger sample passes alone.
 	inWork = 64 << 20
-	// maxShards is the most shards written at once. Several keep hashing and
-	// compressing off the way of each other; more would only scatter reads.
+	// maxShards is the most shards that are written at once. With several, hashing
+	// and compression do not delay each other; more would only scatter reads.
 	maxShards = 8
 )
 
-// workshop is what the shards under way share.
+// workshop is what the shards in progress share.
 type workshop struct {
 	*packer
 	dst   *dst
@@ -42,13 +42,13 @@ type workshop struct {
 	samples atomic.Int64 // written, or left out
 	bytes   atomic.Int64 // written, before compression
 	total   int64
-	mu      sync.Mutex // of Progress
+	mu      sync.Mutex // serialises Progress
 }
 
-// item is one sample on its way.
+// item is one sample in progress.
 type item struct {
 	place     int64
-	held      int64 // of the budget
+	held      int64 // bytes of the budget
 	seen      seen
 	parts     [][]byte
 	key       uint64 // hash of the sample's key
@@ -58,7 +58,7 @@ type item struct {
 	done      chan struct{} // has one place
 }
 
-// make makes these shards, which nobody has finished yet.
+// make makes the shards of todo, which are not finished yet.
 func (p *packer) make(ctx context.Context, d *dst, todo []int) error {
 	jobs := p.Jobs
 	if jobs <= 0 {
@@ -85,9 +85,9 @@ func (p *packer) make(ctx context.Context, d *dst, todo []int) error {
 	return inTurn(ctx, side, todo, func(ctx context.Context, s int) error { return w.shard(ctx, s, side) })
 }
 
-// inTurn calls f for all of todo, so many at once. After a failure no more are
-// begun, and those behind it are called off; of several failures that of the
-// first shard counts, whoever was faster.
+// inTurn calls f for all of todo, side at a time. After a failure no more are
+// begun, and later ones are cancelled. Of several failures that of the first shard
+// is returned, whichever happened first.
 func inTurn(ctx context.Context, side int, todo []int, f func(ctx context.Context, s int) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -123,7 +123,7 @@ func inTurn(ctx context.Context, side int, todo []int, f func(ctx context.Contex
 	return ctx.Err()
 }
 
-// shard makes one shard, with others beside it.
+// shard makes one shard, with side shards at a time.
 func (w *workshop) shard(ctx context.Context, s, side int) error {
 	unlock, done, err := w.dst.claim(s)
 	if err != nil || done {
@@ -193,8 +193,8 @@ func (w *workshop) write(ctx context.Context, s, side int, count int64) (made Sh
 	return made, sums, err
 }
 
-// distinct checks that no two samples of a tar shard have one key: readers would
-// take them for one sample, or refuse the shard. keys are hashes, in order, of the
+// distinct checks that no two samples of a tar shard have the same key: readers
+// would treat them as one sample, or reject the shard. keys are hashes, in order, of the
 // samples at places.
 func (w *workshop) distinct(places []int64, keys []uint64) error {
 	if w.Options.Output != OutputTar {
@@ -209,25 +209,25 @@ func (w *workshop) distinct(places []int64, keys []uint64) error {
 		if keys[by[i]] == keys[by[i-1]] {
 			a, _ := w.at(places[by[i-1]])
 			b, _ := w.at(places[by[i]])
-			return w.read.place(errs.New(errs.Config, "samples %d and %d have one name, and would be one sample in a shard", a, b).
-				Try("name them by their numbers with --keys number"), b)
+			return w.read.place(errs.New(errs.Config, "samples %d and %d have the same name, and would be one sample in a shard", a, b).
+				Try("name them by number with --keys number"), b)
 		}
 	}
 	return nil
 }
 
-// line takes the samples of [first, end) through reading and preparing, several
-// at once, and hands them to put in order.
+// line reads and prepares the samples of [first, end), several at once, and passes
+// them to put in order.
 //
-// The budget is taken in order, before a sample is given to anybody: the one that
-// put waits for always has its share, so that those behind it can not starve it.
+// The budget is taken in order, before a sample is passed to a worker: the sample
+// that put waits for always has its share, so later ones cannot starve it.
 func (w *workshop) line(ctx context.Context, first, end int64, side int, put func(*item) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	budget := mem.NewBudget(inWork / int64(side))
 	workers := max(2, (2*cap(w.lanes)+side-1)/side) // half of them read
 	queue, work := make(chan *item, 4*workers), make(chan *item, 4*workers)
 	var wg sync.WaitGroup
-	defer func() { // whatever happened: nobody is left behind
+	defer func() { // whatever happens, all workers end
 		cancel()
 		budget.Wake()
 		for it := range queue {
@@ -305,7 +305,7 @@ func (w *workshop) unreadable(place int64, err error) *packing.Bad {
 	return bad
 }
 
-// cost is what a sample holds while it is worked on, about.
+// cost is about the memory of a sample in progress.
 func (w *workshop) cost(id int64) int64 {
 	n := int64(16 << 10)
 	var room [8]format.Extent
@@ -340,7 +340,7 @@ func (w *workshop) prepare(ctx context.Context, it *item) error {
 	return nil
 }
 
-// tell counts samples and says how far it is.
+// tell counts samples and reports progress.
 func (w *workshop) tell(n int64) {
 	done := w.samples.Add(n)
 	if w.Progress == nil || done%16 != 0 && done != w.total {

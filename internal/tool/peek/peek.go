@@ -1,5 +1,5 @@
-// Package peek shows single samples of a dataset: which there are, where they
-// lie, and the bytes of one.
+// Package peek shows single samples of a dataset: their list, where they are
+// stored, and the bytes of one.
 package peek
 
 import (
@@ -44,7 +44,7 @@ func (d *Dataset) Close() { d.all.Close() }
 // Stored is the dataset as its format has it.
 func (d *Dataset) Stored() format.Stored { return d.ds }
 
-// Source is where it lies.
+// Source is where it is stored.
 func (d *Dataset) Source() source.Source { return d.all.Source() }
 
 // Format is the name of its format.
@@ -74,7 +74,7 @@ type Value struct {
 	Text  *string `json:"text,omitempty"`
 }
 
-// Line is where sample id lies, by the index alone.
+// Line is where sample id is stored, from the index alone.
 func (d *Dataset) Line(ctx context.Context, id int64) (Line, error) {
 	line := Line{ID: id}
 	for i, e := range d.ds.Extents(id, nil, nil) {
@@ -136,8 +136,8 @@ func value(f *format.Field, typed format.Typed) Value {
 	return v
 }
 
-// Find is the id of a sample that is given as its number or its key, as it is or as
-// it is listed: quoted, where a character of it can not be printed.
+// Find is the id of a sample given by its number or its key, unchanged or as it is
+// listed, which is quoted if a character cannot be printed.
 func (d *Dataset) Find(ctx context.Context, name string) (int64, error) {
 	id, err := strconv.ParseInt(name, 10, 64)
 	if err == nil && id >= 0 && id < d.Len() {

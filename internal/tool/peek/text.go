@@ -195,8 +195,8 @@ func (l *list) line(deep int) {
 	}
 }
 
-// number writes the first element of p, floats with as many digits as it takes to
-// tell them from their neighbours, what is no number as Python's json writes it.
+// number writes the first element of p, floats with enough digits to tell them from
+// their neighbours, NaN and infinities as Python's json writes them.
 func (l *list) number(p []byte) {
 	le := binary.LittleEndian
 	switch l.dtype {

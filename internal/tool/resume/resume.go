@@ -1,7 +1,6 @@
-// Package resume proves that a stream can be resumed: it runs it once
-// undisturbed, once in processes that are killed at random steps and go on from
-// the last state that was saved, and once over worlds of several sizes, and
-// compares ids and bytes.
+// Package resume proves that a stream can be resumed: it runs it once undisturbed,
+// once in processes that are killed at random steps and resume from the last saved
+// state, and once over worlds of several sizes, and compares ids and bytes.
 package resume
 
 import (
@@ -26,14 +25,14 @@ import (
 
 // Config is one proof.
 type Config struct {
-	// Spec is what is loaded; its rank and world do not matter. Without fields,
-	// pictures go through bench.Chain.
+	// Spec is what is loaded; its rank and world do not matter. If it has no
+	// fields, pictures go through bench.Chain.
 	Spec  spec.Spec
-	Kills int    // at least 1; fewer where there are fewer steps
+	Kills int    // at least 1; fewer if there are fewer steps
 	Steps int64  // of the undisturbed run; 0: as many as make 20,000 samples, from 20 to 200
 	Seed  uint64 // of the steps at which children are killed
 
-	// Command is a child that has not been started: a process that calls Stream
+	// Command makes a child that has not been started: a process that calls Stream
 	// with its standard input and output, and writes an error as JSON.
 	Command func(ctx context.Context) *exec.Cmd
 
@@ -47,7 +46,7 @@ const (
 	mostSteps    = 200
 )
 
-// Report is what came of it.
+// Report is the result.
 type Report struct {
 	Path     []string     `json:"path"`
 	Epoch    int64        `json:"epoch"`    // where the run began
@@ -56,7 +55,7 @@ type Report struct {
 	Epochs   int64        `json:"epochs"`   // begun, in the undisturbed run
 	Samples  int64        `json:"samples"`  // valid ones of the undisturbed run
 	Kills    int64        `json:"kills"`    // by SIGKILL
-	Repeated int64        `json:"repeated"` // steps that came again after a kill
+	Repeated int64        `json:"repeated"` // steps that were repeated after a kill
 	Worlds   []int        `json:"worlds"`   // one after the other
 	Places   int64        `json:"places"`   // compared over all ranks
 	Found    []Difference `json:"differences"`
@@ -68,15 +67,15 @@ func (r *Report) Err() error {
 	if len(r.Found) == 0 {
 		return nil
 	}
-	return errs.New(errs.Differs, "the resumed stream is not the undisturbed one: %s", &r.Found[0]).
-		Try("files that change while they are read do this; if yours did not, please report it with the Spec")
+	return errs.New(errs.Differs, "the resumed stream differs from the undisturbed one: %s", &r.Found[0]).
+		Try("files that change while they are read cause this; if yours did not, please report it with the Spec")
 }
 
-// proof is a Config at work.
+// proof is a Config in progress.
 type proof struct {
 	Config
 	l      *loader.Loader
-	dir    string // of saved states
+	dir    string // for saved states
 	start  loader.State
 	trace  *Trace
 	report Report
@@ -84,8 +83,8 @@ type proof struct {
 	total  int64
 }
 
-// Run carries out a proof. What differs stands in the Report; an error says that
-// there is none.
+// Run carries out a proof. Differences are in the Report; an error means that there
+// is no Report.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	begin := time.Now()
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 1))
@@ -97,7 +96,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	defer p.l.Close()
 	var err error
 	if p.dir, err = os.MkdirTemp("", "stoker-resume-"); err != nil {
-		return nil, errs.New(errs.Unreadable, "there is no folder for states").Because(err).Try("TMPDIR names another")
+		return nil, errs.New(errs.Unreadable, "cannot make a folder for states").Because(err).Try("set TMPDIR to another folder")
 	}
 	defer func() { _ = os.RemoveAll(p.dir) }()
 	for _, run := range []func(context.Context) error{p.undisturbed, p.killed, p.worlds} {
@@ -137,17 +136,17 @@ func (p *proof) open(ctx context.Context, shared *loader.Shared) error {
 	all := l.Steps(0, 0)
 	switch {
 	case p.Kills < 1 || p.Steps < 2:
-		err = errs.New(errs.Config, "%d kills in %d steps: a run needs a kill, and 2 steps", p.Kills, p.Steps)
+		err = errs.New(errs.Config, "%d kills in %d steps: a run needs at least 1 kill and 2 steps", p.Kills, p.Steps)
 	case all == 0:
 		err = errs.New(errs.Config, "an epoch of %d samples has no batch of %d with tail %q", l.Len(), spec.Batch.Size, l.Spec().Order.Tail).
-			Try("lower batch_size, or let the tail be pad")
+			Try("lower batch_size, or set tail to pad")
 	}
 	if err != nil {
 		l.Close()
 		return err
 	}
 	p.start = l.State(0, 0)
-	if all > p.Steps/2 { // so that the run goes over the end of an epoch
+	if all > p.Steps/2 { // so that the run passes the end of an epoch
 		p.start = l.State(0, (all-p.Steps/2)*l.Stride())
 	}
 	p.total = 3 * p.Steps // about
@@ -155,7 +154,7 @@ func (p *proof) open(ctx context.Context, shared *loader.Shared) error {
 	return nil
 }
 
-// alone is the Spec in a world, whatever it says of one.
+// alone is the Spec with this world and rank.
 func alone(s spec.Spec, world, rank int) spec.Spec {
 	s.World, s.Rank = world, rank
 	if s.Batch.GlobalSize > 0 {
@@ -176,7 +175,7 @@ func (p *proof) found(during string, d *Difference) {
 	p.report.Found = append(p.report.Found, *d)
 }
 
-// undisturbed makes the trace that all else is compared with.
+// undisturbed makes the trace that everything else is compared with.
 func (p *proof) undisturbed(ctx context.Context) error {
 	steps, _, err := p.leg(ctx, 1, 0, p.Steps, p.start)
 	if err != nil {
@@ -194,8 +193,8 @@ func (p *proof) undisturbed(ctx context.Context) error {
 	return nil
 }
 
-// leg runs one rank for so many steps from a state on, and returns the state
-// that it saved last.
+// leg runs one rank for steps steps from a state on, and returns the state that it
+// saved last.
 func (p *proof) leg(ctx context.Context, world, rank int, steps int64, from loader.State) (got []*Step, last loader.State, err error) {
 	path := filepath.Join(p.dir, fmt.Sprintf("%d-of-%d.json", rank, world))
 	if err := writeState(path, from); err != nil {
@@ -227,7 +226,7 @@ func (p *proof) leg(ctx context.Context, world, rank int, steps int64, from load
 	return got, last, err
 }
 
-// killed goes through the same steps in children that are killed.
+// killed runs the same steps in children that are killed.
 func (p *proof) killed(ctx context.Context) error {
 	r := rand.New(rand.NewPCG(p.Seed, 1))
 	path := filepath.Join(p.dir, "killed.json")
@@ -240,7 +239,7 @@ func (p *proof) killed(ctx context.Context) error {
 	}
 	slices.Sort(kills)
 	during := func() string { return fmt.Sprintf("after %d kills", p.report.Kills) }
-	seen := int64(0) // steps of the trace that have come
+	seen := int64(0) // steps of the trace so far
 	for {
 		next, d := p.resumed(path, seen)
 		if d != nil {
@@ -251,7 +250,7 @@ func (p *proof) killed(ctx context.Context) error {
 		if !last {
 			target, kills = kills[0], kills[1:]
 		}
-		over := int64(0) // what else the child may do before it dies
+		over := int64(0) // more steps that the child may take before it dies
 		if !last {
 			over = 1 + r.Int64N(overrunSteps)
 		}
@@ -280,33 +279,33 @@ func (p *proof) killed(ctx context.Context) error {
 	}
 }
 
-// resumed reads the saved state, and says which step of the trace is next.
+// resumed reads the saved state, and returns which step of the trace is next.
 func (p *proof) resumed(path string, seen int64) (next int64, d *Difference) {
 	st, err := readState(path)
 	if err == nil {
 		err = p.l.Check(st)
 	}
 	if err != nil {
-		return 0, &Difference{Step: -1, What: "what was saved is no state of this stream: " + errs.From(err).Error()}
+		return 0, &Difference{Step: -1, What: "the saved state does not belong to this stream: " + errs.From(err).Error()}
 	}
 	if st.Epoch == p.start.Epoch && st.Position == p.start.Position {
 		return 0, nil
 	}
 	at, known := p.trace.at[[2]int64{st.Epoch, st.Position}]
 	if !known || int64(at) >= seen {
-		return 0, &Difference{Epoch: st.Epoch, Step: -1, What: fmt.Sprintf("the saved state stands at place %d, where no step has ended", st.Position)}
+		return 0, &Difference{Epoch: st.Epoch, Step: -1, What: fmt.Sprintf("the saved state is at place %d, where no step has ended", st.Position)}
 	}
 	return int64(at) + 1, nil
 }
 
-// overrunSteps is how many steps a child may take between the one that it is to
-// be killed after and its death. The kill comes at a random moment of the time
-// that they take, so that it hits decoding, the writing of a line and the saving
-// of a state, and not a child that waits.
+// overrunSteps is how many steps a child may take between the one after which it is
+// to be killed and its death. The kill comes at a random moment of that time, so
+// that it hits decoding, the writing of a line and the saving of a state, and not a
+// child that waits.
 const overrunSteps = 3
 
-// child runs a child that must take so many steps and may take so many, and kills
-// it so many steps' time after the last that it must, or lets it end.
+// child runs a child that must take must steps and may take up to may, and kills it
+// late steps' time after the last one that it must take, or lets it end.
 func (p *proof) child(ctx context.Context, path string, must, may int64, kill bool, late float64) (got []*Step, killed bool, err error) {
 	child, err := p.Config.start(ctx, Job{Spec: p.Spec, State: path})
 	if err != nil {
@@ -345,11 +344,11 @@ func (p *proof) child(ctx context.Context, path string, must, may int64, kill bo
 	return got, killed, err
 }
 
-// mostRanks bounds the worlds that are tried.
+// mostRanks bounds the sizes of worlds that are tried.
 const mostRanks = 8
 
-// worlds goes through the steps on one rank, on two, on three, or as many as the
-// global batch can be dealt to.
+// worlds runs the steps on one rank, on two, on three, or on other numbers by which
+// the global batch can be divided.
 func (p *proof) worlds(ctx context.Context) error {
 	sizes := []int{1}
 	for w := 2; w <= mostRanks && len(sizes) < 3; w++ {
@@ -390,10 +389,10 @@ func (p *proof) worlds(ctx context.Context) error {
 	return nil
 }
 
-// hasSteps says whether a world has any steps: with tail drop, a large one may
+// hasSteps reports whether a world has any steps: with tail drop, a large one may
 // have none.
 func (p *proof) hasSteps(world int) bool {
-	stride := p.l.Stride() // of one rank, or of all
+	stride := p.l.Stride() // for one rank, or for all
 	if p.Spec.Batch.GlobalSize == 0 {
 		stride *= int64(world)
 	}

@@ -24,8 +24,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// The test binary is the child too: the argument behind asChild is the fault
-// that it has.
+// The test binary is the child too: the argument after asChild is its fault.
 const asChild = "as-child"
 
 func TestMain(m *testing.M) {
@@ -173,7 +172,7 @@ func TestStreamsThatDoNot(t *testing.T) {
 		"other pixels":            "row 1: sample",
 		"other padding":           "the bytes between the rows differ",
 		"other ids":               "row 0: sample",
-		"not valid":               "is valid: false, and in the undisturbed run: true",
+		"not valid":               "has valid false, but true in the undisturbed run",
 		"every rank is the first": "on [1 2 3] ranks: epoch 0: place",
 		"two ranks of three":      "on 3 of [1 2 3] ranks",
 	} {
@@ -201,7 +200,7 @@ func TestChildrenThatFail(t *testing.T) {
 	}{
 		"dies":         {errs.Damaged, "the picture ends early (x.jpg, offset 3, sample 7)"},
 		"says nothing": {errs.Died, "panic: oops"},
-		"babbles":      {errs.Bug, "a line that is no step: \"hello"},
+		"babbles":      {errs.Bug, "a line that is not a step: \"hello"},
 	} {
 		_, err := prove(t, Config{Spec: synthetic(40, 4), Kills: 1, Steps: 24}, fault)
 		if errs.CodeOf(err) != want.code || !strings.Contains(err.Error(), want.text) || fault != "babbles" && errs.From(err).Hint == "" {
@@ -254,9 +253,9 @@ func TestSavedStates(t *testing.T) {
 		{p.l.State(0, 36), 3, ""},
 		{p.l.State(0, 40), 0, "where no step has ended"}, // it was not seen
 		{p.l.State(0, 30), 0, "where no step has ended"},
-		{p.l.State(0, 44), 0, "there are 40 places"},
+		{p.l.State(0, 44), 0, "which has 40 places"},
 		{seeded, 0, "seed is 6 in the state"},
-		{"torn", 0, "what was saved is no state of this stream"},
+		{"torn", 0, "the saved state does not belong to this stream"},
 	} {
 		path := filepath.Join(t.TempDir(), "state.json")
 		text, err := json.Marshal(c.state)

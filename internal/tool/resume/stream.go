@@ -21,15 +21,15 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/batch"
 )
 
-// Job is what a child is to do: the first line of its input. Every byte behind
-// it lets the child take one step more; its end ends the child.
+// Job is the work of a child: the first line of its input. Every byte after it lets
+// the child take one more step; the end of the input ends the child.
 type Job struct {
 	Spec  spec.Spec `json:"spec"`
-	State string    `json:"state"` // file: where to begin; written anew after every step
+	State string    `json:"state"` // file: where to begin; rewritten after every step
 }
 
-// Step is what a child received in one step: a line of its output, written
-// before the state is saved, so that no kill can lose it.
+// Step is what a child received in one step: a line of its output, written before
+// the state is saved, so that no kill can lose it.
 type Step struct {
 	Epoch    int64    `json:"epoch"`
 	Step     int64    `json:"step"`
@@ -43,7 +43,7 @@ type Step struct {
 // deadline is how long a child waits for one batch.
 const deadline = time.Minute
 
-// Stream is the child: it goes on from the saved state, as a training loop that
+// Stream is the child: it resumes from the saved state, like a training loop that
 // saves its state after every step.
 func Stream(ctx context.Context, in io.Reader, out io.Writer) error {
 	input := bufio.NewReader(in)
@@ -53,7 +53,7 @@ func Stream(ctx context.Context, in io.Reader, out io.Writer) error {
 		err = jsontext.UnmarshalNames(line, &job)
 	}
 	if err != nil {
-		return errs.New(errs.Config, "the job can not be read").Because(err).Try("this verb is started by `stoker verify-resume`")
+		return errs.New(errs.Config, "cannot read the job").Because(err).Try("run `stoker verify-resume`, which starts this verb")
 	}
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()
@@ -90,7 +90,7 @@ func (c *child) run(ctx context.Context, at loader.State) error {
 		}
 		if position == 0 && pass.Steps() == 0 {
 			pass.Cancel()
-			return errs.New(errs.Config, "epoch %d has no step", epoch).Try("lower batch_size, or let the tail be pad")
+			return errs.New(errs.Config, "epoch %d has no step", epoch).Try("lower batch_size, or set tail to pad")
 		}
 		if more, err := c.pass(ctx, pass); err != nil || !more {
 			pass.Cancel()
@@ -100,14 +100,15 @@ func (c *child) run(ctx context.Context, at loader.State) error {
 	}
 }
 
-// pass takes the steps of a pass that it may; more: it came to the end.
+// pass takes the steps of a pass that it may; more reports whether it reached the
+// end.
 func (c *child) pass(ctx context.Context, pass *loader.Pass) (more bool, err error) {
 	for {
 		if _, err := c.in.ReadByte(); err != nil {
-			return false, nil //nolint:nilerr // nobody wants more
+			return false, nil //nolint:nilerr // no more steps are wanted
 		}
 		b, err := pass.Next(ctx, deadline)
-		if err == io.EOF { //nolint:errorlint // the end of the pass, which is no step
+		if err == io.EOF { //nolint:errorlint // the end of the pass, which is not a step
 			return true, c.in.UnreadByte()
 		}
 		if err != nil {
@@ -133,12 +134,12 @@ func readState(path string) (st loader.State, err error) {
 		err = json.Unmarshal(raw, &st)
 	}
 	if err != nil {
-		return st, errs.New(errs.State, "the saved state can not be read").Because(err)
+		return st, errs.New(errs.State, "cannot read the saved state").Because(err)
 	}
 	return st, nil
 }
 
-// writeState replaces a state at once: whoever dies meanwhile leaves the old one.
+// writeState replaces a state atomically: a kill meanwhile leaves the old one.
 func writeState(path string, st loader.State) error {
 	raw, err := json.Marshal(st)
 	if err == nil {
@@ -148,7 +149,7 @@ func writeState(path string, st loader.State) error {
 		err = os.Rename(path+".new", path)
 	}
 	if err != nil {
-		return errs.New(errs.Unreadable, "the state can not be saved").Because(err).Try("TMPDIR names another folder for it")
+		return errs.New(errs.Unreadable, "cannot save the state").Because(err).Try("set TMPDIR to another folder")
 	}
 	return nil
 }
@@ -166,7 +167,7 @@ func dtypes(l *loader.Loader) map[string]mem.DType {
 	return out
 }
 
-// look reads a batch, all of it.
+// look reads all of a batch.
 func (c *child) look(b *loader.Batch) (*Step, error) {
 	s := &Step{Epoch: b.Epoch, Step: b.Step, Position: b.Position, Rows: make([]uint64, b.Rows)}
 	rows := make([]*xxhash.Digest, b.Rows)
@@ -182,7 +183,7 @@ func (c *child) look(b *loader.Batch) (*Step, error) {
 		}
 		for i := range b.Rows {
 			var bytes []byte
-			if col.Rows > 0 { // packed: the samples' runs, one behind the other
+			if col.Rows > 0 { // packed: the samples' runs, one after the other
 				size := c.fields[col.Name].Size()
 				bytes = b.Slot.Mem[int(col.Off)+runs[i]*size : int(col.Off)+runs[i+1]*size]
 			} else {
@@ -211,11 +212,11 @@ func (c *child) look(b *loader.Batch) (*Step, error) {
 	return s, nil
 }
 
-// column is the rows of a column that is not packed.
+// column returns the rows of a column that is not packed.
 func (c *child) column(b *loader.Batch, name string) (func(i int) []byte, error) {
 	dtype, known := c.fields[name]
 	if !known {
-		return nil, errs.New(errs.Bug, "nobody said what column %q holds", name)
+		return nil, errs.New(errs.Bug, "column %q is not in the layout", name)
 	}
 	for _, col := range b.Columns {
 		if col.Name != name {
@@ -232,11 +233,11 @@ func (c *child) column(b *loader.Batch, name string) (func(i int) []byte, error)
 		size := int64(mem.Shape(col.Shape).Elems() * dtype.Size())
 		return func(i int) []byte { return slot[col.Off+int64(i)*size : col.Off+int64(i+1)*size] }, nil
 	}
-	return nil, errors.New("resume: a column that is not there")
+	return nil, errors.New("resume: a column is missing")
 }
 
-// runs is where each row's tokens begin, and where the last one's end; nil
-// where nothing is packed.
+// runs is where each row's tokens begin, and where the last one's end; nil if
+// nothing is packed.
 func (c *child) runs(b *loader.Batch) []int {
 	lens, err := c.column(b, batch.SeqLens)
 	if err != nil {

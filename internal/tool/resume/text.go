@@ -8,7 +8,7 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
-// WriteText writes the report as people read it.
+// WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(w, "undisturbed   %s from epoch %d, place %d on: %s in %s\n", show.Count(r.Steps, "step", "steps"), r.Epoch, r.Position,
 		show.Count(r.Samples, "sample", "samples"), show.Count(r.Epochs, "epoch", "epochs"))

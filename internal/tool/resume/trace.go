@@ -7,11 +7,11 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/order"
 )
 
-// Difference is the first place where a run is not what the undisturbed one was.
+// Difference is the first place where a run differs from the undisturbed one.
 type Difference struct {
 	During string `json:"during"` // which run
 	Epoch  int64  `json:"epoch"`
-	Step   int64  `json:"step"` // -1: the runs count steps in other ways
+	Step   int64  `json:"step"` // -1: the runs count steps differently
 	Rank   int    `json:"rank"`
 	What   string `json:"what"`
 }
@@ -42,12 +42,12 @@ func NewTrace(steps []*Step) *Trace {
 	return t
 }
 
-// Compare holds a step of another run against step number want of the trace;
-// nil: they are the same to the byte.
+// Compare compares a step of another run with step number want of the trace; nil if
+// they are equal to the byte.
 func (t *Trace) Compare(s *Step, want int) *Difference {
 	d := &Difference{Epoch: s.Epoch, Step: s.Step}
 	if want >= len(t.steps) {
-		d.What = "the run goes on, and the undisturbed one had ended"
+		d.What = "the run continues, and the undisturbed one had ended"
 		return d
 	}
 	ref := t.steps[want]
@@ -61,7 +61,7 @@ func (t *Trace) Compare(s *Step, want int) *Difference {
 	case row < min(len(s.IDs), len(ref.IDs)):
 		d.What = fmt.Sprintf("row %d: %s", row, rowDifference(s.row(row), ref.row(row)))
 	case len(s.IDs) != len(ref.IDs):
-		d.What = fmt.Sprintf("%d samples, and %d in the undisturbed run", len(s.IDs), len(ref.IDs))
+		d.What = fmt.Sprintf("%d samples, but %d in the undisturbed run", len(s.IDs), len(ref.IDs))
 	case s.All != ref.All:
 		d.What = "the bytes between the rows differ"
 	case s.Step != ref.Step:
@@ -81,37 +81,38 @@ type row struct {
 
 func (s *Step) row(i int) row { return row{s.IDs[i], s.Valid[i], s.Rows[i]} }
 
-// rowDifference says in what two rows differ; "" if in nothing.
+// rowDifference says how two rows differ; "" if they do not.
 func rowDifference(got, ref row) string {
 	switch {
 	case got.id != ref.id:
-		return fmt.Sprintf("sample %d, and sample %d in the undisturbed run", got.id, ref.id)
+		return fmt.Sprintf("sample %d, but sample %d in the undisturbed run", got.id, ref.id)
 	case got.valid != ref.valid:
-		return fmt.Sprintf("sample %d is valid: %v, and in the undisturbed run: %v", got.id, got.valid, ref.valid)
+		return fmt.Sprintf("sample %d has valid %v, but %v in the undisturbed run", got.id, got.valid, ref.valid)
 	case got.bytes != ref.bytes:
 		return fmt.Sprintf("sample %d has other pixels (or other values) than in the undisturbed run", got.id)
 	}
 	return ""
 }
 
-// label is what a row stands for in whatever world: a place of an epoch, and the
-// first token of the run where a row is packed.
+// label identifies a row in every world: a place of an epoch, and the first token
+// of the run if a row is packed.
 type label struct{ epoch, place, from int64 }
 
-// Union is what the ranks of one world, or of several one after the other,
-// received, by place.
+// Union is what the ranks of one world, or of several in sequence, received, by
+// place.
 type Union struct {
 	epoch func(int64) order.Epoch
 	rows  map[label]row
 }
 
-// NewUnion is empty. Epoch is the order that says which place a row stands for.
+// NewUnion returns an empty Union. epoch is the order that says which place a row
+// is in.
 func NewUnion(epoch func(int64) order.Epoch) *Union {
 	return &Union{epoch: epoch, rows: map[label]row{}}
 }
 
-// Add takes the steps that all ranks received from a place on, one list a rank.
-// It says where they are not one stream: other steps on another rank, a place
+// Add adds the steps that all ranks received from a place on, one list per rank. It
+// returns how they are not one stream: different steps on another rank, a place
 // that came twice, or not at all.
 func (u *Union) Add(epoch, position int64, ranks [][]*Step) *Difference {
 	for t := range ranks[0] {
@@ -138,7 +139,7 @@ func (u *Union) Add(epoch, position int64, ranks [][]*Step) *Difference {
 	return nil
 }
 
-// missing says what of the items [from, to) no rank got.
+// missing says what part of the items [from, to) no rank got.
 func (u *Union) missing(epoch, from, to int64) string {
 	e := u.epoch(epoch)
 	var of []order.Piece
@@ -153,7 +154,7 @@ func (u *Union) missing(epoch, from, to int64) string {
 	return ""
 }
 
-// share takes one rank's rows of a step, its items being item, item+world, ...
+// share adds one rank's rows of a step, whose items are item, item+world, ...
 func (u *Union) share(s *Step, item, world int64) string {
 	e := u.epoch(s.Epoch)
 	var of []order.Piece
@@ -179,8 +180,8 @@ func (u *Union) share(s *Step, item, world int64) string {
 	return ""
 }
 
-// Compare holds every place that both have against the reference: how many
-// there are, and the first that differs.
+// Compare compares every place that both have with the reference: it returns their
+// number, and the first difference.
 func (u *Union) Compare(ref *Union) (places int64, first *Difference) {
 	var at label
 	for l, got := range u.rows {
@@ -189,7 +190,7 @@ func (u *Union) Compare(ref *Union) (places int64, first *Difference) {
 			continue
 		}
 		places++
-		if !want.valid { // what stands there depends on the batch
+		if !want.valid { // its contents depend on the batch
 			got.bytes = want.bytes
 		}
 		if what := rowDifference(got, want); what != "" && (first == nil || l.before(at)) {

@@ -20,12 +20,12 @@ func TestCompareSteps(t *testing.T) {
 		t.Errorf("%v", d)
 	}
 	for want, change := range map[string]func(*Step){
-		"row 1: sample 7, and sample 5 in the undisturbed run":                           func(s *Step) { s.IDs[1] = 7 },
-		"row 1: sample 5 is valid: false, and in the undisturbed run: true":              func(s *Step) { s.Valid[1] = false },
+		"row 1: sample 7, but sample 5 in the undisturbed run":                           func(s *Step) { s.IDs[1] = 7 },
+		"row 1: sample 5 has valid false, but true in the undisturbed run":               func(s *Step) { s.Valid[1] = false },
 		"row 0: sample 4 has other pixels (or other values) than in the undisturbed run": func(s *Step) { s.Rows[0]++ },
 		"the bytes between the rows differ":                                              func(s *Step) { s.All++ },
 		"the step has number 2 in the undisturbed run":                                   func(s *Step) { s.Step++ },
-		"1 samples, and 2 in the undisturbed run":                                        func(s *Step) { s.IDs, s.Valid, s.Rows = s.IDs[:1], s.Valid[:1], s.Rows[:1] },
+		"1 samples, but 2 in the undisturbed run":                                        func(s *Step) { s.IDs, s.Valid, s.Rows = s.IDs[:1], s.Valid[:1], s.Rows[:1] },
 		"the step ends at place 8, and":                                                  func(s *Step) { s.Position = 8 },
 		"the next one ends at epoch 1, place 6":                                          func(s *Step) { s.Epoch = 2 },
 	} {
@@ -35,7 +35,7 @@ func TestCompareSteps(t *testing.T) {
 			t.Errorf("%s: %v", want, d)
 		}
 	}
-	if d := trace.Compare(step(), 1); d == nil || d.What != "the run goes on, and the undisturbed one had ended" {
+	if d := trace.Compare(step(), 1); d == nil || d.What != "the run continues, and the undisturbed one had ended" {
 		t.Errorf("%v", d)
 	}
 }

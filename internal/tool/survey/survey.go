@@ -98,8 +98,8 @@ type Report struct {
 // maxDamage bounds the damage that is told.
 const maxDamage = 10
 
-// Run describes a dataset. Samples that can not be used are in the report, and
-// left out of its figures.
+// Run describes a dataset. Samples that cannot be used are in the report, and left
+// out of its figures.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	t := &tallies{headers: c.Headers, room: mem.NewRoom(mem.Available() / 4), limit: c.Dataset.MaxPixels}
 	defer t.close()
@@ -153,6 +153,6 @@ func (r *Report) Err() error {
 	if r.Damaged == 0 {
 		return nil
 	}
-	return errs.New(errs.Damaged, "%d of the %d samples that were read cannot be used, and count in no figure", r.Damaged, r.Read).
-		Try("`stoker verify` lists them; on_bad=\"skip\" takes the figures of the others")
+	return errs.New(errs.Damaged, "%d of the %d samples that were read cannot be used, and are left out of the figures", r.Damaged, r.Read).
+		Try("`stoker verify` lists them; on_bad=\"skip\" gives the figures of the others")
 }

@@ -41,7 +41,7 @@ type tally struct {
 type figures struct {
 	// sums and squares of the pixels of a channel, of at most 2^48 each.
 	pixels, squares []uint64
-	// sums and squares of the numbers of a channel, where they are no pixels.
+	// sums and squares of the numbers of a channel, if they are not pixels.
 	numbers, powers  []*sum
 	values           int64 // numbers a channel
 	notFinite        int64
@@ -137,8 +137,8 @@ func (one *tally) image(fig *figures, seen inspect.Seen, headers bool) error {
 	return nil
 }
 
-// addPixels adds the bytes of a picture of so many channels. With step 1 channels
-// take turns; else they lie one behind the other, step bytes each.
+// addPixels adds the bytes of a picture with this many channels. With step 1 the
+// channels are interleaved; otherwise they follow each other, step bytes each.
 func (f *figures) addPixels(p []byte, channels, step int) {
 	if f.pixels == nil {
 		f.pixels, f.squares = make([]uint64, channels), make([]uint64, channels)
@@ -189,7 +189,8 @@ func (f *figures) number(field *format.Field) error {
 	return err
 }
 
-// maxClasses is how many classes are counted: more numbers are no classes, but ids.
+// maxClasses is how many classes are counted: larger numbers are ids and not
+// classes.
 const maxClasses = 1 << 16
 
 func (f *figures) class(v int64) {
@@ -231,8 +232,8 @@ func (f *figures) array(data []byte, typ format.Type) {
 	f.addNumbers(data, typ.DType, max(channels, 1), step)
 }
 
-// channelsOf is how many channels an array has, 0 where it is no picture, and how
-// many elements of one lie together: 1 where channels take turns.
+// channelsOf is the number of channels of an array, 0 if it is not a picture, and
+// how many elements of one are consecutive: 1 if the channels are interleaved.
 func channelsOf(typ format.Type) (channels, step int) {
 	s := typ.Shape
 	isChannels := func(n int) bool { return n == 1 || n == 3 || n == 4 }

@@ -11,17 +11,17 @@ import (
 	"github.com/stoker-data/stoker/internal/base/procfs"
 )
 
-// Beside watches what else a machine does while a process and its children work.
+// Beside measures what else a machine does while a process and its children work.
 type Beside struct {
-	PID   int     // of the process that measures; its children's time is its own
-	Cores float64 // that it may use
+	PID   int     // of the measuring process; its children's time counts as its own
+	Cores float64 // cores that it may use
 	// Proc is where /proc is; "" is /proc.
 	Proc string
 }
 
-// Begin begins to watch. The function that it returns says how many cores others have
-// kept busy since, of those that the process could have used; false: the machine does
-// not tell. Time that a hypervisor gave to other machines is time of others.
+// Begin begins to measure. The function that it returns says how many of the
+// process's cores others have kept busy since; false if the machine does not tell.
+// Time that a hypervisor gave to other machines counts as time of others.
 func (b Beside) Begin() func() (cores float64, known bool) {
 	begin := time.Now()
 	all, cpus, ok := b.busy()
@@ -39,7 +39,7 @@ func (b Beside) Begin() func() (cores float64, known bool) {
 
 func (b Beside) proc() string { return cmp.Or(b.Proc, "/proc") }
 
-// busy is the time that the processors of this process were not idle, and their number.
+// busy is the time that the CPUs of this process were not idle, and their number.
 func (b Beside) busy() (seconds float64, cpus int, ok bool) {
 	var mine unix.CPUSet
 	if unix.SchedGetaffinity(0, &mine) != nil {
@@ -52,7 +52,7 @@ func (b Beside) busy() (seconds float64, cpus int, ok bool) {
 		}
 		cpu, err := strconv.Atoi(f[0][len("cpu"):])
 		if err != nil || !mine.IsSet(cpu) {
-			continue // the first line is of all of them
+			continue // the first line is the sum of all
 		}
 		cpus++
 		for _, i := range []int{1, 2, 3, 6, 7, 8} { // user nice system irq softirq steal; idle and iowait are not
@@ -63,7 +63,8 @@ func (b Beside) busy() (seconds float64, cpus int, ok bool) {
 	return seconds, cpus, cpus > 0
 }
 
-// own is the time of the process and all below it, those that ended included.
+// own is the CPU time of the process and all processes below it, including those
+// that ended.
 func (b Beside) own() (seconds float64) {
 	all := map[int]procfs.Stat{}
 	for _, pid := range procfs.Processes(b.proc()) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Settings are what is chosen. Prefetch is in batches: of the whole loader for
-// stoker, a worker for torch, and 0 where there are no workers.
+// Settings are the result of tuning. Prefetch is in batches: of the whole loader
+// for stoker, per worker for torch, and 0 without workers.
 type Settings struct {
 	Workers  int  `json:"num_workers" yaml:"num_workers"`
 	Prefetch int  `json:"prefetch" yaml:"prefetch"`
@@ -14,12 +14,13 @@ type Settings struct {
 	Batch    int  `json:"batch_size" yaml:"batch_size"`
 }
 
-// Figures are what was measured with some settings, of the steady state: an epoch's
-// first batch stands apart.
+// Figures are the measurements with some settings in the steady state; the first
+// batch of an epoch is separate.
 type Figures struct {
 	Samples float64 `json:"samples_per_second" yaml:"samples_per_second"`
 	Batches float64 `json:"batches_per_second" yaml:"batches_per_second"`
-	// Cores are busy on the mean: processor time of all processes, by the time.
+	// Cores is the mean number of busy cores: CPU time of all processes, divided by
+	// the time.
 	Cores  float64 `json:"cores_busy" yaml:"cores_busy"`
 	First  float64 `json:"first_batch_s" yaml:"first_batch_s"`
 	Spread float64 `json:"spread" yaml:"spread"` // of windows: (largest - smallest) / median
@@ -33,12 +34,12 @@ type Measurement struct {
 }
 
 // Slack is how much of the best throughput is given up for fewer workers and less
-// prefetch: both cost memory, and workers the trainer's cores.
+// prefetch: both cost memory, and workers cost the trainer's cores.
 const Slack = 0.05
 
-// Choose is the fewest workers, then the least prefetch, whose throughput is within
-// Slack of the best; of these the largest throughput. It is also the best itself;
-// false: nothing was measured.
+// Choose returns the settings with the fewest workers, then the least prefetch,
+// whose throughput is within Slack of the best; of these the fastest. It also
+// returns the best itself; false if nothing was measured.
 func Choose(table []Measurement) (choice, best Measurement, ok bool) {
 	good := slices.DeleteFunc(slices.Clone(table), func(m Measurement) bool { return m.Failed != "" || m.Samples <= 0 })
 	if len(good) == 0 {

@@ -5,15 +5,16 @@ import (
 	"slices"
 )
 
-// crowded is the share of the cores from which on what others use decides the result:
-// what is measured then is how a loader does with what is left.
+// crowded is the share of the cores above which other processes decide the result:
+// it is then about a loader on the remaining cores.
 const crowded = 0.25
 
-// doubt says why a choice of workers cannot be trusted; "": it can. rates are all
+// doubt says why a choice of workers cannot be trusted; "" if it can. rates are all
 // measurements of a setting, others the cores that other processes kept busy.
 //
-// A choice claims that no more workers are worth it, and that fewer are not enough.
-// Both have to hold wherever in the range of its measurements a setting may be.
+// A choice claims that more workers are not worth it, and that fewer are not
+// enough. Both must hold wherever a setting may be in the range of its
+// measurements.
 func doubt(table []Measurement, rates map[Settings][]float64, choice Measurement, others, cores float64) (why string, noise float64) {
 	noise = repeated(table, rates)
 	var counts []int
@@ -23,7 +24,7 @@ func doubt(table []Measurement, rates map[Settings][]float64, choice Measurement
 		}
 	}
 	if len(counts) < 2 {
-		return "", noise // there is nothing to choose
+		return "", noise // there is no choice to make
 	}
 	if others > crowded*cores {
 		return fmt.Sprintf("other processes kept %.1f of %.1f cores busy: the measurements are of a loader on the remaining cores", others, cores), noise
@@ -43,21 +44,21 @@ func doubt(table []Measurement, rates map[Settings][]float64, choice Measurement
 	return "", noise
 }
 
-// interval is where the throughput of a setting may be: between its measurements,
-// where there are many without the outermost; of a single one within the noise that
-// others have.
+// interval is the range of a setting's throughput: that of its measurements,
+// without the outermost if there are many; for a single one, the noise of the
+// others around it.
 func interval(m Measurement, rates []float64, noise float64) (least, most float64) {
 	if len(rates) < 2 {
 		return m.Samples * (1 - noise/2), m.Samples * (1 + noise/2)
 	}
 	rates = slices.Sorted(slices.Values(rates))
-	if len(rates) >= 5 { // a burst of somebody's work beside one of them
+	if len(rates) >= 5 { // another process may have disturbed one of them
 		rates = rates[1 : len(rates)-1]
 	}
 	return rates[0], rates[len(rates)-1]
 }
 
-// spread is how far measurements of one setting lie apart, as a share of their middle.
+// spread is the range of measurements of one setting, as a share of their median.
 func spread(rates []float64) float64 {
 	if len(rates) < 2 {
 		return 0
@@ -66,8 +67,8 @@ func spread(rates []float64) float64 {
 	return (rates[len(rates)-1] - rates[0]) / max(rates[len(rates)/2], 1e-9)
 }
 
-// repeated is the usual spread of settings that were measured again; where none was,
-// half of what throughput usually went up and down by within a measurement.
+// repeated is the usual spread of settings that were measured more than once; if
+// there are none, half of the usual variation of throughput within a measurement.
 func repeated(table []Measurement, rates map[Settings][]float64) float64 {
 	var all []float64
 	for _, r := range rates {

@@ -50,7 +50,7 @@ func SVG(r *Report) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// PNG is the same as pixels.
+// PNG is the plot as pixels.
 func PNG(r *Report) ([]byte, error) {
 	to := image.NewRGBA(image.Rect(0, 0, plotWidth, plotHeight))
 	draw.Draw(to, to.Rect, image.NewUniform(rgb(paper)), image.Point{}, draw.Src)
@@ -85,7 +85,7 @@ func fill(to *image.RGBA, hex string, path func(*vector.Rasterizer)) {
 	z.Draw(to, to.Rect, image.NewUniform(rgb(hex)), image.Point{})
 }
 
-// disc adds a circle, as a polygon whose corners nobody sees.
+// disc adds a circle, as a polygon with enough corners to look round.
 func disc(z *vector.Rasterizer, at point, radius float64) {
 	const corners = 40
 	for i := range corners {
@@ -100,8 +100,8 @@ func disc(z *vector.Rasterizer, at point, radius float64) {
 	z.ClosePath()
 }
 
-// stroke adds a line through points, as a rectangle a piece; its corners are rounded
-// by discs. All of it turns the same way, so that what overlaps adds up.
+// stroke adds a line through points, as one rectangle per segment; discs round its
+// corners. All shapes have the same direction, so that overlaps add up.
 func stroke(z *vector.Rasterizer, s shape) {
 	phase := 0.0
 	for i := 1; i < len(s.points); i++ {
@@ -127,7 +127,7 @@ func stroke(z *vector.Rasterizer, s shape) {
 	}
 }
 
-// bar adds a rectangle around a piece of a line.
+// bar adds a rectangle around a segment of a line.
 func bar(z *vector.Rasterizer, a, b point, width float64) {
 	length := math.Hypot(b.x-a.x, b.y-a.y)
 	nx, ny := (b.y-a.y)/length*width/2, -(b.x-a.x)/length*width/2

@@ -16,22 +16,22 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// A playbook is mended by hand, so what is wrong with one is said of its lines, and in
-// words of playbooks; and nothing is taken for what it nearly is, as the decoder would
-// take 2.5 for 2, and an empty value for 0.
+// People edit playbooks by hand, so errors name the line, and use the words of
+// playbooks. Nothing is converted silently, as the decoder would do with 2.5 for 2,
+// and with an empty value for 0.
 
-// form is what may stand at a place of a playbook.
+// form is what a playbook may have in one position.
 type form struct {
 	kind  kind
-	least float64  // of numbers
-	keys  []member // of a map
-	of    *form    // of a list
+	least float64  // for numbers
+	keys  []member // for a map
+	of    *form    // for a list
 }
 
 type member struct {
 	key   string
 	value form
-	may   bool // be left out
+	may   bool // may be left out
 }
 
 type kind string
@@ -48,7 +48,7 @@ const (
 func has(key string, value form) member { return member{key: key, value: value} }
 func may(key string, value form) member { return member{key: key, value: value, may: true} }
 
-// playbookForm is what Playbook.text writes.
+// playbookForm is the form that Playbook.text writes.
 func playbookForm() form {
 	word, count, amount := form{kind: isText}, form{kind: isWhole}, form{kind: isNumber}
 	one := form{kind: isWhole, least: 1}
@@ -70,7 +70,7 @@ func playbookForm() form {
 	return form{kind: isPairs, keys: []member{has("version", one), may("entries", form{kind: isList, of: &entry})}}
 }
 
-// tree is a playbook's YAML, of the right form.
+// tree is the YAML of a playbook with the right form.
 func tree(written []byte) (ast.Node, error) {
 	file, err := parser.ParseBytes(written, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
@@ -82,38 +82,38 @@ func tree(written []byte) (ast.Node, error) {
 			continue
 		}
 		if body != nil {
-			return nil, fmt.Errorf("%s a second document begins, and a playbook is one", lineOf(d.Body))
+			return nil, fmt.Errorf("%s a second document begins, but a playbook is a single one", lineOf(d.Body))
 		}
 		body = d.Body
 	}
 	if body == nil {
-		return nil, errors.New("there is nothing in it")
+		return nil, errors.New("it is empty")
 	}
 	return body, playbookForm().check(body, "the file")
 }
 
-// notYAML says at which line a text ceases to be YAML.
+// notYAML says at which line a text stops being YAML.
 func notYAML(err error, written []byte) error {
 	var of yaml.Error
 	if !errors.As(err, &of) || of.GetToken() == nil || of.GetToken().Position == nil {
-		return errors.New("it is no YAML")
+		return errors.New("it is not YAML")
 	}
 	n := of.GetToken().Position.Line
 	all := strings.Split(string(written), "\n")
 	if n < 1 || n > len(all) {
-		return errors.New("it is no YAML")
+		return errors.New("it is not YAML")
 	}
-	return fmt.Errorf("line %d is no YAML, or the one before it is not complete: %s", n, short(all[n-1]))
+	return fmt.Errorf("line %d is not YAML, or the line before it is incomplete: %s", n, short(all[n-1]))
 }
 
-// check says what of a node is not as it should be; what is how it is called.
+// check returns what is wrong with a node; what is its name for errors.
 func (f form) check(n ast.Node, what string) error {
 	switch f.kind {
 	case isPairs:
 		return f.checkPairs(n, what)
 	case isList:
 		list, ok := n.(*ast.SequenceNode)
-		if n.Type() == ast.NullType { // all of them were taken out
+		if n.Type() == ast.NullType { // the list was emptied
 			return nil
 		}
 		if !ok {
@@ -135,7 +135,7 @@ func (f form) check(n ast.Node, what string) error {
 		if f.kind == isText {
 			return nil
 		}
-		// 1e+09 is a text to the parser, and a number to the decoder and to Go.
+		// 1e+09 is text for the parser, but a number for the decoder and for Go.
 		if x, err := strconv.ParseFloat(v.Value, 64); f.kind == isNumber && err == nil && v.Token.Type == token.StringType {
 			return f.checkLeast(n, what, x)
 		}
@@ -174,10 +174,10 @@ func (f form) checkPairs(n ast.Node, what string) error {
 		key := pair.Key.GetToken().Value
 		i := slices.IndexFunc(f.keys, func(m member) bool { return m.key == key })
 		if i < 0 {
-			return fmt.Errorf("%s there is no key %s; there %s", lineOf(pair.Key), short(key), f.known(key))
+			return fmt.Errorf("%s unknown key %s; there %s", lineOf(pair.Key), short(key), f.known(key))
 		}
 		if slices.Contains(seen, key) {
-			return fmt.Errorf("%s %s is there a second time", lineOf(pair.Key), key)
+			return fmt.Errorf("%s duplicate key %s", lineOf(pair.Key), key)
 		}
 		seen = append(seen, key)
 		if err := f.keys[i].value.check(pair.Value, key); err != nil {
@@ -192,7 +192,7 @@ func (f form) checkPairs(n ast.Node, what string) error {
 	return nil
 }
 
-// known are the keys there may be, or the one that is meant.
+// known are the possible keys, or the one that was probably meant.
 func (f form) known(key string) string {
 	var names []string
 	for _, m := range f.keys {
@@ -216,10 +216,10 @@ func (f form) not(n ast.Node, what string) error {
 	if f.kind == isWhole || f.kind == isNumber {
 		should += fmt.Sprintf(" from %g on", f.least)
 	}
-	return fmt.Errorf("%s %s is %s, and should be %s", lineOf(n), what, shown(n), should)
+	return fmt.Errorf("%s %s is %s; it should be %s", lineOf(n), what, shown(n), should)
 }
 
-// shown is a node as a person would name it.
+// shown is a node for an error.
 func shown(n ast.Node) string {
 	switch v := n.(type) {
 	case *ast.NullNode:
@@ -237,7 +237,7 @@ func shown(n ast.Node) string {
 	return short(n.GetToken().Value)
 }
 
-// short is the beginning of a text out of a file.
+// short is the beginning of a text from a file.
 func short(s string) string {
 	if r := []rune(strings.TrimSpace(s)); len(r) > 40 {
 		return errs.Name(string(r[:40]) + "...")
@@ -256,7 +256,7 @@ func lineOf(n ast.Node) string {
 	return fmt.Sprintf("line %d:", t.Position.Line)
 }
 
-// tooLarge is a whole number of which no setting is.
+// tooLarge reports whether a whole number is larger than any setting.
 func tooLarge(n *ast.IntegerNode) bool { return math.Abs(asFloat(n.Value)) > 1<<53 }
 
 func asFloat(v any) float64 {

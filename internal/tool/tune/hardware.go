@@ -12,17 +12,17 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/doctor/system"
 )
 
-// Hardware is what of a machine decides how fast it loads.
+// Hardware is the properties of a machine that decide how fast it loads.
 type Hardware struct {
 	CPU    string   `json:"cpu" yaml:"cpu"`
-	Online int      `json:"cores" yaml:"cores"`                                   // of the machine
+	Online int      `json:"cores" yaml:"cores"`                                   // cores of the machine
 	Cores  float64  `json:"usable_cores" yaml:"usable_cores"`                     // by affinity and cgroup
 	Quota  float64  `json:"cgroup_cores,omitempty" yaml:"cgroup_cores,omitempty"` // 0: no limit
-	Memory int64    `json:"memory_gib" yaml:"memory_gib"`                         // that may be used, rounded
+	Memory int64    `json:"memory_gib" yaml:"memory_gib"`                         // usable, rounded
 	GPUs   []string `json:"gpus,omitempty" yaml:"gpus,omitempty"`
 }
 
-// Look is this machine.
+// Look describes this machine.
 func Look(ctx context.Context) Hardware {
 	m := system.Look(ctx)
 	memory := m.Memory.Value
@@ -36,8 +36,8 @@ func Look(ctx context.Context) Hardware {
 	return h
 }
 
-// cpuModel is what the processor calls itself; where it does not, its architecture's
-// number of implementer and part.
+// cpuModel is the CPU's name, or, if it has none, its numbers of implementer and
+// part.
 func cpuModel() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -59,7 +59,8 @@ func cpuModel() string {
 	return "unknown"
 }
 
-// Digest is the machine as a key of the playbook: machines of one kind share it.
+// Digest is the machine as a key of the playbook: machines of the same kind have
+// the same digest.
 func (h Hardware) Digest() string {
 	b, _ := json.Marshal(h)
 	sum := sha256.Sum256(b)

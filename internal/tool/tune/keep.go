@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Keep compares a report with what the playbook said before, writes its entry, and
-// draws the plot. Empty paths are left out; so is the entry of a choice in Doubt, which
-// loaders would follow.
+// Keep compares a report with the playbook's earlier entry, writes its entry, and
+// draws the plot. Empty paths are skipped; so is the entry of a choice in Doubt,
+// because loaders would use it.
 func (r *Report) Keep(playbook, plot string, now time.Time) error {
 	e := r.entry(now)
 	if playbook != "" {
@@ -49,7 +49,7 @@ func (r *Report) Keep(playbook, plot string, now time.Time) error {
 	return nil
 }
 
-// entry is the report as the playbook keeps it.
+// entry is the report as an entry of the playbook.
 func (r *Report) entry(now time.Time) Entry {
 	f := r.Choice.Figures
 	for _, x := range []*float64{&f.Samples, &f.Batches, &f.Cores, &f.First, &f.Spread} {
@@ -61,7 +61,7 @@ func (r *Report) entry(now time.Time) Entry {
 	}
 }
 
-// digits is x with the four digits that a measurement has at most.
+// digits is x with four digits, the most that a measurement has.
 func digits(x float64) float64 {
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
 		return 0

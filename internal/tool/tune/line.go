@@ -11,39 +11,39 @@ import (
 	"time"
 )
 
-// Line is the conversation with a process that measures loaders of its own: lines of
-// JSON both ways. It begins with an Ask; then come a question and an answer for every
-// measurement:
+// Line is the conversation with a process that measures its own loaders, in lines
+// of JSON both ways. It begins with an Ask; then come a question and an answer for
+// every measurement:
 //
 //	<- {"measure": {"num_workers": 4, "prefetch": 2, ...}, "seconds": 5}
 //	-> {"figures": {"samples_per_second": 812.5, ...}}  or  {"failed": "why"}
 //
-// and at last {"report": ...} with the text for people beside it.
+// and finally {"report": ...} with the text for people.
 type Line struct {
 	in  *bufio.Scanner
 	out io.Writer
 }
 
-// Ask is what the process wants to know.
+// Ask is the request of the process.
 type Ask struct {
 	Subject
 	Space    Space   `json:"space"`
 	Budget   float64 `json:"budget_s"`
-	Playbook string  `json:"playbook"` // path; "": none is written
-	Plot     string  `json:"plot"`     // path without its ending; "": none is drawn
+	Playbook string  `json:"playbook"` // path; "": do not write one
+	Plot     string  `json:"plot"`     // path without extension; "": do not draw one
 }
 
 // LineError is a conversation that broke off.
 type LineError struct{ err error }
 
 func (e *LineError) Error() string {
-	return "tune: the process that measures is gone: " + e.err.Error()
+	return "tune: the measuring process is gone: " + e.err.Error()
 }
 
-// Unwrap is what broke it.
+// Unwrap returns the cause.
 func (e *LineError) Unwrap() error { return e.err }
 
-// maxLine is more bytes than any line has.
+// maxLine is larger than any line, in bytes.
 const maxLine = 1 << 20
 
 // Listen begins a conversation.
@@ -65,7 +65,7 @@ func (l *Line) read(v any) error {
 	dec := json.NewDecoder(bytes.NewReader(l.in.Bytes()))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
-		return &LineError{fmt.Errorf("a line that is no answer: %w", err)}
+		return &LineError{fmt.Errorf("a line is not an answer: %w", err)}
 	}
 	return nil
 }

@@ -17,13 +17,13 @@ import (
 // OwnLoader measures stoker's own loader over a Spec, in this process.
 type OwnLoader struct {
 	Spec     spec.Spec
-	Chain    bench.Chain // where the Spec names no fields
+	Chain    bench.Chain // if the Spec has no fields
 	Step     time.Duration
 	Indexing func(done, total int64, what string) // may be nil
 }
 
 // warm is the share of a measurement that is left out at its beginning: caches and
-// read-ahead fill, and what was prefetched is no throughput.
+// read-ahead fill up, and batches that were prefetched do not count as throughput.
 const warm = 0.25
 
 // Measure implements Meter.
@@ -52,17 +52,17 @@ func (o OwnLoader) Measure(ctx context.Context, s Settings, about time.Duration)
 // windows are the times at which batches came.
 type windows struct {
 	at      []time.Time
-	samples []int64 // until then
+	samples []int64 // samples until then
 }
 
 func (w *windows) add(t time.Time, samples int64) {
 	w.at, w.samples = append(w.at, t), append(w.samples, samples)
 }
 
-// parts is how many windows a measurement is cut into, to tell its noise.
+// parts is the number of windows of a measurement, to estimate its noise.
 const parts = 5
 
-// figures are the throughput behind the warm-up, and how far windows of it differ.
+// figures are the throughput after the warm-up, and how much windows of it differ.
 func (w *windows) figures() (f Figures) {
 	n := len(w.at)
 	if n < 2 {
@@ -75,7 +75,7 @@ func (w *windows) figures() (f Figures) {
 		return float64(w.samples[to]-w.samples[from]) / max(w.at[to].Sub(w.at[from]).Seconds(), 1e-9)
 	}
 	f.Samples = rate(first, n-1)
-	if n-1-first < 2*parts { // too few batches to say
+	if n-1-first < 2*parts { // too few batches
 		return f
 	}
 	var rates []float64
@@ -88,7 +88,7 @@ func (w *windows) figures() (f Figures) {
 	return f
 }
 
-// Subject opens the loader, which indexes its dataset, and says what it loads.
+// Subject opens the loader, which indexes its dataset, and describes it.
 func (o OwnLoader) Subject(ctx context.Context) (Subject, error) {
 	shared := loader.NewShared(batch.Heap{}, stats.NewBoard(nil, 320))
 	defer shared.Close()

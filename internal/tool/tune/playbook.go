@@ -20,12 +20,12 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// File is what a playbook is called.
+// File is the name of a playbook.
 const File = "stoker.playbook.yaml"
 
 const playbookVersion = 1
 
-// Playbook is what was found out on which machine, for which dataset.
+// Playbook is the results of tuning, by machine and dataset.
 type Playbook struct {
 	Version int     `yaml:"version"`
 	Entries []Entry `yaml:"entries"`
@@ -35,8 +35,8 @@ type Playbook struct {
 type Entry struct {
 	Machine  string   `json:"machine" yaml:"machine"`                     // Hardware.Digest
 	Dataset  string   `json:"dataset" yaml:"dataset"`                     // its digest
-	Name     string   `json:"name" yaml:"name"`                           // what it is called, for people
-	Samples  int64    `json:"samples,omitempty" yaml:"samples,omitempty"` // of the dataset; 0: not known
+	Name     string   `json:"name" yaml:"name"`                           // its name, for people
+	Samples  int64    `json:"samples,omitempty" yaml:"samples,omitempty"` // of the dataset; 0: unknown
 	Loader   string   `json:"loader" yaml:"loader"`
 	Date     string   `json:"date" yaml:"date"` // RFC 3339, UTC
 	Step     float64  `json:"step_s" yaml:"step_s"`
@@ -56,18 +56,18 @@ func Read(path string) (p *Playbook, found bool, err error) {
 		return &Playbook{Version: playbookVersion}, false, nil
 	}
 	if err != nil {
-		return nil, false, errs.New(errs.Unreadable, "the playbook can not be read").Because(err)
+		return nil, false, errs.New(errs.Unreadable, "cannot read the playbook").Because(err)
 	}
 	p, err = parse(text)
 	if err != nil {
-		e := errs.New(errs.Config, "%s is no playbook", errs.Name(path)).Because(err)
-		return nil, true, e.Try("mend it, or move it away and run stoker tune again")
+		e := errs.New(errs.Config, "%s is not a playbook", errs.Name(path)).Because(err)
+		return nil, true, e.Try("repair it, or move it away and run stoker tune again")
 	}
 	return p, true, nil
 }
 
-// parse reads the shape that Write writes, and nothing else: a key that is unknown
-// or twice there is an error.
+// parse reads only the form that Write writes: an unknown or duplicate key is an
+// error.
 func parse(written []byte) (*Playbook, error) {
 	if !utf8.Valid(written) {
 		return nil, errors.New("it is not UTF-8")
@@ -81,7 +81,7 @@ func parse(written []byte) (*Playbook, error) {
 		return nil, notYAML(err, written)
 	}
 	if p.Version != playbookVersion {
-		return nil, fmt.Errorf("its version is %d, and this stoker reads %d", p.Version, playbookVersion)
+		return nil, fmt.Errorf("its version is %d, but this release reads %d", p.Version, playbookVersion)
 	}
 	for i, e := range p.Entries {
 		s := e.Settings
@@ -89,22 +89,22 @@ func parse(written []byte) (*Playbook, error) {
 			return nil, fmt.Errorf("entry %d: machine, dataset or loader is empty", i+1)
 		}
 		if e.Loader == Own && s.Workers > spec.MaxLanes {
-			return nil, fmt.Errorf("entry %d has num_workers %d: a loader of stoker has %d lanes at most", i+1, s.Workers, spec.MaxLanes)
+			return nil, fmt.Errorf("entry %d has num_workers %d: a loader has at most %d lanes", i+1, s.Workers, spec.MaxLanes)
 		}
 		if _, err := time.Parse(time.RFC3339, e.Date); err != nil {
-			return nil, fmt.Errorf("entry %d has the date %q, which is none such as 2026-11-21T18:00:00Z", i+1, e.Date)
+			return nil, fmt.Errorf("entry %d has the date %q, which is not RFC 3339, such as 2026-11-21T18:00:00Z", i+1, e.Date)
 		}
 	}
 	return p, nil
 }
 
-// Write writes a playbook, whole or not at all.
+// Write writes a playbook completely or not at all.
 func (p *Playbook) Write(path string) error {
 	return write(path, p.text())
 }
 
-// text is the playbook as YAML. Every text is quoted: what may stand plain is a
-// long story, and names are whatever people call their data.
+// text is the playbook as YAML. Every text is quoted: the rules for plain texts are
+// complicated, and names of data are arbitrary.
 func (p *Playbook) text() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%sversion: %d\nentries:\n", heading, p.Version)
@@ -150,7 +150,8 @@ func (p *Playbook) text() []byte {
 	return b.Bytes()
 }
 
-// quoted is a text in YAML's double quotes; what can not be printed is escaped.
+// quoted is a text in YAML's double quotes; characters that cannot be printed are
+// escaped.
 func quoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -171,7 +172,7 @@ func quoted(s string) string {
 	return b.String()
 }
 
-// write writes a file through another beside it.
+// write writes a file through a temporary file beside it.
 func write(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err == nil {
@@ -183,13 +184,13 @@ func write(path string, text []byte) error {
 		}
 	}
 	if err != nil {
-		return errs.New(errs.Unreadable, "%s can not be written", errs.Name(path)).Because(err).Try("run it where files can be written, or give --playbook and --plot")
+		return errs.New(errs.Unreadable, "cannot write %s", errs.Name(path)).Because(err).Try("run it in a writable folder, or set --playbook and --plot")
 	}
 	return nil
 }
 
-// Put adds an entry, in the place of the one for the same machine, dataset and kind
-// of loader.
+// Put adds an entry, or replaces the one for the same machine, dataset and kind of
+// loader.
 func (p *Playbook) Put(e Entry) {
 	if i := p.at(e); i >= 0 {
 		p.Entries[i] = e
@@ -204,7 +205,7 @@ func (p *Playbook) at(e Entry) int {
 	})
 }
 
-// Find is the entry for a machine and dataset.
+// Find returns the entry for a machine and dataset.
 func (p *Playbook) Find(machine, dataset, loader string) (Entry, bool) {
 	if i := p.at(Entry{Machine: machine, Dataset: dataset, Loader: loader}); i >= 0 {
 		return p.Entries[i], true
@@ -212,8 +213,8 @@ func (p *Playbook) Find(machine, dataset, loader string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Previous is the entry that e is to be compared with: its own, or the youngest of
-// the same dataset on another machine, or of a dataset of the same path, or name.
+// Previous is the entry to compare e with: its own, or the newest of the same
+// dataset on another machine, or of a dataset with the same path, or name.
 func (p *Playbook) Previous(e Entry) (Entry, bool) {
 	if i := p.at(e); i >= 0 {
 		return p.Entries[i], true
@@ -225,8 +226,8 @@ func (p *Playbook) Previous(e Entry) (Entry, bool) {
 	)
 }
 
-// Nearest is Previous, or the youngest entry of a dataset whose path ends alike: it may
-// lie elsewhere on another machine.
+// Nearest is Previous, or the newest entry of a dataset whose path has the same
+// end: it may be stored elsewhere on another machine.
 func (p *Playbook) Nearest(e Entry) (Entry, bool) {
 	if o, ok := p.Previous(e); ok {
 		return o, true
@@ -236,7 +237,8 @@ func (p *Playbook) Nearest(e Entry) (Entry, bool) {
 	})
 }
 
-// youngest is the youngest entry that fits the first of these that any fits.
+// youngest is the newest entry that satisfies the first of these conditions that
+// any entry satisfies.
 func (p *Playbook) youngest(loader string, fits ...func(o Entry) bool) (Entry, bool) {
 	for _, fit := range fits {
 		var youngest Entry
@@ -252,8 +254,8 @@ func (p *Playbook) youngest(loader string, fits ...func(o Entry) bool) (Entry, b
 	return Entry{}, false
 }
 
-// samePath says whether two names are of one dataset: as they are written, or as the
-// paths that they are from here.
+// samePath reports whether two names are of one dataset: as they are written, or as
+// paths relative to here.
 func samePath(a, b string) bool {
 	if a == b {
 		return true
@@ -263,7 +265,7 @@ func samePath(a, b string) bool {
 	return a != "" && b != "" && errX == nil && errY == nil && x == y
 }
 
-// Names are what the datasets of a kind of loader's entries are called, each once.
+// Names are the names of the datasets in a loader's entries, each once.
 func (p *Playbook) Names(loader string) (names []string) {
 	for _, e := range p.Entries {
 		if e.Loader == loader && !slices.Contains(names, e.Name) {
@@ -273,7 +275,7 @@ func (p *Playbook) Names(loader string) (names []string) {
 	return names
 }
 
-// Change is one term that is not what it was.
+// Change is a property that has changed.
 type Change struct {
 	Term   string `json:"term"` // hardware, dataset, settings or figures
 	What   string `json:"what"`
@@ -281,12 +283,12 @@ type Change struct {
 	After  string `json:"after"`
 }
 
-// noise is the least that figures have to differ by; more where windows differed
-// by more.
+// noise is the smallest change of figures that counts; it is larger if windows
+// differed by more.
 const noise = 0.05
 
-// Changes are the terms in which two entries differ: figures only by more than
-// their noise.
+// Changes are the differences between two entries: figures only if they differ by
+// more than their noise.
 func Changes(before, after Entry) (all []Change) {
 	add := func(term, what string, a, b any) {
 		if x, y := fmt.Sprint(a), fmt.Sprint(b); x != y {

@@ -9,8 +9,8 @@ import (
 )
 
 // The plot: throughput (left axis) and busy cores (right axis) over workers, with
-// the choice and the line below which nothing is chosen. Both drawings, SVG and PNG,
-// come from one list of shapes. Lengths are pixels.
+// the choice and the limit for choices. Both drawings, SVG and PNG, are made from
+// one list of shapes. Lengths are in pixels.
 const (
 	plotWidth, plotHeight     = 800, 480
 	left, right, top, bottom  = 86, 70, 78, 58
@@ -31,7 +31,7 @@ type shape struct {
 	color  string
 }
 
-// anchor is where a text stands to its point.
+// anchor is the position of a text relative to its point.
 type anchor int
 
 const (
@@ -40,7 +40,8 @@ const (
 	end
 )
 
-// curve is the best measurement of every number of workers, of the chosen batch size.
+// curve is the best measurement of every number of workers, for the chosen batch
+// size.
 func (r *Report) curve() (out []Measurement) {
 	for _, m := range r.Table {
 		if m.Failed != "" || m.Batch != r.Choice.Batch {
@@ -58,7 +59,7 @@ func (r *Report) curve() (out []Measurement) {
 	return out
 }
 
-// axis is a scale from 0 to a round number above most, with about so many ticks.
+// axis is a scale from 0 to a round number above most, with about ticks ticks.
 func axis(most float64, ticks int) (upto, step float64) {
 	if most <= 0 || math.IsNaN(most) || math.IsInf(most, 0) {
 		return 1, 0.5

@@ -6,7 +6,7 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/model"
 )
 
-// Space is what is searched; every list rises, and is not empty.
+// Space is what is searched; every list is sorted and not empty.
 type Space struct {
 	Workers  []int  `json:"workers"`
 	Prefetch []int  `json:"prefetch"`
@@ -14,13 +14,13 @@ type Space struct {
 	Batch    []int  `json:"batch_size"`
 	// Usual is the prefetch with which workers are compared, one of Prefetch.
 	Usual int     `json:"usual_prefetch"`
-	Cores float64 `json:"cores"` // that may be used
+	Cores float64 `json:"cores"` // usable cores
 	Step  float64 `json:"-"`     // seconds of a training step: no loader is faster
 	All   bool    `json:"all"`   // measure every combination
 }
 
-// workerCounts are those worth trying: closer together where they are few, and more
-// than the cores where workers may wait for a disk.
+// workerCounts are the numbers worth trying: closer together if they are small, and
+// larger than the cores, because workers may wait for a disk.
 func workerCounts(loader string, cores float64) (counts []int) {
 	least, most := 1, max(1, int(cores))
 	if loader != Own {
@@ -35,7 +35,7 @@ func workerCounts(loader string, cores float64) (counts []int) {
 	return append(counts, most)
 }
 
-// settings are those of so many workers; without workers nothing is prefetched.
+// settings are those with this many workers; without workers there is no prefetch.
 func (s Space) settings(batch, workers, prefetch int, pin bool) Settings {
 	if workers == 0 {
 		prefetch = 0
@@ -59,9 +59,9 @@ func (s Space) every() (all []Settings) {
 	return all
 }
 
-// Next is what to measure next, given what was measured; false: enough is known. It
-// looks at workers first (with the usual prefetch), then at prefetch where it may
-// decide, then at pinned memory.
+// Next is what to measure next, given what was measured; false if enough is known.
+// It tries workers first (with the usual prefetch), then prefetch if it may matter,
+// then pinned memory.
 func (s Space) Next(table []Measurement) (Settings, bool) {
 	if s.All {
 		for _, one := range s.every() {
@@ -95,7 +95,7 @@ func find(table []Measurement, s Settings) (Measurement, bool) {
 	return table[i], true
 }
 
-// row are the measurements that differ in workers alone, by their count.
+// row is the measurements that differ only in workers, by their number.
 func (s Space) row(batch int, table []Measurement) (row []Measurement) {
 	for _, w := range s.Workers {
 		if m, ok := find(table, s.settings(batch, w, s.Usual, s.Pin[0])); ok {
@@ -105,19 +105,20 @@ func (s Space) row(batch int, table []Measurement) (row []Measurement) {
 	return row
 }
 
-// safety is how far the model may be off before a setting that matters is left out.
+// safety is how much the model may be off before a setting that matters is left
+// out.
 const safety = 1.15
 
-// gain is the least that more workers must bring to be looked for.
+// gain is the smallest improvement for which more workers are tried.
 const gain = 1.02
 
 // more is the next larger number of workers, as long as the model says that it may
-// pay: not once the cores are full, nor after two steps that brought nothing.
+// pay: not if the cores are full, or after two steps without improvement.
 func (s Space) more(batch int, table []Measurement) (Settings, bool) {
 	row := s.row(batch, table)
 	if len(row) == 0 {
 		first := s.Workers[0]
-		if first == 0 && len(s.Workers) > 1 { // how workers scale is told by workers
+		if first == 0 && len(s.Workers) > 1 { // no workers do not tell how workers scale
 			first = s.Workers[1]
 		}
 		return s.settings(batch, first, s.Usual, s.Pin[0]), true
@@ -138,7 +139,7 @@ func (s Space) more(batch int, table []Measurement) (Settings, bool) {
 	}
 	for _, w := range s.Workers {
 		if w <= last.Workers || last.Failed == "" && 2*s.predicted(last, w) < top {
-			continue // less than half of what more of them give
+			continue // less than half of what more workers give
 		}
 		return s.settings(batch, w, s.Usual, s.Pin[0]), true
 	}
@@ -153,7 +154,7 @@ func (s Space) fewer(batch int, table []Measurement) (Settings, bool) {
 	if !ok {
 		return Settings{}, false
 	}
-	ruled := false // this many are too few, and so are fewer; none at all is another matter
+	ruled := false // this many are too few, and so are fewer, except no workers at all
 	for _, w := range slices.Backward(s.Workers) {
 		if w >= choice.Workers || ruled && w > 0 {
 			continue
@@ -162,7 +163,7 @@ func (s Space) fewer(batch int, table []Measurement) (Settings, bool) {
 			ruled = true
 			continue
 		}
-		nearest := choice // that was measured, from below if there is one
+		nearest := choice // measured, from below if there is one
 		for _, m := range slices.Backward(row) {
 			if m.Workers > 0 && m.Failed == "" && (m.Workers < w || w == 0) {
 				nearest = m
@@ -183,7 +184,7 @@ func (s Space) fewer(batch int, table []Measurement) (Settings, bool) {
 const near = 0.8
 
 // prefetch is another prefetch for the fewest workers that are good enough, or more
-// of it for the best, and for fewer that are nearly good enough.
+// of it for the best, and for smaller numbers that are nearly good enough.
 func (s Space) prefetch(batch int, table []Measurement) (Settings, bool) {
 	row := s.row(batch, table)
 	choice, best, ok := Choose(row)
@@ -191,7 +192,7 @@ func (s Space) prefetch(batch int, table []Measurement) (Settings, bool) {
 		return Settings{}, false
 	}
 	tries := []Settings{}
-	for _, p := range s.Prefetch { // without workers these are one
+	for _, p := range s.Prefetch { // without workers these are the same
 		tries = append(tries, s.settings(batch, choice.Workers, p, s.Pin[0]))
 	}
 	_, fastest, _ := Choose(slices.DeleteFunc(slices.Clone(row), func(m Measurement) bool { return m.Workers == 0 }))
@@ -229,8 +230,8 @@ func unknown(table []Measurement, tries []Settings) (Settings, bool) {
 	return Settings{}, false
 }
 
-// predicted is the throughput of so many workers, from what was measured with some:
-// what a batch costs on a core, and what its worker waits for beside.
+// predicted is the throughput with this many workers, from another measurement:
+// what a batch costs on a core, and how long its worker waits besides.
 func (s Space) predicted(m Measurement, workers int) float64 {
 	if m.Batches <= 0 || m.Failed != "" {
 		return 0

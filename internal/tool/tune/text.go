@@ -19,13 +19,13 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	r.writeTable(&b)
 	if len(r.LeftOut) > 0 {
-		fmt.Fprintf(&b, "not measured, since they are unlikely to be the choice by the model: %s workers\n", strings.Trim(fmt.Sprint(r.LeftOut), "[]"))
+		fmt.Fprintf(&b, "not measured, because by the model they are unlikely to be the best: %s workers\n", strings.Trim(fmt.Sprint(r.LeftOut), "[]"))
 	}
 	if r.Cut {
 		b.WriteString("the budget ended before the search did\n")
 	}
 	if r.Doubt != "" {
-		fmt.Fprintf(&b, "\nno recommendation: %s\n  run it again when nothing else runs here, or with a larger budget; the playbook is unchanged\n", r.Doubt)
+		fmt.Fprintf(&b, "\nno recommendation: %s\n  run it again on an idle machine, or with a larger budget; the playbook is unchanged\n", r.Doubt)
 	} else {
 		fmt.Fprintf(&b, "\nuse %s\n", r.Choice.Words(r.Loader))
 		r.writeWhy(&b)
@@ -95,7 +95,7 @@ func number(x float64) string {
 
 func (r *Report) writeWhy(b *strings.Builder) {
 	if r.Choice.Settings == r.Best.Settings {
-		fmt.Fprintf(b, "  the fastest that was measured, and with the fewest workers that are within %.0f %% of it\n", 100*Slack)
+		fmt.Fprintf(b, "the fastest setting measured; fewer workers are not within %.0f %% of it\n", 100*Slack)
 		return
 	}
 	fmt.Fprintf(b, "  %s samples/s, within %.0f %% of the best (%s with %s)\n", number(r.Choice.Samples), 100*Slack,

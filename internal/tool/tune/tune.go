@@ -1,11 +1,11 @@
 // Package tune finds out with how many workers, how much prefetch and with or
-// without pinned memory a loader is fast enough: the fewest workers, then the
-// least prefetch, within Slack of the best.
+// without pinned memory a loader is fast enough: the fewest workers, then the least
+// prefetch, within Slack of the best.
 //
-// Measuring is somebody else's business, a Meter: stoker's own loaders are run by
-// Own in this process, others by a Python process at the other end of a pipe (Line).
-// What to measure next is a function of what was measured (Space.Next), so that
-// the search can be tested on tables; the clock is looked at here only.
+// A Meter measures: stoker's own loaders are run by Own in this process, others by
+// a Python process at the other end of a pipe (Line). What to measure next is a
+// function of what was measured (Space.Next), so that the search can be tested on
+// tables; only this file reads the clock.
 package tune
 
 import (
@@ -25,18 +25,18 @@ const (
 	Torch = "torch"
 )
 
-// Meter measures a loader with some settings, for about so long, warmed up.
+// Meter measures a loader with some settings, warmed up, for about the given time.
 type Meter interface {
 	Measure(ctx context.Context, s Settings, about time.Duration) (Figures, error)
 }
 
 // Subject is what is tuned.
 type Subject struct {
-	Loader  string  `json:"loader"`            // Own, Torch, or what a factory's class is called
+	Loader  string  `json:"loader"`            // Own, Torch, or the name of a factory's class
 	Dataset string  `json:"dataset"`           // digest
 	Name    string  `json:"name"`              // of the dataset, for people
-	Samples int64   `json:"samples,omitempty"` // of the dataset; 0: not known
-	Step    float64 `json:"step_s"`            // pretended training step, seconds
+	Samples int64   `json:"samples,omitempty"` // of the dataset; 0: unknown
+	Step    float64 `json:"step_s"`            // simulated training step, seconds
 }
 
 // Config is one tuning.
@@ -45,9 +45,10 @@ type Config struct {
 	Space  Space
 	Budget time.Duration
 
-	// Progress is told what is measured, and how much of the budget is spent. May be nil.
+	// Progress is called with what is measured, and how much of the budget is
+	// spent. May be nil.
 	Progress func(now Settings, spent, budget time.Duration)
-	// Watch begins to watch what else the machine does during a measurement; see
+	// Watch begins to measure what else the machine does during a measurement; see
 	// Beside. May be nil.
 	Watch func() func() (cores float64, known bool)
 }
@@ -55,25 +56,27 @@ type Config struct {
 // DefaultBudget is how long a tuning may take.
 const DefaultBudget = 5 * time.Minute
 
-// Report is what was found.
+// Report is the result.
 type Report struct {
 	Subject
 	Hardware Hardware      `json:"hardware"`
 	Table    []Measurement `json:"table"`
 	Choice   Measurement   `json:"choice"`
 	Best     Measurement   `json:"best"`
-	// Doubt is why Choice is not recommended: noise is larger than what decides; "": it is.
+	// Doubt is why Choice is not recommended: the noise is larger than what
+	// decides; "" if it is.
 	Doubt  string   `json:"doubt,omitempty"`
-	Noise  float64  `json:"noise"`                  // usual spread of measurements of one setting, of their middle
-	Others *float64 `json:"others_cores,omitempty"` // cores that other processes kept busy meanwhile; nil: not known
-	// Pairs are the last measurements, of choice and best in turn, samples a second.
+	Noise  float64  `json:"noise"`                  // usual spread of measurements of one setting, as a share of their median
+	Others *float64 `json:"others_cores,omitempty"` // cores that other processes kept busy meanwhile; nil: unknown
+	// Pairs are the last measurements, of choice and best in turn, in samples per
+	// second.
 	Pairs   []Pair   `json:"pairs,omitempty"`
-	LeftOut []int    `json:"workers_left_out,omitempty"` // that the model ruled out
-	Cut     bool     `json:"cut_short,omitempty"`        // by the budget
+	LeftOut []int    `json:"workers_left_out,omitempty"` // numbers that the model ruled out
+	Cut     bool     `json:"cut_short,omitempty"`        // the budget ended the search
 	Seconds float64  `json:"seconds"`
 	Changes []Change `json:"changes,omitempty"` // since the last time
-	Before  string   `json:"before,omitempty"`  // when that was
-	Files   []string `json:"files,omitempty"`   // that were written
+	Before  string   `json:"before,omitempty"`  // time of that
+	Files   []string `json:"files,omitempty"`   // files that were written
 	Notes   []string `json:"notes,omitempty"`
 }
 
@@ -115,7 +118,7 @@ func (s Space) Complete(loader string, cores float64, gpu bool) Space {
 	return s
 }
 
-// Check says what is wrong with a Space.
+// Check returns what is wrong with a Space.
 func (s Space) Check() error {
 	for _, list := range []struct {
 		name  string
@@ -123,34 +126,34 @@ func (s Space) Check() error {
 		least int
 	}{{"workers", s.Workers, 0}, {"prefetch", s.Prefetch, 1}, {"batch_size", s.Batch, 1}} {
 		if len(list.v) == 0 {
-			return errs.New(errs.Config, "there is no %s to try", list.name)
+			return errs.New(errs.Config, "no %s to try", list.name)
 		}
 		if i := slices.IndexFunc(list.v, func(n int) bool { return n < list.least || n > 1<<20 }); i >= 0 {
-			return errs.New(errs.Config, "%s to try is %d", list.name, list.v[i]).Try("give numbers from %d on", list.least)
+			return errs.New(errs.Config, "%s to try is %d", list.name, list.v[i]).Try("give numbers of at least %d", list.least)
 		}
 	}
 	return nil
 }
 
-// A measurement is at least shortest and at most longest; at the end pairs of them
+// A measurement takes between shortest and longest; at the end, pairs of them
 // compare choice and best.
 const (
 	shortest = 300 * time.Millisecond
 	longest  = 6 * time.Second
 	pairs    = 3
 	rounds   = 4 // of pairs, each with another choice
-	repeats  = 2 // of every contender
+	repeats  = 2 // measurements of every contender
 )
 
-// contender is how close to the best a measurement must be to be measured again, where
-// windows tell of no more noise: a neighbour's burst of work costs this much.
+// contender is how close to the best a measurement must be to be measured again, if
+// windows show no larger noise: a burst of work of another process costs this much.
 const contender = 0.85
 
 // restless is a spread of windows at which a choice says little.
 const restless = 0.3
 
-// Run tunes. The first setting that can not be measured is its error; of others the
-// table says that they failed.
+// Run tunes. If the first setting cannot be measured, that is its error; for others
+// the table says that they failed.
 func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
 	if err := c.Space.Check(); err != nil {
 		return nil, err
@@ -180,17 +183,17 @@ func Run(ctx context.Context, c Config, meter Meter) (*Report, error) {
 		}
 	}
 	if top := c.Space.Workers[len(c.Space.Workers)-1]; r.Choice.Workers == top && c.Space.predicted(r.Choice, 2*top) > gain*r.Choice.Samples {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d workers are the most that were tried, and more may be faster still", top))
+		r.Notes = append(r.Notes, fmt.Sprintf("%d workers are the most that were tried; more may be faster", top))
 	}
 	s.judge(r)
 	if r.Choice.Spread > restless {
-		r.Notes = append(r.Notes, fmt.Sprintf("throughput went up and down by %.0f %% while the choice was measured: run it again when nothing else runs here", 100*r.Choice.Spread))
+		r.Notes = append(r.Notes, fmt.Sprintf("throughput went up and down by %.0f %% while the choice was measured: run it again on an idle machine", 100*r.Choice.Spread))
 	}
 	r.Seconds = time.Since(s.begin).Seconds()
 	return r, nil
 }
 
-// judge says how far the choice is to be trusted.
+// judge says how far the choice can be trusted.
 func (s *search) judge(r *Report) {
 	others := 0.0
 	if len(s.others) > 0 {
@@ -204,23 +207,23 @@ func (s *search) judge(r *Report) {
 	}
 }
 
-// audible is the share of the cores from which on what others use is told.
+// audible is the share of the cores above which the use by others is reported.
 const audible = 0.05
 
-// search is a tuning that runs.
+// search is a tuning in progress.
 type search struct {
 	Config
 	meter  Meter
 	begin  time.Time
 	slice  time.Duration // of one measurement
-	took   time.Duration // the longest, start of workers included
+	took   time.Duration // the longest, including the start of workers
 	table  []Measurement
 	rates  map[Settings][]float64 // of all measurements of a setting
 	others []float64              // cores that other processes kept busy, of every measurement
 }
 
-// slice is how long one measurement takes when all that may have to be measured is
-// to fit.
+// slice is how long one measurement may take so that all that may be needed fit
+// into the budget.
 func (c Config) slice() time.Duration {
 	n := len(c.Space.Workers) + 2*len(c.Space.Prefetch) + len(c.Space.Pin)
 	n *= len(c.Space.Batch)
@@ -230,7 +233,7 @@ func (c Config) slice() time.Duration {
 	return min(max(c.Budget*3/4/time.Duration(n+2*pairs), shortest), longest)
 }
 
-// left says whether one more measurement fits into a share of the budget.
+// left reports whether one more measurement fits into a share of the budget.
 func (s *search) left(share float64) bool {
 	return time.Since(s.begin)+s.took < time.Duration(share*float64(s.Budget))
 }
@@ -284,9 +287,10 @@ func (s *search) look(ctx context.Context, r *Report) error {
 	}
 }
 
-// repeat measures the settings that may become best or choice again, in turn, so that
-// what the machine does beside hits all alike; the median of each counts. A round that
-// the budget cuts is dropped: settings measured more often than others are not alike.
+// repeat measures the settings that may become best or choice again, in turn, so
+// that other work on the machine affects all of them equally; the median of each
+// counts. A round that the budget cuts is dropped, because all settings must be
+// measured equally often.
 func (s *search) repeat(ctx context.Context) error {
 	again := s.contenders()
 	if len(again) < 2 {
@@ -317,8 +321,8 @@ func (s *search) repeat(ctx context.Context) error {
 	return nil
 }
 
-// contenders are the measurements that are as close to the best as noise may put
-// them: half of what throughput went up and down by, typically.
+// contenders are the measurements that noise alone may separate from the best: half
+// of the typical variation of throughput.
 func (s *search) contenders() (all [][]Measurement) {
 	_, best, ok := Choose(s.table)
 	if !ok {
@@ -338,7 +342,7 @@ func (s *search) contenders() (all [][]Measurement) {
 	return all
 }
 
-// confirm measures choice and best again, in turn, and chooses anew where the choice
+// confirm measures choice and best again, in turn, and chooses again if the choice
 // does not hold: the best of many measurements is often only the luckiest.
 func (s *search) confirm(ctx context.Context, r *Report) error {
 	for round := 0; ; round++ {
@@ -367,7 +371,7 @@ func (s *search) confirm(ctx context.Context, r *Report) error {
 			r.Pairs = append(r.Pairs, Pair{choice.Samples, best.Samples})
 		}
 		if len(choices) == 0 {
-			r.Notes = append(r.Notes, "the budget did not allow to measure choice and best again")
+			r.Notes = append(r.Notes, "the budget was too small to measure choice and best again")
 			return nil
 		}
 		r.Choice, r.Best = median(choices), median(bests)
@@ -397,7 +401,7 @@ func (s *search) nothing() error {
 	if s.Samples > 0 {
 		e = errs.New(errs.Config, "no setting could be measured: too few batches came to measure a rate, with batches of %d and %d samples in all", most, s.Samples)
 	}
-	return e.Try("give smaller batches, or a larger budget")
+	return e.Try("try smaller batches, or a larger budget")
 }
 
 func (s *search) update(m Measurement) {
@@ -410,7 +414,7 @@ func median(all []Measurement) Measurement {
 	return all[len(all)/2]
 }
 
-// Words are settings as a person says them.
+// Words are settings for people.
 func (s Settings) Words(loader string) string {
 	out := fmt.Sprintf("num_workers=%d", s.Workers)
 	if s.Prefetch > 0 {
@@ -422,7 +426,7 @@ func (s Settings) Words(loader string) string {
 	return out
 }
 
-// Keyword is what a loader calls prefetch.
+// Keyword is a loader's name for prefetch.
 func Keyword(loader string) string {
 	if loader == Own {
 		return "prefetch"

@@ -174,7 +174,8 @@ func TestSearchIsShort(t *testing.T) {
 	}
 }
 
-// Where workers wait and do not work, the end of what was tried is no end.
+// If workers wait and do not work, the largest number that was tried is not the
+// limit.
 func TestMoreMayBeFaster(t *testing.T) {
 	for blocked, want := range map[float64]int{5: 1, 0: 0} {
 		space := Space{Workers: []int{1, 2, 4}, Prefetch: []int{2}, Batch: []int{8}}.Complete(Torch, 4, false)
@@ -467,7 +468,7 @@ func TestKeep(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 
-	again := example() // noise is no change
+	again := example() // noise is not a change
 	again.Choice.Samples *= 1.03
 	if err := again.Keep(book, "", now.Add(time.Hour)); err != nil {
 		t.Fatal(err)
@@ -585,34 +586,34 @@ func TestPlaybooksThatAreNone(t *testing.T) {
 		line int // 0: of no one
 		want string
 	}{
-		{strings.ReplaceAll(good, "version: 1", "version: 2"), 0, "its version is 2, and this stoker reads 1"},
+		{strings.ReplaceAll(good, "version: 1", "version: 2"), 0, "its version is 2, but this release reads 1"},
 		{strings.ReplaceAll(good, "torch", "t\xff"), 0, "it is not UTF-8"},
 		{strings.ReplaceAll(good, "version: 1\n", ""), 1, "the file has no version"},
-		{strings.ReplaceAll(good, "prefetch: 2", "prefetchh: 2"), 12, "there is no key prefetchh; there is prefetch"},
-		{strings.ReplaceAll(good, "prefetch: 2", "ahead: 2"), 12, "there is no key ahead; there are num_workers, prefetch, pin_memory, batch_size"},
-		{strings.ReplaceAll(good, "prefetch: 2", "num_workers: 2"), 12, "num_workers is there a second time"},
-		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: -2"), 12, "prefetch is -2, and should be a whole number from 0 on"},
-		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: many"), 12, "prefetch is many, and should be a whole number"},
-		{strings.ReplaceAll(good, "prefetch: 2", "prefetch:"), 12, "prefetch is empty, and should be a whole number"},
-		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: 99999999999999999999"), 12, "prefetch is 99999999999999999999, and"},
-		{strings.ReplaceAll(good, "num_workers: 4", "num_workers: 2.5"), 11, "num_workers is 2.5, and should be a whole number from 0 on"},
-		{strings.ReplaceAll(good, "num_workers: 4", "num_workers: '4'"), 11, `num_workers is the text "4", and should be a whole number`},
-		{strings.ReplaceAll(good, "num_workers: 4", "num_workers: [4]"), 11, "num_workers is a list, and"},
+		{strings.ReplaceAll(good, "prefetch: 2", "prefetchh: 2"), 12, "unknown key prefetchh; there is prefetch"},
+		{strings.ReplaceAll(good, "prefetch: 2", "ahead: 2"), 12, "unknown key ahead; there are num_workers, prefetch, pin_memory, batch_size"},
+		{strings.ReplaceAll(good, "prefetch: 2", "num_workers: 2"), 12, "duplicate key num_workers"},
+		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: -2"), 12, "prefetch is -2; it should be a whole number from 0 on"},
+		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: many"), 12, "prefetch is many; it should be a whole number"},
+		{strings.ReplaceAll(good, "prefetch: 2", "prefetch:"), 12, "prefetch is empty; it should be a whole number"},
+		{strings.ReplaceAll(good, "prefetch: 2", "prefetch: 99999999999999999999"), 12, "prefetch is 99999999999999999999; it should"},
+		{strings.ReplaceAll(good, "num_workers: 4", "num_workers: 2.5"), 11, "num_workers is 2.5; it should be a whole number from 0 on"},
+		{strings.ReplaceAll(good, "num_workers: 4", "num_workers: '4'"), 11, `num_workers is the text "4"; it should be a whole number`},
+		{strings.ReplaceAll(good, "num_workers: 4", "num_workers: [4]"), 11, "num_workers is a list; it should"},
 		{strings.ReplaceAll(good, "      num_workers: 4\n", ""), 11, "settings has no num_workers"},
-		{strings.ReplaceAll(good, "pin_memory: false", "pin_memory: 0"), 13, "pin_memory is 0, and should be true or false"},
-		{strings.ReplaceAll(good, "step_s: 0.08", "step_s: .inf"), 9, "step_s is .inf, and should be a number from 0 on"},
-		{strings.ReplaceAll(good, `"NVIDIA H100"`, "5"), 28, `one of gpus is 5, and should be a text in "quotes"`},
-		{own[:strings.Index(own, "entries:")] + "entries: 5\n", 2, "entries is 5, and should be a list, each item on a line that begins with -"},
-		{own[:strings.Index(own, "entries:")] + "entries:\n  - 7\n", 3, "entry 1 is 7, and should be lines of keys and values"},
+		{strings.ReplaceAll(good, "pin_memory: false", "pin_memory: 0"), 13, "pin_memory is 0; it should be true or false"},
+		{strings.ReplaceAll(good, "step_s: 0.08", "step_s: .inf"), 9, "step_s is .inf; it should be a number from 0 on"},
+		{strings.ReplaceAll(good, `"NVIDIA H100"`, "5"), 28, `one of gpus is 5; it should be a text in "quotes"`},
+		{own[:strings.Index(own, "entries:")] + "entries: 5\n", 2, "entries is 5; it should be a list, each item on a line that begins with -"},
+		{own[:strings.Index(own, "entries:")] + "entries:\n  - 7\n", 3, "entry 1 is 7; it should be lines of keys and values"},
 		{good + "---\n" + good, 32, "a second document begins"},
-		{good[:strings.Index(good, "NVIDIA")], 0, "the one before it is not complete"},
-		{regexp.MustCompile("num_workers: [0-9]+").ReplaceAllString(own, "num_workers: 99999"), 0, "has num_workers 99999: a loader of stoker has 256 lanes"},
+		{good[:strings.Index(good, "NVIDIA")], 0, "the line before it is incomplete"},
+		{regexp.MustCompile("num_workers: [0-9]+").ReplaceAllString(own, "num_workers: 99999"), 0, "has num_workers 99999: a loader has at most 256 lanes"},
 		{strings.ReplaceAll(good, "2026-11-21T18", "yesterday"), 0, "date"},
 		{strings.ReplaceAll(good, `machine: "m"`, `machine: ""`), 0, "entry 1: machine, dataset or loader is empty"},
-		{"", 0, "there is nothing in it"},
-		{heading, 0, "there is nothing in it"},
+		{"", 0, "it is empty"},
+		{heading, 0, "it is empty"},
 		{"[1, 2", 0, "[1, 2"},
-		{"just text", 0, "the file is just text, and should be lines of keys and values"},
+		{"just text", 0, "the file is just text; it should be lines of keys and values"},
 		{"\x00\xff", 0, ""},
 	} {
 		path := filepath.Join(t.TempDir(), File)
@@ -625,7 +626,7 @@ func TestPlaybooksThatAreNone(t *testing.T) {
 		}
 		_, _, err := Read(path)
 		said := fmt.Sprint(err)
-		if errs.CodeOf(err) != errs.Config || !strings.Contains(said, want) || !strings.Contains(said, File+" is no playbook") {
+		if errs.CodeOf(err) != errs.Config || !strings.Contains(said, want) || !strings.Contains(said, File+" is not a playbook") {
 			t.Errorf("%q: %v", want, err)
 		}
 		for _, foreign := range []string{"cannot", "struct", "unmarshal", "Go ", "EOF", "mapping"} {

@@ -16,7 +16,7 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/inspect"
 )
 
-// plainly verifies what stoker pack has not written.
+// plainly verifies a dataset that stoker pack has not written.
 func plainly(ctx context.Context, c Config) (*Report, error) {
 	r, err := verified(ctx, c)
 	if err == nil || errs.CodeOf(err) != errs.Damaged || ctx.Err() != nil {
@@ -29,7 +29,8 @@ func plainly(ctx context.Context, c Config) (*Report, error) {
 	if len(all) < 2 {
 		return nil, err
 	}
-	// A shard that cannot be indexed says nothing of the others: each by itself.
+	// If one shard cannot be indexed, the others may still be undamaged: index each
+	// by itself.
 	var wrong []*wire.Error
 	var sound []string
 	for _, name := range all {
@@ -47,7 +48,7 @@ func plainly(ctx context.Context, c Config) (*Report, error) {
 	}
 	if len(wrong) == 0 || len(sound) == 0 {
 		if len(wrong) == 0 {
-			return nil, err // together they are damaged, not alone
+			return nil, err // the damage is in their combination
 		}
 		return unread(c, wrong, len(all), err), nil
 	}
@@ -66,8 +67,8 @@ func unread(c Config, wrong []*wire.Error, files int, err error) *Report {
 	return r
 }
 
-// streamed is the report on an MDS dataset that does not open: its shards belong
-// together, so that all that are damaged are named, and no sample is read.
+// streamed is the report on an MDS dataset that does not open: its shards depend on
+// each other, so all damaged ones are named, and no sample is read.
 func streamed(ctx context.Context, c Config, root string, err error) (*Report, error) {
 	src := dataset.NewSource(c.Sources)
 	defer src.Close()
@@ -82,7 +83,7 @@ func streamed(ctx context.Context, c Config, root string, err error) (*Report, e
 	return unread(c, wrong, files, err), nil
 }
 
-// verified is the report on a dataset that opens as a whole.
+// verified is the report on a dataset that opens completely.
 func verified(ctx context.Context, c Config) (*Report, error) {
 	r := &Report{Dataset: c.Dataset, Opened: true}
 	sums, src := &digests{}, dataset.NewSource(c.Sources)
@@ -105,12 +106,12 @@ func verified(ctx context.Context, c Config) (*Report, error) {
 		return nil, err
 	}
 	r.Report, r.Digests, r.Compared = report, sums.path, sums.compared.Load()
-	r.lay(broken)
+	r.merge(broken)
 	return r, nil
 }
 
-// files are those that a dataset is, where each is a shard by itself: the list that
-// its paths are, or of a folder those called like the one that is damaged.
+// files are the files of a dataset in which each is a shard by itself: the list in
+// its paths, or for a folder those named like the damaged one.
 func (c Config) files(ctx context.Context, damage *errs.Error) []string {
 	d := c.Dataset
 	bad := damage.Where.Shard

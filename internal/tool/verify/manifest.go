@@ -22,21 +22,21 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/pack"
 )
 
-// packed is a folder that stoker pack has written, with what its manifest says.
+// packed is a folder that stoker pack has written, with its manifest.
 type packed struct {
 	dir      string
 	manifest pack.Manifest
-	sums     []byte // XXH64 of the bytes of every sample in its shard; nil: none
+	sums     []byte // XXH64 of the bytes of every sample in its shard; nil if missing
 
 	ds      format.Stored
 	src     source.Source
 	buffers sync.Pool // *[]byte
 }
 
-// mostManifest bounds what is read of a manifest, bytes.
+// mostManifest bounds what is read of a manifest, in bytes.
 const mostManifest = 1 << 30
 
-// openPacked is the packing that a dataset is; nil: it is not one.
+// openPacked opens the packing of a dataset; nil if it is not a packing.
 func openPacked(ctx context.Context, src source.Source, d spec.Dataset) (*packed, error) {
 	if len(d.Path) != 1 {
 		return nil, nil
@@ -71,12 +71,12 @@ func openPacked(ctx context.Context, src source.Source, d spec.Dataset) (*packed
 
 func damagedFile(path, what string, cause error) *errs.Error {
 	return errs.New(errs.Damaged, "%s", what).At(errs.Where{File: path}).Because(cause).
-		Try("fetch the file again, or pack the dataset again: shards that are whole are kept")
+		Try("fetch the file again, or pack the dataset again: undamaged shards are kept")
 }
 
-// files compares the shards with the manifest: that they are there, their sizes,
-// and with deep their SHA-256. What differs is returned, file by file, and the
-// numbers of the shards that they are of.
+// files compares the shards with the manifest: that they exist, their sizes, and
+// with deep their SHA-256. It returns the differences, file by file, and the
+// numbers of their shards.
 func (p *packed) files(ctx context.Context, deep bool) (wrong []*errs.Error, shards []int, err error) {
 	for no, s := range p.manifest.Shards {
 		before := len(wrong)
@@ -124,9 +124,9 @@ func (p *packed) digestOf(ctx context.Context, obj source.Info) (string, error) 
 // blockBytes is what members of a tar archive are padded to.
 const blockBytes = 512
 
-// compares says whether samples can be compared with the manifest one by one:
-// in plain tar shards, where each is a run of blocks. In other shards every
-// sample has checksums of its format.
+// compares reports whether samples can be compared with the manifest one by one: in
+// plain tar shards, where each is a run of blocks. In other shards the format has
+// checksums for every sample.
 func (p *packed) compares() bool {
 	return p.sums != nil && p.manifest.Options.Output == "tar" && p.manifest.Options.Compress == ""
 }
@@ -138,8 +138,8 @@ func (p *packed) sample(ctx context.Context, id int64) error {
 		return nil
 	}
 	first, last := extents[0], extents[len(extents)-1]
-	// A sample begins where the one before it ends: long names, and those beyond
-	// ASCII, have a header that no extent has.
+	// A sample begins where the one before it ends: names that are long or not
+	// ASCII have a header that is not in any extent.
 	begin := int64(0)
 	if id > 0 {
 		if before := p.ds.Extents(id-1, nil, nil); len(before) > 0 && before[0].File == first.File {
@@ -167,7 +167,7 @@ func (p *packed) sample(ctx context.Context, id int64) error {
 	return nil
 }
 
-// wholeBlocks is where an extent ends, filled up to a block.
+// wholeBlocks is where an extent ends, rounded up to a block.
 func wholeBlocks(e format.Extent) int64 {
 	return (e.Off + e.Len + blockBytes - 1) / blockBytes * blockBytes
 }

@@ -27,7 +27,7 @@ import (
 // rows is how many samples the packings below have, and perShard in each shard.
 const rows = 40
 
-// packings are one of each kind whose samples lie plainly, in shards of a few.
+// packings are one of each kind with uncompressed samples, in shards of a few.
 func packings(t *testing.T) map[string]string {
 	t.Helper()
 	t.Setenv("STOKER_CACHE", t.TempDir())
@@ -162,7 +162,7 @@ func TestQuarantineOfAPacking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b[2048*3+100] ^= 8 // a header's mode: the archive can not be read on
+	b[2048*3+100] ^= 8 // a header's mode: the rest of the archive cannot be read
 	if err := os.WriteFile(path, b, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestEveryShardByItself(t *testing.T) {
 		if len(r.Sound) != len(shards)-2 || r.Checked != counts || r.Samples != counts || counts == 0 {
 			t.Errorf("%v: %v, %d samples", paths, r.Sound, r.Samples)
 		}
-		if e := errs.From(r.Err()); e.Code != errs.Damaged || !strings.Contains(e.What, "2 files can not be read") {
+		if e := errs.From(r.Err()); e.Code != errs.Damaged || !strings.Contains(e.What, "2 files cannot be read") {
 			t.Errorf("%v", e)
 		}
 		if out := text(t, r); !strings.Contains(out, shards[0]) || !strings.Contains(out, shards[2]) {

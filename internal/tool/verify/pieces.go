@@ -27,10 +27,10 @@ type piece struct {
 	sum uint64
 }
 
-// damaged are the samples of shard s whose bytes are no longer those that were
-// packed: found by their digests, without the dataset, which may not open. known is
-// false where they cannot be told apart: in compressed shards, and where what says
-// how to read all of them is damaged. at is the file that differs.
+// damaged returns the samples of shard s whose bytes are no longer those that were
+// packed, found by their digests, without the dataset, which may not open. known is
+// false if samples cannot be told apart: in compressed shards, and if the bytes are
+// damaged that say how to read all of them. at is the file that differs.
 func (p *packed) damaged(ctx context.Context, s *pack.Shard, at string) (broken []*errs.Error, known bool, err error) {
 	want := p.sums[digestBytes*s.First : digestBytes*(s.First+s.Samples)]
 	var found []piece
@@ -55,18 +55,18 @@ func (p *packed) damaged(ctx context.Context, s *pack.Shard, at string) (broken 
 		e := errs.New(errs.Damaged, "its bytes are not those that were packed")
 		e.Where = errs.Where{Shard: at, Offset: errs.Known(off), Sample: errs.Known(s.First + i)}
 		if path.Base(at) != path.Base(s.Files[0].Name) {
-			e.Where.Offset = errs.Number{} // it is of the first file
+			e.Where.Offset = errs.Number{} // it is an offset in the first file
 		}
 		broken = append(broken, e)
 	}
 	slices.SortFunc(broken, func(a, b *errs.Error) int { return int(a.Where.Sample.Or(-1) - b.Where.Sample.Or(-1)) })
-	// What is outside of all samples of arrays and tokens says how to read them.
+	// The bytes outside all samples of arrays and tokens say how to read them.
 	lead := p.manifest.Options.Output == pack.OutputNpy || p.manifest.Options.Output == pack.OutputTokens
 	return broken, len(broken) > 0 || !lead, nil
 }
 
-// unmatched are the samples, by their number in the shard, that none of the pieces
-// is, and where each should be; -1: unknown.
+// unmatched are the samples, by their number in the shard, that match none of the
+// pieces, and where each should be; -1 if unknown.
 func unmatched(found []piece, want []byte) map[int64]int64 {
 	n := int64(len(want) / digestBytes)
 	sum := func(i int64) uint64 { return binary.LittleEndian.Uint64(want[digestBytes*i:]) }
@@ -79,7 +79,7 @@ func unmatched(found []piece, want []byte) map[int64]int64 {
 		}
 		return missing
 	}
-	at := map[uint64][]int{} // places of pieces, by digest
+	at := map[uint64][]int{} // indices of pieces, by digest
 	for i, p := range found {
 		at[p.sum] = append(at[p.sum], i)
 	}
@@ -122,8 +122,8 @@ func digestAt(f io.ReaderAt, from, to int64) (uint64, error) {
 	return h.Sum64(), err
 }
 
-// tarPieces are runs of members that have one key. A header that is damaged ends
-// one; the next begins at the next header whose sum is right.
+// tarPieces are runs of members with the same key. A damaged header ends one; the
+// next begins at the next header with a valid checksum.
 func tarPieces(ctx context.Context, f io.ReaderAt, size int64) (found []piece, err error) {
 	begin, off, key := int64(-1), int64(0), ""
 	end := func() {
@@ -160,8 +160,8 @@ func tarPieces(ctx context.Context, f io.ReaderAt, size int64) (found []piece, e
 	return found, err
 }
 
-// tarMember is the name of the member whose header is at off, with the pax
-// header before it, and where the next begins; -1: it is not a header.
+// tarMember is the name of the member whose header is at off, with the pax header
+// before it, and where the next one begins; -1 if it is not a header.
 func tarMember(f io.ReaderAt, head []byte, off int64) (name string, next int64) {
 	n, ok := tarHead(head)
 	if !ok {
@@ -193,7 +193,7 @@ func tarMember(f io.ReaderAt, head []byte, off int64) (name string, next int64) 
 	return name, next + blockBytes + (n+blockBytes-1)/blockBytes*blockBytes
 }
 
-// tarHead is the size that a header gives, where its sum is right (POSIX.1-1988).
+// tarHead is the size in a header, if its checksum is valid (POSIX.1-1988).
 func tarHead(h []byte) (size int64, ok bool) {
 	octal := func(p []byte) int64 {
 		n, err := strconv.ParseInt(strings.Trim(string(p), "\x00 "), 8, 64)
@@ -213,7 +213,7 @@ func tarHead(h []byte) (size int64, ok bool) {
 	return size, size >= 0 && octal(h[148:156]) == sum
 }
 
-// tarKey is what comes before the first dot of the last part of a name.
+// tarKey is the part of a name's last component before the first dot.
 func tarKey(name string) string {
 	base := strings.LastIndexByte(name, '/') + 1
 	if dot := strings.IndexByte(name[base:], '.'); dot >= 0 {
@@ -222,11 +222,11 @@ func tarKey(name string) string {
 	return name
 }
 
-// recordFrame is what is around a record: length and CRC before, CRC after.
+// recordFrame is the size of a record's frame: length and CRC before, CRC after.
 const recordFrame = 16
 
-// recordPieces are frames of TFRecord. After a damaged length the next frame is
-// where the next length is that has its CRC.
+// recordPieces are frames of TFRecord. After a damaged length, the next frame is at
+// the next length that matches its CRC.
 func recordPieces(ctx context.Context, f io.ReaderAt, size int64) (found []piece, err error) {
 	for off := int64(0); off+recordFrame <= size; {
 		if err := ctx.Err(); err != nil {
@@ -246,8 +246,8 @@ func recordPieces(ctx context.Context, f io.ReaderAt, size int64) (found []piece
 	return found, nil
 }
 
-// nextRecord is where the first frame at or after off is, and how long its record;
-// -1: none is. Windows overlap by what a head needs.
+// nextRecord is where the first frame at or after off is, and the length of its
+// record; -1 if there is none. Windows overlap by the size of a head.
 func nextRecord(f io.ReaderAt, off, size int64) (at, n int64, err error) {
 	const head = 12
 	table := crc32.MakeTable(crc32.Castagnoli)
@@ -297,15 +297,15 @@ func (p *packed) rows(ctx context.Context, s *pack.Shard) ([]piece, error) {
 		}
 		h := xxhash.New()
 		for _, a := range arrays {
-			_, _ = io.Copy(h, io.NewSectionReader(a.f, a.head+i*a.row, a.row)) // what cannot be read has another digest
+			_, _ = io.Copy(h, io.NewSectionReader(a.f, a.head+i*a.row, a.row)) // a row that cannot be read gets another digest
 		}
 		found[i] = piece{arrays[0].head + i*arrays[0].row, h.Sum64()}
 	}
 	return found, nil
 }
 
-// documents are the samples of token files: the tokens, and their number as the
-// index has it. What the index says of one is not used for another.
+// documents are the samples of token files: the tokens, and their number from the
+// index. The index entry of one is not used for another.
 func (p *packed) documents(ctx context.Context, s *pack.Shard) ([]piece, error) {
 	const head = 34 // bytes before the lengths, see shard.Tokens
 	if len(s.Files) != 2 {

@@ -16,18 +16,17 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/show"
 )
 
-// The files of a quarantine, beside the copies of what is damaged.
+// The files of a quarantine, beside the copies of damaged samples.
 const (
-	SoundName  = "sound.npy"   // int64: ids of the samples that are sound, for order.subset
+	SoundName  = "sound.npy"   // int64: ids of the undamaged samples, for order.subset
 	DamageName = "damage.json" // what is damaged, and where
 )
 
-// Quarantine writes to dir what is damaged: a list of it, the stored bytes of
-// every damaged sample as far as they can be read, and the ids of the others.
-// The data stay as they are. ds is nil where the dataset does not open: then there
-// are no copies.
+// Quarantine writes a list of the damage to dir, with the stored bytes of every
+// damaged sample as far as they can be read, and the ids of the others. The data is
+// not changed. ds is nil if the dataset does not open: then there are no copies.
 func Quarantine(ctx context.Context, ds format.Stored, src source.Source, r *Report, dir string) error {
-	// Lists, also where there is nothing in them.
+	// Empty lists, not null, if there is nothing in them.
 	broken, list, shards := append([]int64{}, r.Broken...), append([]*wire.Error{}, r.Damage...), append([]*wire.Error{}, r.Shards...)
 	damage, err := json.MarshalIndent(struct {
 		Digest  string        `json:"digest"`
@@ -35,7 +34,7 @@ func Quarantine(ctx context.Context, ds format.Stored, src source.Source, r *Rep
 		Broken  []int64       `json:"broken"`
 		Damage  []*wire.Error `json:"damage"`
 		Shards  []*wire.Error `json:"shards"`
-		Sound   []string      `json:"sound_files,omitempty"` // that the ids count in, where others do not open
+		Sound   []string      `json:"sound_files,omitempty"` // files in which the ids count, if others do not open
 	}{r.Digest, r.Samples, broken, list, shards, r.Sound}, "", "  ")
 	if err != nil {
 		return err
@@ -54,11 +53,11 @@ func Quarantine(ctx context.Context, ds format.Stored, src source.Source, r *Rep
 	return writeWhole(filepath.Join(dir, DamageName), append(damage, '\n'))
 }
 
-// maxCopy bounds what is copied of one damaged sample, bytes: its length may be
-// what is damaged.
+// maxCopy bounds what is copied of one damaged sample, in bytes: its length may be
+// damaged.
 const maxCopy = 256 << 20
 
-// copyStored copies the bytes of a sample, each extent as a file of its own.
+// copyStored copies the bytes of a sample, each extent to a separate file.
 func copyStored(ctx context.Context, ds format.Stored, src source.Source, id int64, dir string) error {
 	x := ds.Index()
 	for n, e := range ds.Extents(id, nil, nil) {
@@ -88,21 +87,21 @@ func npy(v []int64) []byte {
 	return format.NPY(mem.Int64, []int{len(v)}, elems)
 }
 
-// Err is the error that a command ends with when there is damage, or nil.
+// Err is the error of a command that found damage, or nil.
 func (r *Report) Err() error {
 	switch {
 	case len(r.Sound) == 0 && len(r.Shards) > 0 && r.Unread != nil && r.Manifest == "":
-		return errs.New(errs.Damaged, "%d of %d files can not be read", len(r.Shards), r.Files).
-			Try("fetch those files again, and verify again: of the others no sample was read")
+		return errs.New(errs.Damaged, "%d of %d files cannot be read", len(r.Shards), r.Files).
+			Try("fetch those files again, then verify again: no sample of the others was read")
 	case len(r.Sound) > 0:
-		return errs.New(errs.Damaged, "%d files can not be read, and %d of the %d samples checked in the other datasets are damaged", len(r.Shards), r.Damaged, r.Checked).
-			Try("fetch those files again; --quarantine DIR lists the samples of the others that are sound, whose ids count without these files")
+		return errs.New(errs.Damaged, "%d files cannot be read, and %d of the %d samples checked in the other datasets are damaged", len(r.Shards), r.Damaged, r.Checked).
+			Try("fetch those files again; --quarantine DIR lists the undamaged samples of the others, with ids that leave these files out")
 	case len(r.Shards) > 0 && r.Manifest == "":
-		return errs.New(errs.Damaged, "%d files are not as their hashes say, and %d of the %d samples that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
-			Try("fetch those files again from where they came from")
+		return errs.New(errs.Damaged, "%d files do not match their hashes, and %d of the %d samples that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
+			Try("fetch those files again from their source")
 	case len(r.Shards) > 0:
-		return errs.New(errs.Damaged, "%d files are not as the manifest says, and %d of the %d samples that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
-			Try("remove the damaged shards and run `stoker pack` again as before: it makes those alone")
+		return errs.New(errs.Damaged, "%d files do not match the manifest, and %d of the %d samples that were checked are damaged", len(r.Shards), r.Damaged, r.Checked).
+			Try("remove the damaged shards and run `stoker pack` again with the same options: it makes only those")
 	case len(r.Lost) > 0:
 		return errs.New(errs.Damaged, "%d datasets of the file cannot be read, and %d of the %d samples checked in the other datasets are damaged", len(r.Lost), r.Damaged, r.Checked).
 			Try("fetch the file again, or load only the others: columns=[...]")
@@ -110,10 +109,10 @@ func (r *Report) Err() error {
 		return nil
 	}
 	return errs.New(errs.Damaged, "%d of the %d samples that were checked are damaged", r.Damaged, r.Checked).
-		Try(`fetch what is damaged again; --quarantine DIR lists the samples that are sound, for order.subset; or train with on_bad="skip"`)
+		Try(`fetch the damaged files again; --quarantine DIR lists the undamaged samples, for order.subset; or train with on_bad="skip"`)
 }
 
-// WriteText writes the report as people read it.
+// WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
 	what := fmt.Sprintf("%s, %s in %s, %s", r.Format, show.Count(r.Samples, "sample", "samples"), show.Count(r.Files, "file", "files"), show.Size(r.Bytes))
 	if r.Unread != nil && r.Manifest == "" {
@@ -127,7 +126,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(w, "  %s compared with the hashes that came with the data\n", show.Count(r.Hashed, "file", "files"))
 	}
 	if r.Unread != nil && r.Manifest != "" {
-		fmt.Fprintf(w, "  the dataset does not open as it is: %s\n", r.Unread.What)
+		fmt.Fprintf(w, "the dataset does not open: %s\n", r.Unread.What)
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(w, "  note: %s\n", note)
@@ -138,7 +137,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	case r.Checked == 0:
 		fmt.Fprintln(w, "  counts, sizes and structure agree; no sample was read")
 	case !r.Opened:
-		fmt.Fprintf(w, "  %s held against what was written of them\n", show.Count(r.Checked, "sample", "samples"))
+		fmt.Fprintf(w, "  %s compared with what was packed\n", show.Count(r.Checked, "sample", "samples"))
 	default:
 		fmt.Fprintf(w, "  %s of %s read and decoded\n", show.Number(float64(r.Checked)), show.Count(r.Samples, "sample", "samples"))
 	}
@@ -149,7 +148,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	case r.Digests != "" && r.Checked > 0:
 		fmt.Fprintf(w, "  %s compared with %s\n", show.Count(r.Compared, "digest", "digests"), r.Digests)
 	case r.Checked > 0 && r.Hashed == 0:
-		fmt.Fprintln(w, "  no digests to compare with: `stoker index --digests` writes them down")
+		fmt.Fprintln(w, "  no digests to compare with: `stoker index --digests` records them")
 	}
 	list := func(all []*wire.Error) {
 		for _, e := range all {
@@ -166,7 +165,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		case len(r.Sound) == 0 && r.Unread != nil && r.Manifest == "":
 			what = "damaged as a whole"
 		case len(r.Sound) > 0:
-			what = "damaged as a whole; the others were looked at without"
+			what = "damaged as a whole; the others were checked without"
 		}
 		fmt.Fprintf(w, "%s %s:\n", show.Count(int64(len(r.Shards)), "file is", "files are"), what)
 		list(r.Shards)

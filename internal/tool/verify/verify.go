@@ -1,10 +1,10 @@
-// Package verify says whether a dataset is what it was: every sample that the
-// index counts can be read, passes the checks of its format and decodes, and has
-// the digest that was written down when it was indexed.
+// Package verify checks a dataset: that every sample in the index can be read,
+// passes the checks of its format, decodes, and has the digest that was recorded
+// when it was indexed.
 //
-// Damage is found, never mended: the data of users are theirs. What Quarantine
-// leaves is a folder with copies of what is damaged and the list of the samples
-// that are sound, which order.subset takes.
+// Damage is found, never repaired: the data belongs to the user. Quarantine makes a
+// folder with copies of what is damaged and the list of the undamaged samples, for
+// order.subset.
 package verify
 
 import (
@@ -36,52 +36,52 @@ import (
 type Config struct {
 	Dataset spec.Dataset
 	Sources []source.Scheme // nil: dataset.Sources()
-	Quick   bool            // what the index and the files' sizes and times tell; no sample is read
-	Share   float64         // of the samples that are read, a keyed choice; 0: all
+	Quick   bool            // only compares the index with the files' sizes and times; no sample is read
+	Share   float64         // share of the samples to read, a keyed choice; 0: all
 
 	Indexing func(done, total int64, what string) // may be nil
 	Progress func(done, total int64)              // may be nil
 }
 
-// Report is what was found.
+// Report is the result.
 type Report struct {
 	*inspect.Report
 	Digests  string `json:"digests,omitempty"` // the file that samples were compared with
 	Compared int64  `json:"compared"`          // samples whose digest was compared
-	// Of what stoker pack has written: its manifest.
+	// For a packing: its manifest.
 	Manifest string `json:"manifest,omitempty"`
-	Hashed   int64  `json:"hashed,omitempty"` // shards that were compared with hashes that came with them
-	// The shards that are not as their manifest or their hashes say.
+	Hashed   int64  `json:"hashed,omitempty"` // shards compared with hashes that came with the data
+	// The shards that do not match their manifest or their hashes.
 	Shards []*wire.Error `json:"shards,omitempty"`
-	// What samples lack because it is damaged: of HDF5 files, whole datasets.
+	// What samples lack because of damage: for HDF5 files, whole datasets.
 	Lost []*wire.Error `json:"lost,omitempty"`
-	// Why the dataset does not open as it is, where that is so.
+	// Why the dataset does not open, if so.
 	Unread *wire.Error `json:"unread,omitempty"`
-	// Sound are the files that can be read, where others cannot: ids count in a
-	// dataset of them alone.
+	// Sound are the files that can be read, if others cannot: ids count in a
+	// dataset of these files alone.
 	Sound []string `json:"sound_files,omitempty"`
 
-	Dataset spec.Dataset `json:"-"` // that ids are of
-	Opened  bool         `json:"-"` // it could be
+	Dataset spec.Dataset `json:"-"` // the dataset of the ids
+	Opened  bool         `json:"-"` // whether it could be opened
 }
 
-// hashed is a dataset whose shards come with hashes of theirs, as MDS has them in
+// hashed is a dataset whose shards come with their own hashes, such as MDS in
 // index.json.
 type hashed interface {
-	// Verify holds stored file no against its hashes; checked are their names, none
-	// where it has none that is known.
+	// Verify compares stored file no with its hashes. checked are the names of the
+	// hashes, none if no known hash exists.
 	Verify(ctx context.Context, src source.Source, no int) (checked []string, err error)
 }
 
-// lossy is a dataset that opens without fields that are damaged if nobody asks for
-// them.
+// lossy is a dataset that opens without its damaged fields if they are not asked
+// for.
 type lossy interface {
-	// Lost is the error of each.
+	// Lost returns the errors of these fields.
 	Lost() []*errs.Error
 }
 
-// hashes compares every shard with its hashes. Of a shard that differs nobody
-// knows which sample it is: all of them are damaged.
+// hashes compares every shard with its hashes. If a shard differs, the damaged
+// sample is unknown, so all of its samples count as damaged.
 func (r *Report) hashes(ctx context.Context, src source.Source, ds hashed, x format.Stored) (broken []*errs.Error, err error) {
 	wrong := map[int]*errs.Error{} // by file
 	for no := range x.Index().Files() {
@@ -101,7 +101,7 @@ func (r *Report) hashes(ctx context.Context, src source.Source, ds hashed, x for
 	for id := int64(0); id < x.Index().Len() && len(wrong) > 0; id++ {
 		for _, e := range x.Extents(id, nil, room[:0]) {
 			if why := wrong[e.File]; why != nil {
-				e := errs.New(errs.Damaged, "the shard that it is in is not as its hash says").At(why.Where)
+				e := errs.New(errs.Damaged, "its shard does not match its hash").At(why.Where)
 				e.Where.Sample = errs.Known(id)
 				broken = append(broken, e)
 				break
@@ -112,7 +112,7 @@ func (r *Report) hashes(ctx context.Context, src source.Source, ds hashed, x for
 }
 
 // Run verifies a dataset. Damage of samples and of shards is in the report; an
-// error is what kept it from being verified.
+// error means that it could not be verified.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	src := dataset.NewSource(c.Sources)
 	defer src.Close()
@@ -124,7 +124,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		return plainly(ctx, c)
 	}
 	if p.manifest.Options.Output == pack.OutputTokens && c.Dataset.Window == (spec.Window{}) {
-		c.Dataset.Window.Documents = true // what was packed are these
+		c.Dataset.Window.Documents = true // documents are what was packed
 	}
 	r := &Report{Manifest: source.Join(p.dir, pack.ManifestName), Dataset: c.Dataset, Opened: true}
 	deep := !c.Quick && c.Share == 0
@@ -142,8 +142,8 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	sums := &digests{}
 	conf := c.inspection(func(ds format.Stored) error {
 		if n := ds.Index().Len(); n != p.manifest.Samples {
-			return errs.New(errs.Damaged, "the shards have %d samples, and the manifest counts %d", n, p.manifest.Samples).
-				At(errs.Where{File: r.Manifest}).Try("remove shards that are not of this packing")
+			return errs.New(errs.Damaged, "the shards have %d samples, but the manifest counts %d", n, p.manifest.Samples).
+				At(errs.Where{File: r.Manifest}).Try("remove shards that do not belong to this packing")
 		}
 		p.ds = ds
 		return sums.open(ctx, src, ds.Index())
@@ -158,7 +158,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	switch {
 	case err != nil && (len(r.Shards) == 0 || ctx.Err() != nil):
 		return nil, err
-	case err != nil: // the shards say more, and the digests tell their samples
+	case err != nil: // the shards tell more, and the digests identify their samples
 		report = &inspect.Report{Path: c.Dataset.Path, Format: p.manifest.Options.Output, Samples: p.manifest.Samples, Bytes: p.manifest.Bytes}
 		r.Opened = false
 		if deep {
@@ -168,11 +168,11 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	}
 	r.Report, r.Digests = report, sums.path
 	r.Compared = max(sums.compared.Load(), compared)
-	r.lay(broken)
+	r.merge(broken)
 	return r, nil
 }
 
-// inspection is what is read of a dataset.
+// inspection configures the reading of the dataset.
 func (c Config) inspection(opened func(format.Stored) error, also func(int64, *format.Sample) error) inspect.Config {
 	conf := inspect.Config{Dataset: c.Dataset, Sources: c.Sources, Check: -1, Indexing: c.Indexing, Progress: c.Progress, Opened: opened, Also: also}
 	switch {
@@ -213,15 +213,15 @@ func (p *packed) broken(ctx context.Context, shards []int, wrong []*errs.Error, 
 			continue
 		}
 		for id := s.First; id < s.First+s.Samples; id++ {
-			all = append(all, errs.New(errs.Damaged, "the shard that it is in is not as it was written").At(errs.Where{Shard: at, Sample: errs.Known(id)}))
+			all = append(all, errs.New(errs.Damaged, "its shard is not as it was written").At(errs.Where{Shard: at, Sample: errs.Known(id)}))
 		}
 	}
 	return all, compared, nil
 }
 
-// lay puts more damaged samples beside those that reading them has found, which
-// say more.
-func (r *Report) lay(broken []*errs.Error) {
+// merge adds damaged samples to those that were found by reading them, whose errors
+// are more detailed.
+func (r *Report) merge(broken []*errs.Error) {
 	known := r.Broken
 	for _, e := range broken {
 		if _, found := slices.BinarySearch(known, e.Where.Sample.Or(-1)); found {
@@ -236,10 +236,10 @@ func (r *Report) lay(broken []*errs.Error) {
 	r.Damage = r.Damage[:min(len(r.Damage), maxDamage)]
 }
 
-// maxDamage bounds the damage that is told in full.
+// maxDamage bounds the errors that are reported in full.
 const maxDamage = 1000
 
-// digests are those of the samples of a dataset, as they were written down.
+// digests are the recorded digests of a dataset's samples.
 type digests struct {
 	path     string
 	want     []byte
@@ -249,7 +249,7 @@ type digests struct {
 // digestBytes is the size of one digest: XXH64, little-endian.
 const digestBytes = 8
 
-// DigestsPath is where the digests of the samples of an index are kept, beside
+// DigestsPath is where the digests of the samples of an index are stored, beside
 // the data.
 func DigestsPath(x *index.Index) string {
 	return strings.TrimSuffix(format.BesidePath(x), path.Ext(format.BesidePath(x))) + ".xxh64"
@@ -266,18 +266,18 @@ func (d *digests) open(ctx context.Context, src source.Source, x *index.Index) e
 	}
 	at := errs.Where{File: name}
 	if int64(len(b)) != headBytes+digestBytes*x.Len() {
-		return errs.New(errs.Damaged, "there are digests of %d samples, and the dataset has %d", (len(b)-headBytes)/digestBytes, x.Len()).At(at).
-			Try("samples were added or lost since; if that was meant, run `stoker index --digests` again")
+		return errs.New(errs.Damaged, "there are digests of %d samples, but the dataset has %d", (len(b)-headBytes)/digestBytes, x.Len()).At(at).
+			Try("samples were added or lost since; if that was intended, run `stoker index --digests` again")
 	}
 	if string(b[:headBytes]) != head(x) {
 		return errs.New(errs.Differs, "the digests are of another version of this dataset: its files' names, sizes or labels have changed").At(at).
-			Try("if that was meant, run `stoker index --digests` again")
+			Try("if that was intended, run `stoker index --digests` again")
 	}
 	d.path, d.want = name, b[headBytes:]
 	return nil
 }
 
-// head is what a file of digests begins with: what it is, and of which dataset.
+// head is the start of a file of digests: its kind, and the digest of its dataset.
 func head(x *index.Index) string { return fmt.Sprintf("STOKERXX%-32s", x.Digest()) }
 
 const headBytes = 8 + 32
@@ -290,12 +290,12 @@ func (d *digests) compare(id int64, s *format.Sample) error {
 	want := binary.LittleEndian.Uint64(d.want[digestBytes*id:])
 	if got := s.Digest(); got != want {
 		return errs.New(errs.Damaged, "its bytes are not those that were indexed: digest %016x, not %016x", got, want).
-			Try("fetch the file again from where it came from")
+			Try("fetch the file again from its source")
 	}
 	return nil
 }
 
-// Write reads every sample and writes down its digest beside the data.
+// Write reads every sample and records its digest beside the data.
 func Write(ctx context.Context, c Config) (path string, report *inspect.Report, err error) {
 	var sums []byte
 	var x *index.Index
@@ -322,16 +322,16 @@ func Write(ctx context.Context, c Config) (path string, report *inspect.Report, 
 	return path, report, writeWhole(path, sums)
 }
 
-// writeWhole puts a file in its place whole or not at all, and makes its folder.
+// writeWhole writes a file completely or not at all, and creates its folder.
 func writeWhole(name string, b []byte) error {
 	dir := filepath.Dir(name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return shard.Failed("the folder cannot be made", dir, err)
+		return shard.Failed("cannot make the folder", dir, err)
 	}
 	return shard.WriteFile(shard.Place{Dir: dir, Temp: dir}, filepath.Base(name), b)
 }
 
-// sound are the ids of all samples but the broken ones, which rise.
+// sound are the ids of all samples except the broken ones, which are sorted.
 func sound(n int64, broken []int64) []int64 {
 	ids := make([]int64, 0, n-int64(len(broken)))
 	for id := range n {

@@ -80,7 +80,7 @@ func TestHashesOfShards(t *testing.T) {
 	if len(r.Shards) != 1 || r.Shards[0].Where.Shard != shard || held == 0 || int64(held) != r.Damaged || len(r.Broken) != held {
 		t.Fatalf("%+v, %d damaged samples", r.Shards, r.Damaged)
 	}
-	if e := errs.From(r.Err()); e.Code != errs.Damaged || !strings.Contains(e.What, "1 files are not as their hashes say") || !strings.Contains(e.Hint, "fetch") {
+	if e := errs.From(r.Err()); e.Code != errs.Damaged || !strings.Contains(e.What, "1 files do not match their hashes") || !strings.Contains(e.Hint, "fetch") {
 		t.Errorf("%v | %s", e, e.Hint)
 	}
 	if out := text(t, r); !strings.Contains(out, shard) || !strings.Contains(out, "index.json says") {
@@ -92,7 +92,8 @@ func TestHashesOfShards(t *testing.T) {
 		}
 	}
 
-	// Shards that can not be read at all are all named, though the dataset does not open.
+	// Shards that cannot be read at all are all named, though the dataset does not
+	// open.
 	cut := []string{shard, filepath.Join(dir, "shard.00000.mds")}
 	if err := errors.Join(os.Truncate(cut[0], int64(len(raw)/2)), os.Truncate(cut[1], 3)); err != nil {
 		t.Fatal(err)
@@ -101,7 +102,7 @@ func TestHashesOfShards(t *testing.T) {
 	if len(r.Shards) != 2 || r.Shards[1].Where.Shard != cut[0] || r.Shards[0].Where.Shard+r.Shards[0].Where.File != cut[1] || r.Checked != 0 {
 		t.Fatalf("%+v", r)
 	}
-	if e := errs.From(r.Err()); e.Code != errs.Damaged || e.What != "2 of 2 files can not be read" {
+	if e := errs.From(r.Err()); e.Code != errs.Damaged || e.What != "2 of 2 files cannot be read" {
 		t.Errorf("%v", e)
 	}
 	if out := text(t, r); !strings.Contains(out, "no sample was read\n2 files are damaged as a whole:") || !strings.Contains(out, cut[1]) {

@@ -33,8 +33,8 @@ static struct {
   errand e;
 } now;
 
-// Behind the levels that the processor has: the portable one, and plain, without a vector, which is
-// the first where compilers have none.
+// After the levels that the processor has come the portable one, and plain, without
+// vectors, which is the first one if the compiler has none.
 extern const stk_samples stk_samples_plain;
 static stk_target plain;
 
@@ -136,7 +136,7 @@ static uint8_t *place_out(const errand *e, size_t n) {
   return e->out_low ? d : d + 2 * AROUND;
 }
 
-// around tells whether what lies beside the output is as it was.
+// around tells whether the bytes around the output are unchanged.
 static int around(const errand *e, const uint8_t *d, size_t n) {
   const uint8_t *p = e->out_low ? d + n : d - 2 * AROUND;
   for (int i = 0; i < 2 * AROUND; i++)
@@ -192,11 +192,11 @@ static int holds(const errand *e, const uint8_t *d) {
   return !memcmp(d, expected(e, &second), out_size(e));
 }
 
-// agrees gives a second opinion: of a kind that libjpeg decodes for the kernel, what
-// it makes of it in haste; and one on files with restart markers. Whoever goes
-// straight to the segments that a region needs does not meet a marker of another
-// kind that stands in one of the rest, for which libjpeg gives up all that
-// follows. So: libjpeg's verdict on the same bytes with such markers made data.
+// agrees gives a second opinion: for a kind that libjpeg decodes for the kernel,
+// libjpeg's fast result; and one on files with restart markers. A decoder that goes
+// straight to the segments that a region needs does not see a marker of another
+// kind in one of the others, which makes libjpeg give up everything after it. So:
+// libjpeg's verdict on the same bytes with such markers turned into data.
 static int agrees(const errand *e, const uint8_t *d) {
   static bytes b;
   if (now.strict) return 0;
@@ -236,10 +236,10 @@ static void compare(const errand *e, const uint8_t *d) {
           most, first, d[first], want[first], ref.warnings);
 }
 
-// unsound tells whether the kernel passed over more bytes behind the last block, and before
-// the end marker, than may stand there: each may be a stuffed one.
+// unsound tells whether the kernel passed over more bytes between the last block
+// and the end marker than may be there: each may be a stuffed one.
 static int unsound(const errand *e) {
-  if (!e->sound || ref.multi || ref.behind <= 2 * SLACK) return 0;
+  if (!e->sound || ref.multi || ref.after <= 2 * SLACK) return 0;
   const uint8_t *p = now.input.p;
   for (size_t i = head.scan; i + 1 < now.input.n; i++)
     if (p[i] == 0xff && p[i + 1] != 0 && p[i + 1] != 0xff && (p[i + 1] & 0xf8) != 0xd0) return p[i + 1] == 0xd9;
@@ -249,7 +249,7 @@ static int unsound(const errand *e) {
 // judge holds a verdict against libjpeg's. Files that readHeader refuses are
 // only run for the sake of memory.
 static void judge(const errand *e, int code, const uint8_t *d, int damage) {
-  const int clean = ref.opened && !ref.warnings && !ref.failed && ref.pix && ref.rows == ref.h && !(e->sound && ref.behind);
+  const int clean = ref.opened && !ref.warnings && !ref.failed && ref.pix && ref.rows == ref.h && !(e->sound && ref.after);
   if (head.refused) {
     sum.gated++;
     if (!damage && clean) finding("refused-header", "not damaged, and: %s", head.refused);
@@ -268,7 +268,7 @@ static void judge(const errand *e, int code, const uint8_t *d, int damage) {
   }
   const char *blame = reference_blames(&ref, e->x, e->y, e->x + e->bw, e->y + e->bh, now.strict ? 0 : SLACK);
   if (unsound(e)) {
-    finding("missed", "libjpeg: %d bytes before the end marker", ref.behind);
+    finding("missed", "libjpeg: %d bytes before the end marker", ref.after);
   } else if (e->draft) {
     sum.unjudged++;
   } else if (blame && agrees(e, d)) {

@@ -96,7 +96,7 @@ typedef struct {
   int64_t failed_at;       // at this MCU; BEFORE: earlier
   int warnings;
   warning warned[WARNINGS];
-  int behind;              // bytes that it met behind the last MCU, before a marker
+  int after;               // bytes that it met after the last MCU, before a marker
   int multi;               // several scans: all of them come before any MCU
   int mcu_w, mcu_h, cols, restart;
   int fancy_h, fancy_v;    // a pixel takes chroma of its neighbours
@@ -131,8 +131,8 @@ typedef struct {
 } guarded;
 
 void guard_make(guarded *g, size_t n);
-// guard_place gives n bytes that end slack bytes before the page above, or,
-// with low, begin so far behind the page below.
+// guard_place returns n bytes that end slack bytes before the page above, or, with
+// low, begin slack bytes after the page below.
 uint8_t *guard_place(guarded *g, size_t n, int low, size_t slack);
 
 // work is a count of what this thread has done: instructions where the system

@@ -315,7 +315,7 @@ static const way damages[] = {
     {"write header", write_header, 8},  {"insert data", insert_data, 4},     {"delete data", delete_data, 4},
     {"copy data", copy_data, 4},        {"fill data", fill_data, 4},         {"cut", cut, 5},
     {"drop end", drop_end, 2},          {"delete part", delete_part, 4},     {"duplicate part", duplicate_part, 4},
-    {"move part", move_part, 4},        {"lie about length", lie_about_length, 5},
+    {"move part", move_part, 4},        {"wrong length", lie_about_length, 5},
     {"bend table", bend_table, 5},      {"bend symbols", bend_symbols, 6},   {"bend frame", bend_frame, 6},
     {"bend scan", bend_scan, 3},        {"insert segment", insert_segment, 4},
     {"insert marker", insert_marker, 4}, {"bend restarts", bend_restarts, 10}, {"bend interval", bend_interval, 3},
@@ -422,7 +422,7 @@ static void widen(rng *r, bytes *b, parts *s) {
 
 static const way arrangements[] = {
     {"fill before a marker", fill_before_marker, 3}, {"fill before a restart", fill_before_restart, 3},
-    {"segment more", app_segment, 3},                {"behind the end", behind_end, 3},
+    {"segment more", app_segment, 3},                {"after the end", behind_end, 3},
     {"tables divided", divide, 3},                   {"tables joined", join, 2},
     {"tables redefined", redefine, 2},               {"16-bit table", widen, 2},
 };

@@ -189,16 +189,16 @@ void reference_decode(reference *f, const uint8_t *p, size_t n, int hasty) {
       }
       pixels(&s, f);
       s.last = f->warnings;
-      f->behind = BEFORE;
+      f->after = BEFORE;
       jpeg_finish_decompress(c);
     }
   }
   jpeg_destroy_decompress(&s.c);
-  if (f->behind == BEFORE) {  // the end, good or bad, is no row's
+  if (f->after == BEFORE) {  // the end, good or bad, does not belong to a row
     f->failed = 0;
-    f->behind = 0;
+    f->after = 0;
     for (int i = s.last; i < f->warnings; i++)
-      if (f->warned[i].code == JWRN_EXTRANEOUS_DATA && f->warned[i].n > f->behind) f->behind = f->warned[i].n;
+      if (f->warned[i].code == JWRN_EXTRANEOUS_DATA && f->warned[i].n > f->after) f->after = f->warned[i].n;
     f->warnings = s.last;
   }
 }
@@ -223,8 +223,8 @@ static span span_of(const reference *f, int x0, int y0, int x1, int y1) {
   return (span){x0 / f->mcu_w, y0 / f->mcu_h, (x1 - 1) / f->mcu_w, (y1 - 1) / f->mcu_h};
 }
 
-// needed tells whether a span needs MCU m, or one behind it that can only be
-// read through it.
+// needed tells whether a span needs MCU m, or a later one that can only be read
+// through it.
 static int needed(const reference *f, int64_t m, const span *s) {
   if (m == BEFORE || f->multi || !f->cols) return 1;
   const int64_t end = f->restart ? (m / f->restart + 1) * f->restart - 1 : INT64_MAX;
@@ -237,8 +237,8 @@ static int needed(const reference *f, int64_t m, const span *s) {
   return 0;
 }
 
-// What stands between two segments, bytes or another marker, belongs to the one
-// before, and is met by whoever reads that to its end and goes on.
+// What is between two segments, bytes or another marker, belongs to the one before,
+// and is found by a decoder that reads that segment to its end and continues.
 static int met(const reference *f, const warning *w, const span *s, int slack) {
   const int between = w->code == JWRN_EXTRANEOUS_DATA || w->code == JWRN_MUST_RESYNC;
   if (!between || w->at <= 0 || !f->restart || w->at % f->restart) return needed(f, w->at, s);

@@ -16,7 +16,7 @@ func TestForgedDescriptions(t *testing.T) {
 		x, err := index.Store{}.Load(context.Background(), index.Plan{
 			Key: index.Key{Format: "hdf5"},
 			Build: func(_ context.Context, _ *index.Index, b *index.Builder) error {
-				format.Describe(b, []source.Info{{Name: "/a.h5", Size: 20, MTime: 1}})
+				format.Describe(b, []source.Info{{Name: "/a.h5", Size: 20, Version: "00000001"}})
 				for column, text := range map[string]string{fieldsColumn: "[]", layoutColumn: "[]", leftColumn: "{}"} {
 					if column == bad {
 						text = "{["

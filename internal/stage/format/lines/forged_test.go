@@ -22,7 +22,7 @@ func (s said) accepted(t *testing.T) bool {
 	x, err := index.Store{}.Load(context.Background(), index.Plan{
 		Key: index.Key{Format: "lines"},
 		Build: func(_ context.Context, _ *index.Index, b *index.Builder) error {
-			format.Describe(b, []source.Info{{Name: "/a.jsonl", Size: 20, MTime: 1}})
+			format.Describe(b, []source.Info{{Name: "/a.jsonl", Size: 20, Version: "00000001"}})
 			b.Meta.Samples = s.samples
 			b.Int64s(fileFirst, s.first, index.Identity)
 			b.Int32s(sampleSize, s.size, index.Identity)

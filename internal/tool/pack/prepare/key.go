@@ -12,7 +12,7 @@ import (
 )
 
 // key appends the name of copy n of a sample: that of the source, without the
-// ending where it is a file's, else the sample's number.
+// extension if it is a file's, or the sample's number.
 func (p *Program) key(dst []byte, s *format.Sample, name []byte, n int64) []byte {
 	switch {
 	case p.opt.Keys == "number" || len(name) == 0:
@@ -33,19 +33,19 @@ func (p *Program) key(dst []byte, s *format.Sample, name []byte, n int64) []byte
 	return dst
 }
 
-// isKey says that a name can stand before the first dot of a member's name as it
-// is.
+// isKey reports whether a name can be used unchanged before the first dot of a
+// member's name.
 func isKey(name []byte) bool {
 	rest := bytes.ReplaceAll(name, []byte{'%'}, nil)
 	return len(name) > 0 && bytes.Equal(escape(nil, rest), rest)
 }
 
-// escape appends a name so that it can stand before the first dot of a member's
-// name, and differs from every other escaped name: what would be read otherwise
-// becomes a percent sign and two digits. Folders stay folders.
+// escape appends a name so that it can be used before the first dot of a member's
+// name, and differs from every other escaped name: characters with another meaning
+// there become a percent sign and two digits. Folders stay folders.
 func escape(dst, name []byte) []byte {
 	last := bytes.LastIndexByte(name, '/') + 1
-	ends := 0 // of the rune that i is in, where that is UTF-8
+	ends := 0 // end of the rune that i is in, if it is UTF-8
 	for i, c := range name {
 		if i >= ends {
 			ends = i + runeLen(name[i:])
@@ -53,7 +53,7 @@ func escape(dst, name []byte) []byte {
 		first := i == 0 || name[i-1] == '/'
 		switch {
 		case c < 0x20, c == 0x7f, c == '%', c == '\\',
-			i >= ends,                               // no UTF-8
+			i >= ends,                               // not UTF-8
 			c == '.' && (i >= last || first),        // ends the key; "..", hidden
 			c == '/' && (first || i == len(name)-1), // an empty part
 			c == '_' && i == 0 && bytes.HasPrefix(name, []byte("__")): // WebDataset's own
@@ -65,8 +65,9 @@ func escape(dst, name []byte) []byte {
 	return dst
 }
 
-// printable appends the key of a tar member, as it is but for what no reader of
-// names can be trusted with: control characters and what is no UTF-8.
+// printable appends the key of a tar member, unchanged except for control
+// characters and bytes that are not UTF-8, which not every reader of names can
+// handle.
 func printable(dst, name []byte) []byte {
 	for len(name) > 0 {
 		n := runeLen(name)
@@ -81,7 +82,8 @@ func printable(dst, name []byte) []byte {
 	return dst
 }
 
-// runeLen is the bytes of the rune that p begins with; 0: it is no UTF-8.
+// runeLen is the length in bytes of the rune that p begins with; 0 if it is not
+// UTF-8.
 func runeLen(p []byte) int {
 	if c, n := utf8.DecodeRune(p); c != utf8.RuneError || n > 1 {
 		return n

@@ -15,14 +15,13 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/pack/shard"
 )
 
-// DefaultQuality is that of JPEGs which are written anew.
+// DefaultQuality is the quality of JPEGs that are encoded again.
 const DefaultQuality = 90
 
-// subsampling of JPEGs that are written: what cameras and Pillow write by
-// default.
+// subsampling of JPEGs that are written: the default of cameras and Pillow.
 const subsampling = "4:2:0"
 
-// usualCopy is the variation that training with ImageNet uses.
+// usualCopy is the augmentation of training with ImageNet.
 func usualCopy() []transform.Op {
 	return []transform.Op{
 		{Name: "RandomResizedCrop", Args: map[string]json.RawMessage{"size": json.RawMessage("[224, 224]")}},
@@ -54,7 +53,7 @@ func (p *Program) compilePictures() error {
 		return err
 	}
 	if program.DType() != mem.Uint8 && !o.Decode {
-		return errs.New(errs.Config, "the transforms make %s, which no JPEG holds", program.DType()).
+		return errs.New(errs.Config, "the transforms give %s, which a JPEG cannot store", program.DType()).
 			Try("leave ToTensor and Normalize to training, or keep arrays with --decode")
 	}
 	p.picture = program
@@ -62,10 +61,10 @@ func (p *Program) compilePictures() error {
 	return err
 }
 
-// Pictures says that pictures are worked on.
+// Pictures reports whether pictures are processed.
 func (p *Program) Pictures() bool { return p.picture != nil }
 
-// pictured is a field whose picture goes through the program.
+// pictured is a field after the program of pictures.
 func (p *Program) pictured(l *Lane, s *format.Sample, f shard.Field, n int64) (shard.Field, error) {
 	if p.smallEnough(f.Data) {
 		return f, p.readable(l, s, f, n)
@@ -88,7 +87,7 @@ func (p *Program) pictured(l *Lane, s *format.Sample, f shard.Field, n int64) (s
 	}
 	jpeg, err := kernel.EncodeJPEG(kernel.Pixels{Pix: pixels, W: dims[1], H: dims[0], C: dims[2]}, quality, subsampling, 0)
 	if err != nil {
-		return f, errs.New(errs.Unsupported, "the picture can not be written as a JPEG").Because(err)
+		return f, errs.New(errs.Unsupported, "cannot write the picture as a JPEG").Because(err)
 	}
 	if turn := orientation(f.Data); turn > 1 {
 		jpeg = turned(jpeg, turn)
@@ -114,7 +113,7 @@ func (p *Program) indexed(l *Lane, f shard.Field) (shard.Field, error) {
 	return f, nil
 }
 
-// unindexed is what becomes of a JPEG that can not be rewritten.
+// unindexed decides what happens to a JPEG that cannot be rewritten.
 func (p *Program) unindexed(f shard.Field, err error) (shard.Field, error) {
 	var unsupported kernel.UnsupportedError
 	if errors.As(err, &unsupported) {
@@ -122,7 +121,7 @@ func (p *Program) unindexed(f shard.Field, err error) (shard.Field, error) {
 		if bad == nil && (h.Progressive || h.Arithmetic) && p.opt.Progressive == "keep" {
 			return f, nil
 		}
-		e := errs.New(errs.Unsupported, "the picture can not be rewritten").Because(err)
+		e := errs.New(errs.Unsupported, "cannot rewrite the picture").Because(err)
 		if bad == nil && h.Arithmetic {
 			return f, e.Try("pack it as it is with --progressive keep, or without --jpeg index")
 		}
@@ -130,15 +129,15 @@ func (p *Program) unindexed(f shard.Field, err error) (shard.Field, error) {
 			return f, e.Try("convert it with --progressive convert, or pack it as it is with --progressive keep")
 		}
 		if errors.As(bad, &unsupported) {
-			return f, e.Try("no loader of stoker's decodes it: leave it out, or write it anew")
+			return f, e.Try("stoker does not decode it: leave it out, or save it again")
 		}
 		return f, e.Try("pack without --jpeg index")
 	}
-	return f, errs.New(errs.Damaged, "the picture can not be rewritten").Because(err).Try("restore or remove it")
+	return f, errs.New(errs.Damaged, "cannot rewrite the picture").Because(err).Try("restore or remove it")
 }
 
-// renamed is a field that has become a JPEG: one that is called as its old ending
-// is called as its new one.
+// renamed is a field that has become a JPEG: if its name is its old extension, it
+// gets the new one.
 func renamed(f shard.Field) shard.Field {
 	if n := len(f.Name) - len(f.Ext); n >= 0 && f.Ext != "" && f.Name[n:] == f.Ext && (n == 0 || f.Name[n-1] == '.') {
 		f.Name = f.Name[:n] + "jpg"
@@ -157,20 +156,21 @@ func (p *Program) readable(l *Lane, s *format.Sample, f shard.Field, n int64) er
 	return p.plain.Finish(l.picture, l.room(mem.Shape{shape[0], shape[1], shape[2]}.Elems()))
 }
 
-// smallEnough says that a picture only asked to be made smaller is that already:
-// it stays as it is, since writing it anew would cost quality and gain nothing.
+// smallEnough reports whether a picture that is only to be made smaller is small
+// enough: it stays unchanged, because encoding it again would cost quality and gain
+// nothing.
 func (p *Program) smallEnough(b []byte) bool {
 	o := &p.opt
 	if o.Resize == 0 || o.Crop > 0 || o.Decode || o.Augment > 0 {
 		return false
 	}
 	h, err := decode.ReadHeader(b)
-	return err == nil && min(h.W, h.H) <= o.Resize // Begin says what is wrong
+	return err == nil && min(h.W, h.H) <= o.Resize // Begin reports errors
 }
 
-// room is n bytes that are the lane's until its next run.
+// room returns n bytes that belong to the lane until its next run.
 func (l *Lane) room(n int) []byte {
-	if cap(l.arena)-len(l.arena) < n { // what was handed out stays where it is
+	if cap(l.arena)-len(l.arena) < n { // earlier slices stay valid
 		l.arena = make([]byte, 0, max(n, 1<<16))
 	}
 	at := len(l.arena)

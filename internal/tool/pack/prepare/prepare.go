@@ -1,8 +1,8 @@
-// Package prepare is what becomes of a sample between its source and a shard:
-// fields are chosen and named for what they hold, and, if that is asked for,
-// pictures are made smaller, decoded, varied or rewritten, and text becomes
-// tokens. The result is a function of the sample, the options and the number of
-// the copy, and of nothing else.
+// Package prepare turns a sample of the source into a sample of a shard: fields are
+// chosen and named by their contents, and, if asked for, pictures are made smaller,
+// decoded, augmented or rewritten, and text becomes tokens. The result is a
+// function of the sample, the options and the number of the copy, and of nothing
+// else.
 package prepare
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/pack/token"
 )
 
-// Options is what is to be done; the zero value changes nothing.
+// Options says what to do; the zero value changes nothing.
 type Options struct {
 	Fields []string `json:"fields,omitempty"` // to keep, by their names in the source; nil: all
 	Keys   string   `json:"keys,omitempty"`   // "" (the source's) or "number"
@@ -44,8 +44,8 @@ type Options struct {
 	Transform   []transform.Op `json:"transform,omitempty"` // of the copies
 	Seed        uint64         `json:"-"`                   // of the copies
 
-	Tokenize  string `json:"tokenize,omitempty"`   // a vocabulary, or a model's file: text becomes tokens
-	TextField string `json:"text_field,omitempty"` // that becomes tokens
+	Tokenize  string `json:"tokenize,omitempty"`   // a vocabulary, or a model's file, to convert text to tokens
+	TextField string `json:"text_field,omitempty"` // the field that becomes tokens
 	Model     string `json:"model,omitempty"`      // SHA-256 of a model's file; filled in
 }
 
@@ -56,17 +56,17 @@ type Program struct {
 	typed   format.Typed              // nil: all fields are encoded
 	decodes func(field string) string // how the format decodes a field; may be nil
 	texts   map[string]bool
-	words   map[string]bool    // fields that are called like numbers, and are none
-	picture *transform.Program // nil: pictures stay as they are
+	words   map[string]bool    // fields that are named like numbers, but are not
+	picture *transform.Program // nil: pictures stay unchanged
 	plain   *transform.Program // reads a picture and changes nothing; nil beside picture
-	tokens  *token.Tokenizer   // nil: text stays as it is
-	numbers bool               // the output wants whole numbers as such, not as text
+	tokens  *token.Tokenizer   // nil: text stays unchanged
+	numbers bool               // the output needs whole numbers as numbers, not as text
 	named   bool               // samples have the field keyField
-	room    *mem.Room          // for large pictures, of all lanes
+	room    *mem.Room          // for large pictures, shared by all lanes
 }
 
-// Limit sets the pixels that a picture may have, before the program is used; 0 is
-// kernel.MaxPixels.
+// Limit sets the number of pixels that a picture may have; 0 is kernel.MaxPixels.
+// It is called before the program is used.
 func (p *Program) Limit(maxPixels int64) {
 	if p.picture != nil {
 		p.picture.Limit(maxPixels)
@@ -105,16 +105,16 @@ func (p *Program) Wants() []string {
 		return nil
 	}
 	if p.tokens != nil || !p.named {
-		return p.opt.Fields // needs no names, or has none
+		return p.opt.Fields // needs no names, or there are none
 	}
 	return append(slices.Clone(p.opt.Fields), keyField)
 }
 
-// keyField is the field that names a sample, where a format has names.
+// keyField is the field that has the name of a sample, if the format has names.
 const keyField = "__key__"
 
-// Texts are the names of the encoded fields that hold text, as far as Look has
-// seen; sorted.
+// Texts are the names of the encoded fields with text, as far as Look has seen;
+// sorted.
 func (p *Program) Texts() (names []string) {
 	for name, text := range p.texts {
 		if text {
@@ -125,11 +125,11 @@ func (p *Program) Texts() (names []string) {
 	return names
 }
 
-// Words are the names of the fields that are called like whole numbers, cls and
-// the like, and are something else, as far as Look has seen; sorted.
+// Words are the names of the fields that are named like whole numbers, such as cls,
+// but are something else, as far as Look has seen; sorted.
 func (p *Program) Words() []string { return slices.Sorted(maps.Keys(p.words)) }
 
-// SetSeen is what Look found before: Texts and Words.
+// SetSeen sets what Look found earlier: Texts and Words.
 func (p *Program) SetSeen(texts, words []string) {
 	p.texts, p.words = map[string]bool{}, map[string]bool{}
 	for _, name := range texts {
@@ -140,9 +140,9 @@ func (p *Program) SetSeen(texts, words []string) {
 	}
 }
 
-// Look learns from one sample which encoded fields are text: those that are
-// valid UTF-8 without a zero byte in every sample that was looked at. A field has
-// one ending in all samples, so that this is settled before the first is packed.
+// Look learns from one sample which encoded fields are text: those that are valid
+// UTF-8 without a zero byte in every sample looked at. A field has the same
+// extension in all samples, so this is decided before the first one is packed.
 func (p *Program) Look(s *format.Sample) {
 	for i := range s.Fields {
 		f := &s.Fields[i]
@@ -166,7 +166,7 @@ type Lane struct {
 	arena   []byte
 	tokens  []uint32
 	jpeg    []byte
-	// Converted is how many progressive pictures of the last sample were.
+	// Converted is the number of progressive pictures in the last sample.
 	Converted int64
 	out       shard.Sample
 }
@@ -181,7 +181,7 @@ func (l *Lane) Close() { l.picture.Close() }
 // run, and as long as s is.
 func (p *Program) Run(l *Lane, s *format.Sample, n int64) (*shard.Sample, error) {
 	if cap(l.arena) > mem.KeepBytes {
-		l.arena = nil // a large picture's
+		l.arena = nil // of a large picture
 	}
 	l.arena, l.jpeg, l.Converted = l.arena[:0], l.jpeg[:0], 0
 	l.picture.Room = p.room
@@ -218,7 +218,7 @@ func at(err error, field string) error {
 	return &e
 }
 
-// name is the sample's own, or nil.
+// name is the sample's own name, or nil.
 func (p *Program) name(s *format.Sample) []byte {
 	for i := range s.Fields {
 		if f := &s.Fields[i]; f.Name == keyField || p.format == "tfrecord" && f.Name == "key" && !f.IsInt {
@@ -228,8 +228,8 @@ func (p *Program) name(s *format.Sample) []byte {
 	return nil
 }
 
-// beside says that a field of a TFRecord is none of the Example's own: the record
-// as a whole, beside what it holds, and the key, which becomes the sample's.
+// beside reports whether a field of a TFRecord does not belong to the Example: the
+// record as a whole, beside its contents, and the key, which becomes the sample's.
 func (p *Program) beside(name string, s *format.Sample) bool {
 	return p.format == "tfrecord" && p.opt.Fields == nil && (name == "key" || name == "data" && len(s.Fields) > 1)
 }
@@ -252,13 +252,13 @@ func (p *Program) field(l *Lane, s *format.Sample, f *format.Field, name []byte,
 	}
 	out.Ext = p.ext(f, name)
 	if len(f.Data) == 0 && slices.Contains(pictures(), out.Ext) {
-		return out, errs.New(errs.Damaged, "the picture is empty: it has 0 bytes").Try("fetch or remove it; `stoker verify` finds what else can not be read")
+		return out, errs.New(errs.Damaged, "the picture is empty: it has 0 bytes").Try("fetch or remove it; `stoker verify` finds what else cannot be read")
 	}
 	if p.numbers && tar.WritesNumber(out.Ext) && !p.words[f.Name] {
 		v, ok := whole(f.Data)
-		if !ok { // a field is one kind in all samples
-			return out, errs.New(errs.Damaged, "field %q is no whole number here, and is one in the samples that were looked at first", f.Name).
-				Try("mend it, leave the field out with --fields, or pack as tar, which keeps it as it is")
+		if !ok { // a field has one kind in all samples
+			return out, errs.New(errs.Damaged, "field %q is not a whole number here, but is one in the samples that were read first", f.Name).
+				Try("repair it, leave the field out with --fields, or pack as tar, which keeps it unchanged")
 		}
 		return l.number(f.Name, v), nil
 	}
@@ -299,8 +299,8 @@ func whole(data []byte) (v int64, ok bool) {
 	return v, err == nil
 }
 
-// ext is the ending of an encoded field: its own name's, or the file's, or what
-// its first bytes say.
+// ext is the extension of an encoded field: from its own name, from the file's
+// name, or from its first bytes.
 func (p *Program) ext(f *format.Field, name []byte) string {
 	base := strings.ToLower(f.Name[strings.LastIndexByte(f.Name, '.')+1:])
 	if p.format == "tar" || slices.Contains(known(), base) {
@@ -336,12 +336,12 @@ func (p *Program) ext(f *format.Field, name []byte) string {
 	return "bin"
 }
 
-// pictures are the endings of pictures, none of which is empty.
+// pictures are the extensions of pictures; none is empty.
 func pictures() []string {
 	return []string{"jpg", "jpeg", "png", "ppm", "pgm", "pbm", "webp", "gif", "bmp", "tif", "tiff"}
 }
 
-// known are endings that say what a field holds.
+// known are extensions that tell the contents of a field.
 func known() []string {
 	return append(pictures(),
 		"json", "txt", "cls", "cls2", "npy", "bin", "mp3", "wav", "flac", "mp4", "html", "xml", "csv")

@@ -12,8 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/tool/pack/token"
 )
 
-// openTokens opens the vocabulary and decides which of the dataset's fields is
-// text.
+// openTokens opens the vocabulary and decides which field of the dataset is text.
 func (p *Program) openTokens(have []string) (err error) {
 	if p.tokens, err = token.Open(p.opt.Tokenize); err != nil {
 		return err
@@ -27,14 +26,14 @@ func (p *Program) openTokens(have []string) (err error) {
 		}
 	}
 	if p.opt.TextField == "" {
-		return errs.New(errs.Config, "no field is called text; there are %s", strings.Join(have, ", ")).Try("say which one is, with --text-field")
+		return errs.New(errs.Config, "there is no field \"text\"; the fields are %s", strings.Join(have, ", ")).Try("choose one with --text-field")
 	}
 	p.opt.Fields = []string{p.opt.TextField}
 	return p.textual()
 }
 
-// textual refuses a field that the format knows to be numbers: their bytes would
-// pass for text.
+// textual rejects a field that the format declares as numbers: their bytes could be
+// mistaken for text.
 func (p *Program) textual() error {
 	if p.typed == nil {
 		return nil
@@ -48,24 +47,24 @@ func (p *Program) textual() error {
 		what = "arrays of " + what
 	}
 	return errs.New(errs.Config, "field %q is not text: it is %s", p.opt.TextField, what).
-		Try("say with --text-field which field is text; numbers that are tokens already are packed with --output tokens, without --tokenize")
+		Try("choose the text field with --text-field; to pack numbers that are tokens already, use --output tokens without --tokenize")
 }
 
-// TextField is the field that becomes tokens; "": none does.
+// TextField is the field that becomes tokens; "" if there is none.
 func (p *Program) TextField() string { return p.opt.TextField }
 
-// Vocabulary is what text is made tokens with; nil: it is not.
+// Vocabulary is the tokenizer of text; nil if there is none.
 func (p *Program) Vocabulary() *token.Tokenizer { return p.tokens }
 
-// tokenized is a text as its tokens.
+// tokenized is a text as tokens.
 func (p *Program) tokenized(l *Lane, f *format.Field) (shard.Field, error) {
 	var err error
 	switch {
 	case f.IsInt:
-		return shard.Field{}, errs.New(errs.Config, "field %q is not text: it is int64", f.Name).Try("say with --text-field which field is text")
+		return shard.Field{}, errs.New(errs.Config, "field %q is not text: it is int64", f.Name).Try("choose the text field with --text-field")
 	case f.JSON:
 		return shard.Field{}, errs.New(errs.Damaged, "the text of this line is %s", jsonKind(f.Data)).At(errs.Where{Offset: errs.Known(f.Off)}).
-			Try("mend the line or take it out: a text is a string, and an empty one is \"\"")
+			Try("repair or remove the line: a text is a string, and an empty one is \"\"")
 	}
 	if l.tokens, err = p.tokens.Document(f.Data, l.tokens[:0]); err != nil {
 		return shard.Field{}, err
@@ -77,7 +76,7 @@ func (p *Program) tokenized(l *Lane, f *format.Field) (shard.Field, error) {
 	return shard.Field{Name: "tokens", Data: data, DType: mem.Uint32, Shape: mem.Shape{len(l.tokens)}}, nil
 }
 
-// jsonKind is what a JSON value that is no string is, in words.
+// jsonKind is the kind of a JSON value that is not a string, in words.
 func jsonKind(v []byte) string {
 	switch v[0] {
 	case 'n':

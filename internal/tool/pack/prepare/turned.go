@@ -5,19 +5,20 @@ import (
 	"encoding/binary"
 )
 
-// A camera that was held upright writes lying pixels, and how to turn them into the
-// Exif data of the file. As Pillow and torchvision do, stoker gives the pixels as
-// they are stored, before and after a picture is written anew: so the tag stays with
-// them, for whoever heeds it.
+// A camera held upright stores rotated pixels, and the rotation in the Exif data of
+// the file. Like Pillow and torchvision, stoker delivers the pixels as stored,
+// before and after a picture is encoded again: so the tag stays with them, for
+// readers that use it.
 
-// orientation is that tag of a JPEG (CIPA DC-008, 4.6.4 A), 1 to 8; 0: it has none.
+// orientation is that tag of a JPEG (CIPA DC-008, 4.6.4 A), 1 to 8; 0 if it has
+// none.
 func orientation(jpeg []byte) uint16 {
 	exif := []byte("Exif\x00\x00")
 	for p := jpeg; len(p) >= 4; {
 		switch {
 		case p[0] != 0xff:
 			return 0
-		case p[1] == 0xd8 || p[1] == 0xff: // the beginning, or a byte to fill up
+		case p[1] == 0xd8 || p[1] == 0xff: // the start marker, or a fill byte
 			p = p[1:]
 			if p[0] == 0xd8 {
 				p = p[1:]
@@ -65,7 +66,7 @@ func turnOf(tiff []byte) uint16 {
 	return 0
 }
 
-// turned is a JPEG with an orientation: Exif of this tag alone behind its first
+// turned is a JPEG with an orientation: Exif with only this tag after its first
 // marker.
 func turned(jpeg []byte, orientation uint16) []byte {
 	segment := []byte("\xff\xe1\x00\x22Exif\x00\x00MM\x00\x2a\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01")

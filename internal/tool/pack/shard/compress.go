@@ -10,27 +10,28 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// Compressor makes frames that can be unpacked one by one, and in a row by every
+// Compressor makes frames that can be unpacked one by one, and in sequence by every
 // program that knows the format. Safe for concurrent use.
 type Compressor struct {
-	End string // of the names of compressed files
-	// Frame appends what src becomes, by itself.
+	End string // extension of compressed files
+	// Frame appends src as one frame.
 	Frame func(dst, src []byte) ([]byte, error)
 }
 
 // Compressions are the names that NewCompressor knows.
 func Compressions() []string { return []string{"none", "zstd", "gzip", "lz4"} }
 
-// NewCompressor is that of a name; nil for "none" and "".
+// NewCompressor returns the compressor with a name; nil for "none" and "".
 func NewCompressor(name string) (*Compressor, error) {
 	switch name {
 	case "", "none":
 		return nil, nil
 	case "zstd":
-		// One goroutine: with several, a frame would be cut by their number.
+		// One goroutine: with several, the bytes of a frame would depend on their
+		// number.
 		e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault))
 		if err != nil {
-			return nil, errs.New(errs.Bug, "zstd can not be set up").Because(err)
+			return nil, errs.New(errs.Bug, "cannot set up zstd").Because(err)
 		}
 		return &Compressor{".zst", func(dst, src []byte) ([]byte, error) { return e.EncodeAll(src, dst), nil }}, nil
 	case "gzip":
@@ -57,5 +58,5 @@ func NewCompressor(name string) (*Compressor, error) {
 			return b.Bytes(), err
 		}}, nil
 	}
-	return nil, errs.New(errs.Config, "there is no compression %q", name).Try("there are none, zstd, gzip and lz4")
+	return nil, errs.New(errs.Config, "unknown compression %q", name).Try("the choices are none, zstd, gzip and lz4")
 }

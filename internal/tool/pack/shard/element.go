@@ -7,8 +7,8 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// element is the first integer in p; false where the type is of no integers, or
-// the number is more than an int64 holds.
+// element is the first integer in p; false if the type is not an integer type, or
+// the number does not fit into an int64.
 func element(d mem.DType, p []byte) (int64, bool) {
 	switch d {
 	case mem.Uint8:

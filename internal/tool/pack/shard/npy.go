@@ -8,20 +8,20 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
-// Npy is one .npy file for each field of a shard: the arrays of its samples
-// behind each other, with the sample as first axis, as numpy.load(mmap_mode="r")
-// takes it. Every sample has the fields, types and shapes that NewNpy was told.
-// Keys are not kept.
+// Npy is one .npy file for each field of a shard: the arrays of its samples one
+// after the other, with the sample as first axis, for numpy.load(mmap_mode="r").
+// Every sample has the fields, types and shapes of NewNpy's sample. Keys are not
+// stored.
 type Npy struct {
 	fields []Field
 }
 
-// NewNpy is the output of samples like this one.
+// NewNpy returns the output for samples like this one.
 func NewNpy(like *Sample) (*Npy, error) {
 	n := &Npy{}
 	for _, f := range like.Fields {
 		if f.DType == mem.Object {
-			return nil, misfit(f.Name, "field %q holds encoded bytes, and an array has numbers", f.Name).
+			return nil, misfit(f.Name, "field %q has encoded bytes, but an array needs numbers", f.Name).
 				Try("decode pictures with --decode, or choose the fields that are numbers with --fields")
 		}
 		for i := range n.fields {
@@ -37,7 +37,7 @@ func NewNpy(like *Sample) (*Npy, error) {
 	return n, nil
 }
 
-// Files is Output's.
+// Files implements Output.
 func (n *Npy) Files() []File {
 	var out []File
 	for _, f := range n.fields {
@@ -48,17 +48,17 @@ func (n *Npy) Files() []File {
 	return out
 }
 
-// Encode is Output's.
+// Encode implements Output.
 func (n *Npy) Encode(s *Sample, parts [][]byte) error {
 	if len(s.Fields) != len(n.fields) {
-		return misfit("", "the sample has %d fields, and the first one had %d", len(s.Fields), len(n.fields))
+		return misfit("", "the sample has %d fields, but the first one had %d", len(s.Fields), len(n.fields))
 	}
 	for i := range s.Fields {
 		f, like := &s.Fields[i], &n.fields[i]
 		if f.Name != like.Name || f.DType != like.DType || !slices.Equal(f.Shape, like.Shape) {
-			return misfit(f.Name, "field %q is %s %v, and that of the first sample is %s %v; the rows of an array are alike",
+			return misfit(f.Name, "field %q is %s %v, but that of the first sample is %s %v; all rows of an array have one type and shape",
 				f.Name, f.DType, []int(f.Shape), like.DType, []int(like.Shape)).
-				Try("give pictures one size with --resize and --crop, or write tar, which holds any")
+				Try("give pictures one size with --resize and --crop, or write tar, which accepts any")
 		}
 		parts[i] = append(parts[i], f.Data...)
 	}

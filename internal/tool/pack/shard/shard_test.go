@@ -185,7 +185,7 @@ func TestNpy(t *testing.T) {
 		}
 	}
 	other := &shard.Sample{Fields: []shard.Field{array("a", mem.Uint8, make([]byte, 9), 3, 3), s.Fields[1], s.Fields[2]}}
-	if err := o.Encode(other, make([][]byte, 3)); err == nil || !strings.Contains(err.Error(), `field "a" is uint8 [3 3], and that of the first sample is uint8 [2 3]`) {
+	if err := o.Encode(other, make([][]byte, 3)); err == nil || !strings.Contains(err.Error(), `field "a" is uint8 [3 3], but that of the first sample is uint8 [2 3]`) {
 		t.Error(err)
 	}
 	if _, err := shard.NewNpy(&shard.Sample{Fields: []shard.Field{{Name: "image", Ext: "jpg"}}}); err == nil || !strings.Contains(err.Error(), "encoded bytes") {
@@ -217,7 +217,7 @@ func TestTFRecord(t *testing.T) {
 	}
 }
 
-// What is no token number is told with what helps.
+// A value that is not a token number is reported with a hint.
 func TestNoTokens(t *testing.T) {
 	for _, c := range []struct {
 		v    int64

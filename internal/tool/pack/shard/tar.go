@@ -12,16 +12,16 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
-// Tar is shards as WebDataset reads them: a member for each field, called by the
-// sample's key, a dot and the field, with an ending that WebDataset decodes by
-// default: encoded bytes by what they are, classes as text in .cls, other numbers
+// Tar is shards as WebDataset reads them: a member for each field, named by the
+// sample's key, a dot and the field, with an extension that WebDataset decodes by
+// default: encoded bytes by their contents, classes as text in .cls, other numbers
 // and arrays in .npy.
 type Tar struct{}
 
-// blockLen is what headers have and bodies are filled up to, bytes.
+// blockLen is the size of headers, to which bodies are padded, in bytes.
 const blockLen = 512
 
-// Files is Output's. Behind the last member stand two blocks of zeros.
+// Files implements Output. After the last member come two blocks of zeros.
 func (Tar) Files() []File {
 	return []File{{End: ".tar", Tail: func(w io.Writer, _ io.ReaderAt, _, _ int64) error {
 		_, err := w.Write(make([]byte, 2*blockLen))
@@ -29,7 +29,7 @@ func (Tar) Files() []File {
 	}}}
 }
 
-// Encode is Output's.
+// Encode implements Output.
 func (Tar) Encode(s *Sample, parts [][]byte) error {
 	var number [24]byte
 	names, err := Members(s)
@@ -56,10 +56,10 @@ func (Tar) Encode(s *Sample, parts [][]byte) error {
 	return nil
 }
 
-// Members are what stands behind the dot of the members of a sample: "jpg", "cls",
-// "left.jpg", "depth.npy". A picture that is called image, what is called as its
-// ending, and what has no name need none of their own; where two fields ask for one, the second
-// keeps its name.
+// Members are the parts after the dot of the names of a sample's members: "jpg",
+// "cls", "left.jpg", "depth.npy". A picture named image, a field named like its
+// extension, and a field without a name need only the extension; if two fields
+// would get the same one, the second keeps its name.
 func Members(s *Sample) (names []string, err error) {
 	names = make([]string, len(s.Fields))
 	for i := range s.Fields {
@@ -80,14 +80,14 @@ func Members(s *Sample) (names []string, err error) {
 	return names, nil
 }
 
-// twice is the error of two fields that would be told apart no more.
+// twice is the error of two fields that would have the same name.
 func twice(a, b *Field, name string) error {
 	return misfit(b.Name, "the fields %q and %q would both be called %q", a.Name, b.Name, name).
 		Try("keep one of them, with --fields")
 }
 
-// SafeName is the name of a field as a part of a file's name: what would be read
-// otherwise there is an underscore.
+// SafeName is the name of a field as part of a file name: characters with another
+// meaning there become underscores.
 func SafeName(name string) string {
 	first := true // only dots so far
 	return strings.Map(func(c rune) rune {
@@ -131,7 +131,7 @@ func member(dst, key []byte, name string, body []byte) []byte {
 	return fill(dst, len(body))
 }
 
-// fill is the zeros behind a body of n bytes.
+// fill is the zeros after a body of n bytes.
 func fill(dst []byte, n int) []byte {
 	var zeros [blockLen]byte
 	return append(dst, zeros[:-n&(blockLen-1)]...)
@@ -150,11 +150,12 @@ const (
 	typeAt     = 156
 	magicAt    = 257
 	typeReg    = '0'
-	typeExtend = 'x' // pax: of the member that follows
+	typeExtend = 'x' // pax: for the next member
 )
 
-// header is that of a regular file. What ustar has no room for goes into a pax
-// header before it: names of more than 100 bytes or beyond ASCII, and 8 GiB.
+// header is the header of a regular file. Values that do not fit into ustar are in
+// a pax header before it: names of more than 100 bytes or with other characters
+// than ASCII, and sizes from 8 GiB on.
 func header(dst, key []byte, name string, size int64) []byte {
 	long := len(key)+1+len(name) > nameLen || size > maxOctal || !ascii(key) || !ascii([]byte(name))
 	if long {
@@ -184,7 +185,8 @@ func ascii(s []byte) bool {
 	return true
 }
 
-// paxLine is "length key=value\n", where the length counts its own digits.
+// paxLine is "length key=value
+// ", where the length includes its own digits.
 func paxLine(dst []byte, key, value string) []byte {
 	n := len(key) + len(value) + 3
 	length := n + len(strconv.Itoa(n))

@@ -12,21 +12,22 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
-// TFRecord is one tf.train.Example a sample, framed and checked as TensorFlow
-// does. Which list a field is depends on its type alone, so that it is the same in
-// all samples: encoded bytes are a list of one; integers, alone or in arrays, a
-// list of int64, and a uint64 beyond one is refused; float16 and float32 a list of
-// floats. An array of uint8 would grow eightfold there: it is raw bytes, as
-// tf.io.decode_raw takes them. A float64 would lose digits in a list of floats: it
-// is the bytes of a .npy file, which names its type and shape. Any other array of
+// TFRecord is one tf.train.Example per sample, framed and checked as in TensorFlow.
+// The list of a field depends on its type alone, so that it is the same in all
+// samples: encoded bytes are a list of one; integers, alone or in arrays, are a
+// list of int64, and a uint64 that does not fit is rejected; float16 and float32
+// are a list of floats. An array of uint8 would grow eightfold there: it is raw
+// bytes, for tf.io.decode_raw. A float64 would lose digits in a list of floats: it
+// is the bytes of a .npy file, which has its type and shape. Any other array of
 // more than one axis, and one of raw bytes, has its shape beside it, as NAME/shape.
-// The key is the feature "key", unless a field is called that.
+// The key is the feature "key", unless there is a field with this name.
 type TFRecord struct{}
 
-// Files is Output's.
+// Files implements Output.
 func (TFRecord) Files() []File { return []File{{End: ".tfrecord"}} }
 
-// Encode is Output's. The frame of a record (tensorflow/core/lib/io/record_writer):
+// Encode implements Output. The frame of a record
+// (tensorflow/core/lib/io/record_writer):
 //
 //	8  length, little-endian
 //	4  masked CRC-32C of the length
@@ -47,8 +48,8 @@ func (TFRecord) Encode(s *Sample, parts [][]byte) error {
 	return nil
 }
 
-// masked is a CRC as TensorFlow stores it: turned, and moved by a constant, so
-// that the CRC of data that holds CRCs is no trap.
+// masked is a CRC as TensorFlow stores it: rotated, and offset by a constant, so
+// that the CRC of data that contains CRCs is safe.
 func masked(p []byte) uint32 {
 	return bits.RotateLeft32(crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)), -15) + 0xa282ead8
 }
@@ -66,8 +67,8 @@ const (
 )
 
 func example(dst []byte, s *Sample) ([]byte, error) {
-	// room is for lists made here only: those of bytes are views of the sample,
-	// and may lie in memory that can not be written to.
+	// room is only for lists made here: those of bytes are views of the sample, and
+	// may be in read-only memory.
 	var features, room []byte
 	for i := range s.Fields {
 		f := &s.Fields[i]
@@ -131,7 +132,7 @@ func values(f *Field, dst []byte) (kind int, list []byte, err error) {
 	for p := f.Data; len(p) >= size; p = p[size:] {
 		n, whole := element(f.DType, p)
 		if !whole {
-			return 0, nil, misfit(f.Name, "field %q (%s) has a value that is no int64, which is all that TFRecord holds: %d", f.Name, f.DType, uint64(n)).
+			return 0, nil, misfit(f.Name, "field %q (%s) has a value that is not an int64, the only integer of TFRecord: %d", f.Name, f.DType, uint64(n)).
 				Try("pack it as tar or npy, or leave the field out with --fields")
 		}
 		dst = binary.AppendUvarint(dst, uint64(n))

@@ -9,14 +9,14 @@ import (
 	"github.com/stoker-data/stoker/internal/base/mem"
 )
 
-// Tokens is a flat file of token numbers, as nanoGPT reads it, and beside it
-// where the documents begin, in Megatron's layout. A sample is a document: its
-// one field is an array of integers of one axis.
+// Tokens is a flat file of token numbers, as nanoGPT reads it, and beside it the
+// start of each document, in Megatron's layout. A sample is a document: its one
+// field is an array of integers with one axis.
 type Tokens struct {
-	Wide bool // 4 bytes a token, else 2
+	Wide bool // 4 bytes per token, otherwise 2
 }
 
-// Files is Output's.
+// Files implements Output.
 func (t Tokens) Files() []File {
 	return []File{
 		{End: ".bin", Plain: true},
@@ -24,16 +24,16 @@ func (t Tokens) Files() []File {
 	}
 }
 
-// Encode is Output's.
+// Encode implements Output.
 func (t Tokens) Encode(s *Sample, parts [][]byte) error {
 	if len(s.Fields) != 1 || s.Fields[0].DType == mem.Object || len(s.Fields[0].Shape) != 1 {
-		return misfit("", "a sample of token files is one list of whole numbers").
-			Try("choose the field that holds them with --fields, or make tokens of text with --tokenize")
+		return misfit("", "a sample of token files is a single list of whole numbers").
+			Try("choose the field that has them with --fields, or make tokens of text with --tokenize")
 	}
 	f := &s.Fields[0]
 	size, n := f.DType.Size(), f.Shape[0]
 	if n > math.MaxInt32 {
-		return misfit(f.Name, "a document of %d tokens; its index counts up to %d", n, math.MaxInt32)
+		return misfit(f.Name, "a document of %d tokens; the index counts up to %d", n, math.MaxInt32)
 	}
 	limit := int64(math.MaxUint16)
 	if t.Wide {
@@ -42,11 +42,11 @@ func (t Tokens) Encode(s *Sample, parts [][]byte) error {
 	for p := f.Data; len(p) >= size; p = p[size:] {
 		v, whole := element(f.DType, p)
 		if !whole || v < 0 || v > limit {
-			e := misfit(f.Name, "field %q (%s) has a value that is no token number of 0 to %d: %d", f.Name, f.DType, limit, v)
+			e := misfit(f.Name, "field %q (%s) has a value that is not a token number from 0 to %d: %d", f.Name, f.DType, limit, v)
 			if whole && v > limit && v <= math.MaxUint32 {
-				return e.Try("--token-type uint32 holds larger ones")
+				return e.Try("use --token-type uint32 for larger ones")
 			}
-			return e.Try("no token type holds it: these are other numbers, or damaged; choose the field of the tokens with --fields")
+			return e.Try("no token type has room for it: these are not tokens, or damaged; choose the field of the tokens with --fields")
 		}
 		if t.Wide {
 			parts[0] = binary.LittleEndian.AppendUint32(parts[0], uint32(v))
@@ -69,8 +69,8 @@ func (t Tokens) Encode(s *Sample, parts [][]byte) error {
 //	8*s  where each begins in the .bin, bytes
 //	8*(d+1)  first sequence of each document, and s
 //
-// Here a document is one sequence. It knows no uint32: token numbers are below
-// 2^31 in practice, and are called int32.
+// Here a document is one sequence. The format has no uint32: token numbers are
+// below 2^31 in practice, and are stored as int32.
 const (
 	megatronMagic = "MMIDIDX\x00\x00"
 	codeInt32     = 4
@@ -88,7 +88,7 @@ func (t Tokens) indexHead(samples int64) []byte {
 	return binary.LittleEndian.AppendUint64(h, uint64(samples)+1)
 }
 
-// indexTail reads the lengths back, so that no shard's are held in memory.
+// indexTail reads the lengths back, so that they are not kept in memory.
 func (t Tokens) indexTail(w io.Writer, body io.ReaderAt, size, samples int64) error {
 	width := int64(2)
 	if t.Wide {

@@ -18,28 +18,27 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/packing"
 )
 
-// Place is where a Writer works.
+// Place is the folders of a Writer.
 type Place struct {
-	Dir  string // of the finished files
-	Temp string // of those that are not, on the same file system
-	// Through stands between a Writer and a file; nil: nothing does. For tests of
-	// disks that fail.
+	Dir  string // for finished files
+	Temp string // for unfinished files, on the same file system
+	// Through wraps the writes to a file, for tests of failing disks; may be nil.
 	Through func(io.Writer) io.Writer
 }
 
 // Writer writes the files of one shard. One goroutine at a time.
 //
-// The files stand in Temp until Finish has brought their bytes to the disk; then
-// they get their names in Dir, one by one. A shard is done when Finish has
-// returned and its caller has noted that: a death between two names leaves whole
-// files that the next run writes again, equal.
+// The files are in Temp until Finish has synced them to disk; then they get their
+// names in Dir, one by one. A shard is done when Finish has returned and its caller
+// has recorded that: a kill between two names leaves complete files that the next
+// run writes again, with the same bytes.
 type Writer struct {
 	place   Place
 	files   []*file
 	samples int64
 }
 
-// file is one file under way. What is written goes: frames -> out -> sum, bytes,
+// file is one file being written. Bytes go through: frames -> out -> sum, bytes,
 // disk.
 type file struct {
 	kind   File
@@ -54,11 +53,11 @@ type file struct {
 	comp   *Compressor
 }
 
-// frameLen is what is compressed in one go, at least, bytes: a reader unpacks
-// that much to reach one sample.
+// frameLen is the smallest amount that is compressed at once, in bytes: a reader
+// unpacks that much to get one sample.
 const frameLen = 1 << 20
 
-// NewWriter begins a shard of so many samples; names are those of its files, one
+// NewWriter begins a shard of samples samples; names are those of its files, one
 // for each of kinds. comp may be nil.
 func NewWriter(at Place, names []string, kinds []File, samples int64, comp *Compressor) (*Writer, error) {
 	w := &Writer{place: at, samples: samples}
@@ -71,7 +70,7 @@ func NewWriter(at Place, names []string, kinds []File, samples int64, comp *Comp
 		var err error
 		if f.disk, err = os.OpenFile(f.temp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644); err != nil {
 			w.Abort()
-			return nil, Failed("a shard can not be begun", f.temp, err)
+			return nil, Failed("cannot begin a shard", f.temp, err)
 		}
 		var to io.Writer = f.disk
 		if at.Through != nil {
@@ -82,14 +81,14 @@ func NewWriter(at Place, names []string, kinds []File, samples int64, comp *Comp
 		if kind.Head != nil {
 			if err := f.write(kind.Head(samples)); err != nil {
 				w.Abort()
-				return nil, Failed("a shard can not be written", filepath.Join(at.Dir, f.name), err)
+				return nil, Failed("cannot write a shard", filepath.Join(at.Dir, f.name), err)
 			}
 		}
 	}
 	return w, nil
 }
 
-// counted is a file's disk, with the sum of what it takes.
+// counted counts and hashes what is written to a file.
 type counted struct {
 	f  *file
 	to io.Writer
@@ -128,8 +127,8 @@ func (f *file) flush() error {
 	return err
 }
 
-// Append writes one sample, the parts of which Encode made, and returns the
-// XXH64 of them behind each other.
+// Append writes one sample with the parts that Encode made, and returns the XXH64
+// of all parts.
 func (w *Writer) Append(parts [][]byte) (sum uint64, err error) {
 	var all xxhash.Digest
 	all.Reset()
@@ -142,7 +141,7 @@ func (w *Writer) Append(parts [][]byte) (sum uint64, err error) {
 	return all.Sum64(), nil
 }
 
-// Finish ends the files, brings them to the disk and gives them their names.
+// Finish ends the files, syncs them to disk and gives them their names.
 func (w *Writer) Finish() ([]packing.File, error) {
 	var made []packing.File
 	for _, f := range w.files {
@@ -164,7 +163,7 @@ func (w *Writer) Finish() ([]packing.File, error) {
 	return made, nil
 }
 
-// end writes what stands behind the last sample, and waits for the disk.
+// end writes the bytes after the last sample, and syncs the file.
 func (f *file) end(samples int64) error {
 	if f.kind.Tail != nil {
 		var body io.ReaderAt
@@ -201,7 +200,7 @@ type collected file
 
 func (c *collected) Write(p []byte) (int, error) { return len(p), (*file)(c).write(p) }
 
-// Abort gives up what is not finished; after Finish it does nothing.
+// Abort drops what is not finished; after Finish it does nothing.
 func (w *Writer) Abort() {
 	for _, f := range w.files {
 		_ = f.disk.Close()
@@ -211,45 +210,45 @@ func (w *Writer) Abort() {
 }
 
 func (w *Writer) failed(f *file, err error) error {
-	return Failed("a shard can not be written", filepath.Join(w.place.Dir, f.name), err)
+	return Failed("cannot write a shard", filepath.Join(w.place.Dir, f.name), err)
 }
 
-// Failed is the error of an operating system that did not write.
+// Failed is the error of an operating system that failed to write.
 func Failed(what, path string, err error) *errs.Error {
 	at := errs.Where{File: path}
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return errs.New(errs.Space, "%s: the disk is full", what).At(at).Because(err).
-			Try("make room and run it again: finished shards are whole and stay, and it goes on behind them; --dry-run says how much it needs")
+			Try("free some space and run it again: it continues after the finished shards; --dry-run says how much it needs")
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
-		return errs.New(errs.Config, "%s", what).At(at).Because(err).Try("give a folder that may be written to")
+		return errs.New(errs.Config, "%s", what).At(at).Because(err).Try("choose a writable folder")
 	}
 	return errs.New(errs.Unreadable, "%s", what).At(at).Because(err)
 }
 
-// SyncDir brings the names in a folder to the disk.
+// SyncDir syncs the names in a folder to disk.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err == nil {
 		err = d.Sync()
-		if errors.Is(err, unix.EINVAL) { // a file system without
+		if errors.Is(err, unix.EINVAL) { // not supported by the file system
 			err = nil
 		}
 		_ = d.Close()
 	}
 	if err != nil {
-		return Failed("the folder can not be synced", dir, err)
+		return Failed("cannot sync the folder", dir, err)
 	}
 	return nil
 }
 
-// WriteFile writes a small file so that it is there whole or not at all, whoever
-// else writes it at the same time.
+// WriteFile writes a small file so that it appears complete or not at all, even if
+// others write it at the same time.
 func WriteFile(at Place, name string, data []byte) error {
 	to := filepath.Join(at.Dir, name)
 	f, err := os.CreateTemp(at.Temp, name+".*.tmp")
 	if err != nil {
-		return Failed("a file can not be written", to, err)
+		return Failed("cannot write a file", to, err)
 	}
 	_, err = f.Write(data)
 	if err == nil {
@@ -266,7 +265,7 @@ func WriteFile(at Place, name string, data []byte) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
-		return Failed("a file can not be written", to, err)
+		return Failed("cannot write a file", to, err)
 	}
 	return SyncDir(at.Dir)
 }

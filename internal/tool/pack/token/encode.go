@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// encode appends the pieces of a text. What is unknown becomes its bytes, or, a
+// encode appends the pieces of a text. Unknown text becomes its bytes, or, for each
 // run of it, one unknown piece.
 func (m *model) encode(text string, dst []uint32) ([]uint32, error) {
 	text = m.normal(text)
@@ -41,15 +41,15 @@ func (m *model) id(s string) int32 {
 	return m.unknown
 }
 
-// symbol is a run of the text that merges treat as one: [at, at+size). Merged
-// into its left neighbour its size is 0.
+// symbol is a run of the text that merges treat as one: [at, at+size). After it was
+// merged into its left neighbour its size is 0.
 type symbol struct {
 	at, size   int
 	prev, next int
 	frozen     bool // defined by a user: never merged
 }
 
-// pair is two neighbours that would be a piece.
+// pair is two neighbours that could become a piece.
 type pair struct {
 	left, right int
 	score       float32
@@ -71,7 +71,7 @@ func (a *agenda) Pop() any {
 	return last
 }
 
-// merge is byte-pair encoding (Sennrich, Haddow, Birch 2016): neighbours that
+// merge is byte-pair encoding (Sennrich, Haddow, Birch 2016): the neighbours that
 // make the best piece are merged until none make one.
 func (m *model) merge(text string, put func(string, int32)) {
 	var all []symbol
@@ -87,7 +87,7 @@ func (m *model) merge(text string, put func(string, int32)) {
 	}
 	all[len(all)-1].next = -1
 	var todo agenda
-	unused := map[string][2]string{} // how pieces that are not to be used were made
+	unused := map[string][2]string{} // the parts of pieces that must not be used
 	add := func(left, right int) {
 		if left < 0 || right < 0 || all[left].frozen || all[right].frozen {
 			return
@@ -134,7 +134,7 @@ func (m *model) merge(text string, put func(string, int32)) {
 }
 
 // viterbi is the most likely sequence of pieces (Kudo 2018). Sums are rounded to
-// float32 as the library does, so that ties break as they do there.
+// float32 as in the library, so that ties are broken in the same way.
 func (m *model) viterbi(text string, put func(string, int32)) {
 	type end struct {
 		score float32

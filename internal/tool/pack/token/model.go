@@ -7,26 +7,26 @@ import (
 	"math"
 )
 
-// model is a SentencePiece model (Kudo, Richardson 2018), as far as encoding
-// needs it. The file is a protocol buffer, src/sentencepiece_model.proto there.
+// model is the part of a SentencePiece model (Kudo, Richardson 2018) that encoding
+// needs. The file is a protocol buffer, see src/sentencepiece_model.proto there.
 type model struct {
 	pieces   []piece
-	byText   map[string]int32 // pieces that text can become
-	bytes    [256]int32       // of byte pieces
+	byText   map[string]int32 // pieces for text
+	bytes    [256]int32       // byte pieces
 	unknown  int32
 	end      int64 // "</s>", or -1
 	bpe      bool
-	fallback bool    // what is unknown becomes its bytes
-	worst    float32 // scores of normal pieces
+	fallback bool    // unknown text becomes its bytes
+	worst    float32 // range of the scores of normal pieces
 	best     float32
-	prefixes trie // of all that byText has
-	made     trie // of pieces that a user defined
+	prefixes trie // the keys of byText
+	made     trie // user-defined pieces
 
 	rules   charsMap
-	prefix  bool // a blank stands before the text
-	squeeze bool // blanks at the ends go, several become one
+	prefix  bool // a blank is added before the text
+	squeeze bool // blanks at the ends are removed, several become one
 	escape  bool // blanks become U+2581
-	behind  bool // what prefix adds stands behind
+	suffix  bool // what prefix adds comes after the text instead
 }
 
 type piece struct {
@@ -45,10 +45,10 @@ const (
 	kindByte    = 6
 )
 
-var errCut = errors.New("the file is cut off")
+var errCut = errors.New("the file is truncated")
 
-// fields calls f for every field of a message: of varints and fixed numbers the
-// value, of strings and messages the bytes.
+// fields calls f for every field of a message: with the value of varints and fixed
+// numbers, and with the bytes of strings and messages.
 func fields(b []byte, f func(number int, value uint64, data []byte) error) error {
 	for len(b) > 0 {
 		key, n := binary.Uvarint(b)
@@ -95,7 +95,7 @@ func parseModel(b []byte) (*model, error) {
 	m := &model{
 		byText: map[string]int32{}, unknown: -1, end: -1, prefix: true, squeeze: true, escape: true,
 		prefixes: newTrie(), made: newTrie(),
-		worst: math.MaxFloat32, best: 0x1p-126, // where the library begins (FLT_MAX, FLT_MIN)
+		worst: math.MaxFloat32, best: 0x1p-126, // initial values of the library (FLT_MAX, FLT_MIN)
 	}
 	endID, kind := int64(2), uint64(1)
 	err := fields(b, func(number int, _ uint64, data []byte) error {
@@ -108,7 +108,7 @@ func parseModel(b []byte) (*model, error) {
 				case 3:
 					kind = value
 				case 24:
-					m.behind = value != 0
+					m.suffix = value != 0
 				case 35:
 					m.fallback = value != 0
 				case 42:
@@ -142,7 +142,7 @@ func parseModel(b []byte) (*model, error) {
 	case m.unknown < 0:
 		return nil, errors.New("it has no unknown piece")
 	case kind != 1 && kind != 2:
-		return nil, fmt.Errorf("a model of type %d: only unigram and BPE are read", kind)
+		return nil, fmt.Errorf("a model of type %d: only unigram and BPE are supported", kind)
 	}
 	m.bpe = kind == 2
 	if endID >= 0 && endID < int64(len(m.pieces)) && m.pieces[endID].kind == kindControl {
@@ -175,7 +175,7 @@ func (m *model) piece(b []byte) error {
 	case kindByte:
 		var c byte
 		if _, err := fmt.Sscanf(p.text, "<0x%02X>", &c); err != nil {
-			return fmt.Errorf("a byte piece that is called %q", p.text)
+			return fmt.Errorf("a byte piece is named %q", p.text)
 		}
 		m.bytes[c] = id
 	case kindNormal, kindUser, kindUnused:

@@ -31,7 +31,7 @@ func (t *trie) add(text string, id int32) {
 	t.piece[node] = id
 }
 
-// step goes on by one byte; -1: there is no such piece.
+// step advances by one byte; -1 if there is no such piece.
 func (t *trie) step(node int32, c byte) int32 {
 	if to, there := t.next[uint64(node)<<8|uint64(c)]; there {
 		return to
@@ -53,9 +53,9 @@ func (t *trie) longest(text string) (n int) {
 	return n
 }
 
-// charsMap is precompiled rules of normalization: a double-array trie as
-// darts-clone lays it out (Yata), and the texts that its values point into, each
-// with a zero byte behind it. A unit has
+// charsMap is precompiled rules of normalization: a double-array trie in the layout
+// of darts-clone (Yata), and the texts that its values point to, each followed by a
+// zero byte. A unit has
 //
 //	bits 0-7   label      bit 8  a value hangs below      bit 9  offset times 256
 //	bits 10-30 offset     bit 31 this is a value
@@ -74,7 +74,7 @@ func parseCharsMap(b []byte) (charsMap, error) {
 	n := binary.LittleEndian.Uint32(b)
 	b = b[4:]
 	if uint64(n) > uint64(len(b)) || n%4 != 0 {
-		return charsMap{}, errors.New("the rules of normalization are cut off")
+		return charsMap{}, errors.New("the rules of normalization are truncated")
 	}
 	c := charsMap{units: make([]uint32, n/4), texts: b[n:]}
 	for i := range c.units {
@@ -83,8 +83,8 @@ func parseCharsMap(b []byte) (charsMap, error) {
 	return c, nil
 }
 
-// rule is what the longest prefix of text that has a rule becomes, and its
-// length; 0: none has one.
+// rule is the replacement of the longest prefix of text that has a rule, and the
+// prefix's length; 0 if there is none.
 func (c *charsMap) rule(text string) (becomes []byte, length int) {
 	if len(c.units) == 0 {
 		return nil, 0
@@ -110,10 +110,10 @@ func (c *charsMap) rule(text string) (becomes []byte, length int) {
 	return becomes, length
 }
 
-const escaped = "\u2581" // what a blank becomes
+const escaped = "\u2581" // replaces a blank
 
-// head is what the beginning of text becomes, and how much of it that is. What a
-// user defined stays as it is.
+// head is the normal form of the beginning of text, and the length of that
+// beginning. User-defined pieces stay unchanged.
 func (m *model) head(text string) (becomes string, length int) {
 	if n := m.made.longest(text); n > 0 {
 		return text[:n], n
@@ -127,7 +127,7 @@ func (m *model) head(text string) (becomes string, length int) {
 	return "\ufffd", 1
 }
 
-// normal is the text that is cut into pieces: by the library's normalizer.cc.
+// normal is the text that is cut into pieces, as in the library's normalizer.cc.
 func (m *model) normal(text string) string {
 	if m.squeeze {
 		for text != "" {
@@ -147,7 +147,7 @@ func (m *model) normal(text string) string {
 	}
 	var out strings.Builder
 	out.Grow(len(text) + len(text)/2)
-	if m.prefix && !m.behind {
+	if m.prefix && !m.suffix {
 		out.WriteString(blank)
 	}
 	afterBlank := m.squeeze
@@ -173,7 +173,7 @@ func (m *model) normal(text string) string {
 			s = s[:len(s)-len(blank)]
 		}
 	}
-	if m.prefix && m.behind {
+	if m.prefix && m.suffix {
 		s += blank
 	}
 	return s
