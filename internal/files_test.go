@@ -22,7 +22,7 @@ var files = map[string]string{
 
 	"internal/base/cgroup": "/proc and the cgroup file system",
 	"internal/base/kernel": "environment",
-	"internal/base/mem":    "/proc",
+	"internal/base/procfs": "/proc and other small files of the kernel",
 	"internal/base/stats":  "/proc: the statistics page of another process",
 
 	"internal/spec":          "environment",
@@ -30,7 +30,6 @@ var files = map[string]string{
 	"internal/stage/deliver": "descriptors of shared memory and sockets",
 	"internal/engine":        "environment, the client's process",
 
-	"internal/tool/bench":      "/proc",
 	"internal/tool/compare":    "states and lists of ids that a user saved",
 	"internal/tool/demo":       "writes the photographs that it shows",
 	"internal/tool/pack":       "what is packed is written to local folders, and gone on with there",
@@ -41,8 +40,6 @@ var files = map[string]string{
 	"internal/tool/verify":     "writes digests and what quarantine leaves",
 
 	"internal/tool/doctor": "looks at a process and at its files from outside: /proc, mounts, probes of storage",
-	"internal/tool/score":  "makes data and runs jobs",
-	"internal/tool/slowfs": "is a file system",
 
 	"cmd/stoker":        "arguments, streams, files of the user's",
 	"examples/go/train": "exits",

@@ -243,7 +243,7 @@ func TestPackOnBad(t *testing.T) {
 	if r = command(t, "verify", dst); r.status != 0 {
 		t.Errorf("the packing: status %d: %s", r.status, r.out)
 	}
-	if r = command(t, "pack", root, dst, "--on-bad", "replace"); r.status != 2 || !strings.Contains(r.err, "--on-bad is one of fail, skip") {
+	if r = command(t, "pack", root, dst, "--on-bad", "replace"); r.status != 2 || !strings.Contains(r.err, "--on-bad must be one of fail, skip") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 }
