@@ -175,7 +175,7 @@ func TestDamagedFlat(t *testing.T) {
 	}{
 		{"cut", good[:len(good)-1], errs.Damaged, "promises 8 bytes of tokens, and there are 7", int64(len(good)) - 1},
 		{"a byte more", append(bytes.Clone(good), 0), errs.Damaged, "promises 8 bytes of tokens, and there are 9", int64(len(good)) + 1},
-		{"cut in the header", good[:40], errs.Damaged, "bytes should lie", 0},
+		{"cut in the header", good[:40], errs.Damaged, "bytes should be", 0},
 		{"two dimensions", shape("(1, 2)"), errs.Unsupported, "has 2 dimensions", 0},
 		{"no dimension", shape("(  )"), errs.Unsupported, "has 0 dimensions", 0},
 		{"shape product overflow", shape("(4611686018427387904,)"), errs.Damaged, "more elements than can be counted", 0},
