@@ -11,6 +11,7 @@ Member     one dataset of a loader: where it is stored, and what was told of it
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,7 +46,8 @@ class Told:
     """What was told of data, by where it is stored. Datasets that are made of one another share one."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[Contents, Loader | None]] = {}  # with who looked
+        # With who looked, weakly: that loader has this Told among its members, and ends with its dataset.
+        self._told: dict[str, tuple[Contents, weakref.ref[Loader] | None]] = {}
         self._loaded: dict[str, Contents] = {}  # by the loader opened last
 
     def stale(self, where: str, found: Contents) -> bool:
@@ -57,7 +59,7 @@ class Told:
         before = self._told[where][0] if where in self._told else self._loaded.get(where, found)
         if before.differs(found):
             raise changed(kind, before, found, {})
-        self._told.setdefault(where, (found, remote))
+        self._told.setdefault(where, (found, weakref.ref(remote)))
 
     def load(self, where: str, found: Contents) -> None:
         """A loader has opened them."""
@@ -65,7 +67,10 @@ class Told:
 
     def before(self, where: str) -> tuple[Contents, Loader | None] | None:
         """What was told, and by whom: his loader in the engine may be there still."""
-        return self._told.get(where)
+        if where not in self._told:
+            return None
+        contents, looked = self._told[where]
+        return contents, looked() if looked is not None else None
 
     def __getstate__(self) -> dict[str, Any]:
         # Times of files are this machine's, and an engine is this process's.
