@@ -15,7 +15,7 @@ comma := ,
 TAGS_AND = -tags $(1)$(if $(STOKER_TAGS),$(comma)$(STOKER_TAGS))
 PYTHON ?= python3
 VENV := .venv/bin
-GO_SOURCES := $(shell find . -name '*.go' -not -path './.venv*' -not -path './build/*' -not -path './harness/*' 2>/dev/null) $(wildcard internal/base/kernel/*.c internal/base/kernel/*.h) go.mod VERSION
+GO_SOURCES := $(shell find . -name '*.go' -not -path './.venv*' -not -path './build/*' -not -path './harness/*' -not -path './tools/*' 2>/dev/null) $(wildcard internal/base/kernel/*.c internal/base/kernel/*.h) go.mod VERSION
 
 # The engine is static where there is a C compiler and a static C library, so that it
 # runs on any Linux of its architecture; without a compiler it is pure Go, and says so.
@@ -198,7 +198,8 @@ test-kills:
 soak: engine venv
 	cd python && STOKER_SOAK=$${KILLS:-200} ../$(VENV)/python -m pytest -q -k "kill or leak"
 
-# Every parser for ten seconds, or for as long as one likes, and the JPEG decoder for a minute.
+# Every Go fuzz target for ten seconds (SECONDS_EACH), and the JPEG decoder for a minute; unpack-fuzz and
+# webp-fuzz are run on their own.
 fuzz: go-fuzz jpeg-fuzz-short
 
 go-fuzz:

@@ -3,7 +3,7 @@
 # seconds, also where one fails. Each is run by a make of its own, because set-up changes
 # what the Makefile finds. `a+b` runs a and b side by side.
 #
-#	parts.sh NAME TARGET...     NAME heads the table
+#	parts.sh NAME TARGET...     NAME labels the last line, the total
 set -uo pipefail
 name=$1
 shift

@@ -103,7 +103,7 @@ func openCollection(ctx context.Context, d spec.Dataset, opt Options) (*Collecti
 		p, err := openPart(ctx, c.src, one, opt)
 		if err != nil {
 			c.Close()
-			if len(specs) > 1 {
+			if len(specs) > 1 && ctx.Err() == nil {
 				e := *errs.From(err)
 				e.What = fmt.Sprintf("dataset %d of the mixture: %s", i, e.What)
 				err = &e

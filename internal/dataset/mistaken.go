@@ -36,7 +36,7 @@ func (f finder) mistaken(d spec.Dataset, err error) error {
 	if errors.As(wrong, &arrow) && arrow.Code == errs.Unsupported {
 		return wrong
 	}
-	if wrong != nil || found == nil || found.Name == all[at].Name || found.class() == all[at].class() {
+	if wrong != nil || found == nil || found.Name == all[at].Name || found.class() == all[at].class() || found.class() == "" {
 		return err
 	}
 	if name == "" { // as the user wrote it
@@ -81,15 +81,14 @@ func (f finder) likely(paths []string) (found *Format, at string, err error) {
 		if err != nil {
 			return nil, "", err
 		}
-		if slices.ContainsFunc(inside, func(e source.Info) bool { return e.Dir || pictured(e.Name) }) {
+		if slices.ContainsFunc(inside, func(e source.Info) bool { return !e.Dir && pictured(e.Name) }) {
 			return found, "", nil
 		}
 		if files, err := f.filesIn(dir, shards); err == nil && len(files) == 1 {
 			return files[0].kind, dir, nil
 		}
 	}
-	if pictures > 0 {
-		i := slices.IndexFunc(f.all, func(k Format) bool { return k.Name == "files" })
+	if i := slices.IndexFunc(f.all, func(k Format) bool { return k.Name == "files" }); pictures > 0 && i >= 0 {
 		return &f.all[i], source.Join(paths[0], "*"), nil
 	}
 	return nil, "", nil

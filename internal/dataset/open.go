@@ -83,7 +83,7 @@ func open(ctx context.Context, s spec.Spec, opt Options) (*Collection, error) {
 		return nil, p.Err()
 	}
 	c, err := openCollection(ctx, s.Dataset, opt)
-	if err != nil && len(p) > 0 {
+	if err != nil && len(p) > 0 && ctx.Err() == nil {
 		p.Addf("%s", withHint(err))
 		err = p.Err()
 	}

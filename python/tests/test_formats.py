@@ -367,7 +367,7 @@ def test_parquet_of_hugging_face() -> None:
     assert [int.from_bytes(one, "little") for one in in_order(by_text)["text"]] == [
         by_text.classes.index(t) for t in texts
     ]
-    with pytest.raises(stoker.ConfigError, match="one of them"):
+    with pytest.raises(stoker.ConfigError, match="give only one"):
         stoker.ParquetDataset(stored("parquet") / "lists.parquet", ["x"], columns=["x"])
     with pytest.raises(stoker.ConfigError, match='did you mean "i64"'):
         stoker.ParquetDataset(stored("parquet") / "rows-zstd.parquet", columns=["i65"])

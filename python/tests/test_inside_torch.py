@@ -79,7 +79,7 @@ def test_a_loader_in_workers_is_refused(folder: Path, tmp_path: Path, how: str, 
     assert len(lines) == 2, "no worker gives a sample"
     for number, words in enumerate(lines):
         assert words.startswith(
-            f"refused: DataLoader: it is iterated in worker {number} of the 2 workers of a torch DataL"
+            f"refused: DataLoader: iterated in worker {number} of the 2 workers of a torch DataLoader;"
         )
         assert "rank=rank * info.num_workers + info.id" in words
         assert "world_size=world_size * info.num_workers" in words

@@ -145,7 +145,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"epoch": "x"}, "its epoch is 'x'"),
     ({"epoch": 1 << 63}, "its epoch is 9223372036854775808"),
     ({"epoch": None}, "state_dict() returned, unchanged"),
-    ({"position": 51}, "its position is 51, and epoch 0 ends at 50"),
+    ({"position": 51}, "its position is 51, but epoch 0 ends at 50"),
     ({"position": "x"}, "and its position 'x'"),
     ({"skipped": "x"}, "the state's 'skipped' is 'x'"),
     ({"pipeline": "0" * 16}, "the fields or transforms differ:"),

@@ -72,7 +72,7 @@ def test_a_folder_that_changed_before_its_loader(
     with pytest.raises(stoker.DataError) as caught:
         _loaded(dataset)
     assert caught.value.code == "changed"
-    assert "the data of the ImageFolder changed after it was made" in str(caught.value)
+    assert "the data changed after the ImageFolder was made" in str(caught.value)
     assert expected.lstrip(": ") in str(caught.value.cause)
     assert caught.value.where["file"] in expected
     assert "make the dataset again" in str(caught.value.hint)

@@ -29,7 +29,7 @@ type pkg struct {
 }
 
 // harness are packages that only tests use, and examples.
-var harness = []string{"internal/stagetest", "internal/tool/score", "internal/tool/slowfs", "internal/harness", "examples/", "bench/", "testdata/"}
+var harness = []string{"internal/stagetest", "harness/", "examples/", "bench/", "testdata/"}
 
 func (p *pkg) rel() string {
 	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, p.Module.Path), "/")

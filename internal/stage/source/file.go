@@ -350,7 +350,11 @@ func info(name string, st *unix.Stat_t) Info {
 // an empty file without a version, because it is there and cannot be read.
 func (f *File) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		dir, err := os.OpenFile(prefix, unix.O_DIRECTORY, 0) // a FIFO would wait for its writer
+		at := prefix
+		if at == "" {
+			at = "."
+		}
+		dir, err := os.OpenFile(at, unix.O_DIRECTORY, 0) // a FIFO would wait for its writer
 		if err != nil {
 			yield(Info{}, failed(prefix, -1, err))
 			return

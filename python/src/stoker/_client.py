@@ -399,6 +399,8 @@ class Loader:
             loader, found = int(answer["loader"]), _opened(answer, engine)
             try:
                 self._compare(engine, loader, found)
+            except Gone:
+                raise
             except BaseException:
                 self._leave(engine, loader)
                 raise
@@ -420,8 +422,11 @@ class Loader:
                 looked = told[1]
                 if looked is not None and looked is not self and looked._at.engine is engine:
                     question = {"what": "changed", "epoch": 0, "from": number, "to": 0, "loader": looked.number}
-                    answer, _ = engine.request({"type": "ask", "loader": loader, "ask": question}, QUIET_SECONDS)
-                    change = answer["answer"]
+                    try:
+                        answer, _ = engine.request({"type": "ask", "loader": loader, "ask": question}, QUIET_SECONDS)
+                        change = answer["answer"]
+                    except ConfigError:  # the loader that looked was closed meanwhile: there is no file to name
+                        pass
                 raise changed(member.kind, told[0], now, change)
         # A pass cannot go on over other data; a dataset that is only looked at shows what is there now.
         before = self.opened.contents if self._keeps and self.opened is not None else self._before

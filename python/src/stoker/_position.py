@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 class Position:
-    """All that a loader knows of its own passes. Its engine, its pages and its statistics are not of it.
+    """All that a loader knows of its own passes. Its engine, its pages and its statistics are elsewhere.
 
-    A copy stays as it is while the loader goes on; a pickle has no iterator.
+    A copy has its own lists and shares the pass begun last, which goes on moving; a pickle has a copy of that, without
+    its iterator.
     """
 
     def __init__(self) -> None:

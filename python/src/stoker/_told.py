@@ -98,9 +98,9 @@ def changed(kind: str, before: Contents, now: Contents, change: Mapping[str, str
         told = f"{change['file']} {how}"
         cause = told if before.digest == now.digest else f"{cause}: {told}"
     return DataError(
-        f"the data of the {kind} changed after it was made",
+        f"the data changed after the {kind} was made",
         code="changed",
         where={"file": change["file"]} if change.get("file") else None,
         cause=cause,
-        hint="make the dataset again, and the samplers, weights and lists that were made of it",
+        hint="make the dataset again, and everything made from it: samplers, weights and lists",
     )
