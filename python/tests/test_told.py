@@ -257,6 +257,6 @@ def test_a_folder_of_shards_an_environment_and_a_table(tmp_path: Path) -> None:
     manifest = stoker.Table(table, path="path", label="label")
     assert len(mds) > len(manifest) == 4
     table.write_text("path,label\n" + "".join(rows[1:]))
-    with pytest.raises(stoker.DataError, match="the data of the Table changed") as caught:
+    with pytest.raises(stoker.DataError, match="the data changed after the Table was made") as caught:
         _loaded(manifest)
     assert "4 samples and has 3 now" in str(caught.value.cause)

@@ -328,8 +328,8 @@ func (f *Fetcher) Close() {
 // is used up unless force is set. Every request is answered by ready exactly
 // once: with ErrStopped if ctx ended, stop came true, or the fetcher was closed before
 // its reading was done. A read that is under way when ctx ends is given up by sources
-// that can; its reader goes on with what others want. Whoever makes stop true wakes the budget. Submit says how long
-// it waited, where that is measured.
+// that can; its reader goes on with what others want. Whoever makes stop true wakes
+// the budget. Submit says how long it waited, where that is measured.
 func (f *Fetcher) Submit(ctx context.Context, reqs []*Request, force bool, stop func() bool) (waited time.Duration) {
 	whole := true
 	for _, r := range reqs {
