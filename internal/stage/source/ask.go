@@ -96,7 +96,7 @@ func ReadAll(ctx context.Context, src Source, name string, most int64) ([]byte, 
 	case st.Dir:
 		return nil, isFolder(name)
 	case st.Size > most:
-		return nil, errs.New(errs.Unreadable, "the file has %d bytes, and %d are the most that such a file may have", st.Size, most).At(place(name, -1)).
+		return nil, errs.New(errs.Unreadable, "the file has %d bytes, more than the %d that such a file may have", st.Size, most).At(place(name, -1)).
 			Try("check that this is the file that was meant")
 	}
 	p := make([]byte, st.Size)

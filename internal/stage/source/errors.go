@@ -45,7 +45,7 @@ func failed(name string, off int64, err error) error {
 	switch {
 	case err == ErrNowhere:
 		return errs.New(errs.NotFound, "there is no such file or folder").At(at).Because(err).
-			Try("put what the link means in its place, or remove the link")
+			Try("restore the file that the link points to, or remove the link")
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENAMETOOLONG):
 		return errs.New(errs.NotFound, "there is no such file or folder").At(at).Because(err).
 			Try("if it was there when the dataset was indexed, it was removed or renamed since, or the file system that it is on is not mounted")
@@ -54,12 +54,12 @@ func failed(name string, off int64, err error) error {
 		if kind&unix.S_IFMT == unix.S_IFDIR {
 			return e
 		}
-		return e.Try("data are reached at random, so they must be in a file: write what comes out of it into one")
+		return e.Try("samples are read in random order, which a pipe, socket or device does not allow: write its contents to a file")
 	case errors.Is(err, fs.ErrPermission):
 		return errs.New(errs.Unreadable, "reading is not allowed").At(at).Because(err).
 			Try("give the user who runs this the right to read it (chmod, chown)")
 	case errors.Is(err, unix.ELOOP):
-		return errs.New(errs.Unreadable, "its links form a circle").At(at).Because(err)
+		return errs.New(errs.Unreadable, "its symbolic links form a loop").At(at).Because(err)
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 		return errs.New(errs.Unreadable, "no further file can be opened").At(at).Because(err).
 			Try("raise the limit of open files (ulimit -n)")

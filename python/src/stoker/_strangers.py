@@ -188,7 +188,7 @@ def _of_file(value: Any) -> str:
         return "zip archives cannot be read: unpack it once, and load stoker.ImageFolder(folder)"
     if _is(value, "PIL"):
         return f"stoker.files([{path or 'data/*.jpg'!r}], labels=None) loads pictures by their paths"
-    return f"give the path to one of stoker's classes, such as stoker.files([{path or 'path'!r}])"
+    return f"load the path with one of stoker's classes, such as stoker.files([{path or 'path'!r}])"
 
 
 def _saved(arrays: int) -> str:
