@@ -290,7 +290,7 @@ func TestReportIsEvidenceAgain(t *testing.T) {
 }
 
 func TestExtras(t *testing.T) {
-	for _, name := range []string{"too-few-none", "healthy", "mistakes", "no-loader"} {
+	for _, name := range []string{"too-few-none", "healthy", "mistakes", "no-loader", "npz-steps-compete"} {
 		r := judge.Judge(doctortest.Recorded(t, name))
 		var b strings.Builder
 		for _, write := range []func() error{
