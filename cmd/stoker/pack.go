@@ -316,7 +316,7 @@ func (p packCmd) tell(con *console, r *pack.Report) error {
 	_, err := fmt.Fprintf(con.out, "%s: %s in %s, %s; %s by this run\n", dst, show.Count(m.Samples, "sample", "samples"),
 		show.Count(int64(r.Shards), "shard", "shards"), show.Size(m.Bytes), show.Count(int64(r.Made), "was made", "were made"))
 	if n := int64(len(m.Bad())); n > 0 && err == nil {
-		_, err = fmt.Fprintf(con.out, "%s left out, since they cannot be read: %s names them\n", show.Count(n, "sample was", "samples were"), pack.ManifestName)
+		_, err = fmt.Fprintf(con.out, "%s left out because of damage: see \"bad\" in %s\n", show.Count(n, "sample was", "samples were"), pack.ManifestName)
 	}
 	if n := m.Converted(); n > 0 && err == nil {
 		_, err = fmt.Fprintf(con.out, "%s made sequential\n", show.Count(n, "progressive picture was", "progressive pictures were"))

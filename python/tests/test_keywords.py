@@ -7,6 +7,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.utils.data
@@ -240,3 +241,25 @@ def test_a_new_loader_holds_no_engine_and_pickles(folder: Path) -> None:
     loader.close()
     again.close()
     wait_until(lambda: not engines(os.getpid()), "the engine outlives its loaders")
+
+
+@pytest.mark.parametrize(
+    "name", ["collate_fn", "shuffle", "seed", "timeout", "generator", "worker_init_fn", "batch_size", "dataset", "tail"]
+)
+def test_keywords_cannot_be_assigned_to_later(name: str) -> None:
+    loader = stoker.DataLoader(stoker.Synthetic(8), 4)
+    with pytest.raises(stoker.ConfigError, match=f"DataLoader.{name} cannot be assigned to"):
+        setattr(loader, name, None)
+    assert sum(1 for _ in loader) == 2
+
+
+def test_an_epoch_of_concatenated_datasets_has_every_sample(tmp_path: Path) -> None:
+    # What a ConcatDataset is told to write.
+    parts = []
+    for n, size in enumerate((60, 15)):
+        (tmp_path / str(n)).mkdir()
+        np.save(tmp_path / str(n) / "x.npy", np.arange(size))
+        parts.append(stoker.NpyDataset(tmp_path / str(n) / "x.npy"))
+    whole = stoker.Mixture(parts, weights=[len(d) for d in parts], stop="all_exhausted")
+    ids = np.concatenate([b.ids[np.asarray(b.valid)] for b in stoker.DataLoader(whole, 5, shuffle=True)])
+    assert sorted(ids.tolist()) == list(range(75))

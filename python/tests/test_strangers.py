@@ -84,10 +84,10 @@ FITS: dict[str, tuple[Any, str]] = {
     "lines": (lambda tmp: Mine(path=Path("a/b.jsonl")), "stoker.LinesDataset('a/b.jsonl')"),
     "files": (lambda tmp: Mine(image_paths=["a/1.jpg"], labels=[0]), "stoker.files(paths, transform=...)"),
     "pairs": (lambda tmp: Mine(samples=[("a/1.png", 0)]), "stoker.files(paths, transform=...)"),
-    "subset": (lambda tmp: torch.utils.data.Subset(Mine(p="x.csv"), [0]), "stoker.Table('x.csv'"),
+    "subset": (lambda tmp: torch.utils.data.Subset(Mine(p="x.csv"), [0]), "SubsetRandomSampler(dataset.indices)"),
     "subset of ours": (
         lambda tmp: torch.utils.data.Subset(stoker.Synthetic(4), [0]),
-        "stoker.DataLoader(dataset.dataset, sampler=dataset.indices)",
+        "stoker.DataLoader(dataset.dataset, sampler=stoker.SubsetRandomSampler(dataset.indices))",
     ),
     "row of ours": (
         lambda tmp: torch.utils.data.ConcatDataset([stoker.Synthetic(4), stoker.Synthetic(4)]),

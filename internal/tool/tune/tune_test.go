@@ -255,30 +255,6 @@ func TestSettingsThatFail(t *testing.T) {
 	}
 }
 
-// ending is a machine whose loader fails when the same settings are measured again.
-type ending struct {
-	machine
-	seen map[Settings]bool
-}
-
-func (e *ending) Measure(ctx context.Context, s Settings, d time.Duration) (Figures, error) {
-	if e.seen[s] {
-		return Figures{}, errors.New("the disk is gone")
-	}
-	e.seen[s] = true
-	return e.machine.Measure(ctx, s, d)
-}
-
-// An error in the rounds that decide ends the search: a choice without them would be
-// one of chance.
-func TestAnErrorWhileRepeating(t *testing.T) {
-	space := Space{Batch: []int{8}}.Complete(Own, 4, false)
-	meter := &ending{machine{cpu: 0.05, cores: 4}, map[Settings]bool{}}
-	if r, err := Run(t.Context(), Config{Space: space, Budget: time.Hour}, meter); err == nil || !strings.Contains(err.Error(), "the disk is gone") {
-		t.Errorf("%+v, %v", r, err)
-	}
-}
-
 // silent is a loader that gives too few batches to tell a rate.
 type silent struct{}
 

@@ -5,6 +5,7 @@ DataLoader    keywords -> Spec; epochs, state, length, receipts (passes are in _
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 import weakref
@@ -797,6 +798,14 @@ class DataLoader(Generic[T]):
         }
         return {**self.__dict__, **dropped}
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _KEYWORDS and "_settings" in self.__dict__:
+            raise ConfigError(
+                f"DataLoader.{name} cannot be assigned to: it would have no effect",
+                hint=f"make a new loader with {name}=",
+            )
+        super().__setattr__(name, value)
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.Lock()
@@ -843,6 +852,10 @@ class DataLoader(Generic[T]):
         if settings is not None and name in settings.torch:
             return settings.torch[name]
         raise AttributeError(f"'DataLoader' object has no attribute {name!r}")
+
+
+# What a loader is made of: none of it can be assigned to later.
+_KEYWORDS = frozenset(inspect.signature(DataLoader.__init__).parameters) - {"self"}
 
 
 class _Sampler:

@@ -111,10 +111,17 @@ def _fitting(value: Any, depth: int) -> str | None:
         return "stoker.MDSDataset(local) reads the same shards"
     if _is(value, "torch", "Subset"):
         if isinstance(value.dataset, Dataset):
-            return "stoker.DataLoader(dataset.dataset, sampler=dataset.indices) loads the same samples"
-        return _fitting(value.dataset, depth)
+            return (
+                "stoker.DataLoader(dataset.dataset, sampler=stoker.SubsetRandomSampler(dataset.indices)) loads the "
+                "same samples, shuffled; sampler=dataset.indices loads them in their order"
+            )
+        whole = _fitting(value.dataset, depth)
+        return whole and f"{whole}, and sampler=stoker.SubsetRandomSampler(dataset.indices) the same samples of it"
     if _is(value, "torch", "ConcatDataset") and all(isinstance(one, Dataset) for one in value.datasets):
-        return "stoker.Mixture(dataset.datasets, stop='all_exhausted') loads several datasets as one"
+        return (
+            "stoker.Mixture(dataset.datasets, weights=[len(d) for d in dataset.datasets], stop='all_exhausted') loads "
+            "all of them in an epoch, each as often as it is large; a sample or two may come twice"
+        )
     if _is(value, "torch", "TensorDataset"):
         return _saved(len(value.tensors))
     return _held(value) or _listed(value) or (_inside(value, depth) if depth < _DEEPEST else None)

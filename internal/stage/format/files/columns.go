@@ -163,7 +163,7 @@ func (t *table) labels(c *cells) (ids []int64, names []string, err error) {
 		case first == cellNull:
 			first = k
 		case first != cellText && k == cellText:
-			return nil, nil, t.fail(errs.Damaged, -1, "%s has the label %q, which is no number, and those before it are", t.row(row), c.text.At(row)).
+			return nil, nil, t.fail(errs.Damaged, -1, "%s has the label %q, which is not a number, although those before it are", t.row(row), c.text.At(row)).
 				Try("labels are whole numbers, or all of them names")
 		}
 		if first != cellText {

@@ -126,7 +126,7 @@ func (t *table) readCSV(f *feed, tabs bool) error {
 		line, _ := r.FieldPos(0)
 		for i, v := range row {
 			if !utf8.ValidString(v) {
-				return t.fail(errs.Damaged, at, "line %d is not UTF-8", line).Try("write the table as UTF-8 (iconv -f latin1 -t utf8)")
+				return t.fail(errs.Damaged, at, "line %d is not UTF-8", line).Try("write the table as UTF-8 (iconv -f latin1 -t utf8, or -f utf-16 if it begins with the bytes ff fe)")
 			}
 			if order == nil || i >= len(order) {
 				continue
@@ -221,7 +221,7 @@ func (t *table) readJSONL(f *feed) error {
 			if e, ok := err.(*errs.Error); ok { //nolint:errorlint // made by this package
 				return e
 			}
-			return t.fail(errs.Damaged, begin, "line %d is no JSON object: %v", line, err).Try("each line is one object, such as {\"path\": \"a.jpg\", \"label\": 3}")
+			return t.fail(errs.Damaged, begin, "line %d is not a JSON object: %v", line, err).Try("each line is one object, such as {\"path\": \"a.jpg\", \"label\": 3}")
 		}
 		t.end(line)
 	}

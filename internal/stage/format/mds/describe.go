@@ -130,7 +130,7 @@ func describe(ctx context.Context, src source.Source, obj source.Info) (*descrip
 // eachKey calls f for every key of the object that comes next; f reads the value.
 func eachKey(dec *json.Decoder, f func(key string) error) error {
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return early(err, errors.New("it is no JSON object"))
+		return early(err, errors.New("it is not a JSON object"))
 	}
 	for dec.More() {
 		t, err := dec.Token()

@@ -200,5 +200,5 @@ func (d *Dataset) Notes() []string {
 	if left == nil {
 		return nil
 	}
-	return []string{"arrays that can not be read are left out: " + strings.Join(left, ", ")}
+	return []string{"arrays that cannot be read are left out: " + strings.Join(left, ", ")}
 }
