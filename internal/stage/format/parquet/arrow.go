@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// arrowLists sets how long the lists of columns are, where the Arrow schema that
-// Arrow's writers leave in a file says that they all are of one length: Parquet's
-// own schema has no word for it. A schema that can not be read says nothing.
+// arrowLists sets the length of the lists in columns where the Arrow schema that
+// Arrow's writers leave in a file says that all of them have the same length:
+// Parquet's own schema cannot express it. A schema that cannot be read says nothing.
 //
 // The schema is a flatbuffer: tables of offsets, here read with every offset
 // checked. Of Message: header 2; Schema: fields 1; Field: name 0, kind of type 2,
@@ -36,7 +36,8 @@ const (
 	arrowFixedList = 16
 )
 
-// flat is a flatbuffer. Position 0 stands for nothing: nothing can lie there.
+// flat is a flatbuffer. Position 0 means that there is nothing: nothing can be stored
+// there.
 type flat struct {
 	p    []byte
 	left int // tables that may still be looked at
@@ -73,7 +74,7 @@ func (f *flat) slot(table, field int) int {
 	return table + off
 }
 
-// table is where the table, vector or text lies that a field points to.
+// table is where the table, vector or text that a field points to begins.
 func (f *flat) table(table, field int) int {
 	at := f.slot(table, field)
 	if off := f.u32(at); off > 0 && off < len(f.p)-at {

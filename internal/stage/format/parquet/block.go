@@ -16,10 +16,11 @@ import (
 //	         first row
 //	values   by form
 //
-// Values of one size lie one behind the other, a zero where there is none; others
-// have a pair of offset and length (uint32) each, into the block or, where the
-// page is not compressed, into the page as it was read; or they are numbers
-// (uint32) in the chunk's dictionary, which is a block of its own.
+// Values of one size are stored one after the other, with a zero in place of each
+// missing one; values of other columns have a pair of offset and length (uint32)
+// each, into the block or, where the page is not compressed, into the page as it was
+// read; or they are numbers (uint32) in the chunk's dictionary, which is a block
+// itself.
 const (
 	blockRows   = iota // number of rows that begin in the page
 	blockValues        // number of values, or of rows where there are no lists

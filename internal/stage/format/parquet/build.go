@@ -12,12 +12,12 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// The columns beside those that every index has. Chunks are numbered row group by
-// row group, column by column.
+// The columns in addition to those that every index has. Chunks are numbered row
+// group by row group, column by column.
 const (
 	columnName = "column.name" // strings
 	columnPath = "column.path" // strings: parts joined by zeros
-	columnWhy  = "column.why"  // strings: why it can not be read; "": it can
+	columnWhy  = "column.why"  // strings: why it cannot be read; "": it can
 	columnNull = "column.null" // int64: rows without a value, or without a list
 	columnHole = "column.hole" // int64: nulls in its lists
 	columnSpec = "column.spec" // int32: columnInts a column, see spec
@@ -53,14 +53,14 @@ func (c *column) spec() []int32 {
 	}
 }
 
-// pageRef is where a page lies and which rows begin in it.
+// pageRef is where a page is stored and which rows begin in it.
 type pageRef struct {
 	off, n, row int64
 	flags       int32
 	values      []place // one a row; nil: the page is read whole
 }
 
-// chunkRef is where the pages of one column of one row group lie.
+// chunkRef is where the pages of one column of one row group are stored.
 type chunkRef struct {
 	codec         int32
 	absent        absent
@@ -169,7 +169,7 @@ func (p *part) conform(first *part) error {
 	return nil
 }
 
-// merge puts the files that have rows one behind the other into the index.
+// merge puts the files that have rows into the index, one after the other.
 func merge(objs []source.Info, parts []*part, b *index.Builder) error {
 	var (
 		first, pages, dicts, dictLens, offs, lens, rows []int64

@@ -55,7 +55,7 @@ func varints(v ...uint64) (out []byte) {
 	return out
 }
 
-// Every class of damage is an error with its place, and makes little garbage.
+// Every class of damage is an error with its place, and allocates little memory.
 func TestDamaged(t *testing.T) {
 	sound := numbers().file()
 	if n, err := walk(sound); n != 3 || err != nil {
@@ -204,8 +204,8 @@ func TestFlippedBits(t *testing.T) {
 	stagetest.Must(t, stagetest.Read(d, src, 12, nil, &s))
 }
 
-// Whatever bit of a file is wrong, it is a dataset or an error of data, and never
-// fewer rows.
+// Whichever bit of a file is wrong, opening it gives a dataset or a data error, and
+// never fewer rows.
 func TestAnyBit(t *testing.T) {
 	for _, name := range []string{"huggingface-plain.parquet", "old-time.parquet", "lists.parquet"} {
 		data, err := os.ReadFile(filepath.Join("../../../../testdata/parquet", name))
@@ -229,8 +229,8 @@ func TestAnyBit(t *testing.T) {
 	}
 }
 
-// FuzzFooter: whatever a footer says of the pages, the file is a dataset or an
-// error. Its length stands behind it and would be wrong in most files otherwise.
+// FuzzFooter: whatever a footer says of the pages, the file is a dataset or an error.
+// The footer's length is stored after it and would otherwise be wrong in most files.
 func FuzzFooter(f *testing.F) {
 	add := func(data []byte) {
 		foot := len(data) - 8 - int(binary.LittleEndian.Uint32(data[len(data)-8:]))
@@ -251,7 +251,7 @@ func FuzzFooter(f *testing.F) {
 	})
 }
 
-// FuzzPage: whatever a page of each type and encoding holds.
+// FuzzPage: the same, for whatever a page of each type and encoding holds.
 func FuzzPage(f *testing.F) {
 	for encoding := range byte(10) {
 		f.Add(encoding, byte(1), byte(0), byte(0), int64(3), []byte{1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0})

@@ -31,8 +31,8 @@ var (
 	errNumber     = errors.New("a value is a number that its dictionary does not have")
 )
 
-// decode makes the block of a data page. page is the page as it lies in the file; view
-// says that values may stay in it.
+// decode makes the block of a data page. page is the page as it is stored in the
+// file; view says that values may stay in it.
 func decode(col *column, codec int, page []byte, dict block, view bool) (block, error) {
 	h, stored, err := openPage(page, codec)
 	if err != nil {
@@ -121,8 +121,8 @@ func (m *maker) take(n int) []byte {
 	return p
 }
 
-// level reads levels of up to highest: in v1 pages behind their length, in v2
-// pages of the length that the header says.
+// level reads levels of up to highest: in v1 pages they come after their length, in
+// v2 pages the header says how long they are.
 func (m *maker) level(dst []uint32, highest, length int) error {
 	if m.h.kind == pageData {
 		switch {
@@ -203,9 +203,9 @@ func (m *maker) layout() error {
 	return nil
 }
 
-// lists is where the rows begin, counted in values, and what is missing of them:
-// one more entry is for the values before the first row. An item that is null has
-// no slot: its row can not be given out.
+// lists is where the rows begin, counted in values, and what is missing from them:
+// one more entry is for the values before the first row. An item that is null has no
+// slot: its row cannot be returned.
 func (m *maker) lists() (starts []uint32, nulls []byte) {
 	slots, missing := uint32(0), false
 	var front byte
@@ -242,7 +242,7 @@ func (m *maker) lists() (starts []uint32, nulls []byte) {
 	return starts, append(nulls, front)
 }
 
-// form is how the values will lie.
+// form is how the values will be stored.
 func (m *maker) form() (form, width int) {
 	switch {
 	case m.col.dtype != mem.Object:
@@ -288,7 +288,7 @@ func (m *maker) values() error {
 	return m.spread(func(i int) []byte { return wide[i*width : (i+1)*width] })
 }
 
-// fixed decodes values of one size, one behind the other.
+// fixed decodes values of one size, stored one after the other.
 func (m *maker) fixed(dst []byte, width int) error {
 	switch {
 	case m.col.physical == physBool && m.h.encoding == encPlain:
@@ -411,7 +411,7 @@ func (m *maker) numbers() error {
 	})
 }
 
-// texts finds where values of different sizes lie.
+// texts finds where values of different sizes are stored.
 func (m *maker) texts() error {
 	data := m.out.get(blockData)
 	pairs := m.out.words(data, 2*m.out.get(blockValues))
@@ -474,7 +474,7 @@ func (m *maker) texts() error {
 	return errors.New("such values are not written in it")
 }
 
-// sizes are the lengths of m.n values, and how many bytes they took.
+// sizes is the lengths of m.n values, and how many bytes they took.
 func (m *maker) sizes(p []byte) ([]int64, int, error) {
 	v := make([]int64, m.n)
 	at, err := delta(v, p)

@@ -7,8 +7,8 @@ import (
 	"math/bits"
 )
 
-// The encodings of Parquet (Apache Parquet, "Encodings"). Every decoder is told
-// how many values it has to make and makes no more; none reads beyond its input.
+// The encodings of Parquet (Apache Parquet, "Encodings"). Every decoder is told how
+// many values to make and makes no more; no decoder reads beyond its input.
 
 var (
 	errValues = errors.New("its values end too early")
@@ -190,7 +190,7 @@ func plainBools(dst, src []byte) error {
 	return nil
 }
 
-// runBools unpacks booleans as runs behind their length.
+// runBools unpacks booleans stored as runs after their length.
 func runBools(dst, src []byte) error {
 	if len(src) < 4 || uint64(binary.LittleEndian.Uint32(src)) > uint64(len(src)-4) {
 		return errValues

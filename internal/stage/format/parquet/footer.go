@@ -56,7 +56,7 @@ type footer struct {
 	rows    int64
 	hf      []byte // HuggingFace's description of the features, JSON
 	arrow   []byte // the Arrow schema, base64
-	end     int64  // offset of the footer: all pages lie before it
+	end     int64  // offset of the footer: all pages are before it
 }
 
 // damagedAt is the error of bytes that are not what they should be.
@@ -98,7 +98,7 @@ func readFooter(ctx context.Context, src source.Source, obj source.Info) (*foote
 	}
 	f := &footer{end: obj.Size - 8 - n}
 	if err := f.parse(raw); err != nil {
-		if e, ok := err.(*errs.Error); ok { //nolint:errorlint // made here, wrapped by nobody
+		if e, ok := err.(*errs.Error); ok { //nolint:errorlint // made here, never wrapped
 			return nil, e.At(errs.Where{Shard: obj.Name, Offset: errs.Known(f.end), Field: e.Where.Field})
 		}
 		return nil, damagedAt(obj, f.end, "the footer can not be read").Because(err)

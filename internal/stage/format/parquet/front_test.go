@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The front of a page is how its contents begin, however much of the packed bytes
-// is there; of all of them it is all.
+// The front of a page is the beginning of its contents, however few of the packed
+// bytes are given; given all of them, it is the whole contents.
 func TestFront(t *testing.T) {
 	zip, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestFront(t *testing.T) {
 		limit := rapid.IntRange(0, len(p)).Draw(t, "limit")
 		got := front(codec, cut, limit)
 		if !bytes.HasPrefix(p, got) || codec != codecNone && len(got) > limit {
-			t.Fatalf("codec %d: %d bytes of %d are no beginning of %d", codec, len(got), limit, len(p))
+			t.Fatalf("codec %d: %d bytes of %d are not the beginning of %d", codec, len(got), limit, len(p))
 		}
 		front(codec, rapid.SliceOf(rapid.Byte()).Draw(t, "noise"), 1<<16)
 	})

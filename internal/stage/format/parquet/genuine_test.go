@@ -10,8 +10,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
-// The index of every file is one that the next Open takes: those of columns without a
-// dictionary, without a value and without places too.
+// The next Open accepts the index of every file, also that of columns without a
+// dictionary, without a value or without places.
 func TestGenuineIndexes(t *testing.T) {
 	files, err := filepath.Glob("../../../../testdata/parquet/*.parquet")
 	stagetest.Must(t, err)

@@ -21,9 +21,9 @@ type classes struct {
 	no     map[string]int64
 }
 
-// label reads the column that numbers the classes: want, or, where that is empty,
-// the one column that is described as such; nothing where that leaves rows
-// without a class, which nobody asked for.
+// label reads the column that numbers the classes: want, or, if that is empty, the
+// one column that is described as such. In the latter case, since nobody asked for
+// it, there is no label if some rows would have no class.
 func (p *part) label(ctx context.Context, src source.Source, want string) error {
 	if want == None {
 		return nil

@@ -10,17 +10,16 @@ import (
 
 // A page, or a dictionary, that is longer than wholeBytes is not an extent of its
 // samples: it would be read again with every batch that has one of them, although its
-// block is kept. The extent is its beginning, which tells whether the file is still
-// that of the index, and whoever makes the block reads the page. This happens in a
-// lane, which waits for the storage meanwhile; so it does not for pages of usual
-// sizes.
+// block is kept. The extent is its beginning, which shows whether the file is still
+// that of the index; the page is read when its block is made. This happens in a lane,
+// which waits for the storage meanwhile; for pages of usual sizes it does not.
 const (
 	wholeBytes = 4 << 20
 	frontBytes = 64
 )
 
 // atOnce is how many large pages are read and unpacked at once: each takes its own
-// bytes, stored and unpacked, beside those that are kept.
+// bytes, stored and unpacked, in addition to those that are kept.
 const atOnce = 2
 
 // stretch is the extent of n bytes of pages at off.
@@ -31,8 +30,8 @@ func stretch(file int, off, n int64) format.Extent {
 	return format.Extent{File: file, Off: off, Len: n}
 }
 
-// whole is all n bytes of the page at off, of which raw is the extent, and how to say
-// that they are needed no more. read says that nobody else has them.
+// whole is all n bytes of the page at off, of which raw is the extent, and a function
+// to call when they are no longer needed. read says that nothing else holds them.
 func (d *Dataset) whole(g int, off, n int64, raw []byte) (page []byte, read bool, done func(), err error) {
 	if n <= wholeBytes {
 		return raw, false, func() {}, nil

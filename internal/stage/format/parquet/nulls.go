@@ -13,11 +13,11 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
-// What is delivered unasked must not fail at a row for want of a value, so the
-// nulls of every column are counted while it is indexed. Where the writer has
-// counted them, its numbers are taken; where it has not, or where they do not tell
-// a null list from an empty one, the definition levels of the pages are read, and
-// of the values behind them nothing.
+// What is delivered unasked must not fail at a row because a value is missing, so the
+// nulls of every column are counted while it is indexed. Where the writer has counted
+// them, its numbers are used; where it has not, or where they do not tell a null list
+// from an empty one, the definition levels of the pages are read, and nothing of the
+// values after them.
 
 // absent is what a column lacks.
 type absent struct {
@@ -58,8 +58,8 @@ func (c *chunk) counted(col *column, rows int64) (absent, bool) {
 	return a, left == 0
 }
 
-// count reads what is absent from the pages of a column. A page that can not be
-// decoded counts for nothing: whoever wants a row of it is told of the damage.
+// count reads what is absent from the pages of a column. A page that cannot be
+// decoded does not count: reading a row of it reports the damage.
 func (s *scanner) count(col *column, codec int, pages []pageRef) (a absent, err error) {
 	for _, p := range pages {
 		var m *maker
@@ -84,9 +84,9 @@ func (s *scanner) count(col *column, codec int, pages []pageRef) (a absent, err 
 	return a, nil
 }
 
-// As much of a page is read and unpacked for its levels, at first and then: enough
-// for levels in a few runs, and for those behind a whole block of zstd's. What is
-// unpacked of so little has a limit too.
+// This much of a page is read and unpacked for its levels, on the first and on the
+// second try: enough for levels in a few runs, and for levels that come after a whole
+// block of zstd's. How much may be unpacked from so little is limited too.
 var levelReads = [...]int64{16 << 10, 192 << 10}
 
 const levelLimit = 2 << 20
@@ -195,7 +195,7 @@ func snappyFront(src []byte, limit int) (out []byte) {
 		if len(src) < size {
 			break
 		}
-		var more int // little-endian, behind the first byte
+		var more int // little-endian, after the first byte
 		for i := size - 1; i > 0; i-- {
 			more = more<<8 | int(src[i])
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
-// Whatever a writer tells of nulls, a column is delivered unasked exactly where no
-// row of it has one: a null list is one, and an empty list is none.
+// Whatever a writer says about nulls, a column is delivered unasked exactly where no
+// row of it has a null: a null list counts as one, an empty list does not.
 func TestNullsAreKnownBeforeTheRow(t *testing.T) {
 	left := map[string]string{
 		"gap": "null in 1 of 24 rows", "hole": "null in 4 of 24 rows", "nolist": "null in 1 of 24 rows",
@@ -71,8 +71,8 @@ func TestNullTeaches(t *testing.T) {
 	}
 }
 
-// optional is two nullable byte strings in one page, the second of which is null
-// where there is one only, behind their levels.
+// optional is a page of nullable byte strings, stored after their levels: the given
+// values, and a null where only one is given.
 func optional(values ...[]byte) crafted {
 	c := numbers()
 	c.physical, c.repeats, c.rows, c.values, c.count = 6, 1, 2, 2, 2
@@ -128,7 +128,7 @@ func TestNullsOfLargePages(t *testing.T) {
 	}
 }
 
-// A page that can not be decoded hides no column: who reads a row of it is told.
+// A page that cannot be decoded hides no column: reading a row of it is an error.
 func TestNullsOfDamagedPages(t *testing.T) {
 	c := optional([]byte("value"))
 	c.body[0] = 99 // bytes of levels

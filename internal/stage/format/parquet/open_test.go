@@ -93,7 +93,7 @@ func TestProjection(t *testing.T) {
 	}
 	a, b, c := d.Extents(9, []string{"f32"}, nil), d.Extents(17, []string{"f32"}, nil), d.Extents(18, []string{"f32"}, nil)
 	if !slices.Equal(a, b) || slices.Equal(b, c) {
-		t.Errorf("rows 9, 17 and 18 lie in %v, %v and %v", a, b, c)
+		t.Errorf("rows 9, 17 and 18 are in %v, %v and %v", a, b, c)
 	}
 	if got := d.Runs(); !slices.Equal(got, []int64{20, 16}) {
 		t.Errorf("the row groups have %v rows", got)
@@ -141,8 +141,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// The index is used again while size and time stay what they were; its digest is
-// of what the dataset is, and not of where it lies.
+// The index is used again while size and time stay the same; its digest depends on
+// the contents of the dataset, and not on where it is stored.
 func TestStale(t *testing.T) {
 	store := index.Store{Dir: t.TempDir()}
 	put := func(dir, from string) string {
@@ -213,7 +213,7 @@ func TestFilesWithoutRows(t *testing.T) {
 		}
 		var at []format.Extent
 		if at = d.Extents(40, []string{"i64"}, nil); len(at) == 0 || at[0].File != 3 {
-			t.Errorf("sample 40 lies in %v", at)
+			t.Errorf("sample 40 is in %v", at)
 		}
 	}
 	for _, names := range [][]string{{"no-rows.parquet"}, {"no-rows.parquet", "no-rows.parquet"}} {

@@ -26,7 +26,7 @@ const (
 // maxHeader bounds the header of a page: its statistics may hold two values.
 const maxHeader = 16 << 20
 
-// pageHeader is what stands before a page.
+// pageHeader is what is stored before a page.
 type pageHeader struct {
 	kind     int
 	unpacked int // bytes
@@ -45,7 +45,7 @@ type pageHeader struct {
 
 var errHeader = errors.New("a page's header makes no sense")
 
-// parseHeader reads the header that p begins with. errShort: it goes on behind p.
+// parseHeader reads the header that p begins with. errShort: it continues after p.
 func parseHeader(p []byte) (pageHeader, error) {
 	h := pageHeader{kind: -1, unpacked: -1, packed: -1, values: -1, rows: -1, encoding: -1}
 	t := &thrift{p: p}
@@ -139,13 +139,13 @@ func (h *pageHeader) holds() bool { return h.kind == pageData || h.kind == pageD
 // dictionary says whether the values of the page are numbers in the dictionary.
 func (h *pageHeader) dictionary() bool { return h.encoding == encPlainDict || h.encoding == encRLEDict }
 
-// A page of n stored bytes may become maxUnpacked(n): far more than any file that
-// somebody meant, and little enough to be no bomb. A page of two million equal
-// integers is beyond it; writers make pages of 1 MiB, or of 20,000 rows.
+// A page of n stored bytes may become maxUnpacked(n): far more than in any file that
+// was written in earnest, and little enough not to be a bomb. A page of two million
+// equal integers exceeds it; writers make pages of 1 MiB, or of 20,000 rows.
 func maxUnpacked(n int) int { return max(12<<20, 128*n) }
 
-// openPage checks a page as it lies in the file, and gives its header and what is
-// stored behind it.
+// openPage checks a page as it is stored in the file, and returns its header and what
+// is stored after it.
 func openPage(p []byte, codec int) (h pageHeader, stored []byte, err error) {
 	h, err = parseHeader(p)
 	if err != nil {
@@ -177,11 +177,11 @@ func (h *pageHeader) bounded(codec, n int) error {
 	return nil
 }
 
-// plain says whether the page lies in the file as it is.
+// plain says whether the page is stored uncompressed in the file.
 func (h *pageHeader) plain(codec int) bool { return codec == codecNone || h.raw }
 
-// unpacked is the body of a page behind front bytes of room. The levels of a v2
-// page stand before its values in either form.
+// unpacked is the body of a page, after room of front bytes. The levels of a v2 page
+// come before its values, and are never compressed.
 func unpacked(h pageHeader, codec int, stored []byte, front int) ([]byte, error) {
 	buf := make([]byte, front+h.unpacked)
 	body := buf[front:]

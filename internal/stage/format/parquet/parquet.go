@@ -11,12 +11,12 @@
 //
 // # Why not a library for reading
 //
-// parquet-go believes what a file claims: a list of 2^31 items, a run of 2^31
+// parquet-go believes what a file claims: a list of 2^31 items or a run of 2^31
 // values is allocated before its bytes are looked at, and running out of memory
-// can not be caught at the edge as a panic can. It also needs every footer
-// whenever a dataset is opened, and holds readers, not places; here the index has
-// the place of every page, and a page is decoded from its bytes alone. Tests hold
-// this reader against pyarrow and parquet-go.
+// cannot be recovered from, as a panic can. It also needs every footer whenever a
+// dataset is opened, and holds readers, not places; here the index has the place of
+// every page, and a page is decoded from its bytes alone. Tests compare this reader
+// with pyarrow and parquet-go.
 package parquet
 
 import (
@@ -99,8 +99,8 @@ var (
 	_ format.Typed  = (*Dataset)(nil)
 )
 
-// Open opens files in this order, indexing them where there is no index of them
-// that still holds. All have to have the same columns. Errors: not_found, config,
+// Open opens files in this order, indexing them unless there is an index of them that
+// is still valid. All must have the same columns. Errors: not_found, config,
 // unreadable, damaged, unsupported, empty, changed (a file is being written to),
 // missing_field (no column Label, or a row without one).
 func Open(ctx context.Context, src source.Source, files []string, opt Options) (*Dataset, error) {
@@ -147,7 +147,7 @@ func (d *Dataset) Classes() []string { return d.x.Classes() }
 func (d *Dataset) Close() error { return d.x.Close() }
 
 // Runs is the number of samples of every row group that has any, in order: the
-// samples whose bytes lie side by side.
+// samples whose bytes are stored side by side.
 func (d *Dataset) Runs() []int64 {
 	var runs []int64
 	for g := range d.groupFile {
@@ -179,8 +179,8 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 	return format.Type{DType: col.dtype, Shape: mem.Shape{}, Ragged: true}, true
 }
 
-// Decode is how a field is taken where nobody says it: "none" for what some rows
-// lack, what can not be read, and the path beside an encoded picture.
+// Decode is how a field is decoded unless the caller says it: "none" for what some
+// rows lack, what cannot be read, and the path next to an encoded picture.
 func (d *Dataset) Decode(field string) string {
 	c := d.resolve(field)
 	switch {
@@ -194,7 +194,7 @@ func (d *Dataset) Decode(field string) string {
 	return ""
 }
 
-// LeftOut says why Decode leaves a field out; "": it needs no word.
+// LeftOut says why Decode leaves a field out; "": there is nothing to explain.
 func (d *Dataset) LeftOut(field string) string {
 	c := d.resolve(field)
 	if c < 0 {
@@ -235,7 +235,7 @@ func (d *Dataset) tableLine(c int) string {
 	return fmt.Sprintf("stoker.Table(%q, path=%q)", d.x.AppendPath(0, nil), d.sidePath(c))
 }
 
-// lacks says whether some row can not give out the column for a null.
+// lacks says whether some row cannot return the column because of a null.
 func (d *Dataset) lacks(c int) bool { return c != d.label && (d.nulls[c] > 0 || d.holes[c] > 0) }
 
 // resolve is the first alternative of a wanted field that there is: the number of
@@ -291,7 +291,7 @@ func (d *Dataset) Check(fields []string) error {
 	return nil
 }
 
-// refused is the error of a column that is there and can not be read.
+// refused is the error of a column that exists but cannot be read.
 func (d *Dataset) refused(c int) *errs.Error {
 	what, try, _ := strings.Cut(d.columns[c].why, "; ")
 	e := errs.New(errs.Unsupported, "column %q is %s, which is not read", d.columns[c].name, what)

@@ -126,7 +126,7 @@ func wanted(v any) any {
 	return v
 }
 
-// compare holds every field of a sample against its row.
+// compare compares every field of a sample with its row.
 func compare(t *testing.T, d *parquet.Dataset, s format.Sample, row map[string]any) {
 	t.Helper()
 	have := make(map[string]format.Field)
@@ -234,12 +234,12 @@ func TestHuggingFace(t *testing.T) {
 		}
 	}
 
-	// Uncompressed, the picture is given out as it lies in the file.
+	// An uncompressed picture is returned as it is stored in the file.
 	d, src = open(t, parquet.Options{}, "huggingface-plain.parquet")
 	readAll(t, d, src, want)
 	stagetest.Must(t, stagetest.Read(d, src, 7, []string{"image"}, &s))
 	if f := s.Fields[0]; f.File != 0 || f.Off == 0 || f.Unpacked {
-		t.Errorf("the picture lies in file %d at %d", f.File, f.Off)
+		t.Errorf("the picture is in file %d at %d", f.File, f.Off)
 	}
 	if d.Index().Int32s(index.SampleClass) != nil {
 		t.Error("there are classes, and nothing says so")
@@ -269,9 +269,9 @@ func TestListsOverPages(t *testing.T) {
 	d, src := open(t, parquet.Options{}, "lists.parquet")
 	readAll(t, d, src, rows(t, "lists.json"))
 	if n := len(d.Extents(4, []string{"x"}, nil)); n < 5 {
-		t.Errorf("a list of 1000 lies in %d pages", n)
+		t.Errorf("a list of 1000 is in %d pages", n)
 	}
 	if n := len(d.Extents(3, []string{"x"}, nil)); n != 1 {
-		t.Errorf("a list of 1 lies in %d pages", n)
+		t.Errorf("a list of 1 is in %d pages", n)
 	}
 }

@@ -10,30 +10,30 @@ import (
 
 // Writers close a page after some number of rows, so that a page of pictures may have
 // a thousand of them, and so may a dictionary. Where neither is compressed, a value
-// lies in the file as it is:
+// is stored in the file unchanged:
 //
 //	uint32 length of the value, then its bytes
 //
 // The index then has the place of every such value, found by reading the lengths
-// alone, and a sample costs its own bytes. Values that are short are not worth a place:
-// what is read for their lengths would be all of the file. A page with a checksum is
-// read whole, because a part of it cannot be checked.
+// alone, and a sample costs its own bytes. Values that are short are not worth a
+// place: reading their lengths would mean reading all of the file. A page with a
+// checksum is read whole, because a part of it cannot be checked.
 
 // leastPlaced is the mean length of values, in bytes, from which on they get places.
 const leastPlaced = 16 << 10
 
-// lengthBytes is what lies before a value.
+// lengthBytes is the size of the length that is stored before a value.
 const lengthBytes = 4
 
-// place is where a value lies, without its length; n is -1 for a null.
+// place is where a value is stored, without its length; n is -1 for a null.
 type place struct {
 	off int64
 	n   int32
 }
 
-// places finds the values of the pages of a chunk that can be read one by one.
-// What is not as it should be gets no places: whoever wants a row of it reads the
-// page, and is told of the damage. Errors: those of reading.
+// places finds the values of the pages of a chunk that can be read one by one. Pages
+// that are not as they should be get no places: reading a row of one reads the page,
+// and reports the damage. Errors: those of reading.
 func (s *scanner) places(col *column, ref *chunkRef, rows int64) error {
 	if col.physical != physBytes || col.dtype != mem.Object || col.rep > 0 {
 		return nil
@@ -79,8 +79,8 @@ func (s *scanner) places(col *column, ref *chunkRef, rows int64) error {
 	return nil
 }
 
-// plainPlaces are those of a page of values one behind the other; nil: none can be
-// told.
+// plainPlaces are those of a page of values stored one after the other; nil: they
+// cannot be determined.
 func (s *scanner) plainPlaces(col *column, codec int, h *pageHeader, p *pageRef) ([]place, error) {
 	m, err := s.levels(col, codec, h, p.off, p.n)
 	switch {
@@ -129,11 +129,11 @@ func (s *scanner) numberPlaces(col *column, codec int, p *pageRef, dict []place)
 	if err != nil {
 		return nil, err
 	}
-	known := make(block, 4*blockHead) // that the numbers are held against: only how many there are
+	known := make(block, 4*blockHead) // that the numbers are checked against: only how many there are
 	binary.LittleEndian.PutUint32(known[4*blockValues:], uint32(len(dict)))
 	b, err := decode(col, codec, raw, known, false)
 	if err != nil {
-		return nil, nil //nolint:nilerr // whoever wants a row is told
+		return nil, nil //nolint:nilerr // reading a row reports it
 	}
 	all := make([]place, b.get(blockRows))
 	for i := range all {
@@ -144,8 +144,8 @@ func (s *scanner) numberPlaces(col *column, codec int, p *pageRef, dict []place)
 	return all, nil
 }
 
-// lengths walks over n values that lie between at and end, and nothing else does; nil:
-// they do not.
+// lengths walks over n values that fill the bytes from at to end exactly; nil: they
+// do not.
 func (s *scanner) lengths(at, end int64, n int) ([]place, error) {
 	if int64(n) > (end-at)/lengthBytes {
 		return nil, nil
@@ -188,8 +188,8 @@ func (v place) extent(file int) format.Extent {
 	return format.Extent{File: file, Off: v.off - lengthBytes, Len: int64(v.n) + lengthBytes}
 }
 
-// validPlaces says whether the places of page p, which has n rows, lie in a file of
-// size bytes.
+// validPlaces says whether the places of page p, which has n rows, are within a file
+// of size bytes.
 func (d *Dataset) validPlaces(c, p int, n, size int64) bool {
 	first := d.pageValue[p]
 	if first == -1 {

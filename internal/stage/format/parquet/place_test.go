@@ -28,7 +28,7 @@ func picture(i int) []byte {
 }
 
 // Values that pyarrow puts side by side into one page or one dictionary are read one
-// by one where they lie in the file as they are, and with their page where not.
+// by one where they are stored in the file unchanged, and with their page otherwise.
 func TestPicturesInOnePage(t *testing.T) {
 	for kind, alone := range map[string]bool{
 		"dict": true, "plain": true, "plain-index": true, "plain-v2": true, "mixed": true,
@@ -53,7 +53,7 @@ func TestPicturesInOnePage(t *testing.T) {
 					t.Errorf("row %d: %d bytes are read for %d", i, read, len(picture(i)))
 				}
 				if f := s.Fields[0]; alone && (f.Unpacked || !bytes.Equal(body[f.Off:][:len(f.Data)], f.Data)) {
-					t.Errorf("row %d does not lie at %d", i, f.Off)
+					t.Errorf("row %d is not at %d", i, f.Off)
 				}
 				err := stagetest.Read(d, src, id, []string{"maybe", "label"}, &s)
 				switch null := i == 5 || i == 6; {
@@ -77,8 +77,8 @@ func TestPicturesInOnePage(t *testing.T) {
 	}
 }
 
-// What was written over a value since it was indexed is damage, as a page that does
-// not hold what it says; no page that is damaged gets places.
+// What was written over a value since it was indexed is damage, like a page that does
+// not hold what its header says; no page that is damaged gets places.
 func TestDamageBetweenPictures(t *testing.T) {
 	body := stagetest.Unzipped(t, "../../../../testdata/parquet/pictures-plain.parquet.gz")
 	file := stagetest.Bytes(body)
@@ -127,8 +127,9 @@ func shots(t *testing.T, options ...parquet.WriterOption) (rows []shot, file []b
 	return rows, out.Bytes()
 }
 
-// A page of many megabytes is read once while its block is kept, by whoever needs it
-// first, however little is kept; a note says what it costs and how to avoid that.
+// A page of many megabytes is read once while its block is kept, by the first reader
+// that needs it, however little is kept; a note says what it costs and how to avoid
+// that.
 func TestLargePagesAreReadOnce(t *testing.T) {
 	for name, codec := range map[string]parquet.WriterOption{
 		"snappy": parquet.Compression(&parquet.Snappy), "zstd": parquet.Compression(&parquet.Zstd),
@@ -185,8 +186,8 @@ func (f failing) ReadAt(ctx context.Context, obj source.Info, p []byte, off int6
 	return f.Bytes.ReadAt(ctx, obj, p, off)
 }
 
-// What the storage says of a large page reaches the user as it is, and damage in one
-// is damage.
+// What the storage says of a large page reaches the user unchanged, and damage in one
+// is reported as damage.
 func TestLargePagesThatCanNotBeRead(t *testing.T) {
 	_, body := shots(t, parquet.Compression(&parquet.Zstd))
 	var s format.Sample

@@ -99,7 +99,7 @@ func (s *scanner) chunk(col *column, c *chunk, rows int64) (chunkRef, error) {
 	s.spans = append(s.spans, span{start, end})
 	ref := chunkRef{codec: int32(c.codec)}
 	if col.why != "" {
-		return ref, nil // nobody will read it
+		return ref, nil // it will not be read
 	}
 	find := s.walk
 	if c.length > 0 {
@@ -175,7 +175,7 @@ func (s *scanner) indexed(col *column, c *chunk, rows int64, ref chunkRef, start
 	return ref, nil
 }
 
-// walk goes from the header of one page to the next.
+// walk steps from the header of one page to the next.
 func (s *scanner) walk(col *column, c *chunk, rows int64, ref chunkRef, start, end int64) (chunkRef, error) {
 	var row, values int64
 	for at := start; at < end && values < c.values; {
@@ -220,8 +220,8 @@ func (s *scanner) walk(col *column, c *chunk, rows int64, ref chunkRef, start, e
 	return ref, nil
 }
 
-// rows is how many rows begin in a page, and whether its first value goes on with
-// one. Of lists in pages of the first version only the levels tell.
+// rows is how many rows begin in a page, and whether its first value continues one.
+// For lists in pages of the first version only the levels tell.
 func (s *scanner) rows(col *column, c *chunk, h *pageHeader, at, n int64) (begun int64, mid bool, err error) {
 	switch {
 	case col.rep == 0:

@@ -61,8 +61,8 @@ type column struct {
 // list says whether a sample has a list of values.
 func (c *column) list() bool { return c.rep == 1 }
 
-// columns are the leaves of a schema in stored order. Every leaf has a name of
-// its own; those that can not be read have a reason.
+// columns are the leaves of a schema in stored order. Every leaf has a unique name;
+// those that cannot be read have a reason.
 //
 // A leaf's name is its path without what only marks a list (a LIST group, its
 // repeated group, its element); and of a struct of nothing but bytes and path,
@@ -233,7 +233,7 @@ func (w *walker) leaf(n node, c column, names []string) error {
 	return nil
 }
 
-// because notes the first reason why a column can not be read.
+// because notes the first reason why a column cannot be read.
 func (c *column) because(why string) {
 	if c.why == "" {
 		c.why = why

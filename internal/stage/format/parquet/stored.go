@@ -36,7 +36,7 @@ func open(x *index.Index) *Dataset {
 	return d
 }
 
-// valid says whether every number of the index can be used as it stands.
+// valid says whether every number of the index can be used without further checks.
 func (d *Dataset) valid() bool {
 	samples, groups, chunks, pages := d.x.Len(), len(d.groupFile), len(d.groupFile)*len(d.columns), len(d.pageOff)
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
-// An index whose numbers lead out of its columns, or out of its files, is not
-// used, whoever wrote it.
+// An index whose numbers lead out of its columns, or out of its files, is not used,
+// wherever it comes from.
 func TestForgedIndex(t *testing.T) {
 	src := source.NewFile()
 	defer src.Close()
@@ -60,7 +60,7 @@ func TestForgedIndex(t *testing.T) {
 	}
 }
 
-// So it is with the places of values: they lead nowhere but into the file.
+// The same applies to the places of values: they only lead into the file.
 func TestForgedPlaces(t *testing.T) {
 	src := stagetest.Bytes(stagetest.Unzipped(t, "../../../../testdata/parquet/pictures-dict.parquet.gz"))
 	d, err := Open(context.Background(), src, []string{"mem://x.parquet"}, Options{Store: &index.Store{}})

@@ -5,11 +5,11 @@ import (
 	"errors"
 )
 
-// Parquet's headers are Thrift structs in the compact protocol. They are read
-// field by field, straight into what is kept of them, by a reader that takes no
-// number for granted: a list can not have more items than there are bytes left,
-// and no item is made before its bytes were seen. A general decoder makes its
-// lists first, of whatever length the file claims.
+// Parquet's headers are Thrift structs in the compact protocol. They are read field
+// by field, straight into what is kept of them, by a reader that trusts no number: a
+// list cannot have more items than there are bytes left, and no item is made before
+// its bytes have been seen. A general decoder makes its lists first, of whatever
+// length the file claims.
 //
 //	struct:  fields, then 0
 //	field:   id difference << 4 | type; difference 0: zigzag varint of the id follows
@@ -18,7 +18,7 @@ import (
 type thrift struct {
 	p   []byte
 	at  int
-	err error // sticks: everything reads as zero behind it
+	err error // sticks: everything after it reads as zero
 }
 
 // The types of the compact protocol.
@@ -39,7 +39,7 @@ const (
 const maxDepth = 32
 
 var (
-	errShort  = errors.New("it ends too early") // more bytes may mend it
+	errShort  = errors.New("it ends too early") // it may be complete with more bytes
 	errThrift = errors.New("it is no valid Thrift struct")
 )
 
@@ -112,8 +112,8 @@ func (t *thrift) list(depth int, want byte, item func()) {
 	}
 }
 
-// fields calls f for every field of a struct. f reads its value and says true,
-// or leaves it alone.
+// fields calls f for every field of a struct. f reads its value and returns true, or
+// returns false and leaves the value alone.
 func (t *thrift) fields(depth int, f func(id int64, typ byte) bool) {
 	if depth > maxDepth {
 		t.fail(errThrift)
@@ -189,7 +189,7 @@ func (t *thrift) skipMap(depth int) {
 	}
 }
 
-// size reads an integer that has to lie in 0 to 2^31-1.
+// size reads an integer that has to be within 0 to 2^31-1.
 func (t *thrift) size() int {
 	v := t.int()
 	if v < 0 || v > 1<<31-1 {

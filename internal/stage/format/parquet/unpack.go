@@ -151,7 +151,7 @@ func unzstd(dst, src []byte) error {
 	return nil
 }
 
-// inflaters hold tables, and nothing of what they unpacked.
+// inflaters hold tables, and no unpacked data.
 var inflaters sync.Pool // *kernel.Inflater
 
 // zstds is the decoder of the process: it has no state between calls.
