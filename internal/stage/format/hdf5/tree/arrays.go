@@ -21,7 +21,7 @@ func (g *grid) entriesOf(c *cursor, width int, kind uint8) (entries, error) {
 	return e, nil
 }
 
-// putAt enters a chunk by its number in the array.
+// putAt records a chunk by its number in the array.
 func (e *entries) putAt(no uint64, address uint64, size int64, mask uint32, from int64) error {
 	at := make([]int64, len(e.steps))
 	rest := no
@@ -63,7 +63,7 @@ func (d *Dataset) steps() (steps []int64, order []int) {
 	return steps, order
 }
 
-// take enters the next n entries, of which the first is number first.
+// take records the next n entries, of which the first is number first.
 func (e *entries) take(c *cursor, n int64, first uint64) error {
 	rest := 0
 	if e.filtered {
@@ -141,8 +141,8 @@ func (e *entries) pages(address uint64, written []byte, n, perPage int64, first 
 	return nil
 }
 
-// long is summed for blocks of an array, which may be longer than other
-// structures are, and may have no mark.
+// long is summed for blocks of an array, which may be longer than other structures
+// are, and may have no mark.
 func (g *grid) long(address uint64, n int64, mark string) (*cursor, error) {
 	if n > int64(maxBlock)*4 {
 		return nil, g.f.Unsupported(g.d.off, repack, "a part of %d bytes in the index of %q", n, g.d.Path)
@@ -172,8 +172,8 @@ type array struct {
 	offLen, supers, direct int
 }
 
-// extensible reads an extensible array. Its entries lie in an index block, in data
-// blocks that the index block names, and in data blocks that super blocks name,
+// extensible reads an extensible array. Its entries are stored in an index block, in
+// data blocks that the index block names, and in data blocks that super blocks name,
 // each twice as long as the ones before or twice as many, in turn.
 func (g *grid) extensible(address uint64) error {
 	a, err := g.arrayHead(address)

@@ -17,7 +17,7 @@ type Attribute struct {
 	Name  string
 	Type  string
 	Shape []int64
-	Value string // the first few elements; "" where they can not be shown
+	Value string // the first few elements; "" where they cannot be shown
 }
 
 // shown is how many elements and how many bytes of a text are shown.

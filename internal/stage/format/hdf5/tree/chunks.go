@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Chunk is where one chunk of a dataset lies.
+// Chunk is where one chunk of a dataset is stored.
 type Chunk struct {
 	Off  int64  // -1: it was never written, and holds the fill value
 	Size int64  // bytes as stored
@@ -16,7 +16,7 @@ type Chunk struct {
 const (
 	indexTree1      = iota // a B-tree of version 1: what files have unless they are of libver='latest'
 	indexSingle            // one chunk is the dataset
-	indexImplicit          // all chunks, one behind the other
+	indexImplicit          // all chunks, one after the other
 	indexFixed             // an array of as many as there can be
 	indexExtensible        // an array that grows along one dimension
 	indexTree2             // a B-tree of version 2: several dimensions grow
@@ -79,7 +79,7 @@ type grid struct {
 	found int64
 }
 
-// put enters the chunk at these coordinates, counted in chunks.
+// put records the chunk at these coordinates, counted in chunks.
 func (g *grid) put(at []int64, address uint64, size int64, mask uint32, from int64) error {
 	no := int64(0)
 	for i, x := range at {
@@ -105,11 +105,11 @@ func (g *grid) put(at []int64, address uint64, size int64, mask uint32, from int
 	return nil
 }
 
-// sparse is how many chunks a dataset may have beside one for every eight bytes
-// of its file, before it is refused.
+// sparse is how many chunks a dataset may have in addition to one for every eight
+// bytes of its file, before it is refused.
 const sparse = 1 << 20
 
-// Chunks is where every chunk of a dataset lies, in the order of the grid, the
+// Chunks is where every chunk of a dataset is stored, in the order of the grid, the
 // last dimension fastest.
 func (f *File) Chunks(d *Dataset) ([]Chunk, error) {
 	if d.Err != nil {
@@ -155,8 +155,8 @@ func (f *File) Chunks(d *Dataset) ([]Chunk, error) {
 	return g.all, nil
 }
 
-// unpackEdges says of every chunk that reaches over the edge that no filter was
-// at work.
+// unpackEdges marks every chunk that extends beyond the edge of the dataset as one to
+// which no filter was applied.
 func (g *grid) unpackEdges() {
 	for no := range g.all {
 		rest := int64(no)
@@ -170,8 +170,8 @@ func (g *grid) unpackEdges() {
 	}
 }
 
-// implicit: the chunks lie one behind the other, counted by what the dataset may
-// grow to.
+// implicit: the chunks are stored one after the other, counted by what the dataset
+// may grow to.
 func (g *grid) implicit(address uint64) error {
 	steps, order := g.d.steps()
 	at := make([]int64, len(g.dims))
@@ -198,9 +198,9 @@ func (g *grid) implicit(address uint64) error {
 // tree1 reads a B-tree of version 1. A key is the size of a chunk, its mask and
 // where it begins, in elements; one more key than there are children ends a page.
 //
-// These trees have neither a checksum nor a count. But a page begins and ends
-// with the keys around it in the page above, and the last key of all is that of a
-// chunk of no bytes: so a page that lost some of its entries is found, which would
+// These trees have neither a checksum nor a count. But a page begins and ends with
+// the keys around it in the page above, and the last key of all is that of a chunk of
+// no bytes: so a page that lost some of its entries is detected, where they would
 // otherwise be read as fill values.
 func (g *grid) tree1(address uint64) error {
 	t := &oldTree{grid: g, seen: make(map[uint64]bool), keyLen: 8 + 8*(len(g.dims)+1)}
@@ -213,8 +213,8 @@ type oldTree struct {
 	keyLen int
 }
 
-// visit reads a page at a level, or at any for -1. around are the keys before and
-// after it in the page above.
+// visit reads a page at a level, or at any level if it is -1. around are the keys
+// before and after it in the page above.
 func (t *oldTree) visit(address uint64, level int, around []byte) error {
 	if t.seen[address] {
 		return t.f.Damaged(t.d.off, "the index of %q leads to address %d twice", t.d.Path, address)

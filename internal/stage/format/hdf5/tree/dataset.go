@@ -13,7 +13,7 @@ type Dataset struct {
 	Layout  Layout
 	Filters []Filter
 	Fill    []byte // an element; nil: zeros
-	// Why it can not be read, other than by its type; "": it can be.
+	// Why it cannot be read, other than by its type; "": it can be.
 	Why  string
 	Hint string
 	// Err is why its header cannot be read beyond its dimensions; nil: it can.
@@ -22,16 +22,16 @@ type Dataset struct {
 	off int64 // of its header
 }
 
-// Layout is how the data of a dataset lies.
+// Layout is how the data of a dataset is stored.
 type Layout struct {
-	// Chunk is nil where the data lies in one piece of Size bytes at Off; Off is -1
-	// where nothing was written.
+	// Chunk is nil where the data is stored in one piece of Size bytes at Off; Off is
+	// -1 where nothing was written.
 	Chunk []int64
 	Off   int64
 	Size  int64
 
 	index         chunkIndex
-	edgesUnpacked bool // chunks that reach over the edge have no filters
+	edgesUnpacked bool // chunks that extend beyond the edge have no filters
 }
 
 // Filter is one step by which chunks were packed.
@@ -56,8 +56,8 @@ var filterNames = map[int]string{
 
 const maxRank = 32
 
-// dataset reads what the header of a dataset says: its dimensions, without which it
-// is an error, and everything else.
+// dataset reads what the header of a dataset says: its dimensions, and everything
+// else. Without dimensions it is an error.
 func (f *File) dataset(path string, o *object) (*Dataset, error) {
 	d := &Dataset{Path: path, off: o.off}
 	c := o.first(msgSpace)
@@ -109,8 +109,8 @@ func (f *File) stored(d *Dataset, o *object) (err error) {
 	return f.layout(d, c)
 }
 
-// space reads the dimensions of a dataset or attribute. A scalar has none; what
-// has no elements at all is one of no rows.
+// space reads the dimensions of a dataset or attribute. A scalar has none; what has
+// no elements at all is returned as having no rows.
 func (f *File) space(c *cursor) (dims, most []int64, err error) {
 	start := c.here()
 	version, rank, flags := c.u8(), int(c.u8()), c.u8()
@@ -166,7 +166,7 @@ func (f *File) fill(d *Dataset, c *cursor) error {
 	}
 	n := int32(c.u32())
 	if n <= 0 {
-		return nil // zeros, or none at all
+		return nil // zeros, or no value at all
 	}
 	if d.Fill = c.bytes(int(n)); c.short {
 		return f.Damaged(start, "a fill value of %d bytes", n)
@@ -230,7 +230,7 @@ func bytesOf(dims []int64, size int64) int64 {
 	return n
 }
 
-// layout reads where the data lies; which chunks there are is read by Chunks.
+// layout reads where the data is stored; Chunks reads which chunks there are.
 func (f *File) layout(d *Dataset, c *cursor) error {
 	start := c.here()
 	version, class := c.u8(), c.u8()

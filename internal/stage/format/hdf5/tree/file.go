@@ -1,13 +1,13 @@
-// Package tree is what lies where in an HDF5 file: its groups, datasets, types
-// and attributes, and the place of every chunk. It reads no data of samples and
+// Package tree reads what is stored where in an HDF5 file: its groups, datasets,
+// types and attributes, and the place of every chunk. It reads no data of samples and
 // unpacks nothing.
 //
 // It follows "HDF5 File Format Specification Version 3.0" (The HDF Group), for
 // files with addresses of eight bytes, which are those of every machine of 64
 // bits. Whatever the bytes are, reading ends in an answer whose every number was
 // checked against the file, or in an error that says where: trees are bounded in
-// depth and visited once, nothing is allocated by a length that the file could not
-// hold, and what has a checksum is held against it.
+// depth and visited once, no length that the file could not hold is allocated, and
+// whatever has a checksum is checked against it.
 package tree
 
 import (
@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	undefined = ^uint64(0) // the address of what is not there
+	undefined = ^uint64(0) // the address of something that does not exist
 	signature = "\x89HDF\r\n\x1a\n"
 
-	// windowLen is what is read at once: structures lie near each other.
+	// windowLen is what is read at once: structures are stored near each other.
 	windowLen = 32 << 10
 	// windows bounds what is kept of it.
 	windows = 64
@@ -55,8 +55,8 @@ func HasSignature(head []byte) bool {
 // Open reads the superblock of a file.
 func Open(ctx context.Context, src source.Source, obj source.Info) (*File, error) {
 	f := &File{ctx: ctx, src: src, obj: obj, known: make(map[int64][]byte)}
-	// The superblock lies at 0, or behind a block of the user's whose length is
-	// 512 times a power of two.
+	// The superblock is at 0, or after a user block whose length is 512 times a power
+	// of two.
 	for at := int64(0); at+int64(len(signature)) <= obj.Size; at = max(2*at, 512) {
 		head, err := f.read(at, int64(len(signature)))
 		if err != nil {
@@ -116,7 +116,8 @@ func (f *File) superblock(at int64) error {
 		return f.Damaged(at, "the file ends within its superblock")
 	case base > uint64(f.obj.Size) || base != 0 && base != uint64(at):
 		return f.Damaged(at, "the base address is %d", base)
-	// Offsets count from the base, but for the end of the file in some versions.
+	// Offsets count from the base, except that of the end of the file in some
+	// versions.
 	case end > uint64(f.obj.Size):
 		return f.Damaged(f.obj.Size, "the file has %d bytes, and should have %d: it was cut", f.obj.Size, end)
 	}
@@ -138,12 +139,13 @@ func (f *File) Damaged(off int64, what string, a ...any) error {
 	return errs.New(errs.Damaged, "%s", fmt.Sprintf(what, a...)).At(f.where(off)).Try("%s", rewrite)
 }
 
-// Unsupported is an error of what HDF5 has and stoker does not read.
+// Unsupported is an error about a feature of HDF5 that stoker does not read.
 func (f *File) Unsupported(off int64, hint, what string, a ...any) error {
 	return errs.New(errs.Unsupported, "%s", fmt.Sprintf(what, a...)).At(f.where(off)).Try("%s", hint)
 }
 
-// read is n bytes at an offset of the file; they are shared, and not written to.
+// read is n bytes at an offset of the file; they are shared, and must not be written
+// to.
 func (f *File) read(off, n int64) ([]byte, error) {
 	if n > maxBlock {
 		return nil, f.Damaged(off, "a structure of %d bytes", n)
@@ -175,7 +177,7 @@ func (f *File) at(address uint64) (int64, error) {
 }
 
 // longBlock is block for what may be longer than other structures are; it is not
-// kept.
+// cached.
 func (f *File) longBlock(address uint64, n int64) (*cursor, error) {
 	off, err := f.at(address)
 	if err != nil {
@@ -213,7 +215,7 @@ func (f *File) marked(address uint64, n int64, mark string) (*cursor, error) {
 	return c, nil
 }
 
-// summed is a marked block that ends with the checksum of all before it.
+// summed is a marked block that ends with the checksum of everything before it.
 func (f *File) summed(address uint64, n int64, mark string) (*cursor, error) {
 	c, err := f.marked(address, n, mark)
 	if err != nil {
@@ -226,7 +228,7 @@ func (f *File) summed(address uint64, n int64, mark string) (*cursor, error) {
 	return c, nil
 }
 
-// sum holds a block against the checksum at its end.
+// sum checks a block against the checksum at its end.
 func (f *File) sum(b []byte, off int64) error {
 	n := len(b) - 4
 	if n < 0 {
@@ -243,7 +245,7 @@ func (f *File) sameSum(b []byte, off int64, stored, computed uint32) error {
 	return f.Damaged(off, "the checksum of the %d bytes here is %08x and should be %08x", len(b), stored, computed)
 }
 
-// cursor reads what lies in a block; beyond its end it reads zeros, and is short.
+// cursor reads the contents of a block; beyond its end it reads zeros, and is short.
 type cursor struct {
 	b     []byte
 	off   int64 // of b in the file
@@ -276,13 +278,13 @@ func (c *cursor) u16() uint16 { return uint16(c.uint(2)) }
 func (c *cursor) u32() uint32 { return uint32(c.uint(4)) }
 func (c *cursor) u64() uint64 { return c.uint(8) }
 
-// left is how many bytes were not read yet.
+// left is how many bytes have not been read yet.
 func (c *cursor) left() int { return len(c.b) - c.at }
 
 // here is the offset in the file of what is read next.
 func (c *cursor) here() int64 { return c.off + int64(c.at) }
 
-// text is what stands before the next zero, which is read too.
+// text is what precedes the next zero, which is read too.
 func (c *cursor) text() string {
 	for i, b := range c.b[c.at:] {
 		if b == 0 {

@@ -42,10 +42,10 @@ func list(t *testing.T, data []byte) error {
 	return err
 }
 
-// FuzzTree holds that whatever a file holds, listing it and finding its chunks
-// ends in an error that says where, or in chunks that are in the file. Files of
-// the real library are harmed in a few places, mostly in their structures, and get
-// right checksums again: bytes from nothing would hardly get past a signature.
+// FuzzTree checks that whatever a file holds, listing it and finding its chunks ends
+// in an error that says where, or in chunks that are in the file. Files of the real
+// library are damaged in a few places, mostly in their structures, and get correct
+// checksums again: arbitrary bytes would hardly get past a signature.
 func FuzzTree(f *testing.F) {
 	var files [][]byte
 	var places [][]int
@@ -73,8 +73,8 @@ func FuzzTree(f *testing.F) {
 	})
 }
 
-// With its checksums put right, a harmed structure is read: what is refused then is
-// refused for what it says.
+// With its checksums corrected, a damaged structure is read: what is refused then is
+// refused for its contents.
 func TestHarmBehindChecksums(t *testing.T) {
 	data := fixture(t, "latest")
 	for _, mark := range []string{"FAHD", "EAHD", "EAIB"} {

@@ -16,7 +16,7 @@ type Item struct {
 	Group      bool
 	Dataset    *Dataset
 	Target     string // of a link: a path of the file, or FILE:PATH
-	Outside    bool   // the target lies in another file
+	Outside    bool   // the target is in another file
 	Attributes []Attribute
 	// Again says that the object was listed before, and Same under which name. What
 	// is in a group is listed below that.
@@ -88,7 +88,8 @@ func (w *listing) visit(path string, address uint64, deep int) error {
 	return nil
 }
 
-// ofData says whether an error is of what lies in the file, and not of reading it.
+// ofData says whether an error is about the contents of the file, and not about
+// reading it.
 func ofData(err error) bool {
 	code := errs.CodeOf(err)
 	return code == errs.Damaged || code == errs.Unsupported
@@ -155,7 +156,7 @@ func resolve(group, target string) string {
 	return strings.Join(parts, "/")
 }
 
-// links is the entries of a group, in whichever way it keeps them.
+// links is the entries of a group, whichever way they are stored.
 func (f *File) links(o *object) (out []link, err error) {
 	if c := o.first(msgSymbols); c != nil {
 		tree, heap := c.u64(), c.u64()
@@ -248,8 +249,8 @@ func (f *File) link(c *cursor) (link, error) {
 	return l, nil
 }
 
-// symbols reads a group of the old kind: a B-tree of tables of symbols, whose
-// names lie in a heap.
+// symbols reads a group of the old kind: a B-tree of tables of symbols, whose names
+// are stored in a heap.
 func (f *File) symbols(tree, heap uint64) (out []link, err error) {
 	c, err := f.marked(heap, 32, "HEAP")
 	if err != nil {

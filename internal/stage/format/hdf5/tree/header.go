@@ -19,8 +19,8 @@ const (
 
 const (
 	flagShared = 0x02
-	// maxMessages bounds an object; attributes are the only ones that come in
-	// numbers, and many of them are kept elsewhere.
+	// maxMessages bounds an object; only attributes can be numerous, and many of them
+	// are kept elsewhere.
 	maxMessages = 1 << 16
 )
 
@@ -208,7 +208,7 @@ func (f *File) newMessages(o *object, c *cursor, headFlags uint8, runs []extent)
 	return runs, nil
 }
 
-// shared is the message that a shared one stands for: of a named type.
+// shared is the message that a shared one refers to: that of a named type.
 func (f *File) shared(m message) (cursor, error) {
 	c := m.cursor
 	version, kind := c.u8(), c.u8()
@@ -228,7 +228,7 @@ func (f *File) shared(m message) (cursor, error) {
 	return f.named(address)
 }
 
-// named is the type that an object of its own holds. It is not shared itself.
+// named is the type that is stored as an object itself. It is not shared itself.
 func (f *File) named(address uint64) (cursor, error) {
 	if f.within > 4 {
 		return cursor{}, f.Damaged(f.obj.Size, "types that are named by each other")

@@ -2,8 +2,8 @@ package tree
 
 import "math/bits"
 
-// heap is a fractal heap, in which large groups keep their links and objects with
-// many attributes these.
+// heap is a fractal heap, in which large groups keep their links, and objects with
+// many attributes keep these.
 type heap struct {
 	f                  *File
 	address            uint64

@@ -86,7 +86,7 @@ func TestAsLibrary(t *testing.T) {
 					continue
 				}
 				if w.Offset != nil && *w.Offset != d.Layout.Off {
-					t.Errorf("%s lies at %d, want %d", path, d.Layout.Off, *w.Offset)
+					t.Errorf("%s is at %d, want %d", path, d.Layout.Off, *w.Offset)
 				}
 				if w.Places == "" { // contiguous; or the library does not know
 					continue

@@ -44,7 +44,7 @@ type Type struct {
 // maxTypeSize bounds an element; HDF5 keeps its size in four bytes.
 const maxTypeSize = 1 << 30
 
-// datatype reads a type; deep is how many lie around it.
+// datatype reads a type; deep is how many types it is nested in.
 func (f *File) datatype(c *cursor, deep int) (Type, error) {
 	start := c.here()
 	head := c.u32()
@@ -94,7 +94,7 @@ func (t *Type) refuse(why, name string) {
 	t.Class, t.Name, t.Why = Refused, name, why+" are not read"
 }
 
-// prefixed is the name of a number with its byte order, where it is the other one.
+// prefixed is the name of a number with its byte order, where it is big-endian.
 func (t *Type) prefixed() string {
 	if t.Swapped {
 		return "big-endian " + t.DType.String()
@@ -117,7 +117,7 @@ func (t *Type) integer(bits uint32, offset, precision uint16) {
 	t.Name = t.prefixed()
 }
 
-// float takes IEEE 754 only: its parts say which.
+// float accepts IEEE 754 only: its parts say which.
 func (t *Type) float(bits uint32, c *cursor) {
 	offset, precision := c.u16(), c.u16()
 	exponentAt, exponentLen, mantissaAt, mantissaLen := c.u8(), c.u8(), c.u8(), c.u8()

@@ -13,10 +13,10 @@ import (
 const referenceLen = 16
 
 // headsLen is what is read of a collection at once: values are long as a rule, and
-// only what stands between them is wanted.
+// only what is stored between them is wanted.
 const headsLen = 4 << 10
 
-// Value is where a value of variable length lies; of an empty one Off is -1.
+// Value is where a value of variable length is stored; of an empty one Off is -1.
 type Value struct{ Off, Size int64 }
 
 type reference struct {
@@ -26,8 +26,8 @@ type reference struct {
 	row     int
 }
 
-// Values is where the values lie that these references lead to; elem is the bytes
-// of an element.
+// Values is where the values are stored that these references lead to; elem is the
+// bytes of an element.
 func (f *File) Values(refs []byte, elem int64) ([]Value, error) {
 	out := make([]Value, len(refs)/referenceLen)
 	var list []reference
@@ -55,8 +55,8 @@ func (f *File) Values(refs []byte, elem int64) ([]Value, error) {
 	return out, err
 }
 
-// collection finds the values of one collection, which refs is sorted for. It
-// reads past f's windows: it is called side by side.
+// collection finds the values of one collection, which is what refs is sorted for. It
+// reads past f's windows: it is called concurrently.
 func (f *File) collection(refs []reference, elem int64, out []Value) error {
 	start, err := f.at(refs[0].address)
 	if err != nil {
