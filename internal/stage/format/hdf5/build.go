@@ -16,8 +16,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// maxUnwritten is how many rows of variable length a file may have beside one a
-// byte of its own.
+// maxUnwritten is how many rows of variable length a file may have in addition to one
+// for each of its bytes.
 const maxUnwritten = 1 << 19
 
 // builder collects the columns of all files.
@@ -40,7 +40,8 @@ func build(ctx context.Context, src source.Source, paths []string, opt Options, 
 		if err := format.Settled(ctx, src, obj, func() error { return bd.add(obj) }); err != nil {
 			return err
 		}
-		// A file after the other, so that the error names the one that it is of.
+		// One file after the other, so that the error names the file that it is
+		// about.
 		one := Dataset{fields: bd.fields, files: bd.files[i:], chunkOff: bd.chunkOff, chunkSize: bd.chunkSize, chunkMask: bd.chunkMask, valueOff: bd.valueOff, valueSize: bd.valueSize}
 		if err := one.checkFiles([]int64{obj.Size}); err != nil {
 			return errs.New(errs.Damaged, "the file contradicts itself").At(errs.Where{Shard: obj.Name}).Because(err).
@@ -211,8 +212,8 @@ func (bd *builder) describe(f *tree.File, name string, d *tree.Dataset) (field, 
 	return fd, l, bd.values(f, d, &l)
 }
 
-// values enters where each value of variable length lies, in place of the chunks
-// that hold the references.
+// values records where each value of variable length is stored, in place of the
+// chunks that hold the references.
 func (bd *builder) values(f *tree.File, d *tree.Dataset, l *layout) error {
 	if d.Dims[0] > maxUnwritten+bd.objs[len(bd.files)].Size {
 		return bd.refuse(d, "write the rows that there are, or fewer", "it has %d rows in a file of %d bytes", d.Dims[0], bd.objs[len(bd.files)].Size)
@@ -240,7 +241,7 @@ func (bd *builder) values(f *tree.File, d *tree.Dataset, l *layout) error {
 }
 
 // raw is all the bytes of a dataset of one dimension; what was never written is
-// zeros, which no reference is.
+// zeros, which are not a valid reference.
 func (bd *builder) raw(d *tree.Dataset, l *layout) ([]byte, error) {
 	obj := bd.objs[len(bd.files)]
 	n := d.Dims[0] * l.Elem
@@ -280,7 +281,7 @@ func (bd *builder) refuse(d *tree.Dataset, hint, what string, a ...any) error {
 
 const leaveOut = "choose datasets without it: columns=[...]"
 
-// unread says why a dataset can not be read, and what to do; "": it can.
+// unread says why a dataset cannot be read, and what to do; "": it can.
 func (bd *builder) unread(d *tree.Dataset, l *layout) (why, hint string, err error) {
 	switch {
 	case d.Err != nil:

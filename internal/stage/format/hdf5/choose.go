@@ -32,8 +32,8 @@ func spoilt(name string, err error) left {
 	return left{name, errs.From(err).Error(), errs.CodeOf(err) == errs.Damaged}
 }
 
-// ofData says whether an error is of what lies in the file: of one dataset, and
-// not of reading all of them.
+// ofData says whether an error is about the contents of the file: about one dataset,
+// and not about reading all of them.
 func ofData(err error) bool {
 	code := errs.CodeOf(err)
 	return code == errs.Damaged || code == errs.Unsupported
@@ -60,8 +60,8 @@ func (c *chooser) below(path string) (string, bool) {
 	return strings.CutPrefix(path, c.group+"/")
 }
 
-// choose is the chosen datasets, in the order of columns, or of their paths. have
-// is the fields of the first file: all others give the same.
+// choose is the chosen datasets, in the order of columns, or of their paths. have is
+// the fields of the first file: all other files must give the same.
 func (c *chooser) choose(columns []string, have []field) ([]*tree.Dataset, error) {
 	if columns == nil {
 		for _, f := range have {
@@ -134,7 +134,8 @@ func (c *chooser) lookup(name string) (*tree.Dataset, error) {
 	return c.items[i].Dataset, nil
 }
 
-// hidden is why it is not known what is in a group that path goes through; nil: it is.
+// hidden is why the contents of a group that path goes through are not known; nil:
+// they are.
 func (c *chooser) hidden(path string) error {
 	for _, i := range c.items {
 		if i.Err != nil && strings.HasPrefix(path, i.Path+"/") {
@@ -145,7 +146,7 @@ func (c *chooser) hidden(path string) error {
 }
 
 // follow is the item that a path leads to, through links within the file, and the
-// path under which it was listed first; -1: it leads to none.
+// path under which it was listed first; -1: it leads to no item.
 func (c *chooser) follow(path string) (int, string) {
 	for range 16 {
 		i := slices.IndexFunc(c.items, func(i tree.Item) bool { return i.Path == path })
@@ -239,10 +240,10 @@ func brief(names []string) string {
 }
 
 // common is every dataset that can be read and whose first dimension has the most
-// common length; what else there is, is left. Datasets that can not be read count
-// for which length that is: three tables of a thousand rows beside a mean of five
-// numbers do not make a dataset of five samples. One that has several names goes
-// by the first.
+// common length; all others are left out. Datasets that cannot be read count too when
+// that length is determined: three tables of a thousand rows next to a mean of five
+// numbers do not make a dataset of five samples. A dataset that has several names is
+// called by the first.
 func (c *chooser) common() (out []*tree.Dataset, err error) {
 	found, err := c.candidates()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 var le = binary.LittleEndian
 
-// words is numbers as they lie in a file.
+// words is numbers as they are stored in a file.
 func words(size int, v ...uint64) string {
 	var b []byte
 	for _, x := range v {
@@ -27,7 +27,7 @@ func words(size int, v ...uint64) string {
 	return string(b)
 }
 
-// find is where a pattern stands for the nth time, counted from 0.
+// find is where a pattern occurs for the nth time, counted from 0.
 func find(b []byte, pattern string, nth int) int {
 	at := 0
 	for {
@@ -42,7 +42,7 @@ func find(b []byte, pattern string, nth int) int {
 	}
 }
 
-// put replaces what stands some bytes behind a pattern.
+// put replaces the bytes at a distance after the beginning of a pattern.
 func put(pattern string, nth, behind int, with string) func([]byte) []byte {
 	return func(b []byte) []byte {
 		copy(b[find(b, pattern, nth)+behind:], with)
@@ -50,7 +50,7 @@ func put(pattern string, nth, behind int, with string) func([]byte) []byte {
 	}
 }
 
-// flip turns a bit of a byte behind a pattern.
+// flip flips a bit of the byte at a distance after the beginning of a pattern.
 func flip(pattern string, nth, behind int) func([]byte) []byte {
 	return func(b []byte) []byte {
 		b[find(b, pattern, nth)+behind] ^= 1
@@ -77,8 +77,8 @@ func readAll(data []byte, opt hdf5.Options) (samples int64, err error) {
 // Patterns of the fixtures.
 var (
 	imageDims  = words(8, 24, 4, 5, 3)           // plain: dimensions of images
-	imageSize  = words(8, 24*4*5*3)              // plain: bytes of images, behind their address
-	chunkDims  = words(4, 5, 4, 4, 4)            // filters: chunks of float32, behind the address of their index
+	imageSize  = words(8, 24*4*5*3)              // plain: bytes of images, after their address
+	chunkDims  = words(4, 5, 4, 4, 4)            // filters: chunks of float32, after the address of their index
 	bigChunk   = words(4, 1<<12, 1<<12, 1<<4, 4) // 1 GiB
 	hugeChunk  = words(4, 1<<16, 1<<15, 1, 4)
 	rowsOfTree = "TREE\x01\x00" // a leaf of chunks
@@ -293,10 +293,10 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// A wrong bit never costs a row of the datasets that were asked for without a
-// word. (Where the old layout has no checksum, it may say that there are fewer
-// rows; then the data or the chunks do not fit. Or a few more, which the last chunk
-// has room for: nothing in the file contradicts that.)
+// A wrong bit never silently costs a row of the datasets that were asked for. (Where
+// the old layout has no checksum, it may say that there are fewer rows; then the data
+// or the chunks do not fit. Or it may say that there are a few more, for which the
+// last chunk has room: nothing in the file contradicts that.)
 func TestFlipped(t *testing.T) {
 	for name, column := range map[string]string{"plain": "images", "filters": "all", "chunk_orders": "rows", "latest": "extensible_gzip", "types": "jpegs"} {
 		data := fixture(t, name)

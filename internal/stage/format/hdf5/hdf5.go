@@ -9,10 +9,10 @@
 // the others from opening only if it is asked for, or if what a sample is could
 // depend on it: its length is not known, and could be the most common.
 //
-// The file's structures are read once, by package tree; the index holds where
-// every chunk lies. After that a sample is a few reads through the source, and
-// unpacking, by any number of readers: there is no library with a lock around it,
-// and no handle that could not cross a fork. Samples that share a chunk share its
+// The file's structures are read once, by package tree; the index holds where every
+// chunk is stored. After that a sample is a few reads through the source, and
+// unpacking, by any number of readers: there is no library with a lock around it, and
+// no handle that cannot be used after a fork. Samples that share a chunk share its
 // unpacking (format.Blocks).
 package hdf5
 
@@ -81,7 +81,7 @@ func Sniff(name string, head []byte) bool {
 	name = strings.ToLower(name)
 	for _, ext := range []string{".h5", ".hdf5", ".he5", ".hdf"} {
 		if strings.HasSuffix(name, ext) {
-			return true // with a block of the user's in front, or damaged
+			return true // with a user block in front, or damaged
 		}
 	}
 	return false
@@ -101,10 +101,10 @@ func List(ctx context.Context, src source.Source, path string) ([]tree.Item, err
 	return f.Items(true)
 }
 
-// Open opens files of the same datasets one behind the other. Errors: not_found,
-// config (a column that is not there, or lengths that differ), unreadable,
-// damaged, unsupported (a type or a filter that is not built), empty, changed (a
-// file is being written to).
+// Open opens files with the same datasets, one after the other. Errors: not_found,
+// config (a column that does not exist, or lengths that differ), unreadable, damaged,
+// unsupported (a type or a filter that is not implemented), empty, changed (a file is
+// being written to).
 func Open(ctx context.Context, src source.Source, paths []string, opt Options) (*Dataset, error) {
 	if len(paths) == 0 {
 		return nil, errs.New(errs.Config, "the list of files is empty").Try("give at least one HDF5 file")
@@ -209,7 +209,8 @@ func (d *Dataset) Notes() []string {
 	return []string{"left out of the fields: " + strings.Join(names, ", ") + "; columns=[...] names those that are wanted, and stoker inspect shows all"}
 }
 
-// Left are the datasets of the file that are no fields; of very many the first ones.
+// Left are the datasets of the file that are not fields; only the first ones if there
+// are very many.
 func (d *Dataset) Left() (all []format.Left) {
 	for _, l := range d.left.Shown {
 		all = append(all, format.Left{Name: l.Name, Reason: l.Why})
@@ -218,7 +219,7 @@ func (d *Dataset) Left() (all []format.Left) {
 }
 
 // Lost are the datasets that were left out because they are damaged: errors for
-// whoever asks whether the file is sound.
+// callers that check whether the file is sound.
 func (d *Dataset) Lost() (all []*errs.Error) {
 	for _, l := range d.left.Shown {
 		if l.Damaged {

@@ -106,7 +106,7 @@ func TestAsH5pyReads(t *testing.T) {
 	}
 }
 
-// typed holds the type of a field against NumPy's.
+// typed compares the type of a field with NumPy's.
 func typed(t *testing.T, d *hdf5.Dataset, path string, w want) {
 	t.Helper()
 	got, ok := d.Type(path)
@@ -346,8 +346,8 @@ func TestCheckSniffList(t *testing.T) {
 	}
 }
 
-// What is no field unasked is named, with the reason; what was asked for leaves
-// nothing out.
+// A dataset that is not a field because it was not asked for is named, with the
+// reason; when columns are asked for, nothing is left out.
 func TestLeftOutIsNamed(t *testing.T) {
 	for name, want := range map[string]string{
 		"mixed": `left out of the fields: "boxes" (it is a compound of 2 members, and compound types are not read), ` +

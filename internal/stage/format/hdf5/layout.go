@@ -10,7 +10,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format/hdf5/tree"
 )
 
-// The columns beside those that every index has.
+// The columns in addition to those that every index has.
 const (
 	fieldsColumn = "hdf5.fields" // bytes: JSON, []field
 	layoutColumn = "hdf5.layout" // bytes: JSON, []file
@@ -28,7 +28,7 @@ const (
 	maxRow      = 1 << 30
 )
 
-// field is what a dataset is, in whichever file it lies.
+// field is what a dataset is, in whichever file it is stored.
 type field struct {
 	Name  string     `json:"name"`
 	Class tree.Class `json:"class"`
@@ -42,7 +42,7 @@ type file struct {
 	Layouts []layout `json:"layouts"` // one a field
 }
 
-// layout is where a dataset lies in one file.
+// layout is where a dataset is stored in one file.
 type layout struct {
 	Path    string        `json:"path"`
 	Elem    int64         `json:"elem"` // bytes of an element
@@ -51,7 +51,7 @@ type layout struct {
 	Unit    int64         `json:"unit"` // bytes of a number, which are swapped
 	Pad     uint8         `json:"pad,omitempty"`
 	Fill    []byte        `json:"fill,omitempty"`  // an element; none: zeros
-	Chunk   []int64       `json:"chunk,omitempty"` // none: all rows lie at Off, one behind the other
+	Chunk   []int64       `json:"chunk,omitempty"` // none: all rows are stored from Off on, one after the other
 	Off     int64         `json:"off"`             // -1: nothing was written
 	Filters []tree.Filter `json:"filters,omitempty"`
 	// First is the number of the first chunk in the columns, or, of a field of
@@ -109,8 +109,8 @@ func (l *layout) packed(mask int32) bool {
 	return false
 }
 
-// sized is the bytes before each filter, and -1 behind one whose output has no
-// length that is known.
+// sized is the bytes before each filter, and -1 after one whose output has no known
+// length.
 func sized(filters []tree.Filter, mask int32, n int64) []int64 {
 	sizes := []int64{n}
 	for i, f := range filters {
@@ -134,7 +134,7 @@ const (
 	lzfGrows     = 88
 )
 
-// fits says whether a chunk of that many stored bytes can be what it should be.
+// fits says whether a chunk of size stored bytes can be what it should be.
 func (l *layout) fits(size int64, mask int32) error {
 	n := l.unpacked()
 	most := n
@@ -163,10 +163,10 @@ func (l *layout) fits(size int64, mask int32) error {
 	return nil
 }
 
-// span is a run of bytes that belongs to somebody.
+// span is a run of bytes that has an owner.
 type span struct{ off, size int64 }
 
-// disjoint is the first run that begins before the one ahead of it ends.
+// disjoint is the first run that begins before the preceding one ends.
 func disjoint(spans []span) (span, bool) {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.size, b.size)) })
 	end := int64(0)
@@ -179,9 +179,9 @@ func disjoint(spans []span) (span, bool) {
 	return span{}, true
 }
 
-// check says whether every number of the index can be used as it stands: none
-// leads out of its column or its file, no product overflows, and no two runs of
-// bytes lie in each other. It is the same for an index that was just built.
+// check says whether every number of the index can be used without further checks: no
+// number leads out of its column or its file, no product overflows, and no two runs
+// of bytes overlap. The check is the same for an index that was just built.
 func (d *Dataset) check() error {
 	if len(d.files) != d.x.Files() || len(d.fields) == 0 || d.x.Len() != d.first[len(d.files)] || d.x.Len() < 1 {
 		return fmt.Errorf("%d fields in %d files, %d samples", len(d.fields), len(d.files), d.x.Len())
@@ -316,7 +316,7 @@ func (d *Dataset) checkChunks(l *layout, size int64, spans []span) ([]span, erro
 }
 
 // ambiguous says whether something that has to be unpacked to a known length was
-// compressed before, so that nobody knows that length.
+// compressed before, so that this length is not known.
 func ambiguous(filters []tree.Filter, mask int32, sizes []int64) bool {
 	for i, f := range filters {
 		if uint32(mask)>>i&1 == 0 && (f.ID == tree.Deflate || f.ID == tree.LZF) && sizes[i] < 0 {

@@ -36,8 +36,8 @@ func (d *Dataset) wants(fields []string, i int) bool {
 	return false
 }
 
-// Extents is format.Stored's: of every wanted field in the order of the dataset,
-// a row that lies in the file as it is, the part of each chunk that is the row's,
+// Extents is format.Stored's: of every wanted field in the order of the dataset, a
+// row that is stored in the file unchanged, the part of each chunk that is the row's,
 // or each packed chunk that the row goes through.
 func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []format.Extent {
 	if uint64(id) >= uint64(d.x.Len()) {
@@ -193,7 +193,7 @@ func (d *Dataset) field(id int64, no, i int, row int64, raw [][]byte, s *format.
 	return f, raw, nil
 }
 
-// gather puts a row together of the chunks that it goes through.
+// gather assembles a row from the chunks that it goes through.
 func (d *Dataset) gather(l *layout, row int64, f *format.Field, take func(int64) ([]byte, bool), s *format.Sample) (ok bool, err error) {
 	across := l.across()
 	c := row / l.Chunk[0] * across
@@ -229,7 +229,8 @@ func (d *Dataset) gather(l *layout, row int64, f *format.Field, take func(int64)
 	return true, nil
 }
 
-// part is a row of chunk c, and where it, or the packed chunk, lies; -1: nowhere.
+// part is a row of chunk c, and where it, or the packed chunk, is stored; -1:
+// nowhere.
 func (d *Dataset) part(l *layout, c, row int64, take func(int64) ([]byte, bool)) (p []byte, off int64, ok bool, err error) {
 	off, n := d.chunk(l, c, row)
 	if off < 0 {
@@ -300,7 +301,7 @@ func (l *layout) scatter(row, part []byte, at *[32]int64) {
 	}
 }
 
-// view sees a text as bytes that nobody writes to.
+// view returns the bytes of a text; they must not be written to.
 func view(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 func (d *Dataset) where(id int64, no int, l *layout, f *format.Field) errs.Where {

@@ -16,8 +16,8 @@ type unpacker struct {
 	inflaters sync.Pool // *kernel.Inflater
 }
 
-// unpack undoes the filters of a chunk, the last one first, but for those of the
-// mask, into memory of its own of n bytes.
+// unpack undoes the filters of a chunk, the last one first, except those of the mask,
+// into its own memory of n bytes.
 func (u *unpacker) unpack(filters []tree.Filter, mask int32, raw []byte, n int64) ([]byte, error) {
 	sizes := sized(filters, mask, n)
 	own := false // raw is a view of what was read
@@ -58,8 +58,7 @@ func (u *unpacker) unpack(filters []tree.Filter, mask int32, raw []byte, n int64
 	return raw, nil
 }
 
-// inflate takes zlib's format apart, whose checksum is held against what came
-// out.
+// inflate unpacks zlib's format, and checks the checksum against the output.
 func (u *unpacker) inflate(raw []byte, n int64) ([]byte, error) {
 	z, _ := u.inflaters.Get().(*kernel.Inflater)
 	if z == nil {
@@ -79,9 +78,10 @@ func (u *unpacker) inflate(raw []byte, n int64) ([]byte, error) {
 
 var errLZF = errors.New("what LZF compressed is damaged")
 
-// unlzf takes Marc Lehmann's LZF apart: a byte below 32 is followed by one literal
-// more; another one is the length of a match, less 2, in its upper three bits (7:
-// plus the next byte), and a distance, less 1, in the other five and the next byte.
+// unlzf unpacks Marc Lehmann's LZF: a byte below 32 is followed by one more literal
+// than its value; another one is the length of a match, less 2, in its upper three
+// bits (7: plus the next byte), and a distance, less 1, in the other five and the
+// next byte.
 func unlzf(raw []byte, n int64) ([]byte, error) {
 	out := make([]byte, n)
 	at, to := 0, 0
@@ -128,8 +128,8 @@ func unlzf(raw []byte, n int64) ([]byte, error) {
 	return out, nil
 }
 
-// unshuffle puts the bytes of each element together again: all first ones come
-// first, then all second ones. What is less than an element stays at the end.
+// unshuffle puts the bytes of each element together again: all first bytes come
+// first, then all second ones. A remainder of less than an element stays at the end.
 func unshuffle(raw []byte, size int) []byte {
 	out := make([]byte, len(raw))
 	n := len(raw) / size

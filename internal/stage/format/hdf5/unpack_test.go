@@ -129,7 +129,7 @@ func TestUnpack(t *testing.T) {
 	})
 }
 
-// Chunks that can not be what they say are found before a byte is read.
+// Chunks that cannot be what they claim are found before a byte is read.
 func TestFits(t *testing.T) {
 	gzip, lzf := []tree.Filter{{ID: tree.Deflate}}, []tree.Filter{{ID: tree.Shuffle, Values: []uint32{4}}, {ID: tree.LZF}}
 	for _, c := range []struct {
