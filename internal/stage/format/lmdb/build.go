@@ -12,7 +12,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// The columns beside those that every index has.
+// The columns in addition to those that every index has.
 const (
 	sampleKey  = "sample.key"  // strings: as the field shows it
 	sampleFile = "sample.file" // int32
@@ -23,7 +23,7 @@ const (
 	valueType  = "value.type"  // int64, four rows: valueKind, channels, height, width
 )
 
-// tick is how many samples are indexed between two words of progress.
+// tick is how many samples are indexed between two reports of progress.
 const tick = 1 << 16
 
 // columns are the samples of all files so far.
@@ -124,7 +124,7 @@ func (w *walker) gather(opt Options, file int32, c *columns) (keyLen int64, err 
 // maxNames bounds what is kept of the names of databases.
 const maxNames = 1000
 
-// unnamed is the error of a database that is not there.
+// unnamed is the error of a database that does not exist.
 func (w *walker) unnamed(name string, have []string) error {
 	e := errs.New(errs.Config, "the environment has no database %q; it has %s", name, cmp.Or(strings.Join(have, ", "), "the unnamed one only")).At(w.at(-1))
 	if near := errs.Nearest(name, have); near != "" {
@@ -133,8 +133,8 @@ func (w *walker) unnamed(name string, have []string) error {
 	return e.Try("leave database out for the unnamed one")
 }
 
-// collect appends the samples of one database. What is a database in it goes to
-// named; within a named one there can be none.
+// collect appends the samples of one database. An entry that is a database goes to
+// named; a named database cannot contain any.
 func (w *walker) collect(db database, file int32, c *columns, named func(entry) error, progress index.Progress) (keyLen int64, err error) {
 	var text []byte
 	n := int64(0)
@@ -176,7 +176,7 @@ func isNote(key []byte) bool {
 	return n > 4 && key[0] == '_' && key[1] == '_' && key[n-1] == '_' && key[n-2] == '_'
 }
 
-// disjoint says whether no two values of a file lie in each other.
+// disjoint says whether no two values of a file overlap.
 func (c *columns) disjoint(w *walker, from int) error {
 	order := make([]int, len(c.off)-from)
 	for i := range order {
@@ -192,7 +192,7 @@ func (c *columns) disjoint(w *walker, from int) error {
 	return nil
 }
 
-// valid says whether every number of the index can be used as it stands.
+// valid says whether every number of the index can be used without further checks.
 func valid(x *index.Index) bool {
 	d := open(x)
 	n, files := int(x.Len()), x.Files()

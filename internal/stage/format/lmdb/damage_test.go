@@ -20,7 +20,7 @@ var le = binary.LittleEndian
 
 const page = 4096
 
-// newest is where the meta page lies that counts.
+// newest is where the meta page that counts begins.
 func newest(data []byte) int {
 	if le.Uint64(data[144:]) > le.Uint64(data[page+144:]) {
 		return 0
@@ -37,10 +37,10 @@ func leaf(data []byte) int {
 	return int(le.Uint32(data[at+nodeOf(data, at, 0):]))
 }
 
-// nodeOf is where node i of the page at this offset lies in it.
+// nodeOf is where node i of the page at this offset begins in the page.
 func nodeOf(data []byte, at, i int) int { return int(le.Uint16(data[at+16+2*i:])) }
 
-// bigNode is where the first node lies whose value has pages of its own.
+// bigNode is where the first node begins whose value has its own pages.
 func bigNode(data []byte) int {
 	for at := 2 * page; at < len(data); at += page {
 		if le.Uint64(data[at:]) != uint64(at/page) || le.Uint16(data[at+10:]) != 2 {
@@ -169,7 +169,7 @@ func put32(at int, v uint32) func([]byte) []byte {
 	return func(b []byte) []byte { le.PutUint32(b[at:], v); return b }
 }
 
-// whole says whether an environment is read as it was, or not at all.
+// whole checks that an environment is read unchanged, or not at all.
 func whole(t interface{ Fatalf(string, ...any) }, data []byte, want string, what string, a ...any) {
 	d, err := try(data, lmdb.Options{Values: lmdb.Raw})
 	if err != nil {
@@ -182,7 +182,7 @@ func whole(t interface{ Fatalf(string, ...any) }, data []byte, want string, what
 	}
 }
 
-// Cut anywhere, an environment is refused, or what was lost was free.
+// An environment that is cut anywhere is refused, or what was lost was free.
 func TestCut(t *testing.T) {
 	for _, name := range []string{"mixed", "used"} {
 		data, want := fixture(t, name), wanted(t)[name].SHA256
@@ -192,8 +192,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// A wrong bit never costs a sample without a word. LMDB keeps no checksums: one
-// in a value can not be told, nor one in a key or a length that still fits.
+// A wrong bit never silently costs a sample. LMDB keeps no checksums: one in a value
+// cannot be detected, nor one in a key or a length that still fits.
 func TestFlipped(t *testing.T) {
 	for _, name := range []string{"mixed", "integer", "used"} {
 		data, want := fixture(t, name), wanted(t)[name].Keys
@@ -225,8 +225,8 @@ func wantedName(fixture string) string {
 	return ""
 }
 
-// What lies before a value goes bad later, under the same size and time: the
-// sample that is read says so.
+// Bytes stored before a value go bad later, with the same size and time of the file:
+// reading the sample reports it.
 func TestFlippedAtReading(t *testing.T) {
 	for _, name := range []string{"mixed", "integer", "datum_raw"} {
 		data := fixture(t, name)
@@ -240,7 +240,7 @@ func TestFlippedAtReading(t *testing.T) {
 			}
 			for i := range min(head, 40) {
 				if big && (i == 8 || i == 9 || i >= 12) {
-					continue // unused, or a count of pages that is no less
+					continue // unused, or a count of pages that is not smaller
 				}
 				raw := bytes.Clone(data[e.Off : e.Off+e.Len])
 				raw[i] ^= 0xFF

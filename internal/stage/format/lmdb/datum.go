@@ -72,8 +72,8 @@ func elems(c, h, w int64) (int64, bool) {
 	return n, true
 }
 
-// parseDatum takes a value apart: no field but those of a Datum, none of another
-// type, and not a byte left over.
+// parseDatum parses a value: it accepts only the fields of a Datum, each of its type,
+// and no bytes left over.
 func parseDatum(v []byte) (d datum, err error) {
 	for at := 0; at < len(v); {
 		tag, n := binary.Uvarint(v[at:])
@@ -158,7 +158,7 @@ func (d *datum) kind() valueKind {
 	return datumBytes
 }
 
-// judge says what the values are, by the first, the middle and the last one.
+// judge determines what the values are, from the first, the middle and the last one.
 func judge(ctx context.Context, src source.Source, objs []source.Info, c *columns, want Values) (valueInfo, error) {
 	var t valueInfo
 	if want == Raw {

@@ -6,15 +6,15 @@
 // order of its numbers, one made with MDB_REVERSEKEY in that of its keys read
 // backwards. It is the order in which a cursor of LMDB yields them.
 //
-// The pages are read by our own code through a source: LMDB itself maps the file
-// and trusts it, so that a damaged one ends the process, and a map can not be of
-// an object store. The index holds where each value lies; a value lies in one
-// piece, so that a sample is one read, by any number of readers, without a lock
-// file and without a reader's slot. The file must not be written to meanwhile; a
-// read that finds it changed says so.
+// The pages are read by our own code through a source: LMDB itself maps the file and
+// trusts it, so that a damaged one ends the process, and an object store cannot be
+// mapped. The index holds where each value is stored; a value is stored in one piece,
+// so that a sample is one read, by any number of readers, without a lock file and
+// without a reader's slot. The file must not be written to meanwhile; a read that
+// finds it changed says so.
 //
-// Keys that begin and end with two underscores (__len__, __keys__) are notes
-// about the data, by the habit of those who write such files, and no samples.
+// Keys that begin and end with two underscores (__len__, __keys__) are notes about
+// the data, by convention of those who write such files, and not samples.
 package lmdb
 
 import (
@@ -34,7 +34,7 @@ import (
 // The fields of a sample.
 const (
 	Key   = "__key__" // the key; one that is an integer, as decimal digits
-	Value = "value"   // the value as it is stored, where it is no Datum
+	Value = "value"   // the value as it is stored, if it is not a Datum
 	Image = "image"   // of a Datum: an encoded file, or an array C, H, W
 	Label = "label"   // of a Datum: a number
 )
@@ -93,10 +93,10 @@ func Sniff(name string, head []byte) bool {
 	return strings.HasSuffix(name, ".mdb") || strings.HasSuffix(name, ".lmdb")
 }
 
-// Open opens environments one behind the other: each path is a folder with
-// data.mdb in it, or a file. Errors: not_found, config (a database that is not
-// there, or one has to be chosen), unreadable, damaged, unsupported (dupsort,
-// encrypted, of another machine), empty, changed (it is being written to).
+// Open opens environments, one after the other: each path is a folder with data.mdb
+// in it, or a file. Errors: not_found, config (a database that does not exist, or one
+// has to be chosen), unreadable, damaged, unsupported (dupsort, encrypted, of another
+// machine), empty, changed (it is being written to).
 func Open(ctx context.Context, src source.Source, paths []string, opt Options) (*Dataset, error) {
 	if len(paths) == 0 {
 		return nil, errs.New(errs.Config, "the list of paths is empty").Try("give the folder that holds data.mdb, or the file")
@@ -145,7 +145,7 @@ func open(x *index.Index) *Dataset {
 	return d
 }
 
-// Plain says that Parse does no more than point into what was read: values are no
+// Plain says that Parse does no more than point into what was read: values are not
 // lists of floats, which are copied.
 func (d *Dataset) Plain() bool { return d.kind != datumFloats }
 

@@ -125,7 +125,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// A folder, a file in it, and the environment as a file are the same data.
+// A folder, a file in it, and the environment as a file give the same data.
 func TestPlaces(t *testing.T) {
 	src := source.NewFile()
 	defer src.Close()
@@ -174,7 +174,7 @@ func TestPlaces(t *testing.T) {
 }
 
 // An environment that is appended to while it is open, or while it is indexed, is
-// found out; opened again, it has what was appended.
+// detected; opened again, it has what was appended.
 func TestChanged(t *testing.T) {
 	src := source.NewFile()
 	defer src.Close()
@@ -257,7 +257,7 @@ func TestDatabases(t *testing.T) {
 	}
 }
 
-// Notes like __len__ are no samples, and are counted.
+// Notes like __len__ are not samples, and are counted.
 func TestNotes(t *testing.T) {
 	d := open(t, fixture(t, "small"), lmdb.Options{})
 	if m := d.Index().Meta(); m.Samples != 12 || m.Skipped != 1 {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// What lies in the file (LMDB 0.9, data version 1, a machine of 64 bits and
+// What is stored in the file (LMDB 0.9, data version 1, a machine of 64 bits and
 // little-endian):
 //
 //	page     0 8 its number · 8 2 unused · 10 2 kind · 12 2 end of the pointers
@@ -73,7 +73,7 @@ func parseDatabase(b []byte) database {
 	return database{flags: le.Uint16(b[4:]), depth: int(le.Uint16(b[6:])), entries: le.Uint64(b[32:]), root: le.Uint64(b[40:])}
 }
 
-// meta is what a meta page says; ok is false where it is none.
+// meta is what a meta page says; ok is false if it is not one.
 type meta struct {
 	version  uint32
 	pageSize int64
@@ -99,7 +99,8 @@ type node struct {
 	child uint64 // of a branch
 }
 
-// nodes is how many a page has; its pointers lie within it. -1: it can not be.
+// nodes is how many nodes a page has; its pointers are within it. -1: that is
+// impossible.
 func nodes(page []byte) int {
 	end := int(le.Uint16(page[12:]))
 	if end < headLen || end > len(page) || end&1 != 0 {
@@ -108,7 +109,7 @@ func nodes(page []byte) int {
 	return (end - headLen) / 2
 }
 
-// nodeAt is node i of a page; false where it does not lie within it.
+// nodeAt is node i of a page; false if it is not within the page.
 func nodeAt(page []byte, i int, leaf bool) (n node, ok bool) {
 	at := int(le.Uint16(page[headLen+2*i:]))
 	if at < int(le.Uint16(page[12:])) || at > len(page)-nodeLen {

@@ -40,8 +40,8 @@ func (d *Dataset) wants(fields []string) bool {
 	return false
 }
 
-// before is the bytes in front of a value that say what it is: the head of its
-// page where it has pages of its own, else the node with the key.
+// before is the bytes in front of a value that say what it is: the head of its page
+// if it has its own pages, otherwise the node with the key.
 func (d *Dataset) before(id int64) int64 {
 	file := d.file[id]
 	switch {
@@ -134,7 +134,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 	return nil
 }
 
-// all is how many fields there are where everything is wanted.
+// all is how many fields there are when everything is wanted.
 func (d *Dataset) all(fields []string) int {
 	switch {
 	case fields != nil:
@@ -145,7 +145,7 @@ func (d *Dataset) all(fields []string) int {
 	return 3
 }
 
-// fieldAt is fields()[i], without the heap.
+// fieldAt is fields()[i], without a heap allocation.
 func (k valueKind) fieldAt(i int) string {
 	if k == rawBytes {
 		return [...]string{Value, Key}[i]
@@ -153,7 +153,7 @@ func (k valueKind) fieldAt(i int) string {
 	return [...]string{Image, Label, Key}[i]
 }
 
-// sound holds what lies before a value against the index.
+// sound checks the bytes stored before a value against the index.
 func (d *Dataset) sound(id int64, b []byte) bool {
 	page := d.page[d.file[id]]
 	if d.off[id]%page == headLen {
@@ -171,7 +171,7 @@ func (d *Dataset) sound(id int64, b []byte) bool {
 	return string(key) == string(d.keys.At(int(id)))
 }
 
-// datum is the value of a sample as what the index says that all of them are.
+// datum parses the value of a sample as what the index says that all of them are.
 func (d *Dataset) datum(id int64, value []byte) (datum, error) {
 	dm, err := parseDatum(value)
 	if err != nil {

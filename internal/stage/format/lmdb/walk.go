@@ -12,9 +12,9 @@ import (
 // atOnce is how many leaves are read at once; one is at most 64 KiB.
 const atOnce = 64
 
-// walker reads one environment. Whatever its bytes are, it ends: the depth of a
-// tree is bounded, every leaf has a key, and the keys have to rise from leaf to
-// leaf, so that no page is walked twice.
+// walker reads one environment. Whatever its bytes are, it terminates: the depth of a
+// tree is bounded, every leaf has a key, and the keys have to rise from leaf to leaf,
+// so that no page is walked twice.
 type walker struct {
 	ctx  context.Context
 	src  source.Source
@@ -74,7 +74,7 @@ func (w *walker) start() error {
 	return nil
 }
 
-// foreign says what the file is that is no environment of a machine like ours.
+// foreign says what the file is if it is not an environment of a machine like ours.
 func (w *walker) foreign(b []byte) error {
 	is := func(at int, m uint32) bool {
 		return len(b) >= at+4 && (le.Uint32(b[at:]) == m)
@@ -117,8 +117,8 @@ func (w *walker) read(no uint64, kind uint16) ([]byte, error) {
 	return b, w.page(b, no, kind)
 }
 
-// walk calls f with every entry of a database in the order of its keys, and
-// holds the order and the number of keys against what they should be.
+// walk calls f with every entry of a database in the order of its keys, and checks
+// the order and the number of keys.
 func (w *walker) walk(db database, f func(e entry) error) error {
 	if db.flags&dupSort != 0 {
 		return w.unsupported(-1, "write it into a database without dupsort, with a key for each value", "the database has several values for a key (dupsort)")
@@ -159,7 +159,7 @@ type tree struct {
 	count uint64
 }
 
-// branch walks what is below page no, which stands level pages above the leaves.
+// branch walks what is below page no, which is level pages above the leaves.
 func (t *tree) branch(no uint64, level int) error {
 	b, err := t.read(no, isBranch)
 	if err != nil {
@@ -191,7 +191,7 @@ func (t *tree) branch(no uint64, level int) error {
 	return nil
 }
 
-// leaves reads leaves side by side and walks them one behind the other.
+// leaves reads leaves concurrently and walks them one after the other.
 func (t *tree) leaves(numbers []uint64) error {
 	pages := make([][]byte, len(numbers))
 	err := format.Each(t.ctx, len(numbers), func(i int) error {
@@ -244,8 +244,8 @@ func (t *tree) leaf(b []byte, no uint64) error {
 	return nil
 }
 
-// overflow is where a value lies that has pages of its own. What those pages say
-// of themselves is read with the value.
+// overflow is where a value is stored that has its own pages. What those pages say of
+// themselves is read with the value.
 func (t *tree) overflow(n node, at int64) (int64, error) {
 	first := le.Uint64(n.data)
 	have, need := t.obj.Size/t.meta.pageSize, overflows(n.size, t.meta.pageSize)

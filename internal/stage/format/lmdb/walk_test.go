@@ -31,9 +31,8 @@ func (m bytesSource) List(context.Context, string) iter.Seq2[source.Info, error]
 	return func(func(source.Info, error) bool) {}
 }
 
-// FuzzWalk holds that whatever a file holds, indexing it ends in an error that
-// says where, or in samples that lie within the file and can be parsed or say why
-// not.
+// FuzzWalk checks that whatever a file holds, indexing it ends in an error that says
+// where, or in samples that are within the file and can be parsed or say why not.
 func FuzzWalk(f *testing.F) {
 	var files [][]byte
 	for _, name := range []string{"small", "mixed", "named", "only", "beside", "integer", "reverse", "datum_raw", "datum_float", "dupsort"} {
@@ -76,7 +75,7 @@ func FuzzWalk(f *testing.F) {
 	})
 }
 
-// FuzzDatum holds that a value that is taken for a Datum is as large as it says.
+// FuzzDatum checks that a value that is taken for a Datum is as large as it says.
 func FuzzDatum(f *testing.F) {
 	f.Add([]byte("\x08\x01\x10\x01\x18\x02\x22\x02ab\x28\x05"))
 	f.Add([]byte("\x08\x01\x10\x01\x18\x01\x35\x00\x00\x80\x3f\x28\x05"))
