@@ -1,4 +1,4 @@
-// Package beton is FFCV's files, *.beton, of version 2:
+// Package beton reads FFCV's files, *.beton, of version 2:
 //
 //	header       version u16 | fields u16 | page size u32 | samples u64 | where the allocations are u64
 //	fields       type u8 | name [16] | arguments [1024]                          for each field
@@ -6,14 +6,15 @@
 //	pages        from the next multiple of the page size on: pictures, bytes, arrays
 //	allocations  sample u64 | place u64 | bytes u64                              for each run of bytes, up to the end
 //
-// (little-endian; ffcv/types.py, writer.py, memory_allocator.py). Numbers lie in the
-// rows and come out of the index. How long a picture is, only the allocations say;
-// they are held against the rows when the file is indexed. There are no checksums
-// in such a file: a flipped bit within a raw picture is a picture.
+// (little-endian; ffcv/types.py, writer.py, memory_allocator.py). Numbers are stored
+// in the rows and come from the index. Only the allocations say how long a picture
+// is; they are checked against the rows when the file is indexed. There are no
+// checksums in such a file: a flipped bit within a raw picture goes unnoticed.
 //
-// A picture is kept as JPEG or as raw pixels, each on its own. Where all are raw
-// and of one size the field is an array, height by width by 3; else it is encoded
-// pictures, and the raw ones among them become PNM, which decoders read.
+// A picture is stored as JPEG or as raw pixels, independently of the others. Where
+// all are raw and of one size the field is an array, height by width by 3; otherwise
+// it is encoded pictures, and the raw ones among them become PNM, which decoders
+// read.
 package beton
 
 import (
@@ -30,8 +31,8 @@ import (
 
 // Options of a file.
 type Options struct {
-	// Pictures gives out raw pictures as PNM also where all are of one size, for
-	// those who decode and crop them.
+	// Pictures returns raw pictures as PNM even where all are of one size, for
+	// callers that decode and crop them.
 	Pictures bool
 
 	Store    *index.Store   // where the index is kept; nil: index.DefaultStore()
@@ -50,7 +51,7 @@ type Dataset struct {
 	path   string
 	n      int64
 	cols   []column
-	places int     // columns whose values lie in the pages
+	places int     // columns whose values are stored in the pages
 	off    []int64 // of those, sample by sample
 	size   []int64
 	head   []int64 // of the pictures among them: mode, width and height
@@ -66,7 +67,7 @@ var (
 	_ format.Typed  = (*Dataset)(nil)
 )
 
-// Open opens the file at path, indexing it where no index of it still holds. Its
+// Open opens the file at path, indexing it unless an index of it is still valid. Its
 // size and time are compared at every Open and at every read. Errors: not_found,
 // config, unreadable, damaged, unsupported, empty, changed.
 func Open(ctx context.Context, src source.Source, path string, opt Options) (*Dataset, error) {
@@ -128,8 +129,8 @@ func (d *Dataset) Plain() bool {
 	return !slices.ContainsFunc(d.cols, func(c column) bool { return c.Kind == image && (!c.Fixed || d.asPNM) })
 }
 
-// Runs is the number of samples in each run of them whose first values lie in one
-// page; nil: all values are numbers, which lie in the index.
+// Runs is the number of samples in each run of them whose first values are stored in
+// one page; nil: all values are numbers, which are stored in the index.
 func (d *Dataset) Runs() (sizes []int64) {
 	if d.places == 0 {
 		return nil

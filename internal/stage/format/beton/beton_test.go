@@ -41,7 +41,7 @@ func open(t *testing.T, src source.Source, opt beton.Options) *beton.Dataset {
 	return d
 }
 
-// value is a field as testdata/make.py writes it down.
+// value is a field as testdata/make.py writes it.
 type value struct {
 	DType string `json:"dtype"`
 	Shape []int  `json:"shape"`
@@ -172,7 +172,7 @@ func TestTypes(t *testing.T) {
 	if d.Check([]string{"x;label", "raw"}) != nil {
 		t.Error("fields that are there")
 	}
-	// Values that lie side by side are one read, and numbers none.
+	// Values that are stored side by side take one read, and numbers need no read.
 	if got := d.Extents(3, nil, nil); len(got) != 1 {
 		t.Errorf("%+v", got)
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// The columns beside those that every index has. A place is a run of bytes in the
-// pages; rows are sample by sample, and within one in the order of the fields.
+// The columns in addition to those that every index has. A place is a run of bytes in
+// the pages; rows are sample by sample, and within one in the order of the fields.
 const (
 	placeOff    = "place.off"    // int64
 	placeSize   = "place.size"   // int64: bytes
 	pictureHead = "picture.head" // int64: mode | width << 8 | height << 24
-	numberValue = "number.value" // bytes: 8 of every number, as they lie in the file
+	numberValue = "number.value" // bytes: 8 of every number, as they are stored in the file
 	pageSize    = "page"         // int64, one row: bytes
 	columnText  = "column"       // bytes: []column as JSON
 )
@@ -164,7 +164,7 @@ func (f *builder) readAllocs() error {
 		for i := 0; i < len(b); i += allocLen {
 			sample, off, size := binary.LittleEndian.Uint64(b[i:]), binary.LittleEndian.Uint64(b[i+8:]), binary.LittleEndian.Uint64(b[i+16:])
 			if size == 0 {
-				continue // FFCV gives nothing no page, and a place that means nothing
+				continue // FFCV allocates no page for an empty value, and its place means nothing
 			}
 			if sample >= uint64(f.samples) || off < uint64(f.pages) || off > uint64(base) || size > uint64(base)-off || size > uint64(f.page) {
 				return f.wrong(at+int64(i), -1, "an allocation is damaged: %d bytes at %d for sample %d, in a file with %d samples and pages of %d bytes from %d to %d",
@@ -258,8 +258,8 @@ func (f *builder) add(id int64, row []byte) error {
 	return nil
 }
 
-// place adds where a value lies: the allocation at that place, which has to be the
-// sample's and of want bytes (-1: of any number).
+// place records where a value is stored: the allocation at that place, which has to
+// be the sample's and of want bytes (-1: of any number).
 func (f *builder) place(id int64, c *column, at int64, off uint64, want int64) error {
 	if want == 0 {
 		f.off, f.size = append(f.off, f.pages), append(f.size, 0)
@@ -282,7 +282,7 @@ func (f *builder) place(id int64, c *column, at int64, off uint64, want int64) e
 	return nil
 }
 
-// valid says whether every number of the index can be used as it stands.
+// valid says whether every number of the index can be used without further checks.
 func valid(x *index.Index) bool {
 	var cols []column
 	if x.Files() != 1 || x.Len() < 1 || json.Unmarshal(x.Bytes(columnText), &cols) != nil || len(cols) == 0 {

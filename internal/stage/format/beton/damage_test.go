@@ -14,7 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
-// Where things lie in a file, see the comment of the package.
+// Where things are stored in a file; see the comment of the package.
 const (
 	fieldLen = 1 + 16 + 1024
 	fields   = 24
@@ -23,7 +23,7 @@ const (
 func put64(b []byte, at int, v uint64) { binary.LittleEndian.PutUint64(b[at:], v) }
 func get64(b []byte, at int) uint64    { return binary.LittleEndian.Uint64(b[at:]) }
 
-// allocs is where the allocations lie, and row where sample id does, in a file of
+// allocs is where the allocations begin, and row where sample id begins, in a file of
 // n fields whose rows have that many bytes.
 func allocs(b []byte) int       { return int(get64(b, 16)) }
 func row(n, length, id int) int { return fields + n*fieldLen + length*id }

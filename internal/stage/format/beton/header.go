@@ -88,7 +88,7 @@ type column struct {
 	Name string
 	Kind kind
 	At   int // offset in the row, bytes
-	// Place, Head and Value number the columns of which the index has the like.
+	// Place, Head and Value number the columns of each sort in the index.
 	Place, Head, Value int
 
 	DType mem.DType // of arrays and numbers
@@ -149,7 +149,8 @@ func layout(cols []column) int {
 	return (at + most - 1) / most * most
 }
 
-// problem is what is wrong with a file; unsupported: with what stoker can read.
+// problem is what is wrong with a file; unsupported: it is not damaged, but stoker
+// cannot read it.
 type problem struct {
 	what        string
 	unsupported bool
@@ -228,7 +229,7 @@ func (c *column) parseArray(args []byte) string {
 	return ""
 }
 
-// arrayType is the type that NumPy writes like that; Object: none that is read.
+// arrayType is the type that NumPy writes like that; Object: a type that is not read.
 func arrayType(text string) mem.DType {
 	if len(text) != 3 || !strings.ContainsRune("<|", rune(text[0])) {
 		return mem.Object

@@ -15,8 +15,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
-// file is what a plain writer of such files needs to know; it was written from the
-// picture in the package's comment and shares nothing with the reader.
+// file is what a simple writer of such files needs to know; it was written from the
+// layout in the package's comment and shares no code with the reader.
 type file struct {
 	kinds   []byte     // type of each field
 	samples [][][]byte // the stored bytes of every field of every sample
@@ -81,7 +81,7 @@ func (f *file) bytes() []byte {
 				total += len(v)
 			}
 		}
-		if len(out)%smallPage+total > smallPage { // a sample lies in one page
+		if len(out)%smallPage+total > smallPage { // a sample is stored in one page
 			out = append(out, make([]byte, smallPage-len(out)%smallPage)...)
 		}
 		for i, v := range f.samples[id] {

@@ -39,7 +39,7 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 	return format.Type{DType: c.DType, Shape: mem.Shape(c.Shape)}, true
 }
 
-// place is where column k of sample id lies; false: it is a number.
+// place is where column k of sample id is stored; false: it is a number.
 func (d *Dataset) place(id int64, k int) (off, size int64, ok bool) {
 	c := &d.cols[k]
 	if c.number() {
@@ -65,7 +65,7 @@ func (d *Dataset) wants(fields []string, k int) bool {
 // run is an extent that grows by the values of a sample, one after the other.
 type run struct{ off, end int64 }
 
-// takes says whether a value lies near enough behind the run to be read with it.
+// takes says whether a value is near enough after the run to be read with it.
 func (r run) takes(off int64) bool { return off >= r.end && off-r.end <= maxGap }
 
 // Extents is format.Stored's.
@@ -164,7 +164,7 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 	return nil
 }
 
-// field is column k of a sample, which lies in data unless it is a number.
+// field is column k of a sample, which is stored in data unless it is a number.
 func (d *Dataset) field(id int64, k int, data []byte) (format.Field, error) {
 	c := &d.cols[k]
 	if c.number() {
