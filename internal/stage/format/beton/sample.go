@@ -13,8 +13,8 @@ import (
 // than stepped over: about what a disk reads while it seeks.
 const maxGap = 64 << 10
 
-// resolve is the number of the first alternative of a wanted field that there is;
-// -1: none.
+// resolve is the number of the first alternative of a wanted field that exists;
+// -1: no alternative does.
 func (d *Dataset) resolve(field string) int {
 	return format.First(field, func(name string) int {
 		for i := range d.cols {

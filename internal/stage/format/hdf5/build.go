@@ -240,7 +240,7 @@ func (bd *builder) values(f *tree.File, d *tree.Dataset, l *layout) error {
 	return nil
 }
 
-// raw is all the bytes of a dataset of one dimension; what was never written is
+// raw is all the bytes of a dataset of one dimension; bytes never written are
 // zeros, which are not a valid reference.
 func (bd *builder) raw(d *tree.Dataset, l *layout) ([]byte, error) {
 	obj := bd.objs[len(bd.files)]

@@ -281,7 +281,7 @@ func chunkByte(at int, with byte) func([]byte) []byte {
 	}
 }
 
-// Cut anywhere, a file is refused.
+// A file that is cut anywhere is refused.
 func TestCut(t *testing.T) {
 	for _, name := range []string{"plain", "types", "latest"} {
 		data := fixture(t, name)

@@ -11,7 +11,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format/hdf5/tree"
 )
 
-// resolve is the number of the first alternative of a wanted field that there is,
+// resolve is the number of the first alternative of a wanted field that exists,
 // or -1.
 func (d *Dataset) resolve(field string) int {
 	return format.First(field, func(name string) int {

@@ -8,12 +8,12 @@ import (
 // A block is one page, decoded, in one run of bytes, as format.Blocks keeps it:
 //
 //	header   blockHead uint32
-//	rows     for lists: uint32 a row that begins in the page, and one more: the
-//	         number of its first value. Values before the first row's end a list
-//	         that began in an earlier page.
-//	nulls    where there are any: a byte a row, 1: it has no value; 2: its list
-//	         has a null in it; for lists one more, for the values before the
-//	         first row
+//	rows     for lists: for each row that begins in the page, and one more, the
+//	         number of its first value, uint32. Values before the first row's
+//	         belong to the end of a list that began in an earlier page.
+//	nulls    if there are any: one byte per row, 1: it has no value; 2: its list
+//	         has a null in it; for lists one byte more, for the values before
+//	         the first row
 //	values   by form
 //
 // Values of one size are stored one after the other, with a zero in place of each

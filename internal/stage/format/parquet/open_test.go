@@ -19,8 +19,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
-// What has a plain form is given out in it; what has none is refused by name, and
-// only where it is wanted.
+// A type that has a plain form is returned in it; one that does not is refused by
+// name, and only where it is wanted.
 func TestKinds(t *testing.T) {
 	d, src := open(t, parquet.Options{}, "kinds.parquet")
 	var s format.Sample
@@ -199,8 +199,8 @@ func TestSniff(t *testing.T) {
 	}
 }
 
-// A file without a row, whatever columns it has, takes nothing from the others;
-// nothing but such files is a dataset of nothing.
+// A file without a row, whatever columns it has, does not affect the others; a list
+// of only such files is refused as empty.
 func TestFilesWithoutRows(t *testing.T) {
 	for _, opt := range []parquet.Options{{}, {Label: "text"}} {
 		d, src := open(t, opt, "no-rows.parquet", "rows-whole.parquet", "no-rows.parquet", "rows-none.parquet", "no-rows.parquet")

@@ -1,6 +1,6 @@
-// Package parquet is Parquet files as their writers left them: a row is a sample,
-// in stored order, file by file. A row group is a block of the order; of a row
-// only the pages of the wanted columns are read.
+// Package parquet reads Parquet files as their writers left them: a row is a sample,
+// in stored order, file by file. A row group is a block of the order; only the
+// pages of the wanted columns are read for a row.
 //
 // Fields are the leaves of the schema by their path ("a.b"); lists of numbers are
 // arrays whose first axis differs from sample to sample; of a struct of bytes and
@@ -238,7 +238,7 @@ func (d *Dataset) tableLine(c int) string {
 // lacks says whether some row cannot return the column because of a null.
 func (d *Dataset) lacks(c int) bool { return c != d.label && (d.nulls[c] > 0 || d.holes[c] > 0) }
 
-// resolve is the first alternative of a wanted field that there is: the number of
+// resolve is the first alternative of a wanted field that exists: the number of
 // its column, or -1.
 func (d *Dataset) resolve(field string) int {
 	return format.First(field, func(name string) int {
