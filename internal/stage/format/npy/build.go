@@ -13,7 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// array is one array as it lies in a file.
+// array is one array as it is stored in a file.
 type array struct {
 	header Header
 	member *member // of a zip file; nil: the file itself
@@ -26,13 +26,13 @@ type holding struct {
 	only   *array           // of a .npy file
 	arrays map[string]array // of a .npz file, those that are wanted
 	names  []string         // of all its arrays, in its order
-	others int64            // members that are no arrays
+	others int64            // members that are not arrays
 	left   []leftOut        // of a .npz file of which every array is wanted
 
 	refused error // why the array of a .npy file is not read
 }
 
-// leftOut is an array that can not be read, beside others that can.
+// leftOut is an array that cannot be read, while others beside it can.
 type leftOut struct{ name, why string }
 
 // arrayName is the array that a member of a .npz holds.
