@@ -120,7 +120,7 @@ func Describe(b *index.Builder, objs []source.Info) {
 	b.Versions(versions)
 }
 
-// Folder is the deepest folder that holds all paths; "" where there is none.
+// Folder returns the deepest folder that holds all paths, or "" if there is none.
 func Folder(paths []string) string {
 	dir := paths[0][:strings.LastIndexByte(paths[0], '/')+1]
 	for _, p := range paths[1:] {
