@@ -71,7 +71,7 @@ type Dataset struct {
 	unpack unpacker
 }
 
-// stored is one stored file, as it lies.
+// stored is one file as it is stored.
 type stored struct {
 	obj   source.Info
 	pack  string // compression; "": none
