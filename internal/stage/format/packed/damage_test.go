@@ -128,7 +128,7 @@ func TestWindow(t *testing.T) {
 			off += step
 		}
 		if p, err := w.Bytes(off, 10); len(p) != 0 || err != nil {
-			t.Errorf("%s: %d bytes behind the end, %v", name, len(p), err)
+			t.Errorf("%s: %d bytes after the end, %v", name, len(p), err)
 		}
 		if points, err := w.Finish(); err != nil || (points == nil) != (name == "plain") || w.Packed() != (name == "gzip") {
 			t.Errorf("%s: %v, %v", name, points, err)
