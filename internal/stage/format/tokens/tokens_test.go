@@ -424,8 +424,8 @@ func llm(n int) []byte {
 	return append(h, upTo(n)...)
 }
 
-// What is of another format is not cut into tokens, whatever it is called and
-// whichever type is given.
+// A file of another format is not cut into tokens, regardless of its name and of the
+// type that is given.
 func TestForeignFiles(t *testing.T) {
 	s := newShelf(t)
 	for what, head := range map[string]string{
