@@ -31,7 +31,7 @@ type column struct {
 	name  string
 	dtype mem.DType
 	text  index.Strings
-	raw   []byte // numbers, one behind the other
+	raw   []byte // numbers, one after another
 	nulls []byte // 1: nothing there; nil: there is something everywhere
 }
 
@@ -73,7 +73,7 @@ func open(x *index.Index) *Dataset {
 	return d
 }
 
-// valid says whether every number of the index can be used as it stands.
+// valid reports whether every number of the index can be used without further checks.
 func (d *Dataset) valid() bool {
 	n := d.x.Len()
 	if n < 1 || len(d.cols) != len(d.x.Int32s(columnType)) || d.label >= len(d.cols) || d.label >= 0 && d.class == nil ||
