@@ -265,8 +265,8 @@ func (t *Table) window(note, dst []byte) error {
 	return err
 }
 
-// cursor is a large zstd frame that is unpacked up to somewhere. Whoever uses it
-// has taken it out of the table.
+// cursor is a large zstd frame that is unpacked up to some point. While it is in use it
+// is not in the table.
 type cursor struct {
 	file int
 	in   int64
