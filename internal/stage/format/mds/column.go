@@ -27,7 +27,7 @@ const (
 type column struct {
 	Name     string
 	Encoding string
-	Size     int64 // bytes of the stored value; 0: each sample stores it
+	Size     int64 // bytes of the stored value; 0: it is stored in each sample
 	Kind     kind
 	Why      string    // it is refused
 	HasType  bool      // of dynamic arrays: the type is not stored with the values
