@@ -38,8 +38,8 @@ type leftOut struct{ name, why string }
 // arrayName is the array that a member of a .npz holds.
 func arrayName(member string) (string, bool) { return strings.CutSuffix(member, ".npy") }
 
-// look finds the arrays of one file; every name is wanted if names is nil. summed is
-// told of the bytes that were read for checksums.
+// look finds the arrays of one file; all of them if names is nil. summed is called with
+// the number of bytes that were read for checksums.
 func look(ctx context.Context, src source.Source, obj source.Info, names map[string]bool, opt Options, summed func(n int64)) (*holding, error) {
 	begin, err := format.Read(ctx, src, obj, 0, min(obj.Size, int64(len(Magic))))
 	if err != nil {

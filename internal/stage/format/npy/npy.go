@@ -44,8 +44,8 @@ type Options struct {
 	// Fields are the fields; nil: those that the list of paths stands for.
 	Fields []Field
 	// Sharded says that a number at the end of a .npy file's name ("image-000000") is
-	// that of a shard even where there is one only, as stoker pack writes it; else
-	// it takes two of them.
+	// that of a shard even if there is only one such file, as stoker pack writes it;
+	// otherwise it takes two of them.
 	Sharded bool
 	// UnpackedBytes bounds what is kept of compressed arrays, and so the length of
 	// one; 0: a gigabyte.
@@ -99,11 +99,11 @@ var (
 	_ format.Typed  = (*Dataset)(nil)
 )
 
-// Open opens the files of paths, or those of opt.Fields where there are any,
-// indexing them where no index still holds. Of paths, .npy files of one folder
-// that differ in a number at the end (-0, -1, or _0, _1) are parts of one field.
-// Errors: config, not_found, unreadable, damaged, unsupported, empty, changed (a
-// file is being written to).
+// Open opens the files of paths, or those of opt.Fields if there are any, indexing them
+// if there is no current index. Of paths, .npy files of one folder that differ in a
+// number at the end (-0, -1, or _0, _1) are parts of one field. Errors: config,
+// not_found, unreadable, damaged, unsupported, empty, changed (a file is being written
+// to).
 func Open(ctx context.Context, src source.Source, paths []string, opt Options) (*Dataset, error) {
 	if opt.UnpackedBytes == 0 {
 		opt.UnpackedBytes = defaultUnpacked

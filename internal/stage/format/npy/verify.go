@@ -16,8 +16,8 @@ import (
 // sumLen is what is read at once for a checksum.
 const sumLen = 1 << 20
 
-// compare reads all of a member that is not compressed, and compares its CRC.
-// summed is told of the bytes that were read; nil: nobody is.
+// compare reads all of a member that is not compressed, and compares its CRC. summed is
+// called with the number of bytes that were read; it may be nil.
 func (z *zipFile) compare(m member, summed func(n int64)) error {
 	sum := crc32.NewIEEE()
 	buf := make([]byte, min(m.packed, sumLen))
