@@ -16,8 +16,8 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// A few hundred bytes that unpack to a gigabyte and more are found out before they
-// do, and take no more memory than a file of good bytes.
+// A few hundred bytes that unpack to a gigabyte and more are detected before they do,
+// and take no more memory than a file of good bytes.
 func TestBombs(t *testing.T) {
 	zeros := make([]byte, 4<<20)
 	var zs, l4 bytes.Buffer

@@ -15,7 +15,7 @@ const spacing = 512 << 10
 // where no window is needed. The members of BGZF have up to 64 KiB.
 const memberBytes = 32 << 10
 
-// Where a gzip stream can be taken up.
+// Where a gzip stream can be resumed.
 const (
 	atMember  = iota // the head of a member
 	atBlock          // the head of a deflate block
@@ -250,8 +250,8 @@ func (g *gunzip) zeros() error {
 	}
 }
 
-// codes appends what inBlock needs to be taken up: the lengths of the codes, two
-// to a byte.
+// codes appends what is needed to resume inBlock: the lengths of the codes, two to a
+// byte.
 func (g *gunzip) codes(dst []byte) []byte {
 	if g.state != inBlock {
 		return dst

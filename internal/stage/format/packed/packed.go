@@ -156,8 +156,8 @@ func (r *Reader) Next() ([]byte, error) {
 	return p.data, nil
 }
 
-// note is what a point keeps: what the codec wants, and the window with zeros
-// where nobody looks, packed.
+// note is what a point keeps: what the codec needs, and the window, with zeros in place
+// of the bytes that are not used, packed.
 func (r *Reader) note(p piece) []byte {
 	var window []byte
 	for i, used := range p.used {

@@ -130,8 +130,8 @@ func (w *Window) Finish() (*Points, error) {
 	return w.r.Points(), nil
 }
 
-// Where is the place of a damage at off: in the stored file, and what to say besides
-// where that is only where unpacking was taken up.
+// Where is the place of a damage at off: its offset in the stored file, and a note to
+// add if that is only where unpacking was resumed.
 func (w *Window) Where(off int64) (at int64, note string) {
 	if w.r == nil {
 		return off, ""
