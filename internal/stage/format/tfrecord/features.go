@@ -265,8 +265,8 @@ func (d *Dataset) typeOf(field string) (format.Type, bool) {
 	return t, true
 }
 
-// Decode says which fields are better left out where nobody asks for one: the
-// payload where there are features, and what not every sample has.
+// Decode says which fields are better left out if no fields are asked for: the payload
+// if there are features, and what not every sample has.
 func (d *Dataset) Decode(field string) string {
 	f := d.find([]byte(field))
 	switch {

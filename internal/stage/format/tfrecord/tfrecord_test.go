@@ -527,8 +527,8 @@ func TestNamesThatAreNotText(t *testing.T) {
 	}
 }
 
-// A feature that has a ; in its name is asked for by it, alone and as an alternative;
-// a list of alternatives that is nobody's name stays one.
+// A feature that has a ; in its name is asked for by it, alone and as an alternative; a
+// list of alternatives that is not the name of a feature stays a list.
 func TestNamesWithSemicolons(t *testing.T) {
 	d, src := opened(t, framed(
 		example(feat{"a", []byte("A")}, feat{"a;b", []byte("AB")}, feat{"n;m", []int64{5}}),
