@@ -443,7 +443,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// A header that does not fit the length of its file is taken for tokens.
+// A header that does not fit the length of its file is read as tokens.
 func TestAlmostAHeader(t *testing.T) {
 	s := newShelf(t)
 	if n := s.open(t, tokens.Options{Window: 1}, s.put(t, "a.bin", llm(9))).Index().Len(); n != 9 {
