@@ -14,8 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// PathColumns and LabelColumns are the names that are taken where nobody says
-// which column it is.
+// PathColumns and LabelColumns are the names that are used if no column is given.
 func PathColumns() []string {
 	return []string{"path", "file", "filename", "file_name", "filepath", "image", "image_path", "img"}
 }
