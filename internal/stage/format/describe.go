@@ -24,7 +24,7 @@ type Format struct {
 	// Root says that the dataset is one folder or file, which is handed on as it is; else
 	// a folder means the files in it.
 	Root bool
-	// Single says that a folder is never found out to be of this format by what is in it.
+	// Single says that a folder is never recognized as this format by its contents.
 	Single bool
 	// Made says that its samples are made and not stored: there is no path.
 	Made bool
