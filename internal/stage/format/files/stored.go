@@ -17,7 +17,7 @@ const (
 	sampleFile    = "sample.file"    // int32: file of each sample; a table has none
 	labelOf       = "label.of"       // int32: one row, the column that the labels come from; -1: none
 	labelValue    = "label.value"    // int64: the class of each sample; no rows: no label
-	pathOf        = "path.of"        // int32: one row, the column that the paths come from; -1: none, or it is no field
+	pathOf        = "path.of"        // int32: one row, the column that the paths come from; -1: none, or it is not a field
 	columnName    = "column.name"    // strings
 	columnType    = "column.type"    // int32: mem.DType of each column
 	manifestStamp = "manifest.stamp" // int64: size and time of the manifest
