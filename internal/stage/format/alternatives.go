@@ -2,9 +2,9 @@ package format
 
 import "strings"
 
-// First is the number of the first alternative of a wanted field that there is, by
-// at; -1: there is none. The whole of wanted comes first: a ; may be part of a
-// name.
+// First returns the number of the first alternative of a wanted field that exists, as
+// found by at, or -1 if there is none. The whole of wanted is tried first: a ; may be
+// part of a name.
 func First(wanted string, at func(name string) int) int {
 	if i := at(wanted); i >= 0 || !strings.Contains(wanted, ";") {
 		return i

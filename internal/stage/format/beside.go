@@ -88,8 +88,8 @@ func unchanged(ctx context.Context, src source.Source, paths []string, x *index.
 	return versions, true
 }
 
-// relative is the deepest folder that holds all files, and their names below it; "" if
-// there is none.
+// relative returns the deepest folder that holds all files, and their names below it;
+// root is "" if there is none.
 func relative(paths []string) (root string, names []string) {
 	root = Folder(paths)
 	if root == "" {

@@ -8,16 +8,16 @@ import (
 // errUnpack answers those who waited for a block whose unpacking panicked.
 var errUnpack = errors.New("format: a block could not be unpacked")
 
-// Blocks keeps the decompressed blocks of one dataset that were asked for last,
-// up to a number of bytes, so that samples which share a block share the work of
-// unpacking it. One block is kept however large it is: who reads a file from one end
-// to the other would else unpack it again for every sample in it. Safe for concurrent use: of several that ask for one block at
-// once, one unpacks it and the others wait for that.
+// Blocks keeps the most recently used decompressed blocks of one dataset, up to a
+// number of bytes, so that samples which share a block share the work of unpacking it.
+// One block is kept however large it is: otherwise reading a file from beginning to end
+// would unpack it again for every sample in it. It is safe for concurrent use: if
+// several goroutines ask for one block at once, one unpacks it and the others wait.
 //
-// A block is ordinary memory, never written to after it was made: a view of it
-// stays good for as long as it is held, whether the block is still kept or not.
-// Counted references would save the collector some work and make every field of
-// every sample something to give back; next to unpacking, the collector is cheap.
+// A block is ordinary memory, never written to after it was made: a view of it stays
+// valid for as long as it is held, whether the block is still kept or not. Reference
+// counts would save the collector some work, but every field of every sample would have
+// to be released; next to unpacking, the collector is cheap.
 type Blocks struct {
 	limit int64
 

@@ -83,7 +83,7 @@ func TestBlocksAreUnpackedOnce(t *testing.T) {
 	}
 }
 
-// A panic goes on to who caused it, and nobody waits for what will not come.
+// A panic goes on to the caller that caused it, and no other waits forever.
 func TestBlocksSurviveAPanic(t *testing.T) {
 	b := format.NewBlocks(100)
 	func() {

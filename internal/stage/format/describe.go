@@ -8,8 +8,8 @@ import (
 )
 
 // Format describes a format: how its files are told from others, how a dataset of them
-// is opened, and what is true of all its datasets. Whoever opens datasets has a list of
-// these, and knows no format besides.
+// is opened, and what is true of all its datasets. Code that opens datasets has a list
+// of these, and knows about formats only through it.
 type Format struct {
 	Name string // in dataset.format of a Spec
 	// Sniff says whether a file, by its name and its first bytes (none where they
@@ -24,7 +24,7 @@ type Format struct {
 	// Root says that the dataset is one folder or file, which is handed on as it is; else
 	// a folder means the files in it.
 	Root bool
-	// Single says that a folder is never found out to be of this format by what is in it.
+	// Single says that a folder is never recognized as this format by its contents.
 	Single bool
 	// Made says that its samples are made and not stored: there is no path.
 	Made bool
@@ -44,11 +44,11 @@ type Format struct {
 	Values string
 	// Arrays says that a value which begins as a .npy file is an array.
 	Arrays bool
-	// ByName says that the name of a field tells what it holds (jpg, cls, txt), as
-	// whoever checks samples sees it; else what they are decoded as does.
+	// ByName says that the name of a field tells what it holds (jpg, cls, txt), as a
+	// check of samples sees it; otherwise what they are decoded as does.
 	ByName bool
-	// Python is the class of the Python package that opens it with a path; "": none does,
-	// or one with arguments of its own.
+	// Python is the class of the Python package that opens it with a path; "" means
+	// that there is no such class, or that it takes arguments of its own.
 	Python string
 }
 

@@ -42,7 +42,7 @@ func TestEachTellsTheFirstFailure(t *testing.T) {
 			mu.Unlock()
 			switch {
 			case i == 10:
-				time.Sleep(time.Millisecond) // fails after those behind it
+				time.Sleep(time.Millisecond) // fails after those after it
 				return errors.New("10")
 			case i > 10:
 				return fmt.Errorf("%d", i)

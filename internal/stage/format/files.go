@@ -75,9 +75,9 @@ func Mark(version string) int64 {
 	return int64(xxhash.Sum64String(version))
 }
 
-// Settled calls read once the file's time is old enough to be a witness, and
-// fails where it was written to meanwhile: what read found would be half of the
-// old file and half of the new one.
+// Settled calls read once the file's time is old enough to be a witness, and fails if
+// the file was written to in the meantime: what read found would be half of the old
+// file and half of the new one.
 func Settled(ctx context.Context, src source.Source, obj source.Info, read func() error) error {
 	if err := source.Settle(ctx, obj); err != nil {
 		return err
@@ -120,7 +120,7 @@ func Describe(b *index.Builder, objs []source.Info) {
 	b.Versions(versions)
 }
 
-// Folder is the deepest folder that holds all paths; "" where there is none.
+// Folder returns the deepest folder that holds all paths, or "" if there is none.
 func Folder(paths []string) string {
 	dir := paths[0][:strings.LastIndexByte(paths[0], '/')+1]
 	for _, p := range paths[1:] {

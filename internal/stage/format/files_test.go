@@ -34,7 +34,7 @@ func TestDescribe(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := x.Meta().Root; got != want {
-			t.Errorf("%q lie in %q, not %q", paths, got, want)
+			t.Errorf("%q are in %q, not %q", paths, got, want)
 		}
 		for i, p := range paths {
 			size, version := x.Stamp(i)

@@ -64,15 +64,16 @@ func (s *Sample) Room(n int) []byte {
 	return s.room[at : at+n : at+n]
 }
 
-// Dataset is an immutable collection of samples with random access; safe for
-// concurrent use. It is what every dataset has, wherever its samples come from; see
-// also Typed.
+// Dataset is an immutable collection of samples with random access; it is safe for
+// concurrent use. It is what all datasets have in common, regardless of where their
+// samples come from; see also Typed.
 type Dataset interface {
 	// Len is the number of samples, which are called 0 to Len-1.
 	Len() int64
 	// Digest names the contents: states of a dataset go on with one of the same digest.
 	Digest() string
-	// Classes are the names of the classes in the order of their numbers; nil: it has none.
+	// Classes returns the names of the classes in the order of their numbers, or nil if
+	// the dataset has none.
 	Classes() []string
 }
 

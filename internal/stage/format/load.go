@@ -7,9 +7,9 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// Plan is how the index of a dataset is opened, or built where none holds. All
-// formats go through Load, so that they agree on when an index is stale, where it is
-// kept, and whether one beside the data is taken.
+// Plan says how the index of a dataset is opened, or built if there is no current one.
+// All formats go through Load, so that they agree on when an index is stale, where it
+// is kept, and whether one beside the data is used.
 type Plan struct {
 	Format  string
 	Options string   // of the format, in a canonical text: datasets with other options have another index

@@ -10,8 +10,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
-// Every number is its bytes reversed, in place and into another buffer; what is no
-// whole number is left alone.
+// Every number has its bytes reversed, in place and into another buffer; a remainder
+// that is not a whole number is left alone.
 func TestSwap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 17).Draw(t, "size")

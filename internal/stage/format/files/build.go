@@ -14,8 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// PathColumns and LabelColumns are the names that are taken where nobody says
-// which column it is.
+// PathColumns and LabelColumns are the names that are used if no column is given.
 func PathColumns() []string {
 	return []string{"path", "file", "filename", "file_name", "filepath", "image", "image_path", "img"}
 }
@@ -211,8 +210,8 @@ func (t *table) place(c *cells, row int, root string, given bool) (string, error
 	return "", e.Try("give root, the folder that holds all files (root \"/\" takes any path), if the manifest can be trusted")
 }
 
-// choose is the number of the column called want, or, where that is empty, of the
-// first usual one there is; -1: there is none.
+// choose returns the number of the column called want, or, if that is empty, of the
+// first usual one that exists, or -1 if there is none.
 func (t *table) choose(want string, usual []string, what string) (int, error) {
 	if want == "" {
 		for _, name := range usual {
@@ -315,7 +314,7 @@ func buildTable(ctx context.Context, src source.Source, paths []string, opt Opti
 	return t.write(b, opt, -1)
 }
 
-// join puts the rows of another table, which has the same columns, behind t's.
+// join appends the rows of another table, which has the same columns, to t's.
 func (t *table) join(o *table) error {
 	for _, c := range t.cols {
 		i, ok := o.no[c.name]

@@ -149,9 +149,9 @@ func (c *cells) write(i int, t mem.DType, b *index.Builder) {
 	b.Bytes(fmt.Sprintf(columnNumber, i), out, index.Identity)
 }
 
-// labels is the classes of a label column: numbers as they are, or texts by their
-// sorted values, which are names. ids is nil where the numbers are no classes:
-// fractions, or below zero.
+// labels returns the classes of a label column: numbers as they are, or texts by their
+// sorted values, which are names. ids is nil if the numbers are not classes: fractions,
+// or below zero.
 func (t *table) labels(c *cells) (ids []int64, names []string, err error) {
 	first := byte(cellNull)
 	classes := true

@@ -126,8 +126,7 @@ func TestNoSuchFiles(t *testing.T) {
 	}
 }
 
-// FuzzManifest: whatever a manifest holds, it is a dataset without holes, or an
-// error.
+// FuzzManifest: any manifest gives a dataset without holes, or an error.
 func FuzzManifest(f *testing.F) {
 	f.Add("m.csv", "path,label\ndog/0.jpg,1\n")
 	f.Add("m.csv", "path;x\n\"dog/0.jpg\";1.5\n")

@@ -1,17 +1,15 @@
-// Package files is single files as samples, wherever they lie: a list of them
-// (what source.Expand makes of a glob), with the folder of each as its class or
-// without classes; or a manifest, a table with a path a row, and a label and any
-// other columns beside it. A table without paths is a dataset too: its rows are
-// the samples.
+// Package files reads single files as samples, from any place: a list of them (what
+// source.Expand makes of a glob), with the folder of each as its class or without
+// classes; or a manifest, a table with a path in each row, and a label and any other
+// columns beside it. A table without paths is a dataset too: its rows are the samples.
 //
-// Manifests and tables are CSV (or TSV), JSONL or Parquet. Their columns are read
-// once, into the index: only the files themselves are read later. A column of
-// which every cell is a whole number is int64, of numbers float64, anything else
-// text; a number that is written with zeros in front stays text, because it is a
-// name.
+// Manifests and tables are CSV (or TSV), JSONL or Parquet. Their columns are read once,
+// into the index: only the files themselves are read later. A column whose cells are
+// all whole numbers is int64, one of numbers float64, anything else text; a number that
+// is written with leading zeros stays text, because it is a name.
 //
-// The label column numbers the classes: whole numbers from 0 on as they are, or
-// texts, whose sorted values are the classes.
+// The label column numbers the classes: whole numbers from 0 on as they are, or texts,
+// whose sorted values are the classes.
 package files
 
 import (
@@ -30,7 +28,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// The fields that are no columns of a manifest.
+// The fields that are not columns of a manifest.
 const (
 	Image = "image"   // the file
 	Label = "label"   // the number of its class; also the name by which a label column called otherwise is found
@@ -39,7 +37,7 @@ const (
 
 // What Options.Label may be beside the name of a column.
 const (
-	Folder = "folder" // of Open: the class is the name of the folder that the file lies in
+	Folder = "folder" // of Open: the class is the name of the folder that the file is in
 	None   = "none"   // no classes
 )
 
@@ -48,8 +46,8 @@ type Options struct {
 	// Path is the column that has the paths. "": the first of path, file,
 	// filename, file_name, filepath, image, image_path, img that there is.
 	Path string
-	// Label is the column that has the classes; "": label or class, where there is
-	// one. Of Open: Folder, or "" for none.
+	// Label is the column that has the classes; "" means label or class, if there is
+	// one. For Open it is Folder, or "" for no classes.
 	Label string
 	// Root is the folder that paths are relative to and may not leave; "": that of
 	// the manifest.
@@ -138,9 +136,8 @@ func OpenManifest(ctx context.Context, src source.Source, manifest string, opt O
 	})
 }
 
-// OpenTable opens the rows of tables, one behind the other, whose columns are the
-// only fields. Of Parquet files it is parquet.Open. Errors: those of
-// OpenManifest.
+// OpenTable opens the rows of tables, one table after another, whose columns are the
+// only fields. For Parquet files it is parquet.Open. Errors: those of OpenManifest.
 func OpenTable(ctx context.Context, src source.Source, tables []string, opt Options) (format.Stored, error) {
 	if len(tables) == 0 {
 		return nil, errs.New(errs.Config, "the list of tables is empty").Try("give a CSV, JSONL or Parquet file")
@@ -185,7 +182,7 @@ func (d *Dataset) Classes() []string { return d.x.Classes() }
 // Close closes the index; no sample may be in use.
 func (d *Dataset) Close() error { return d.x.Close() }
 
-// What a wanted field turned out to be, where it is no column.
+// What a wanted field was resolved to, if it is not a column.
 const (
 	isMissing = -1
 	isImage   = -2
@@ -241,8 +238,8 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 	return format.Type{DType: d.cols[what].dtype, Shape: mem.Shape{}}, true
 }
 
-// Decode is how a field is taken where nobody says it: "none" for what some rows
-// lack, and for the path beside the file.
+// Decode says how a field is decoded if nothing else is asked for: "none" for what some
+// rows lack, and for the path beside the file.
 func (d *Dataset) Decode(field string) string {
 	what := d.resolve(field)
 	switch {

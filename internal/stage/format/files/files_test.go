@@ -205,7 +205,7 @@ func TestChoosesColumns(t *testing.T) {
 	if d.Index().Classes() != nil || !slices.Equal(d.Index().Int32s(index.SampleClass), []int32{3, 0, 1}) {
 		t.Errorf("classes %v", d.Index().Int32s(index.SampleClass))
 	}
-	// A number to learn is no class.
+	// A number to predict is not a class.
 	d = s.manifest(t, "m.csv", files.Options{Label: "weight"})
 	if d.Index().Int32s(index.SampleClass) != nil || show(t, d, s.src, 0, "weight") != "weight=1.5" {
 		t.Error("fractions became classes")
@@ -255,7 +255,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// The digest is of what the dataset is, and not of where it lies.
+// The digest depends on what the dataset is, and not on where it is.
 func TestDigest(t *testing.T) {
 	digest := func(change func(s *shelf)) string {
 		s := newShelf(t, pictures())
@@ -267,7 +267,7 @@ func TestDigest(t *testing.T) {
 	}
 	want := digest(nil)
 	if digest(nil) != want {
-		t.Error("the digest depends on where the files lie")
+		t.Error("the digest depends on where the files are")
 	}
 	for name, change := range map[string]func(s *shelf){
 		"label":  func(s *shelf) { s.put(t, "m.csv", "path,label,x\ndog/0.jpg,1,1\ncat/1.jpg,1,2\n") },

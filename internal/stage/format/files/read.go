@@ -20,7 +20,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// kindOf is what a table is written as, by its name; "": none of them.
+// kindOf returns the format that a table is written in, by its name or, for Parquet, its
+// first bytes; "" means that it is none of those that are read.
 func kindOf(name string, head []byte) string {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".csv":

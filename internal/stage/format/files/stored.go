@@ -17,7 +17,7 @@ const (
 	sampleFile    = "sample.file"    // int32: file of each sample; a table has none
 	labelOf       = "label.of"       // int32: one row, the column that the labels come from; -1: none
 	labelValue    = "label.value"    // int64: the class of each sample; no rows: no label
-	pathOf        = "path.of"        // int32: one row, the column that the paths come from; -1: none, or it is no field
+	pathOf        = "path.of"        // int32: one row, the column that the paths come from; -1: none, or it is not a field
 	columnName    = "column.name"    // strings
 	columnType    = "column.type"    // int32: mem.DType of each column
 	manifestStamp = "manifest.stamp" // int64: size and time of the manifest
@@ -31,7 +31,7 @@ type column struct {
 	name  string
 	dtype mem.DType
 	text  index.Strings
-	raw   []byte // numbers, one behind the other
+	raw   []byte // numbers, one after another
 	nulls []byte // 1: nothing there; nil: there is something everywhere
 }
 
@@ -73,7 +73,7 @@ func open(x *index.Index) *Dataset {
 	return d
 }
 
-// valid says whether every number of the index can be used as it stands.
+// valid reports whether every number of the index can be used without further checks.
 func (d *Dataset) valid() bool {
 	n := d.x.Len()
 	if n < 1 || len(d.cols) != len(d.x.Int32s(columnType)) || d.label >= len(d.cols) || d.label >= 0 && d.class == nil ||

@@ -100,8 +100,8 @@ func complaint(root string, top *dir, samples int, empty, ext []string, allowEmp
 	return nil
 }
 
-// valid says whether the columns fit together. A whole index that is none of
-// ours in spite of its checksums is built anew and does no harm.
+// valid reports whether the columns fit together. An index that is whole but was not
+// written by this package, in spite of its checksums, is rebuilt and does no harm.
 func valid(x *index.Index) bool {
 	class, classes := x.Int32s(index.SampleClass), x.Strings(index.ClassName).Len()
 	if int64(x.Files()) != x.Len() || len(class) != x.Files() || !x.Watched() || len(x.Int64s(dirMTime)) != x.Strings(dirName).Len() {

@@ -76,10 +76,10 @@ type Dataset struct {
 
 var _ format.Stored = (*Dataset)(nil)
 
-// Open opens the folder at root, indexing it where there is no index of it that
-// still holds. Every folder's time is compared at every Open; a file that was
-// rewritten within an unchanged folder is found when it is read, by its size and time. Errors:
-// not_found, config (root is no folder), empty, unreadable, changed (it is being
+// Open opens the folder at root, indexing it if there is no current index of it. Every
+// folder's time is compared at every Open; a file that was rewritten within an
+// unchanged folder is detected when it is read, by its size and time. Errors:
+// not_found, config (root is not a folder), empty, unreadable, changed (it is being
 // written to).
 func Open(ctx context.Context, src source.Source, root string, opt Options) (*Dataset, error) {
 	root, err := absolute(root)

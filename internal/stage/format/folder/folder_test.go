@@ -290,7 +290,7 @@ func TestStaleness(t *testing.T) {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 			if stale := *s.built > 1; stale != c.stale {
-				t.Errorf("built anew: %v, want %v", stale, c.stale)
+				t.Errorf("built again: %v, want %v", stale, c.stale)
 			}
 		})
 	}
@@ -383,8 +383,8 @@ func TestWhatIsNoFile(t *testing.T) {
 	}
 }
 
-// The digest is the same wherever the same files lie, and whenever they were
-// made; it is another one when they are not the same.
+// The digest is the same for the same files, regardless of where they are and when they
+// were made; it is different if the files are.
 func TestDigest(t *testing.T) {
 	tree := []string{"a/1.jpg", "b/2.jpg"}
 	base := newSetting(t, tree...).open(t).Index().Digest()
@@ -465,7 +465,7 @@ func TestRandomTrees(t *testing.T) {
 				t.Fatalf("%q has the class %q", name, classes[labels[i]])
 			}
 			if i > 0 && labels[i] == labels[i-1] && compareInClass(names[i-1], name) >= 0 {
-				t.Fatalf("%q stands behind %q", name, names[i-1])
+				t.Fatalf("%q comes after %q", name, names[i-1])
 			}
 		}
 	})

@@ -82,7 +82,7 @@ func enlarge(old *index.Index, b *index.Builder, classes []string, n int) {
 	b.Int64s(index.FileMTime, make([]int64, n), index.Aside)
 }
 
-// anonymous is the memory of this process that no file stands behind, bytes.
+// anonymous returns how much memory of this process is not backed by a file, in bytes.
 func anonymous(t testing.TB) int64 {
 	t.Helper()
 	debug.FreeOSMemory()
@@ -138,7 +138,7 @@ func BenchmarkOpenMillion(b *testing.B) {
 		b.StopTimer()
 		used = max(used, anonymous(b)-before)
 		if d.Index().Len() != 1_280_000 {
-			b.Fatal("built anew")
+			b.Fatal("built again")
 		}
 		_ = d.Close()
 		b.StartTimer()

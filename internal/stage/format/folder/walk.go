@@ -24,7 +24,7 @@ type dir struct {
 	mark   int64 // of its version, before it was listed and after; 0: it has none
 	subs   []*dir
 	files  []file
-	loose  int // root: files that would be samples if they lay in a class
+	loose  int // root: files that would be samples if they were in a class
 	// others are pipes, sockets and devices that are called as samples are.
 	others []other
 }
@@ -48,8 +48,8 @@ type walker struct {
 	seen atomic.Int64
 }
 
-// list fills d with what lies in it. It lists again when the folder was written
-// to meanwhile, so that time and contents belong together.
+// list fills d with its contents. It lists again if the folder was written to in the
+// meantime, so that time and contents belong together.
 func (w *walker) list(ctx context.Context, d *dir) error {
 	for range 5 {
 		before, err := w.src.Stat(ctx, d.path)

@@ -22,7 +22,7 @@ const (
 	stride     = 256
 )
 
-// bom is the mark that some programs put before UTF-8; it is none of the text.
+// bom is the mark that some programs put before UTF-8; it is not part of the text.
 const bom = "\ufeff"
 
 // readLen is what is read at once for an index.
@@ -34,7 +34,7 @@ type builder struct {
 	mark      []int64
 }
 
-// add takes in a sample, behind one that ended at last in the same file.
+// add takes in a sample; last is where the sample before it in the same file ended.
 func (b *builder) add(obj source.Info, last, off, size int64) error {
 	if size > math.MaxInt32 || off-last > math.MaxInt32 {
 		return errs.New(errs.Unsupported, "a line of %d bytes; they end at 2 GiB", max(size, off-last)).
@@ -147,7 +147,7 @@ func (b *builder) lines(ctx context.Context, src source.Source, obj source.Info,
 	return nil
 }
 
-// valid says whether the columns fit together, and every sample lies in its file.
+// valid reports whether the columns fit together, and every sample is within its file.
 func valid(x *index.Index) bool {
 	first, size, gap, mark := x.Int64s(fileFirst), x.Int32s(sampleSize), x.Int32s(sampleGap), x.Int64s(sampleMark)
 	n := x.Len()

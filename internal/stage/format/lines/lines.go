@@ -1,13 +1,13 @@
-// Package lines is text: every line of a JSONL file is a sample, and every other
+// Package lines reads text: every line of a JSONL file is a sample, and every other
 // text file is one, whole.
 //
-// The fields of a line are the keys of its object, strings as their text and
-// everything else as JSON, and "json", the line itself; a text file has "text".
-// Lines that are empty are none. What a line holds is looked at when it is read.
+// The fields of a line are the keys of its object, strings as their text and everything
+// else as JSON, and "json", the line itself; a text file has "text". Empty lines are
+// not samples. The contents of a line are checked when it is read.
 //
-// No byte of a text is replaced: one that is not UTF-8 stays what it is, and half a
-// surrogate pair (\ud800) becomes the three bytes that UTF-8 would have for it. Who
-// asks for text refuses both.
+// No byte of a text is replaced: one that is not UTF-8 stays as it is, and half a
+// surrogate pair (\ud800) becomes the three bytes that UTF-8 would use for it. Decoding
+// a field as text refuses both.
 package lines
 
 import (
@@ -228,7 +228,7 @@ func (d *Dataset) value(id int64, wanted string, line []byte, f *format.Field, s
 	return d.missing(id, wanted, line, f)
 }
 
-// find is the value of a key; nil: the line has none.
+// find returns the value of a key, or nil if the line does not have it.
 func find(line []byte, name string) (value []byte) {
 	var room [64]byte
 	for key, v := range jsontext.Members(line) {

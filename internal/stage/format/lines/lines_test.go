@@ -60,8 +60,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// What some programs put before UTF-8 is no part of the first line; elsewhere it is
-// text like any other.
+// The mark that some programs put before UTF-8 is not part of the first line; elsewhere
+// it is text like any other.
 func TestByteOrderMark(t *testing.T) {
 	d, err := open(t, t.TempDir(), "a.jsonl", "\ufeff{\"text\": \"one\"}\n{\"text\": \"\ufefftwo\"}\n", "b.jsonl", "\ufeff", "c.jsonl", "\ufeff\n\n{\"text\": \"three\"}")
 	if err != nil {
@@ -152,7 +152,7 @@ func TestTextThatIsNotUnicode(t *testing.T) {
 	}
 }
 
-// Fields are those that encoding/json finds, wherever all text is Unicode.
+// Fields are those that encoding/json finds, provided that all text is Unicode.
 func TestAsEncodingJSON(t *testing.T) {
 	dir := t.TempDir()
 	value := rapid.Custom(func(t *rapid.T) any {

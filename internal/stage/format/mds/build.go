@@ -102,8 +102,9 @@ func (t *tally) add() {
 	t.tell(t.done, t.total, "shards")
 }
 
-// locate finds the file of every shard. Where a compressed dataset lies unpacked,
-// as Streaming's local copies do, that is taken: samples can be read alone there.
+// locate finds the file of every shard. If an unpacked copy of a compressed dataset is
+// there, as in Streaming's local copies, that copy is used: its samples can be read
+// alone.
 func locate(ctx context.Context, src source.Source, root string, desc *description) (objs []source.Info, zipped []bool, err error) {
 	paths, zipped := make([]string, len(desc.shards)), make([]bool, len(desc.shards))
 	err = format.Each(ctx, len(paths), func(i int) error {
@@ -160,7 +161,7 @@ func read(ctx context.Context, u unpacker, obj source.Info, s *shardInfo, zipped
 	}
 	w := &window{ctx: ctx, src: u.src, obj: obj, ahead: maxArrayHead}
 	if n := int64(len(out.off)) - 1; n > 0 && out.raw/n < 64<<10 {
-		w.ahead = 1 << 20 // samples lie so close that what is between them costs less than a read
+		w.ahead = 1 << 20 // samples are so close that what is between them costs less than a read
 	}
 	if zipped {
 		if w.data, err = u.whole(ctx, &out.stored); err != nil {
@@ -248,8 +249,8 @@ func (s *built) readShapes(w *window) error {
 	return nil
 }
 
-// split finds where the values of a sample of length bytes lie, of which head is
-// the beginning: column k from at[k] to at[k+1]. It says what is wrong.
+// split finds where the values of a sample of length bytes are, of which head is the
+// beginning: column k is from at[k] to at[k+1]. It returns what is wrong.
 func split(cols []column, head []byte, length int64, at []int64) string {
 	wide := 0
 	for i := range cols {
@@ -277,7 +278,7 @@ func split(cols []column, head []byte, length int64, at []int64) string {
 	return ""
 }
 
-// merge puts the shards one behind the other.
+// merge puts the shards one after another.
 func merge(files []source.Info, desc *description, shards []built, b *index.Builder) error {
 	var (
 		packs, hashes                     index.Texts
@@ -370,7 +371,7 @@ func (c *column) join(o *column, first bool) {
 	}
 }
 
-// valid says whether every number of the index can be used as it stands.
+// valid reports whether every number of the index can be used without further checks.
 func valid(x *index.Index) bool {
 	files := x.Files()
 	first, raws, checks, shard, off := x.Int64s(shardFirst), x.Int64s(shardRaw), x.Int64s(shardCheck), x.Int32s(sampleShard), x.Int64s(sampleOff)

@@ -16,10 +16,10 @@ import (
 type kind string
 
 const (
-	asIs    kind = "bytes"   // encoded bytes or text, as it lies
+	asIs    kind = "bytes"   // encoded bytes or text, as stored
 	fixed   kind = "fixed"   // elements of one type and shape
-	dynamic kind = "dynamic" // elements behind their shape, and their type where it is not fixed
-	pixels  kind = "pil"     // a Pillow picture behind its size and mode
+	dynamic kind = "dynamic" // elements after their shape, and their type where it is not fixed
+	pixels  kind = "pil"     // a Pillow picture after its size and mode
 	refused kind = "refused"
 )
 
@@ -27,7 +27,7 @@ const (
 type column struct {
 	Name     string
 	Encoding string
-	Size     int64 // bytes of the stored value; 0: it stands in each sample
+	Size     int64 // bytes of the stored value; 0: it is stored in each sample
 	Kind     kind
 	Why      string    // it is refused
 	HasType  bool      // of dynamic arrays: the type is not stored with the values
@@ -58,8 +58,8 @@ var arrayTypes = map[byte]mem.DType{
 	64: mem.Uint64, 65: mem.Int64, 66: mem.Float64,
 }
 
-// newColumn is the column that index.json describes, or what is wrong with it.
-// size is that of index.json; nil: none.
+// newColumn returns the column that index.json describes, or what is wrong with it.
+// size is the one in index.json; nil means that there is none.
 func newColumn(name, encoding string, size *int64) (column, string) {
 	c := column{Name: name, Encoding: encoding, Kind: asIs}
 	base, args, _ := strings.Cut(encoding, ":")
@@ -98,7 +98,7 @@ func newColumn(name, encoding string, size *int64) (column, string) {
 
 func (c *column) refuse(why string) { c.Kind, c.Why = refused, why }
 
-// array reads what stands behind "ndarray:", type and shape.
+// array parses what follows "ndarray:", which is type and shape.
 func (c *column) array(args string) string {
 	c.Kind = dynamic
 	if args == "" {
@@ -135,7 +135,7 @@ const maxDims = 63
 // maxArrayHead is the most bytes before the elements of a dynamic array.
 const maxArrayHead = 2 + 8*maxDims
 
-// arrayHead is what stands before the elements of a dynamic array.
+// arrayHead is what is stored before the elements of a dynamic array.
 type arrayHead struct {
 	dtype mem.DType
 	ndim  int
@@ -184,8 +184,8 @@ func (c *column) head(v []byte, size int64) (h arrayHead, wrong string) {
 	return h, ""
 }
 
-// meet widens the type of a dynamic column to the array of one more sample;
-// first: there was none before.
+// meet widens the type of a dynamic column to fit the array of one more sample; first
+// means that it is the first one.
 func (c *column) meet(h arrayHead, first bool) {
 	shape := h.shape[:h.ndim]
 	have := c.Shape

@@ -223,8 +223,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A bit that goes wrong after indexing is found when the shard is unpacked, by the
-// hash of what comes out; the few bits that a frame does not use harm nobody.
+// A bit that goes wrong after indexing is detected when the shard is unpacked, by the
+// hash of the result; the few bits that a frame does not use do no harm.
 func TestFlippedLater(t *testing.T) {
 	src := stored(t, "zstd")
 	shard := src[shard0+".zstd"]

@@ -11,8 +11,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
-// FuzzDataset opens and reads whatever index.json and one shard hold: samples or
-// errors of the data, and never a panic or a bug.
+// FuzzDataset opens and reads an arbitrary index.json and one arbitrary shard: the
+// result is samples or errors in the data, and never a panic or a bug.
 func FuzzDataset(f *testing.F) {
 	for _, name := range []string{"everything", "plain", "refused", "rgba", "zstd", "gz", "snappy"} {
 		m := stored(f, name)

@@ -1,23 +1,23 @@
-// Package mds is MosaicML Streaming's datasets: a folder with index.json
-// (version 2) and shards shard.00000.mds, plain or compressed whole.
+// Package mds reads MosaicML Streaming's datasets: a folder with index.json (version 2)
+// and shards shard.00000.mds, plain or compressed whole.
 //
 //	index.json   every shard: file names, sizes, hashes, samples, columns
 //	shard        count u32 | count+1 offsets u32 | the columns as JSON | samples
 //	sample       length u32 of every column without a fixed size | the values
 //
-// (little-endian; streaming/base/format/mds/writer.py). Columns become fields of
-// the same name: numbers and arrays as their elements, pictures, text and JSON as
-// the encoded bytes. Raw Pillow pictures become PNM and arrays whose shapes have
-// nothing in common NPY, which decoders read. Pickles are not read.
+// (little-endian; streaming/base/format/mds/writer.py). Columns become fields of the
+// same name: numbers and arrays as their elements, pictures, text and JSON as the
+// encoded bytes. Raw Pillow pictures become PNM and arrays whose shapes have nothing in
+// common NPY, which decoders read. Pickles are not read.
 //
-// The offsets of all shards are read when the dataset is indexed. A compressed
-// shard has no way in but from its beginning: it is unpacked whole when a sample
-// of it is asked for, and kept with the others that were used last, up to
-// Options.Memory. What the plan reads ahead of such a sample is only the first
-// bytes of its shard, held against the index as a witness that the shard is the
-// one it was, and the lane that meets a shard first reads and unpacks it. To let
-// the shard itself be read ahead would read it again with every batch, whether
-// it is unpacked already or not. Shuffle compressed shards by block.
+// The offsets of all shards are read when the dataset is indexed. A compressed shard
+// can only be read from its beginning: it is unpacked whole when a sample of it is
+// requested, and kept with the others that were used last, up to Options.Memory. What
+// the plan reads ahead of such a sample is only the first bytes of its shard, which are
+// checked against the index as a witness that the shard is the one that was indexed;
+// the lane that meets a shard first reads and unpacks it. Reading the shard itself
+// ahead would read it again with every batch, whether it is unpacked already or not.
+// Shuffle compressed shards by block.
 package mds
 
 import (
@@ -71,7 +71,7 @@ type Dataset struct {
 	unpack unpacker
 }
 
-// stored is one stored file, as it lies.
+// stored is one file as it is stored.
 type stored struct {
 	obj   source.Info
 	pack  string // compression; "": none

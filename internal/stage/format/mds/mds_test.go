@@ -211,8 +211,8 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// A compressed dataset that lies unpacked beside its index.json, as Streaming's
-// local copies do, is read there.
+// A compressed dataset with unpacked shards beside its index.json, as in Streaming's
+// local copies, is read from those.
 func TestLocalCopy(t *testing.T) {
 	src := stored(t, "zstd")
 	d := open(t, src, mds.Options{})

@@ -11,8 +11,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/format"
 )
 
-// resolve is the number of the first alternative of a wanted field that there is;
-// -1: none.
+// resolve returns the number of the first alternative of a wanted field that exists, or
+// -1 if there is none.
 func (d *Dataset) resolve(field string) int {
 	return format.First(field, func(name string) int {
 		for i := range d.cols {
@@ -56,8 +56,9 @@ func (d *Dataset) Notes() []string {
 	return []string{"left out of the batches, as their encodings are not read: " + strings.Join(left, ", ") + "; write such columns with another encoding, or name what is wanted: fields=[...]"}
 }
 
-// Decode is how a field is taken where nobody says it, by the encoding that
-// index.json gives its column: "none" for what can not be read; "": as it looks.
+// Decode says how a field is decoded if nothing else is asked for, by the encoding that
+// index.json gives its column: "none" if it cannot be read, and "" to go by the look of
+// its bytes.
 func (d *Dataset) Decode(field string) string {
 	k := d.resolve(field)
 	if k < 0 || d.cols[k].Kind == refused {
@@ -74,7 +75,7 @@ func (d *Dataset) Decode(field string) string {
 	return ""
 }
 
-// span is where sample id lies in its shard once that is unpacked.
+// span is the byte range of sample id in its shard once that is unpacked.
 func (d *Dataset) span(id int64) (begin, end int64) {
 	at := id + int64(d.shard[id]) - 1
 	return d.off[at], d.off[at+1]
@@ -174,8 +175,8 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 	return nil
 }
 
-// sample is the bytes of a sample, and where they lie in the stored file; -1: in
-// an unpacked one.
+// sample returns the bytes of a sample and their offset in the stored file, which is -1
+// if they come from an unpacked one.
 func (d *Dataset) sample(id int64, raw [][]byte) (data []byte, base int64, err error) {
 	file := d.shard[id]
 	st := &d.stored[file]

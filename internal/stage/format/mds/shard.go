@@ -11,9 +11,9 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// readTable reads the offsets and columns at the beginning of a shard of raw
-// bytes from r and checks them: the offset of every sample, and the end. What is
-// wrong lies at byte at.
+// readTable reads the offsets and columns at the beginning of a shard of raw bytes from
+// r and checks them: the offset of every sample, and the end. If something is wrong, at
+// is the byte where it is.
 func readTable(r io.Reader, s *shardInfo, raw int64) (offsets []int64, at int64, wrong error) {
 	var n [4]byte
 	if _, err := io.ReadFull(r, n[:]); err != nil {
@@ -73,7 +73,7 @@ func readConfig(r io.Reader, s *shardInfo, n int64) error {
 	return nil
 }
 
-// window reads runs of a shard that lie near each other, ahead bytes at a time.
+// window reads ranges of a shard that are close to each other, ahead bytes at a time.
 type window struct {
 	ctx   context.Context
 	src   source.Source

@@ -97,8 +97,8 @@ func (d *Dataset) Verify(ctx context.Context, src source.Source, file int) (chec
 }
 
 // Damage looks at every shard of the dataset in a folder by itself, as Open would, and
-// gives what is wrong with each, in their order, and how many there are. The error is what
-// says nothing of shards.
+// returns what is wrong with each, in their order, and how many there are. The error is
+// one that does not concern a shard.
 func Damage(ctx context.Context, src source.Source, root string) (wrong []*errs.Error, shards int, err error) {
 	top, err := format.Stat(ctx, src, []string{root + "/" + IndexName}, "index of an MDS dataset")
 	if err != nil {

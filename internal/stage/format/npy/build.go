@@ -13,7 +13,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// array is one array as it lies in a file.
+// array is one array as it is stored in a file.
 type array struct {
 	header Header
 	member *member // of a zip file; nil: the file itself
@@ -26,20 +26,20 @@ type holding struct {
 	only   *array           // of a .npy file
 	arrays map[string]array // of a .npz file, those that are wanted
 	names  []string         // of all its arrays, in its order
-	others int64            // members that are no arrays
+	others int64            // members that are not arrays
 	left   []leftOut        // of a .npz file of which every array is wanted
 
 	refused error // why the array of a .npy file is not read
 }
 
-// leftOut is an array that can not be read, beside others that can.
+// leftOut is an array that cannot be read, while others beside it can.
 type leftOut struct{ name, why string }
 
 // arrayName is the array that a member of a .npz holds.
 func arrayName(member string) (string, bool) { return strings.CutSuffix(member, ".npy") }
 
-// look finds the arrays of one file; every name is wanted if names is nil. summed is
-// told of the bytes that were read for checksums.
+// look finds the arrays of one file; all of them if names is nil. summed is called with
+// the number of bytes that were read for checksums.
 func look(ctx context.Context, src source.Source, obj source.Info, names map[string]bool, opt Options, summed func(n int64)) (*holding, error) {
 	begin, err := format.Read(ctx, src, obj, 0, min(obj.Size, int64(len(Magic))))
 	if err != nil {

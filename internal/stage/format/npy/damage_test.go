@@ -19,8 +19,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
-// member is an array of a zip file; packed is its data as it lies, where that is
-// deflated.
+// member is an array of a zip file; packed is its data as stored, if it is deflated.
 type member struct {
 	name   string
 	data   []byte
@@ -232,8 +231,8 @@ func TestDamagedNpz(t *testing.T) {
 	}
 }
 
-// Members that lie one in another, each with a header of its own: the second one
-// begins in the body of the first.
+// Members nested in one another, each with a header of its own: the second one begins
+// in the body of the first.
 func TestOverlappingMembers(t *testing.T) {
 	inner := array("|u1", []int{2}, []byte("ab"))
 	local := archive(t, member{name: "y", data: inner})

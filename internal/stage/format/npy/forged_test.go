@@ -48,8 +48,8 @@ func genuine() *columns {
 	return c
 }
 
-// accepted reports whether an index that says c is opened; every sample of one that
-// is must lie inside of the files.
+// accepted reports whether an index with the columns c is opened; if it is, every
+// sample must be within the files.
 func (c *columns) accepted(t rapid.TB, samples int64) bool {
 	opt := Options{UnpackedBytes: 1 << 20}
 	x, err := index.Store{}.Load(context.Background(), index.Plan{
@@ -75,7 +75,7 @@ func (c *columns) accepted(t rapid.TB, samples int64) bool {
 		for _, e := range d.Extents(id, nil, nil) {
 			size, _ := x.Stamp(e.File)
 			if e.Off < 0 || e.Len < 0 || e.Len > size || e.Off > size-e.Len {
-				t.Fatalf("sample %d lies at %+v of %d bytes", id, e, size)
+				t.Fatalf("sample %d is at %+v of %d bytes", id, e, size)
 			}
 			p := make([]byte, e.Len)
 			copy(p, "PK\x03\x04\x00\x00\x00\x00\x08\x00")

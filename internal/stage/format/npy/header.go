@@ -112,8 +112,8 @@ func product(shape []int64, size int64) (int64, error) {
 	return size, nil
 }
 
-// kinds are the element types that can be read, as NumPy writes them behind the
-// byte order.
+// kinds are the element types that can be read, as NumPy writes them after the byte
+// order.
 var kinds = [...]struct {
 	name string
 	as   mem.DType
@@ -175,7 +175,7 @@ type dict struct {
 	shape      []int64
 }
 
-// literal reads the Python literal of a header, in whatever order and spacing.
+// literal reads the Python literal of a header, in any order and spacing.
 type literal struct {
 	text string
 	at   int
@@ -223,7 +223,7 @@ func (p *literal) header() (d dict, err error) {
 	return d, nil
 }
 
-// peek is the next character that is no space; 0: none.
+// peek returns the next character that is not a space, or 0 if there is none.
 func (p *literal) peek() byte {
 	for p.at < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.at]) >= 0 {
 		p.at++
@@ -242,7 +242,7 @@ func (p *literal) take(c byte) bool {
 	return true
 }
 
-// str is a string without escapes: those of dtypes and keys have none.
+// str reads a string without escapes: dtypes and keys do not contain any.
 func (p *literal) str() (string, bool) {
 	quote := p.peek()
 	if quote != '\'' && quote != '"' {
@@ -256,7 +256,7 @@ func (p *literal) str() (string, bool) {
 	return text, true
 }
 
-// list is a bracketed list, as it stands.
+// list returns a bracketed list as it is written.
 func (p *literal) list() (string, bool) {
 	if p.peek() != '[' {
 		return "", false

@@ -32,7 +32,7 @@ const (
 	partMember = "part.member" // strings: name of the member of a .npz; "": the array is the file
 )
 
-// columns are fields and their parts, one behind the other.
+// columns are fields and their parts, one after another.
 type columns struct {
 	names, member, leftNames, leftWhys                    index.Texts
 	dtype, rank, file, swap                               []int32
@@ -183,8 +183,8 @@ func (c *columns) add(a array, file int32, start int64) {
 	c.member.AppendString(name)
 }
 
-// write adds the columns. Where arrays lie, whether they are compressed, and the
-// order of their bytes, is not what the data is.
+// write adds the columns. Where arrays are stored, whether they are compressed, and
+// their byte order are not part of the data's identity.
 func (c *columns) write(b *index.Builder) {
 	b.Strings(fieldName, &c.names, index.Identity)
 	b.Strings(leftName, &c.leftNames, index.Aside)
@@ -237,7 +237,7 @@ func open(x *index.Index) *Dataset {
 	return d
 }
 
-// valid says whether every number of the index can be used as it stands.
+// valid reports whether every number of the index can be used without further checks.
 func valid(x *index.Index, opt Options) bool {
 	d := open(x)
 	n := len(d.file)
@@ -264,7 +264,7 @@ func valid(x *index.Index, opt Options) bool {
 	return true
 }
 
-// sound says whether the rows of a part lie in its file, or in its member.
+// sound reports whether the rows of a part are within its file, or within its member.
 func (d *Dataset) sound(f *field, p int, rows int64, opt Options) bool {
 	size, _ := d.x.Stamp(int(d.file[p]))
 	if d.packed[p] != -1 {

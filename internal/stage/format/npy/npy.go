@@ -1,5 +1,5 @@
-// Package npy is NumPy's own files. The rows of an array, along its first axis,
-// are the samples; arrays of the same length side by side are the fields of one
+// Package npy reads NumPy's own files. The rows of an array, along its first axis, are
+// the samples; arrays of the same length beside each other are the fields of one
 // sample:
 //
 //	images.npy  labels.npy              fields images and labels
@@ -7,16 +7,15 @@
 //	                                    file to file
 //	train.npz                           a field for every array in it
 //
-// A .npy file, and an array in a .npz that is not compressed, is read where it
-// lies: a row is one stretch of bytes. The CRC of such an array is compared when the
-// file is indexed. An array of numpy.savez_compressed has no
-// place to begin but its begin, so it is unpacked whole when its first row is
-// asked for, held against its CRC, and kept as one block; then its rows cost no
-// reading but a look at the header of the member, which finds a file that was
-// written to meanwhile.
+// A .npy file, and an array in a .npz that is not compressed, is read in place: a row
+// is one range of bytes. The CRC of such an array in a .npz is compared when the file
+// is indexed. An array written by numpy.savez_compressed can only be unpacked from its
+// beginning, so it is unpacked whole when its first row is requested, checked against
+// its CRC, and kept as one block. After that its rows cost no reading except of the
+// member's header, which detects a file that was written to in the meantime.
 //
-// Read are bool, integers and floats in C order; big-endian ones are turned round.
-// Python objects are pickles and are never opened.
+// The types read are bool, integers and floats in C order; big-endian ones are
+// byte-swapped. Python objects are pickles and are never opened.
 package npy
 
 import (
@@ -45,8 +44,8 @@ type Options struct {
 	// Fields are the fields; nil: those that the list of paths stands for.
 	Fields []Field
 	// Sharded says that a number at the end of a .npy file's name ("image-000000") is
-	// that of a shard even where there is one only, as stoker pack writes it; else
-	// it takes two of them.
+	// that of a shard even if there is only one such file, as stoker pack writes it;
+	// otherwise it takes two of them.
 	Sharded bool
 	// UnpackedBytes bounds what is kept of compressed arrays, and so the length of
 	// one; 0: a gigabyte.
@@ -71,7 +70,7 @@ type field struct {
 	shape mem.Shape // of a row
 	row   int64     // bytes
 	from  int       // its first part
-	to    int       // behind its last
+	to    int       // after its last
 }
 
 // Dataset is an open list of NumPy files; safe for concurrent use.
@@ -100,11 +99,11 @@ var (
 	_ format.Typed  = (*Dataset)(nil)
 )
 
-// Open opens the files of paths, or those of opt.Fields where there are any,
-// indexing them where no index still holds. Of paths, .npy files of one folder
-// that differ in a number at the end (-0, -1, or _0, _1) are parts of one field.
-// Errors: config, not_found, unreadable, damaged, unsupported, empty, changed (a
-// file is being written to).
+// Open opens the files of paths, or those of opt.Fields if there are any, indexing them
+// if there is no current index. Of paths, .npy files of one folder that differ in a
+// number at the end (-0, -1, or _0, _1) are parts of one field. Errors: config,
+// not_found, unreadable, damaged, unsupported, empty, changed (a file is being written
+// to).
 func Open(ctx context.Context, src source.Source, paths []string, opt Options) (*Dataset, error) {
 	if opt.UnpackedBytes == 0 {
 		opt.UnpackedBytes = defaultUnpacked
@@ -170,7 +169,8 @@ func (d *Dataset) Size(_ int64, field string) int64 {
 	return d.fields[f].row
 }
 
-// resolve is the number of the first alternative that is a field; -1: none is.
+// resolve returns the number of the first alternative that is a field, or -1 if there
+// is none.
 func (d *Dataset) resolve(wanted string) int {
 	for more := true; more; {
 		var name string
@@ -184,7 +184,7 @@ func (d *Dataset) resolve(wanted string) int {
 	return -1
 }
 
-// part is the one that row id of a field lies in.
+// part returns the part that contains row id of a field.
 func (d *Dataset) part(f *field, id int64) int {
 	lo, hi := f.from, f.to
 	for hi-lo > 1 {

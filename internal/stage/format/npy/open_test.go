@@ -269,8 +269,8 @@ func TestSniff(t *testing.T) {
 	}
 }
 
-// An array that can not be read does not keep the others of its archive from being
-// fields; it is told, and who asks for it by name is refused.
+// An array that cannot be read does not prevent the others of its archive from being
+// fields; it is reported, and asking for it by name is an error.
 func TestUnreadableArrayBesideOthers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.npz")

@@ -200,9 +200,9 @@ func stem(p string) string {
 	return name
 }
 
-// numbered parts a stem from the number at its end, behind - or _ ("images-00000"
-// or "images-00000-of-00010"); no has one zero in front, and is "" where there is
-// none.
+// numbered splits a stem from the number at its end, after - or _ ("images-00000" or
+// "images-00000-of-00010"); no begins with exactly one zero, and is "" if there is no
+// number.
 func numbered(stem string) (base, no string) {
 	if head, _, ok := cutLast(stem, "-of-"); ok {
 		if base, no = numbered(head); no != "" {

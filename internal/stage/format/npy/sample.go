@@ -170,7 +170,7 @@ func (d *Dataset) Check(fields []string) error {
 	return nil
 }
 
-// leftOut is why an array is no field; "": there is no such array.
+// leftOut says why an array is not a field; "" means that there is no such array.
 func (d *Dataset) leftOut(name string) string {
 	names, whys := d.x.Strings(leftName), d.x.Strings(leftWhy)
 	for i := range min(names.Len(), whys.Len()) {
@@ -181,7 +181,7 @@ func (d *Dataset) leftOut(name string) string {
 	return ""
 }
 
-// Left are the arrays that can not be read.
+// Left returns the arrays that cannot be read.
 func (d *Dataset) Left() (all []format.Left) {
 	names, whys := d.x.Strings(leftName), d.x.Strings(leftWhy)
 	for i := range min(names.Len(), whys.Len()) {

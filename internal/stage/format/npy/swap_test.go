@@ -38,8 +38,8 @@ func TestBigEndian(t *testing.T) {
 	stagetest.NoHeap(t, z, s.src, nil)
 }
 
-// Of the files of a folder, one that can not be read is left out, and told; named,
-// or alone, it is refused.
+// Of the files of a folder, one that cannot be read is left out and reported; given by
+// name, or alone, it is an error.
 func TestUnreadableFileBesideOthers(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name string, data []byte) string {

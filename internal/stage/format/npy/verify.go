@@ -16,8 +16,8 @@ import (
 // sumLen is what is read at once for a checksum.
 const sumLen = 1 << 20
 
-// compare reads all of a member that is not compressed, and compares its CRC.
-// summed is told of the bytes that were read; nil: nobody is.
+// compare reads all of a member that is not compressed, and compares its CRC. summed is
+// called with the number of bytes that were read; it may be nil.
 func (z *zipFile) compare(m member, summed func(n int64)) error {
 	sum := crc32.NewIEEE()
 	buf := make([]byte, min(m.packed, sumLen))
@@ -39,8 +39,8 @@ func (z *zipFile) compare(m member, summed func(n int64)) error {
 }
 
 // Verify compares the checksums of all arrays of stored file no that are not
-// compressed; those that are, are compared whenever they are unpacked. checked are
-// their names; none where the file is not a .npz.
+// compressed; compressed ones are compared whenever they are unpacked. checked are the
+// names of the arrays; it is empty if the file is not a .npz.
 func (d *Dataset) Verify(ctx context.Context, src source.Source, no int) (checked []string, err error) {
 	name := string(d.x.AppendPath(no, nil))
 	if !zipped(name) {

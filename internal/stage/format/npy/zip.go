@@ -59,7 +59,7 @@ type member struct {
 	size   int64 // bytes, unpacked
 	head   int64 // where its local header is
 	body   int64 // where its data is
-	packed int64 // bytes of the data as it lies
+	packed int64 // bytes of the data as stored
 }
 
 // zipFile reads the structure of a zip file while it is indexed.
@@ -78,8 +78,8 @@ func (z *zipFile) damaged(off int64, what string, a ...any) *errs.Error {
 		At(errs.Where{Shard: z.obj.Name, Offset: errs.Known(off)}).Try("fetch or write the file again")
 }
 
-// members are all members in the order of the directory; none overlaps another
-// or the directory, and no name comes twice.
+// members returns all members in the order of the directory. No member overlaps another
+// or the directory, and no name occurs twice.
 func (z *zipFile) members() ([]member, error) {
 	at, n, count, err := z.directory()
 	if err != nil {
@@ -244,7 +244,8 @@ func (z *zipFile) local(m *member, dir int64) error {
 	}
 	size, packed := int64(le.Uint32(p[22:])), int64(le.Uint32(p[18:]))
 	ok := le.Uint16(p[8:]) == m.method && string(rest[:name]) == m.name
-	// A writer that could not go back leaves zeros here and numbers behind the body.
+	// A writer that could not seek back leaves zeros here and the numbers after the
+	// body.
 	if m.flags&8 == 0 {
 		ok = ok && wide(rest[name:], &size, &packed) && size == m.size && packed == m.packed && le.Uint32(p[14:]) == m.crc
 	}
@@ -254,7 +255,7 @@ func (z *zipFile) local(m *member, dir int64) error {
 	return nil
 }
 
-// apart finds members that lie one in another.
+// apart detects members that overlap one another.
 func (z *zipFile) apart(list []member) error {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b member) int { return cmp.Compare(a.head, b.head) })

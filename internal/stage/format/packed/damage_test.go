@@ -16,8 +16,8 @@ import (
 	"github.com/stoker-data/stoker/internal/base/errs"
 )
 
-// A few hundred bytes that unpack to a gigabyte and more are found out before they
-// do, and take no more memory than a file of good bytes.
+// A few hundred bytes that unpack to a gigabyte and more are detected before they do,
+// and take no more memory than a file of good bytes.
 func TestBombs(t *testing.T) {
 	zeros := make([]byte, 4<<20)
 	var zs, l4 bytes.Buffer
@@ -128,7 +128,7 @@ func TestWindow(t *testing.T) {
 			off += step
 		}
 		if p, err := w.Bytes(off, 10); len(p) != 0 || err != nil {
-			t.Errorf("%s: %d bytes behind the end, %v", name, len(p), err)
+			t.Errorf("%s: %d bytes after the end, %v", name, len(p), err)
 		}
 		if points, err := w.Finish(); err != nil || (points == nil) != (name == "plain") || w.Packed() != (name == "gzip") {
 			t.Errorf("%s: %v, %v", name, points, err)

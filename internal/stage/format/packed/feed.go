@@ -10,7 +10,7 @@ import (
 
 const (
 	readBytes = 1 << 20 // of one read of a stored file
-	padBytes  = 16      // zeros behind the last byte, so that 8 can be loaded at any
+	padBytes  = 16      // zeros after the last byte, so that 8 can be loaded at any
 )
 
 // feed is packed bytes from front to back: of a stored file, read as they are
@@ -27,7 +27,7 @@ type feed struct {
 	tail bool  // what follows end are padBytes zeros
 }
 
-// feedOf reads raw, which lies at off of a stored file.
+// feedOf reads raw, which is at off of a stored file.
 func feedOf(name string, raw []byte, off int64) feed {
 	return feed{obj: source.Info{Name: name, Size: off + int64(len(raw))}, in: raw, end: len(raw), base: off}
 }
@@ -73,8 +73,8 @@ func (f *feed) peek(n int) ([]byte, error) {
 	return f.in[f.p:min(f.p+n, f.end)], nil
 }
 
-// loadable sees to it that 8 bytes can be loaded at in[p:], with zeros behind the
-// last one there is.
+// loadable makes sure that 8 bytes can be loaded at in[p:], with zeros after the last
+// byte of the input.
 func (f *feed) loadable() error {
 	if f.p+8 <= len(f.in) {
 		return nil

@@ -7,23 +7,23 @@ import (
 	"io"
 )
 
-// spacing is the unpacked bytes between two points: half of it is unpacked in
-// vain for every small sample that lies alone, and every point has a window.
+// spacing is the unpacked bytes between two points: half of it is unpacked in vain for
+// every isolated small sample, and every point has a window.
 const spacing = 512 << 10
 
 // memberBytes is what a point is worth making at the beginning of a member,
 // where no window is needed. The members of BGZF have up to 64 KiB.
 const memberBytes = 32 << 10
 
-// Where a gzip stream can be taken up.
+// Where a gzip stream can be resumed.
 const (
 	atMember  = iota // the head of a member
 	atBlock          // the head of a deflate block
 	inBlock          // a symbol of a block
-	atTrailer        // the CRC behind the last block
+	atTrailer        // the CRC after the last block
 )
 
-// gunzip unpacks gzip files (RFC 1952): members, one behind the other.
+// gunzip unpacks gzip files (RFC 1952): members, one after another.
 type gunzip struct {
 	inflate
 	state int
@@ -61,7 +61,7 @@ func (g *gunzip) next() (piece, error) {
 	if g.w == g.start {
 		return piece{}, io.EOF
 	}
-	// Two bytes more: symbols looks at the code behind its last one.
+	// Two bytes more: symbols looks at the code after its last one.
 	return piece{
 		data: g.out[g.start:g.w], in: bit / 8, lead: lead, end: min((g.bit()+7)/8+2, g.obj.Size),
 		note: note, window: g.out[:history], used: g.marks,
@@ -164,8 +164,8 @@ const (
 	reserved   = 0xe0
 )
 
-// member reads the head of a member; false: there is none, and the file ends as
-// it should. Zeros may follow the last one, as tapes leave them.
+// member reads the head of a member; false means that there is no further member and
+// the file ends as it should. Zeros may follow the last one, as tapes leave them.
 func (g *gunzip) member() (bool, error) {
 	g.align()
 	h, err := g.peek(10)
@@ -250,8 +250,8 @@ func (g *gunzip) zeros() error {
 	}
 }
 
-// codes appends what inBlock needs to be taken up: the lengths of the codes, two
-// to a byte.
+// codes appends what is needed to resume inBlock: the lengths of the codes, two to a
+// byte.
 func (g *gunzip) codes(dst []byte) []byte {
 	if g.state != inBlock {
 		return dst
@@ -271,7 +271,7 @@ func (g *gunzip) codes(dst []byte) []byte {
 	return dst
 }
 
-// setCodes is the other way round; the rest of note is what comes behind.
+// setCodes is the inverse; rest is the remainder of note.
 func (z *inflate) setCodes(note []byte) (rest []byte, ok bool) {
 	if len(note) < 1 {
 		return nil, false

@@ -5,15 +5,15 @@ import (
 	"math/bits"
 )
 
-// A table turns the next bits of a deflate stream into one symbol. Codes of up to
-// root bits are found at once; of longer ones the first root bits lead to a table
-// of their own, behind the first. An entry is
+// A table turns the next bits of a deflate stream into one symbol. Codes of up to root
+// bits are found at once; for longer ones the first root bits lead to a table of their
+// own, after the first. An entry is
 //
 //	31-16  literal: the byte; length, distance: the least of the range; link: where
 //	       the further table begins
 //	15-12  isLiteral, isLink, isEnd, isBad
 //	11-8   bits of the code (link: bits of the further table)
-//	7-0    bits of the code and of the number behind it, which is added to the least
+//	7-0    bits of the code and of the number after it, which is added to the least
 const (
 	isLiteral = 1 << 15
 	isLink    = 1 << 14
@@ -36,8 +36,8 @@ const (
 
 var errCode = errors.New("a code that is over-subscribed or incomplete")
 
-// litSymbols and distSymbols are the entries of symbols before they have a code
-// (RFC 1951, 3.2.5); the low byte is the bits of the number behind the code.
+// litSymbols and distSymbols are the entries of symbols before they have a code (RFC
+// 1951, 3.2.5); the low byte is the bits of the number after the code.
 var (
 	litSymbols  = makeLits()
 	distSymbols = makeDists()
@@ -75,9 +75,9 @@ func makeDists() (t [32]uint32) {
 	return t
 }
 
-// build makes a table of the lengths of the codes of symbols; 0: the symbol does
-// not come. As in zlib, a code may be incomplete only if it has one symbol, of one
-// bit, or none.
+// build makes a table from the lengths of the codes of symbols; a length of 0 means
+// that the symbol does not occur. As in zlib, a code may be incomplete only if it has
+// one symbol, of one bit, or no symbols.
 func build(table []uint32, root uint, lens []uint8, symbols []uint32) error {
 	var count [maxCode + 1]int
 	for _, l := range lens {

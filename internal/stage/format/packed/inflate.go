@@ -13,12 +13,12 @@ const (
 	slackBytes = 512
 )
 
-// inflate unpacks deflate streams (RFC 1951). Go's decompressors, and those of
-// others, neither say where a block begins nor stop inside one; this one can be
-// taken up at any symbol, given the 32 KiB before it and the codes it stands in.
+// inflate unpacks deflate streams (RFC 1951). Go's decompressors, and those of others,
+// neither say where a block begins nor stop inside one; this one can be resumed at any
+// symbol, given the 32 KiB before it and the codes of its block.
 //
-// The unpacked bytes are out[start:w]; out[low:start] is what came before and can
-// be reached back to.
+// The unpacked bytes are out[start:w]; out[low:start] is what came before and can be
+// reached back to.
 type inflate struct {
 	feed
 	b uint64 // the next n bits, lowest first

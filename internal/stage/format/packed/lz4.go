@@ -12,7 +12,7 @@ import (
 const (
 	lz4Magic       = 0x184d2204
 	lz4LegacyMagic = 0x184c2102
-	skipMagic      = 0x184d2a50 // and the 15 behind it: bytes that are no data, in LZ4 and in zstd
+	skipMagic      = 0x184d2a50 // and the 15 after it: bytes that are not data, in LZ4 and in zstd
 
 	lz4Window = 64 << 10
 	lz4Block  = 4 << 20 // the largest block there is
@@ -20,7 +20,7 @@ const (
 	lz4Alone = 64 << 10
 )
 
-// unlz4 unpacks LZ4 frames (LZ4 Frame Format 1.6.4), one behind the other.
+// unlz4 unpacks LZ4 frames (LZ4 Frame Format 1.6.4), one after another.
 //
 //	magic 4, flags 1, block size 1, [length 8], [dictionary 4], check 1
 //	blocks: length 4 (first bit: it is stored), bytes, [XXH32 4]; a length of 0 ends them
@@ -165,7 +165,7 @@ func (u *unlz4) head() (bool, error) {
 	return true, nil
 }
 
-// skip steps over n bytes that are no data.
+// skip steps over n bytes that are not data.
 func (f *feed) skip(n int64) error {
 	for n > 0 {
 		p, err := f.peek(int(min(n, readBytes)))
@@ -251,7 +251,7 @@ func (u *unlz4) block(n int) error {
 	return nil
 }
 
-// ended checks what stands behind the last block of a frame.
+// ended checks what follows the last block of a frame.
 func (u *unlz4) ended() error {
 	f := &u.frame
 	u.inside = false

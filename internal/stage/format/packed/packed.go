@@ -1,8 +1,7 @@
-// Package packed is random access into compressed files: gzip, zstd and LZ4. A
-// file is unpacked once, from front to back, while it is indexed, and all its
-// checksums are held against it. What is kept are points: places in the packed
-// bytes at which unpacking can be taken up again, some 512 KiB of unpacked bytes
-// apart.
+// Package packed gives random access into compressed files: gzip, zstd and LZ4. A file
+// is unpacked once, from beginning to end, while it is indexed, and all its checksums
+// are verified. What is kept are points: places in the packed bytes at which unpacking
+// can be resumed, some 512 KiB of unpacked bytes apart.
 //
 //	gzip  any symbol of a deflate stream: the bit, the codes of its block, and of
 //	      the 32 KiB before it those bytes that are copied later on; the beginning
@@ -13,9 +12,10 @@
 //	LZ4   the beginning of a block, with the bytes of the 64 KiB before it that are
 //	      copied later on, where blocks are linked
 //
-// The idea for gzip is zlib's examples/zran.c (Adler, 2005), keeping of a window
-// only what is used is rapidgzip's (Knespel and Brunst, 2023). Points inside deflate
-// blocks are ours: they bound what a point costs, whoever wrote the file.
+// The idea for gzip is from zlib's examples/zran.c (Adler, 2005); keeping only those
+// bytes of a window that are used is from rapidgzip (Knespel and Brunst, 2023). Points
+// inside deflate blocks are our own: they bound what a point costs, regardless of what
+// wrote the file.
 package packed
 
 import (
@@ -34,7 +34,7 @@ import (
 // Kind is a way of packing.
 type Kind int32
 
-// The kinds. Their numbers stand in indexes.
+// The kinds. Their numbers are stored in indexes.
 const (
 	Plain Kind = iota // not packed
 	Gzip
@@ -62,7 +62,7 @@ func Sniff(head []byte) Kind {
 }
 
 // The most that a file may unpack to: bombLeast bytes, and bombTimes its size. A
-// deflate stream can not have more than 1,032 times its size.
+// deflate stream cannot unpack to more than 1,032 times its size.
 const (
 	bombLeast = 64 << 20
 	bombTimes = 1032
@@ -156,8 +156,8 @@ func (r *Reader) Next() ([]byte, error) {
 	return p.data, nil
 }
 
-// note is what a point keeps: what the codec wants, and the window with zeros
-// where nobody looks, packed.
+// note is what a point keeps: what the codec needs, and the window, with zeros in place
+// of the bytes that are not used, packed.
 func (r *Reader) note(p piece) []byte {
 	var window []byte
 	for i, used := range p.used {

@@ -24,7 +24,7 @@ import (
 
 var ctx = context.Background()
 
-// memory is a source of one object, whatever it is called.
+// memory is a source of one object under any name.
 type memory struct{ data []byte }
 
 func (m memory) Stat(_ context.Context, name string) (source.Info, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/index"
 )
 
-// The columns. None is part of what the dataset is: they follow from the files.
+// The columns. None is part of the dataset's identity: they follow from the files.
 const (
 	fileKind  = "packed.kind"  // int32, of stored files: Kind
 	fileSize  = "packed.size"  // int64, of stored files: unpacked bytes; of plain ones their size
@@ -81,7 +81,7 @@ type Table struct {
 // keepBytes is what a Table keeps unpacked.
 const keepBytes = 64 << 20
 
-// Open finds the points in an index; nil where it has none.
+// Open finds the points in an index; it returns nil if there are none.
 func Open(x *index.Index) *Table {
 	t := &Table{
 		x: x, kind: x.Int32s(fileKind), size: x.Int64s(fileSize), first: x.Int64s(fileFirst),
@@ -99,7 +99,7 @@ func Open(x *index.Index) *Table {
 	return t
 }
 
-// Valid says whether every number can be used as it stands.
+// Valid reports whether every number can be used without further checks.
 func (t *Table) Valid() bool {
 	n := len(t.out)
 	if len(t.kind) != t.x.Files() || len(t.size) != t.x.Files() || len(t.first) != t.x.Files()+1 ||
@@ -182,8 +182,8 @@ func (t *Table) span(file int, off, n int64) (from, to int64) {
 	return from, to
 }
 
-// Extent is the packed bytes that n bytes at off of the unpacked file come out
-// of; both lie within it.
+// Extent returns the range of packed bytes from which n bytes at off of the unpacked
+// file are unpacked. Both ranges are within their files.
 func (t *Table) Extent(file int, off, n int64) format.Extent {
 	e := format.Extent{File: file}
 	if n == 0 {
@@ -265,8 +265,8 @@ func (t *Table) window(note, dst []byte) error {
 	return err
 }
 
-// cursor is a large zstd frame that is unpacked up to somewhere. Whoever uses it
-// has taken it out of the table.
+// cursor is a large zstd frame that is unpacked up to some point. While it is in use it
+// is not in the table.
 type cursor struct {
 	file int
 	in   int64
@@ -324,7 +324,8 @@ func (t *Table) frame(file int, raw []byte, pt point, n int) ([]byte, error) {
 	return data, nil
 }
 
-// take is the cursor into a frame that is nearest before skip; nil: none is.
+// take returns the cursor into a frame that is nearest before skip, or nil if there is
+// none.
 func (t *Table) take(file int, in, skip int64) *cursor {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,10 +14,10 @@ const (
 	maxWindow = 1 << 20
 )
 
-// Window is the part of a stored file that an indexer looks at, which goes from
-// front to back; of a packed one, unpacked. Of a plain file, small things lie many
-// to a read, and large ones are stepped over: reads grow as long as what is asked
-// for next is near, and shrink where it is far. Of a packed one all is unpacked.
+// Window is the part of a stored file that an indexer looks at as it goes from
+// beginning to end; of a packed file, the unpacked bytes. In a plain file, small things
+// share a read, and large ones are stepped over: reads grow as long as what is
+// requested next is near, and shrink when it is far. A packed file is unpacked whole.
 type Window struct {
 	ctx context.Context
 	src source.Source
@@ -130,8 +130,8 @@ func (w *Window) Finish() (*Points, error) {
 	return w.r.Points(), nil
 }
 
-// Where is the place of a damage at off: in the stored file, and what to say besides
-// where that is only where unpacking was taken up.
+// Where is the place of a damage at off: its offset in the stored file, and a note to
+// add if that is only where unpacking was resumed.
 func (w *Window) Where(off int64) (at int64, note string) {
 	if w.r == nil {
 		return off, ""

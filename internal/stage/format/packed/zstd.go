@@ -23,9 +23,9 @@ const (
 	mostWindow = 128 << 20
 )
 
-// zstdFrames is zstd frames (RFC 8878), one behind the other. Which of its bytes
-// are a frame is found out by walking its blocks; klauspost/compress unpacks them
-// and checks the checksum and the length of the content.
+// zstdFrames reads zstd frames (RFC 8878), one after another. Which of the bytes are a
+// frame is determined by walking its blocks; klauspost/compress unpacks them and checks
+// the checksum and the length of the content.
 type zstdFrames struct {
 	feed
 	dec *zstd.Decoder
@@ -138,7 +138,7 @@ func (z *zstdFrames) head() (bool, error) {
 	return true, z.dec.Reset(z)
 }
 
-// window refuses windows that the file is no reason to allocate.
+// window refuses windows whose size the file does not justify allocating.
 func (z *zstdFrames) window(at int64, size uint64) error {
 	if size <= freeWindow || size <= mostWindow && int64(size/4) <= z.obj.Size {
 		return nil

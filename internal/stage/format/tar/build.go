@@ -19,7 +19,7 @@ import (
 // The columns beside those that every index has.
 const (
 	shardFirst  = "shard.first"   // int64, one more than shards: number of the first sample
-	shardSkip   = "shard.skipped" // int64: members that are no data
+	shardSkip   = "shard.skipped" // int64: members that are not data
 	shardLinks  = "shard.links"   // int64: of them, hard links that would be fields of samples
 	sampleShard = "sample.shard"  // int32
 	sampleFirst = "sample.first"  // int64, one more than samples: number of the first member
@@ -140,7 +140,7 @@ func (d *Dataset) kept(i int, obj source.Info) *shard {
 	return sh
 }
 
-// columns are the shards, one behind the other.
+// columns are the shards, one after another.
 type columns struct {
 	name, fields             index.Texts
 	skip, links, shardFirst  []int64
@@ -232,8 +232,8 @@ func (c *columns) write(b *index.Builder) {
 	}
 }
 
-// valid says whether every number of the index can be used as it stands: none
-// leads out of its column or out of its shard.
+// valid reports whether every number of the index can be used without further checks:
+// none points outside its column or outside its shard.
 func valid(x *index.Index) bool {
 	d := open(x)
 	members, samples := int64(d.name.Len()), x.Len()

@@ -16,8 +16,8 @@ import (
 	"github.com/stoker-data/stoker/internal/stagetest"
 )
 
-// three is three samples of two members; the body of member i lies at 512+1536*i,
-// and the end at 9216.
+// three is three samples of two members each; the body of member i begins at
+// 512+1536*i, and the end of the archive at 9216.
 func three(t stagetest.TB) []byte {
 	var list []member
 	for i := range 6 {
@@ -36,7 +36,7 @@ func damaged(t *testing.T, err error, shard, what string, off int64) *errs.Error
 	return e
 }
 
-// A shard that is cut anywhere is found out, wherever the cut is.
+// A cut anywhere in a shard is detected.
 func TestCut(t *testing.T) {
 	s := newShelf(t)
 	data := three(t)
@@ -132,8 +132,8 @@ func TestFlippedHeaderAtIndexing(t *testing.T) {
 	}
 }
 
-// A header that goes bad later, under the same size and time, is found when a
-// member behind it is read.
+// A header that goes bad later, with the size and time unchanged, is detected when a
+// member after it is read.
 func TestFlippedHeaderAtReading(t *testing.T) {
 	s := newShelf(t)
 	path := s.put(t, "a.tar", three(t))

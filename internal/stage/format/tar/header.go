@@ -107,7 +107,7 @@ func number(field []byte) (int64, error) {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(s, 8, 63)
-	if err != nil { // or it stands behind a zero: nothing for Python's reader, a number for Go's
+	if err != nil { // or it follows a zero: Python's reader finds nothing, Go's a number
 		return 0, fmt.Errorf("%q is no octal number", field)
 	}
 	return int64(n), nil
@@ -145,7 +145,7 @@ func (b block) bodyLen() int64 {
 	return b.size
 }
 
-// pax is what extended headers say of the members behind them.
+// pax is what extended headers say about the members after them.
 type pax struct {
 	path    string
 	hasPath bool

@@ -94,7 +94,7 @@ func TestPackedIsIndexedOnce(t *testing.T) {
 	want := all(t, s.open(t, a, b, c), s.src)
 	s.bytes.Store(0)
 	if diff := cmp.Diff(want, all(t, s.open(t, a, b, c), s.src)); diff != "" || s.bytes.Load() != 0 {
-		t.Errorf("built anew: %v; %s", s.bytes.Load() != 0, diff)
+		t.Errorf("built again: %v; %s", s.bytes.Load() != 0, diff)
 	}
 	s.put(t, "b.tar.zst", zstded(t, archive(t, gotar.FormatPAX, members("4.txt=another one"))))
 	faulty := stagetest.WithFaults(s.src, "read a.tar.gz unreadable")

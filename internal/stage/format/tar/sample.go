@@ -14,7 +14,7 @@ import (
 // than stepped over: about what a disk reads while it seeks.
 const maxGap = 64 << 10
 
-// What a wanted field turned out to be, where it is no member.
+// What a wanted field was resolved to, if it is not a member.
 const (
 	isMissing = -1
 	isKey     = -2
@@ -65,8 +65,8 @@ func (d *Dataset) resolve(id int64, field string) (member int64, name string) {
 	return isMissing, ""
 }
 
-// joins says whether a member whose body is at off lies near enough to the end
-// of the wanted one before it to be in one extent with it.
+// joins reports whether a member whose body is at off is close enough to the end of the
+// wanted one before it to share an extent with it.
 func joins(end, off int64) bool { return off-blockLen-end <= maxGap }
 
 // Extents is format.Stored's. Every wanted member comes with the header before
@@ -91,7 +91,7 @@ func (d *Dataset) Extents(id int64, fields []string, dst []format.Extent) []form
 // span is a run of bytes of an archive.
 type span struct{ off, end int64 }
 
-// spans are where the wanted members lie, each with the header before it.
+// spans are the byte ranges of the wanted members, each with the header before it.
 func (d *Dataset) spans(id int64, pick []int64, dst []span) []span {
 	for m := d.first[id]; m < d.first[id+1]; m++ {
 		if !wants(pick, m) {
@@ -130,8 +130,8 @@ func (d *Dataset) unpack(id int64, pick []int64, raw [][]byte) ([][]byte, error)
 	return out, nil
 }
 
-// stored is where something at off of an archive lies in its file: of a packed one,
-// where the bytes begin that it comes out of.
+// stored is the offset in the stored file of what is at off in an archive: in a packed
+// file, where the bytes begin from which it is unpacked.
 func (d *Dataset) stored(shard int, off int64) int64 {
 	if d.packed.Packed(shard) {
 		return d.packed.Extent(shard, off, 1).Off

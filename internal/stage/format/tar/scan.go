@@ -13,15 +13,15 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// endRead is how much behind the end is looked at in one go.
+// endRead is how many bytes after the end are checked at a time.
 const endRead = 1 << 20
 
 // maxExtended bounds the body of an extended header: no allocation follows an
 // unchecked number.
 const maxExtended = 1 << 20
 
-// shard is what indexing one shard found. Members lie in the order of the file;
-// sample i has the members first[i] to first[i+1]-1.
+// shard is what indexing one shard found. Members are in the order of the file; sample
+// i has the members first[i] to first[i+1]-1.
 type shard struct {
 	obj source.Info
 
@@ -35,13 +35,13 @@ type shard struct {
 	keyLen []int32 // of samples: the key is that much of the first member's name
 
 	fields  []string
-	skipped int64 // members that are no data
+	skipped int64 // members that are not data
 	links   int64 // of them: hard links with the name of a field of a sample
 	points  *packed.Points
 }
 
-// scanner reads the headers of one shard, and of the bodies only what lies in
-// the same read.
+// scanner reads the headers of one shard, and of the bodies only what is in the same
+// read.
 type scanner struct {
 	ctx context.Context
 	obj source.Info
@@ -143,7 +143,7 @@ func (s *scanner) next() (done bool, err error) {
 	return false, s.step(b, body)
 }
 
-// step goes on behind the body of b.
+// step continues after the body of b.
 func (s *scanner) step(b block, body int64) error {
 	n := b.bodyLen()
 	have, err := s.win.Left(body, n)
@@ -163,8 +163,8 @@ func (s *scanner) step(b block, body int64) error {
 	return s.ctx.Err()
 }
 
-// end checks that the archive ends here: two blocks of zeros, and nothing but
-// zeros behind them.
+// end checks that the archive ends here: two blocks of zeros, and nothing but zeros
+// after them.
 func (s *scanner) end() error {
 	if s.pending {
 		return s.damaged(s.off, "", "it ends where the member of an extended header should be")
@@ -293,9 +293,9 @@ func (s *scanner) add(b *block, key, field string, body, sum int64) error {
 	return nil
 }
 
-// split is WebDataset's rule: the key is the name up to the first dot of its last
-// part, the field is what follows that dot, in lower case. Members without a dot,
-// hidden ones and those called __like_this__ are no data.
+// split applies WebDataset's rule: the key is the name up to the first dot of its last
+// part, and the field is what follows that dot, in lower case. Members without a dot,
+// hidden ones and those called __like_this__ are not data.
 func split(name string) (key, field string, ok bool) {
 	top, _, _ := strings.Cut(name, "/")
 	if len(top) >= 4 && strings.HasPrefix(top, "__") && strings.HasSuffix(top, "__") {
@@ -309,9 +309,8 @@ func split(name string) (key, field string, ok bool) {
 	return name[:base+dot], strings.ToLower(name[base+dot+1:]), true
 }
 
-// hostile says what is wrong with a name that could be meant to leave a folder.
-// No name is ever used as a path here; but whoever made it meant no good, or made
-// a mistake.
+// hostile says what is wrong with a name that could be meant to escape from a folder.
+// No name is ever used as a path here, but such a name is an attack or a mistake.
 func hostile(name string) string {
 	switch {
 	case strings.HasPrefix(name, "/"):
@@ -324,7 +323,7 @@ func hostile(name string) string {
 	return ""
 }
 
-// notTar is the error of a header that can not be read.
+// notTar is the error for a header that cannot be read.
 func (s *scanner) notTar(h []byte, err error) error {
 	if s.off != 0 {
 		return s.damaged(s.off, "", "a header can not be read: %v", err)

@@ -15,7 +15,7 @@ import (
 	"github.com/stoker-data/stoker/internal/stage/source"
 )
 
-// object is a source of one object, whatever it is called; it counts.
+// object is a source of one object under any name; it counts reads and bytes.
 type object struct {
 	data        []byte
 	reads, took int

@@ -1,20 +1,20 @@
-// Package tar is tar shards by the rules of WebDataset: members with one key
-// that follow each other are one sample; the key is a member's name up to the
-// first dot of its last part (folders in front belong to it), and what follows
-// that dot, in lower case, is the name of the field. What is no regular file, has
-// no dot, begins with a dot or is called __like_this__ is no data.
+// Package tar reads tar shards by the rules of WebDataset: consecutive members with the
+// same key are one sample. The key is a member's name up to the first dot of its last
+// part, including any folders before it, and what follows that dot, in lower case, is
+// the name of the field. A member that is not a regular file, has no dot, begins with a
+// dot or is called __like_this__ is not data.
 //
-// Three things differ, because WebDataset would give a wrong dataset without a
-// word: an archive that does not end with its two blocks of zeros is an error (it
-// may have lost samples), so is a key that comes again later in its shard (its
-// fields would be torn apart), and so is a name that would leave a folder.
+// Three cases differ from WebDataset, which would silently give a wrong dataset: an
+// archive that does not end with its two blocks of zeros is an error (it may have lost
+// samples), so is a key that occurs again later in its shard (its fields would be split
+// between two samples), and so is a name that would escape from a folder.
 //
-// Shards may be packed with gzip, zstd or LZ4 (package packed): a sample costs
-// unpacking the piece of its shard that it lies in.
+// Shards may be packed with gzip, zstd or LZ4 (package packed): reading a sample costs
+// unpacking the piece of its shard that contains it.
 //
-// Headers are read once, when a shard is indexed. At reading, the header before
-// every wanted body is read with it and held against the hash that the index
-// has, so that a body is known to be the one that it was.
+// Headers are read once, when a shard is indexed. When a sample is read, the header
+// before every wanted body is read with it and checked against the hash in the index,
+// so that a body is known to be the one that was indexed.
 package tar
 
 import (

@@ -129,10 +129,10 @@ func TestSuite(t *testing.T) {
 	stagetest.NoHeap(t, d, s.src, []string{"png;jpg", "jpg", "__key__", "__url__"})
 	stagetest.NoHeap(t, d, s.src, nil)
 	if got := d.Extents(2, []string{"jpg", "cls"}, nil); len(got) != 2 {
-		t.Errorf("members that lie far apart are read as %v", got)
+		t.Errorf("members that are far apart are read as %v", got)
 	}
 	if got := d.Extents(2, []string{"cls", "txt"}, nil); len(got) != 1 {
-		t.Errorf("members that lie side by side are read as %v", got)
+		t.Errorf("adjacent members are read as %v", got)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestHardLinksAreCounted(t *testing.T) {
 	b := s.put(t, "b.tar", linked("1.jpg", "x/2.jpg", ".hidden.jpg", "without a dot"))
 	c := s.put(t, "c.tar", linked("3.jpg"))
 	const want = "3 members are hard links and were left out (the first is in b.tar)"
-	for range 2 { // the second time after one of the shards was written anew
+	for range 2 { // the second time after one of the shards was rewritten
 		d := s.open(t, a, b, c)
 		if note := d.Index().Note(); !strings.HasPrefix(note, want) || d.Index().Len() != 3 || d.Index().Meta().Skipped != 5 {
 			t.Errorf("%d samples, %q", d.Index().Len(), note)
@@ -287,7 +287,7 @@ func TestStaleness(t *testing.T) {
 	t.Run("nothing", func(t *testing.T) {
 		s, a, b := setup(t)
 		if got := all(t, s.open(t, a, b), s.src); len(got) != 3 || s.bytes.Load() != 0 {
-			t.Errorf("%v, built anew %v", got, s.bytes.Load() != 0)
+			t.Errorf("%v, built again %v", got, s.bytes.Load() != 0)
 		}
 	})
 	t.Run("one shard replaced: the other is not read", func(t *testing.T) {
@@ -314,7 +314,7 @@ func TestStaleness(t *testing.T) {
 		stagetest.Must(t, os.Chtimes(a, now, now))
 		s.open(t, a, b)
 		if s.bytes.Load() == 0 {
-			t.Error("was not built anew")
+			t.Error("was not built again")
 		}
 	})
 	t.Run("while it is read", func(t *testing.T) {

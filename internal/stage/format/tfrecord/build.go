@@ -91,7 +91,7 @@ func merge(objs []source.Info, shards []*shard, b *index.Builder) error {
 	return nil
 }
 
-// valid says whether every number of the index can be used as it stands.
+// valid reports whether every number of the index can be used without further checks.
 func valid(x *index.Index) bool {
 	d := open(x)
 	n := x.Len()

@@ -103,8 +103,8 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// Every cut within a record and, of every byte, two or three wrong bits; a cut between
-// two records is what the format can not tell.
+// Every cut within a record and, in every byte, two or three wrong bits; a cut between
+// two records is what the format cannot detect.
 func TestEveryCutAndBit(t *testing.T) {
 	raw := framed([]byte("twenty bytes of data"), []byte("abc"), nil)
 	for at := range raw {
@@ -178,7 +178,8 @@ func TestDamagedSamples(t *testing.T) {
 	}
 }
 
-// Records that are no Examples among those that are: said when they are asked for.
+// Records that are not Examples among others that are: reported when they are
+// requested.
 func TestMixtures(t *testing.T) {
 	d, src := opened(t, framed(example(feat{"a", []byte("x")}, feat{"n", []int64{1}}), []byte("\xffno Example"), example(feat{"a", []int64{2}}, feat{"n", []int64{2}})))
 	defer d.Close()

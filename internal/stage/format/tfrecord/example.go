@@ -15,8 +15,8 @@ import (
 //	FloatList { repeated float value = 1 [packed] }
 //	Int64List { repeated int64 value = 1 [packed] }
 //
-// Slices of a payload keep its capacity up to where they are handed out: the
-// difference of two is how far apart they lie.
+// Slices of a payload keep its capacity until they are handed out: the difference of
+// two capacities is the distance between the slices.
 
 // kind is the list that a feature has.
 type kind int32
@@ -62,7 +62,7 @@ func consume(p []byte) (num protowire.Number, typ protowire.Type, value, rest []
 // walk is the features of a payload, one after the other.
 type walk struct{ example, features []byte }
 
-// next is the name of a feature and its message; more is false behind the last.
+// next returns the name of a feature and its message; more is false after the last.
 func (w *walk) next() (name, message []byte, more bool, err error) {
 	for len(w.features) == 0 {
 		if len(w.example) == 0 {

@@ -48,8 +48,8 @@ type facts struct {
 	odd     map[string]bool // names that are not UTF-8: the first maxOdd
 }
 
-// add takes in a payload. One that is no Example counts for nothing: that is found
-// when a feature of it is wanted.
+// add takes in a payload. One that is not an Example is ignored: that is detected when
+// a feature of it is wanted.
 func (f *facts) add(p []byte) {
 	if f.many {
 		return
@@ -197,7 +197,7 @@ func featuresValid(x *index.Index) bool {
 	return true
 }
 
-// find is a feature by its name; nil: there is none.
+// find returns a feature by its name, or nil if there is none.
 func (d *Dataset) find(name []byte) *feature {
 	i, ok := slices.BinarySearchFunc(d.fields, name, func(f feature, name []byte) int {
 		return compare(f.name, name)
@@ -265,8 +265,8 @@ func (d *Dataset) typeOf(field string) (format.Type, bool) {
 	return t, true
 }
 
-// Decode says which fields are better left out where nobody asks for one: the
-// payload where there are features, and what not every sample has.
+// Decode says which fields are better left out if no fields are asked for: the payload
+// if there are features, and what not every sample has.
 func (d *Dataset) Decode(field string) string {
 	f := d.find([]byte(field))
 	switch {

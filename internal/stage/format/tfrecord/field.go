@@ -56,8 +56,8 @@ func (r *record) field(wanted string, at *found, s *format.Sample) error {
 	return r.numbers(f, values, n, s)
 }
 
-// mayLack is the first alternative of a field that every sample has, because a
-// list of numbers that is not there is an empty one; nil: none is.
+// mayLack returns the first alternative of a field that every sample has because a
+// missing list of numbers counts as an empty one, or nil if there is none.
 func (d *Dataset) mayLack(wanted string) (f *feature, rank int) {
 	for more := true; more; rank++ {
 		var name string
@@ -82,7 +82,7 @@ func (r *record) bytes(f *feature, values []byte, s *format.Sample) error {
 	return nil
 }
 
-// numbers are a view where they lie as they are wanted.
+// numbers gives a view of the numbers if they are stored in the form that is wanted.
 func (r *record) numbers(f *feature, values []byte, n int, s *format.Sample) error {
 	off := r.off(values)
 	if f.kind == floatKind {
@@ -108,7 +108,7 @@ func (r *record) numbers(f *feature, values []byte, n int, s *format.Sample) err
 	return nil
 }
 
-// off is where a part of the payload lies in it.
+// off is the offset of a part of the payload in it.
 func (r *record) off(part []byte) int64 { return int64(cap(r.p) - cap(part)) }
 
 func (r *record) view(name string, p []byte) format.Field {

@@ -26,8 +26,8 @@ func (d *Dataset) wantsAny(fields []string) bool {
 	return false
 }
 
-// cut is the first alternative of a wanted field, and those behind it. The name of a
-// feature that has a ; in it is no list of alternatives.
+// cut returns the first alternative of a wanted field, and those after it. The name of
+// a feature that contains a ; is not a list of alternatives.
 func (d *Dataset) cut(wanted string) (name, rest string, more bool) {
 	if name, rest, more = strings.Cut(wanted, ";"); more && d.findString(wanted) != nil {
 		return wanted, "", false
@@ -54,7 +54,7 @@ func (d *Dataset) findString(name string) *feature {
 	return nil
 }
 
-// payload is where that of sample id lies in its file, unpacked.
+// payload returns the file of sample id's payload and its range in it, unpacked.
 func (d *Dataset) payload(id int64) (file int, off, n int64) {
 	lo, hi := 0, len(d.first)-1 // first[lo] <= id < first[hi]
 	for hi-lo > 1 {
@@ -202,7 +202,8 @@ func (d *Dataset) Parse(id int64, fields []string, raw [][]byte, s *format.Sampl
 	return nil
 }
 
-// rank is the first alternative that every sample has: the payload; -1: none.
+// rank returns the number of the first alternative that every sample has, which is the
+// payload, or -1 if there is none.
 func (d *Dataset) rank(field string) int {
 	for i := 0; field != ""; i++ {
 		var name string
@@ -253,7 +254,8 @@ func (r *record) search(fields []string, list []found) error {
 	}
 }
 
-// alternative is the number of name among the alternatives of a field; -1: none.
+// alternative returns the number of name among the alternatives of a field, or -1 if it
+// is not one of them.
 func (d *Dataset) alternative(field string, name []byte) int {
 	for i, more := 0, true; more; i++ {
 		var alt string

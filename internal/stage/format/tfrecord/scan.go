@@ -14,7 +14,7 @@ import (
 
 const (
 	headLen = 12 // length and check before a payload
-	footLen = 4  // check behind it
+	footLen = 4  // check after it
 	// parseBytes is the longest payload that indexing looks into: no allocation
 	// follows a length alone.
 	parseBytes = 32 << 20
@@ -26,8 +26,8 @@ func masked(p []byte) uint32 {
 	return bits.RotateLeft32(crc32.Checksum(p, castagnoli), 17) + 0xa282ead8
 }
 
-// length is that of the payload behind a head; false: its check is wrong, or it
-// is a length that no file has.
+// length is that of the payload after a head; false means that its check is wrong, or
+// that no file has such a length.
 func length(head []byte) (int64, bool) {
 	n := binary.LittleEndian.Uint64(head)
 	return int64(n), masked(head[:8]) == binary.LittleEndian.Uint32(head[8:]) && n < math.MaxInt64/2
@@ -55,8 +55,8 @@ func (s *scanner) damaged(off int64, format string, a ...any) *errs.Error {
 		At(errs.Where{Shard: s.obj.Name, Offset: errs.Known(at)}).Try("fetch or write the file again, or leave it out")
 }
 
-// next is the length of the payload of the next record, which lies at s.off;
-// false: the file ends.
+// next returns the length of the payload of the next record, which begins at s.off;
+// false means that the file ends.
 func (s *scanner) next() (n int64, more bool, err error) {
 	head, err := s.win.Bytes(s.off, headLen)
 	if err != nil || len(head) == 0 {
@@ -121,8 +121,8 @@ func scan(ctx context.Context, src source.Source, obj source.Info, payloads bool
 	return sh, nil
 }
 
-// first says whether the first payload of a file is an Example; false, false:
-// there is none.
+// first reports whether the first payload of a file is an Example; any is false if
+// there is no payload.
 func first(ctx context.Context, src source.Source, obj source.Info) (example, any bool, err error) {
 	win, err := packed.NewWindow(ctx, src, obj)
 	if err != nil {

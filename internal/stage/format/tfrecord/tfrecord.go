@@ -1,4 +1,4 @@
-// Package tfrecord is TFRecord files, plain or packed as a whole (gzip, as
+// Package tfrecord reads TFRecord files, plain or packed as a whole (gzip, as
 // TensorFlow writes them; zstd and LZ4 too). Every record is a sample:
 //
 //	length  8  little-endian
@@ -8,22 +8,23 @@
 //
 // where masked is the CRC rotated right by 15 bits, plus 0xa282ead8. Lengths are
 // checked when a file is indexed, payloads when a sample is read. A file that is cut
-// between two records can not be told from a whole one: the format has no end. One
-// of 0 bytes is what TensorFlow writes of no records; Notes names such files.
+// between two records cannot be told from a whole one, because the format has no end
+// mark. A file of 0 bytes is what TensorFlow writes for no records; Notes names such
+// files.
 //
-// The payload as it stands is the field "data". Where the first one is a
-// tf.train.Example, all are read once, and its features are fields too:
+// The payload as stored is the field "data". If the first one is a tf.train.Example,
+// all are read once, and its features are fields too:
 //
 //	bytes_list  of one value: its bytes. Of more: refused when it is wanted
 //	int64_list  int64 numbers: one if every sample has one, k if every sample has k,
 //	            else as many as there are
 //	float_list  float32 numbers, likewise
 //
-// A list of numbers that a sample lacks is empty where their count differs anyway,
-// as tf.io.VarLenFeature has it. A tf.train.SequenceExample is its payload only. A
-// feature whose name is not UTF-8 is no field: nothing could ask for it, protocol
-// buffers do not allow it, and TensorFlow does not parse such an Example. Notes
-// names it.
+// A list of numbers that a sample lacks is empty if the count differs between samples
+// anyway, as in tf.io.VarLenFeature. A tf.train.SequenceExample has only its payload as
+// a field. A feature whose name is not UTF-8 is not a field: nothing could ask for it,
+// protocol buffers do not allow it, and TensorFlow does not parse such an Example.
+// Notes names it.
 package tfrecord
 
 import (
@@ -63,7 +64,7 @@ type Dataset struct {
 	fields []feature     // in the order of their names
 	names  []string      // what a sample has where everything is wanted
 	all    int64         // samples that are Examples
-	odd    []string      // quoted: names of features that are no fields
+	odd    []string      // quoted: names of features that are not fields
 }
 
 var (
@@ -213,8 +214,8 @@ func Format() format.Format {
 	}
 }
 
-// ShapeOf is the feature that holds the shape of a field's raw array, as stoker pack
-// writes it; "": there is none.
+// ShapeOf returns the feature that holds the shape of a field's raw array, as stoker
+// pack writes it, or "" if there is none.
 func (d *Dataset) ShapeOf(field string) string {
 	shape := field + "/shape"
 	if !slices.Contains(d.x.Meta().Fields, shape) {

@@ -393,7 +393,7 @@ func TestStaleness(t *testing.T) {
 	again := try()
 	defer again.Close()
 	if built == n || all(t, again, src)[0]["data"] != "two" {
-		t.Error("was not built anew")
+		t.Error("was not built again")
 	}
 }
 
@@ -449,8 +449,8 @@ func TestManyFiles(t *testing.T) {
 	}
 }
 
-// A file of 0 bytes is one of no records, as TensorFlow writes it, wherever it
-// stands; it is named, since a copy that failed looks the same.
+// A file of 0 bytes is one without records, as TensorFlow writes it, at any place in
+// the list; it is named, since a failed copy looks the same.
 func TestFilesWithoutRecords(t *testing.T) {
 	src, dir := local(t), t.TempDir()
 	put := func(name string, data []byte) string {
@@ -494,8 +494,8 @@ func TestFilesWithoutRecords(t *testing.T) {
 	}
 }
 
-// A feature whose name is not UTF-8 is no field, and is told of; the others are,
-// and the records are there whole.
+// A feature whose name is not UTF-8 is not a field and is reported; the other features
+// are fields, and the records are available whole.
 func TestNamesThatAreNotText(t *testing.T) {
 	odd := "caf\xe9"
 	record := example(feat{"x", []int64{7}}, feat{odd, []byte("au lait")}, feat{"na\u00efve", []int64{8}})
@@ -527,8 +527,8 @@ func TestNamesThatAreNotText(t *testing.T) {
 	}
 }
 
-// A feature that has a ; in its name is asked for by it, alone and as an alternative;
-// a list of alternatives that is nobody's name stays one.
+// A feature that has a ; in its name is asked for by it, alone and as an alternative; a
+// list of alternatives that is not the name of a feature stays a list.
 func TestNamesWithSemicolons(t *testing.T) {
 	d, src := opened(t, framed(
 		example(feat{"a", []byte("A")}, feat{"a;b", []byte("AB")}, feat{"n;m", []int64{5}}),

@@ -64,7 +64,7 @@ func pairs(ctx context.Context, src source.Source, paths []string, flat bool) ([
 	return parts, err
 }
 
-// files are all stored files, a pair's index behind its tokens.
+// files returns all stored files, a pair's index after its tokens.
 func files(parts []part) []string {
 	var out []string
 	for _, p := range parts {
@@ -125,7 +125,7 @@ func (r *reader) stream(off, n int64, f func(p []byte) error) error {
 	return nil
 }
 
-// into fills p from off on, which lie in the file.
+// into fills p from off on, a range within the file.
 func (r *reader) into(p []byte, off int64) error {
 	if err := r.src.ReadAt(r.ctx, r.obj, p, off); err != nil {
 		return format.InShard(err)
@@ -256,7 +256,7 @@ func merge(parts []part, bins []int, shards []*shard, opt Options, b *index.Buil
 	return nil
 }
 
-// tail counts the tokens behind the last window of each file.
+// tail counts the tokens after the last window of each file.
 type tail struct{ left, all, files int64 }
 
 func (r *tail) add(c cut, tokens int64) {
@@ -305,7 +305,7 @@ func open(x *index.Index) *Dataset {
 	return d
 }
 
-// valid says whether every number of the index can be used as it stands.
+// valid reports whether every number of the index can be used without further checks.
 func valid(x *index.Index, want cut) bool {
 	d := open(x)
 	n := len(d.count)

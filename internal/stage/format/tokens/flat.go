@@ -64,8 +64,9 @@ func flat(r *reader, opt Options) (*shard, error) {
 	return sh, sh.split(r, opt)
 }
 
-// foreign is what a file of another format begins with, by the marks of the formats
-// that are long enough to be no tokens by chance; "": none of them.
+// foreign returns the format of a file that begins with the magic bytes of another
+// format; only those long enough not to be tokens by chance are tried. "" means that
+// none of them matches.
 func foreign(head []byte) string {
 	for _, f := range []struct {
 		at         int
@@ -140,9 +141,9 @@ func numpy(r *reader, head []byte) (npy.Header, error) {
 	return h, nil
 }
 
-// wide says whether what lies in the file can hardly be anything but 32-bit
-// tokens: their high halves are below 8 (no vocabulary has 2^19 words), every one
-// of them, while half of the low ones are not.
+// wide reports whether the contents of the file can hardly be anything but 32-bit
+// tokens: all of their high halves are below 8 (no vocabulary has 2^19 words), while
+// more than half of the low ones are not.
 func wide(r *reader) (bool, error) {
 	if r.obj.Size%4 != 0 {
 		return false, nil
@@ -214,7 +215,7 @@ func (sh *shard) split(r *reader, opt Options) error {
 	return cut(at)
 }
 
-// pattern is how a token lies in a file; false: it does not fit.
+// pattern returns how a token is stored in a file; false means that it does not fit.
 func pattern(token int64, d mem.DType) (uint64, bool) {
 	width := 8 * d.Size()
 	lo, hi := int64(0), int64(math.MaxInt64)
@@ -227,8 +228,8 @@ func pattern(token int64, d mem.DType) (uint64, bool) {
 	return uint64(token) & (1<<width - 1), token >= lo && token <= hi
 }
 
-// next is the number of the first token from the one numbered i on that has these
-// bits; -1: none.
+// next returns the number of the first token from the one numbered i on that has these
+// bits, or -1 if there is none.
 func next(p []byte, size int, bits uint64, i int) int {
 	switch size {
 	case 1:

@@ -27,8 +27,8 @@ func genuine(opt Options) *forged {
 	}}
 }
 
-// accepted reports whether an index that says f is opened; every sample of one that
-// is must lie inside of the files.
+// accepted reports whether an index with the columns f is opened; if it is, every
+// sample must be within the files.
 func (f *forged) accepted(t rapid.TB) bool {
 	x, err := index.Store{}.Load(context.Background(), index.Plan{
 		Key: index.Key{Format: "tokens"},
@@ -55,7 +55,7 @@ func (f *forged) accepted(t rapid.TB) bool {
 		e := d.Extents(id, nil, nil)[0]
 		size, _ := x.Stamp(e.File)
 		if e.Off < 0 || e.Len < 0 || e.Len > size || e.Off > size-e.Len {
-			t.Fatalf("sample %d lies at %+v of %d bytes", id, e, size)
+			t.Fatalf("sample %d is at %+v of %d bytes", id, e, size)
 		}
 		if err := d.Parse(id, nil, [][]byte{make([]byte, e.Len)}, &format.Sample{}); err != nil {
 			t.Fatal(err)

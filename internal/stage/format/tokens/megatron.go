@@ -103,9 +103,9 @@ func megatron(bin, idx *reader, opt Options) (*shard, error) {
 	return sh, nil
 }
 
-// walk goes over all that an index says, in order, and holds it against the .bin:
-// the sequences lie there one behind the other from its begin to its end, as every
-// writer of these files leaves them, and documents are runs of sequences.
+// walk goes over all that an index says, in order, and checks it against the .bin: the
+// sequences follow one another there from its beginning to its end, as every writer of
+// these files leaves them, and documents are runs of sequences.
 type walk struct {
 	sh       *shard
 	bin, idx *reader

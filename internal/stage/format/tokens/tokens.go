@@ -1,19 +1,19 @@
-// Package tokens is text that was turned into numbers before: flat files of
-// tokens as nanoGPT, GPT-NeoX and llm.c write them, one-dimensional .npy files of
-// them, and Megatron's pairs of .bin and .idx. A sample is a window of tokens or a
-// document, as a view of the file in the type in which it is stored.
+// Package tokens reads text that was converted to numbers before: flat files of tokens
+// as nanoGPT, GPT-NeoX and llm.c write them, one-dimensional .npy files of them, and
+// Megatron's pairs of .bin and .idx. A sample is a window of tokens or a document, as a
+// view of the file in the type in which it is stored.
 //
-// A window is its start: window i of a file begins at token i times the stride,
-// so that an id means the same tokens in every epoch, and windows cost the index
-// nothing. Random windows, as nanoGPT draws them, begin anywhere: sample i begins
-// where a hash of the seed and i says. Windows never reach from one file into the
-// next; what is left behind the last one of a file belongs to none, and the
-// index's note says how much that is.
+// A window is determined by its start: window i of a file begins at token i times the
+// stride, so that an id means the same tokens in every epoch, and windows cost the
+// index nothing. Random windows, as nanoGPT draws them, begin anywhere: sample i begins
+// at a position given by a hash of the seed and i. Windows never reach from one file
+// into the next; what remains after the last one of a file belongs to no window, and
+// the index's note says how much that is.
 //
-// A file of bare numbers does not say of what type they are: uint16, unless the
-// options, a header or Megatron's index say otherwise. What can only be uint32 is
-// refused until that is said. A meta.pkl beside a file is never opened, because
-// unpickling runs code.
+// A file of bare numbers does not say what type they are: uint16, unless the options, a
+// header or Megatron's index say otherwise. What can only be uint32 is refused until
+// the type is given. A meta.pkl beside a file is never opened, because unpickling runs
+// code.
 package tokens
 
 import (
@@ -35,8 +35,8 @@ const Field = "tokens"
 // Options of token files. One of Window and Documents must be set.
 type Options struct {
 	// DType of the stored tokens, an integer of any kind; Object: what the file says,
-	// or uint16. Where it is set, a .bin is read flat whatever .idx lies beside it,
-	// unless that is needed to tell the documents.
+	// or uint16. If it is set, a .bin is read flat even if there is an .idx beside it,
+	// unless that is needed to separate the documents.
 	DType mem.DType
 	// Window is the number of tokens that a model takes at once.
 	Window int64
@@ -95,7 +95,7 @@ func (o Options) check() error {
 // marked says whether a token parts the documents.
 func (o Options) marked() bool { return o.EOS != nil || o.BOS != nil }
 
-// cut is how windows lie; the zero value: documents.
+// cut is how windows are placed; the zero value means documents.
 type cut struct {
 	length, stride int64  // tokens
 	random         int64  // windows that are drawn of those that there are; 0: all
@@ -238,8 +238,8 @@ func (d *Dataset) Type(field string) (format.Type, bool) {
 	return format.Type{DType: d.dtype, Shape: mem.Shape{int(d.cut.length)}}, true
 }
 
-// Span is where a sample lies: a stored file, its first token counted from the
-// file's first one, and its tokens.
+// Span returns the place of a sample: a stored file, its first token counted from the
+// file's first one, and its number of tokens.
 func (d *Dataset) Span(id int64) (file int, start, tokens int64) {
 	sh, start, tokens := d.span(id)
 	return int(d.file[sh]), start, tokens
@@ -255,9 +255,9 @@ func (d *Dataset) Tokens() int64 {
 	return sum
 }
 
-// span is where sample id lies: the shard, the first token in it, and how many.
-// Draw 0 below the key of the seed and the id is the window; what users have
-// seen depends on it, and it may never change.
+// span returns the place of sample id: the shard, the first token in it, and how many.
+// A random window is draw 0 of the key derived from the seed and the id; what users
+// have seen depends on that, and it must never change.
 func (d *Dataset) span(id int64) (sh int, start, tokens int64) {
 	no := id
 	if d.cut.random > 0 {

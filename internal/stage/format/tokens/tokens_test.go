@@ -424,8 +424,8 @@ func llm(n int) []byte {
 	return append(h, upTo(n)...)
 }
 
-// What is of another format is not cut into tokens, whatever it is called and
-// whichever type is given.
+// A file of another format is not cut into tokens, regardless of its name and of the
+// type that is given.
 func TestForeignFiles(t *testing.T) {
 	s := newShelf(t)
 	for what, head := range map[string]string{
@@ -443,7 +443,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// A header that does not fit the length of its file is taken for tokens.
+// A header that does not fit the length of its file is read as tokens.
 func TestAlmostAHeader(t *testing.T) {
 	s := newShelf(t)
 	if n := s.open(t, tokens.Options{Window: 1}, s.put(t, "a.bin", llm(9))).Index().Len(); n != 9 {
