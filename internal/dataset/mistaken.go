@@ -36,7 +36,7 @@ func (f finder) mistaken(d spec.Dataset, err error) error {
 	if errors.As(wrong, &arrow) && arrow.Code == errs.Unsupported {
 		return wrong
 	}
-	if wrong != nil || found == nil || found.Name == all[at].Name || found.class() == all[at].class() || found.class() == "" {
+	if wrong != nil || found == nil || found.Name == all[at].Name || found.Python == all[at].Python || found.Python == "" {
 		return err
 	}
 	if name == "" { // as the user wrote it
@@ -98,32 +98,13 @@ func pictured(name string) bool {
 	return slices.Contains(folder.Extensions(), strings.ToLower(path.Ext(name)))
 }
 
-// class is the name that loads the format in Python.
-func (f *Format) class() string {
-	switch f.Name {
-	case "folder":
-		return "ImageFolder"
-	case "tar":
-		return "WebDataset"
-	case "npy", "npz":
-		return "NpyDataset"
-	case "tokens":
-		return "TokenDataset"
-	case "table":
-		return "Table"
-	case "files":
-		return "files"
-	}
-	return f.Python
-}
-
 // line is the line of Python that loads what is at path.
 func (f *Format) line(name string) string {
 	more := ""
 	if f.Name == "tokens" {
 		more = ", 1024"
 	}
-	return fmt.Sprintf("stoker.%s(%q%s)", f.class(), name, more)
+	return fmt.Sprintf("stoker.%s(%q%s)", f.Python, name, more)
 }
 
 // kind is what the format holds, in words.

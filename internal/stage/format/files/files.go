@@ -394,12 +394,12 @@ func (d *Dataset) Check(fields []string) error {
 
 // Format describes the format of files that are a sample each.
 func Format() format.Format {
-	return format.Format{Name: "files", Sniff: isPicture, Single: true, Files: true, ByName: true}
+	return format.Format{Name: "files", Sniff: isPicture, Single: true, Files: true, ByName: true, Python: "files"}
 }
 
 // TableFormat describes the format of tables, a row a sample.
 func TableFormat() format.Format {
-	return format.Format{Name: "table", Sniff: Sniff, Single: true, Files: true}
+	return format.Format{Name: "table", Sniff: Sniff, Single: true, Files: true, Python: "Table"}
 }
 
 // isPicture says whether a file is a picture by its name.

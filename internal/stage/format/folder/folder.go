@@ -235,7 +235,7 @@ func (d *Dataset) Check(fields []string) error {
 
 // Format describes the format.
 func Format() format.Format {
-	return format.Format{Name: "folder", Root: true, Files: true, ByName: true}
+	return format.Format{Name: "folder", Root: true, Files: true, ByName: true, Python: "ImageFolder"}
 }
 
 // Decode is how a field's bytes are decoded.

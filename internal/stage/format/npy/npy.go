@@ -208,10 +208,10 @@ func (d *Dataset) extent(f *field, id int64) (int, format.Extent) {
 
 // Format describes the format.
 func Format() format.Format {
-	return format.Format{Name: "npy", Sniff: Sniff, Endings: []string{".npy", ".npz"}}
+	return format.Format{Name: "npy", Sniff: Sniff, Endings: []string{".npy", ".npz"}, Python: "NpyDataset"}
 }
 
 // NPZ describes the format of archives of arrays, for who says it.
 func NPZ() format.Format {
-	return format.Format{Name: "npz"}
+	return format.Format{Name: "npz", Python: "NpyDataset"}
 }

@@ -175,7 +175,7 @@ func (d *Dataset) Close() error { return d.x.Close() }
 // Format describes the format.
 func Format() format.Format {
 	return format.Format{
-		Name: "tar", Sniff: Sniff, Values: "bytes", ByName: true,
+		Name: "tar", Sniff: Sniff, Values: "bytes", ByName: true, Python: "WebDataset",
 		Open: func(ctx context.Context, o format.Opening) (format.Dataset, error) {
 			return Open(ctx, o.Source, o.Paths, Options{Progress: o.Progress})
 		},

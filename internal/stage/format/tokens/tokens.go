@@ -369,5 +369,5 @@ func (d *Dataset) Check(fields []string) error {
 
 // Format describes the format.
 func Format() format.Format {
-	return format.Format{Name: "tokens", Sniff: Sniff}
+	return format.Format{Name: "tokens", Sniff: Sniff, Python: "TokenDataset"}
 }
